@@ -1,0 +1,71 @@
+"""Attention over one block of keys, and the exact merging of blocks by their log-sum-exp. Torch, any device."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+Part = tuple[Tensor, Tensor]
+"""(out [Hq, T, Dv], lse [Hq, T] float32): softmax attention over some keys and its natural log-sum-exp."""
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool = False, mask: Tensor | None = None, softcap: float = 0
+) -> Part:
+    """Attention of q [Hq, T, D] over k [H, S, D] and v [H, S, Dv]; query head i reads KV head i // (Hq / H).
+
+    ``causal``: query t sees keys 0..t (then S == T). ``mask`` [T, S] is True where a query sees a key; a query that
+    sees none gets out 0 and lse -inf. ``softcap`` c > 0 squashes scores to c * tanh(score / c) (Gemma 2).
+    """
+    if q.device.type == "cpu" and not softcap and k.shape[2] == v.shape[2]:
+        return _flash_cpu(q, k, v, scale, causal, mask)
+    return attend_reference(q, k, v, scale, causal=causal, mask=mask, softcap=softcap)
+
+
+def attend_reference(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool = False, mask: Tensor | None = None, softcap: float = 0
+) -> Part:
+    """``attend`` spelled out: all scores at once, float32 softmax."""
+    group = q.shape[0] // k.shape[0]
+    k, v = k.repeat_interleave(group, 0), v.repeat_interleave(group, 0)
+    scores = (q @ k.transpose(1, 2)).float() * scale
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    if causal:
+        mask = torch.ones(scores.shape[1:], dtype=torch.bool, device=q.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    lse = scores.logsumexp(-1)
+    p = torch.exp(scores - lse.clamp_min(torch.finfo(torch.float32).min).unsqueeze(-1))
+    return (p.to(v.dtype) @ v), lse
+
+
+def _flash_cpu(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, mask: Tensor | None) -> Part:
+    bias = None
+    if mask is not None:
+        bias = torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -math.inf)
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        q[None], k[None], v[None], 0.0, causal, attn_mask=None if bias is None else bias[None, None], scale=scale
+    )
+    if mask is not None:  # the kernel says lse 0 for a query that sees nothing
+        lse = lse.masked_fill(~mask.any(1), -math.inf)
+    return out[0], lse[0]
+
+
+def merge(parts: Sequence[Part], sinks: Tensor | None = None) -> Tensor:
+    """One attention output [Hq, T, Dv] from parts over disjoint keys (exact; Flash-Decoding's last step).
+
+    ``sinks`` [Hq] are learned logits that take mass and give no value (gpt-oss).
+    """
+    if len(parts) == 1 and sinks is None:
+        return parts[0][0]
+    lses = torch.stack([lse for _, lse in parts])
+    total = torch.logsumexp(lses, 0)
+    if sinks is not None:
+        total = torch.logaddexp(total, sinks.float()[:, None])
+    weights = torch.exp(lses - total)
+    out = parts[0][0].float() * weights[0, ..., None]
+    for (o, _), w in zip(parts[1:], weights[1:], strict=True):
+        out.addcmul_(o.float(), w[..., None])
+    return out.to(parts[0][0].dtype)

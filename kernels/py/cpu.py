@@ -1,0 +1,208 @@
+"""Attention and unpacking straight over page records in memory, for CPUs (numba, any vector width).
+
+Records are given by address: they may lie in any mix of allocations and mapped files, and must outlive the call.
+"""
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import carray, njit, prange, types
+from numba.extending import intrinsic
+
+PAGE = 64
+SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
+KINDS = {"int8": 0, "f32": 1, "bf16": 2}
+_MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}  # fast, but infinities keep their meaning
+
+
+class Layout(NamedTuple):
+    """One layer's record: the code's kind (a value of KINDS), KV heads, widths, and byte offsets of its parts."""
+
+    kind: int
+    heads: int
+    k_dim: int
+    v_dim: int
+    k_codes: int
+    k_scale: int
+    k_zero: int
+    v_codes: int
+    v_scale: int
+    v_zero: int
+
+
+@intrinsic
+def _pointer(typingctx, address):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.int64), codegen
+
+
+@intrinsic
+def _float_of_bits(typingctx, bits):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.int32), codegen
+
+
+@intrinsic
+def _float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), codegen
+
+
+@njit(fastmath=_MATH, inline="always")
+def _exp(x):  # type: ignore[no-untyped-def]
+    """exp for x <= 0, to 2 ulp, in plain arithmetic so that a loop over it becomes vector code (Cephes expf)."""
+    x = max(x, np.float32(-87.0))
+    n = np.float32(math.floor(x * np.float32(1.44269504) + np.float32(0.5)))
+    x = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
+    p = np.float32(1.9875691500e-4)
+    p = p * x + np.float32(1.3981999507e-3)
+    p = p * x + np.float32(8.3334519073e-3)
+    p = p * x + np.float32(4.1665795894e-2)
+    p = p * x + np.float32(1.6666665459e-1)
+    p = p * x + np.float32(5.0000001201e-1)
+    p = p * x * x + x + np.float32(1.0)
+    return p * _float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
+
+
+@njit(fastmath=_MATH)
+def _load(address, kind, codes, scale, zero, head, rows, cols, scale_rows, out):  # type: ignore[no-untyped-def]
+    """Decode one head's [rows, cols] block of a record into ``out``; a row has one scale, zero pair."""
+    n = rows * cols
+    flat = out.reshape(n)
+    if kind == 0:
+        c = carray(_pointer(address + codes + head * n), (n,), np.uint8)
+        s = carray(_pointer(address + scale + head * scale_rows * 2), (rows,), np.uint16)
+        z = carray(_pointer(address + zero + head * scale_rows * 2), (rows,), np.uint16)
+        for r in range(rows):
+            a, b = _float_of_half(s[r]), _float_of_half(z[r])
+            for i in range(r * cols, r * cols + cols):
+                flat[i] = np.float32(c[i]) * a + b
+    elif kind == 1:
+        f = carray(_pointer(address + codes + head * n * 4), (n,), np.float32)
+        for i in range(n):
+            flat[i] = f[i]
+    else:
+        h = carray(_pointer(address + codes + head * n * 2), (n,), np.uint16)
+        for i in range(n):
+            flat[i] = _float_of_bits(np.int32(h[i]) << np.int32(16))
+
+
+@njit(fastmath=_MATH)
+def _load_k(address, lay, head, out):  # type: ignore[no-untyped-def]
+    _load(address, lay.kind, lay.k_codes, lay.k_scale, lay.k_zero, head, lay.k_dim, PAGE, lay.k_dim, out)
+
+
+@njit(fastmath=_MATH)
+def _load_v(address, lay, head, out):  # type: ignore[no-untyped-def]
+    _load(address, lay.kind, lay.v_codes, lay.v_scale, lay.v_zero, head, PAGE, lay.v_dim, PAGE, out)
+
+
+@njit(fastmath=_MATH)
+def _scores(q, k, softcap, s):  # type: ignore[no-untyped-def]
+    """s[t] = q . k[:, t] for the 64 tokens of a page; returns the greatest."""
+    s[:] = np.float32(0)
+    for d in range(k.shape[0]):
+        a = q[d]
+        for t in range(PAGE):
+            s[t] += a * k[d, t]
+    if softcap > 0:
+        for t in range(PAGE):
+            s[t] = softcap * math.tanh(s[t] / softcap)
+    top = s[0]
+    for t in range(PAGE):
+        top = max(top, s[t])
+    return top
+
+
+@njit(fastmath=_MATH)
+def _accumulate(s, v, top, out):  # type: ignore[no-untyped-def]
+    """out += sum over tokens of exp(s - top) v; returns the sum of the weights."""
+    total = np.float32(0)
+    for t in range(PAGE):
+        s[t] = _exp(s[t] - top)
+        total += s[t]
+    for t in range(PAGE):
+        p = s[t]
+        for d in range(v.shape[1]):
+            out[d] += p * v[t, d]
+    return total
+
+
+@njit(parallel=True, fastmath=_MATH, cache=True)
+def _attend_splits(q, addresses, lay, skip, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
+    pages, group = len(addresses), q.shape[0] // lay.heads
+    splits = (pages + SPLIT - 1) // SPLIT
+    for task in prange(splits * lay.heads):
+        split, head = task // lay.heads, task % lay.heads
+        k = np.empty((lay.k_dim, PAGE), np.float32)
+        v = np.empty((PAGE, lay.v_dim), np.float32)
+        s = np.empty(PAGE, np.float32)
+        for page in range(split * SPLIT, min(pages, split * SPLIT + SPLIT)):
+            _load_k(addresses[page], lay, head, k)
+            _load_v(addresses[page], lay, head, v)
+            for i in range(head * group, head * group + group):
+                top = _scores(q[i], k, softcap, s)
+                if page == 0 and skip > 0:
+                    s[:skip] = np.float32(-1e30)
+                    top = s[skip:].max()
+                if top > tops[split, i]:
+                    shrink = _exp(tops[split, i] - top)
+                    tops[split, i] = top
+                    totals[split, i] *= shrink
+                    out[split, i] *= shrink
+                totals[split, i] += _accumulate(s, v, tops[split, i], out[split, i])
+
+
+@njit(parallel=True, fastmath=_MATH, cache=True)
+def _unpack(addresses, lay, k_out, v_out):  # type: ignore[no-untyped-def]
+    for task in prange(len(addresses) * lay.heads):
+        page, head = task // lay.heads, task % lay.heads
+        k = np.empty((lay.k_dim, PAGE), np.float32)
+        _load_k(addresses[page], lay, head, k)
+        rows = k_out[head, page * PAGE : page * PAGE + PAGE]
+        for t in range(PAGE):
+            for d in range(lay.k_dim):
+                rows[t, d] = k[d, t]
+        _load_v(addresses[page], lay, head, v_out[head, page * PAGE : page * PAGE + PAGE])
+
+
+def attend_pages(
+    q: np.ndarray, addresses: np.ndarray, layout: Layout, scale: float, skip: int = 0, softcap: float = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """One query token over sealed pages: q [Hq, D] float32 gives (out [Hq, Dv], lse [Hq]), both float32.
+
+    ``addresses`` [n >= 1] int64 point at records; the first ``skip`` (< 64) tokens of the first page are not seen.
+    Split over the context as Flash-Decoding does; each page is decoded once for all query heads of a KV head.
+    """
+    splits = -(-len(addresses) // SPLIT)
+    out = np.zeros((splits, q.shape[0], layout.v_dim), np.float32)
+    tops = np.full((splits, q.shape[0]), -1e30, np.float32)
+    totals = np.zeros((splits, q.shape[0]), np.float32)
+    _attend_splits(q * np.float32(scale), addresses, layout, skip, np.float32(softcap), out, tops, totals)
+    top = tops.max(0)
+    weights = np.exp(tops - top)
+    total = (weights * totals).sum(0)
+    return np.einsum("si,sid->id", weights / total, out), top + np.log(total)
+
+
+def unpack_pages(addresses: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """The keys [H, n * 64, D] and values [H, n * 64, Dv] of n records, float32."""
+    tokens = len(addresses) * PAGE
+    k = np.empty((layout.heads, tokens, layout.k_dim), np.float32)
+    v = np.empty((layout.heads, tokens, layout.v_dim), np.float32)
+    _unpack(addresses, layout, k, v)
+    return k, v
+
+
+def set_threads(n: int) -> None:
+    """Use ``n`` threads, at most as many as numba started with."""
+    numba.set_num_threads(max(1, min(n, numba.config.NUMBA_NUM_THREADS)))

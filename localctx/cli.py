@@ -1,0 +1,5 @@
+"""The localctx command."""
+
+
+def main() -> None:
+    """Entry point."""

@@ -1,0 +1,1 @@
+"""Tokens through a model: plan, prefill, decode, events."""

@@ -1,0 +1,41 @@
+"""Errors a user can mend: one line that says what happened, one that says what to do."""
+
+
+class UserError(Exception):
+    """What went wrong and its remedy, both in words for the person at the keyboard.
+
+    ``str(error)`` is one line: ``problem; remedy``. ``exit_code`` is what the command returns.
+    """
+
+    exit_code = 1
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(f"{problem}; {remedy}")
+        self.problem = problem
+        self.remedy = remedy
+
+
+class UsageError(UserError):
+    """The command line or a setting cannot mean anything."""
+
+    exit_code = 2
+
+
+class DocumentError(UserError):
+    """A document cannot be read."""
+
+
+class TooLong(UserError):
+    """The documents and the question do not fit the model's window."""
+
+
+class ModelError(UserError):
+    """A model is unknown, cannot be fetched, or cannot be run rightly."""
+
+
+class StoreError(UserError):
+    """The data folder cannot be read or written."""
+
+
+class Cancelled(Exception):
+    """The user said stop. Not an error: what was sealed is kept."""

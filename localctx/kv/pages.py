@@ -1,0 +1,71 @@
+"""Page names and the page table: who uses which sealed page. Ints and bytes, no tensors.
+
+A page's name says everything its bytes depend on: ``h0 = fingerprint``, ``h_i = sha256(h_{i-1} || tokens)``.
+Chained names as in vLLM's prefix caching; only full pages are named.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from array import array
+import sys
+
+from localctx.shape import PAGE
+
+
+def pack_tokens(tokens: Iterable[int]) -> bytes:
+    """Token ids as little-endian uint32."""
+    packed = array("I", tokens)
+    assert packed.itemsize == 4
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def next_name(parent: bytes, tokens: bytes) -> bytes:
+    """The name of the page that follows ``parent`` and holds ``tokens`` (packed)."""
+    return hashlib.sha256(parent + tokens).digest()
+
+
+def names(fingerprint: bytes, tokens: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
+    """(name, packed tokens) of every full page of ``tokens``, in order. An open tail has no name."""
+    name = fingerprint
+    for start in range(0, len(tokens) - PAGE + 1, PAGE):
+        packed = pack_tokens(tokens[start : start + PAGE])
+        name = next_name(name, packed)
+        yield name, packed
+
+
+class PageTable:
+    """Reference counts over page ids. Ids are never used twice, so a stale id is found out, not misread."""
+
+    def __init__(self) -> None:
+        self._refs: dict[int, int] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._refs)
+
+    def new(self) -> int:
+        """A page id with one reference."""
+        page, self._next = self._next, self._next + 1
+        self._refs[page] = 1
+        return page
+
+    def share(self, page: int) -> int:
+        """One more reference to ``page``; returns it."""
+        assert page in self._refs, f"page {page} is gone"
+        self._refs[page] += 1
+        return page
+
+    def release(self, page: int) -> bool:
+        """One reference less; True when that was the last and the page is gone."""
+        assert page in self._refs, f"page {page} is gone"
+        self._refs[page] -= 1
+        if self._refs[page]:
+            return False
+        del self._refs[page]
+        return True
+
+    def refs(self, page: int) -> int:
+        """How many sequences hold ``page``."""
+        return self._refs.get(page, 0)

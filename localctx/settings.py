@@ -1,0 +1,96 @@
+"""Settings: flags over environment over the settings file over defaults, frozen once read."""
+
+import os
+import tomllib
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from localctx.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a person may choose. Each field is also ``LOCALCTX_<NAME>`` and a key of ``settings.toml``.
+
+    ``kv`` names a codec or ``auto``; ``device`` and ``dtype`` may be ``auto``; ``max_tokens`` bounds an answer;
+    ``temperature`` 0 is greedy; ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step.
+    """
+
+    home: Path
+    model: str = "smollm2-135m-instruct"
+    kv: str = "auto"
+    device: str = "auto"
+    dtype: str = "auto"
+    max_tokens: int = 512
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    seed: int | None = None
+    threads: int = 0
+    chunk: int = 512
+
+    @property
+    def models(self) -> Path:
+        """The folder of models."""
+        return self.home / "models"
+
+
+def load_settings(**flags: Any) -> Settings:
+    """Settings with ``flags`` (None: not given) over the environment over ``<home>/settings.toml``.
+
+    Raises UsageError, naming the place, for a value of the wrong type or an unknown key in the file.
+    """
+    home = Path(flags.pop("home", None) or os.environ.get("LOCALCTX_HOME") or default_home()).expanduser().absolute()
+    settings = Settings(home)
+    for place, values in ((home / "settings.toml", _file(home / "settings.toml")), ("the environment", _environment())):
+        settings = replace(settings, **{k: _typed(k, v, place) for k, v in values.items()})
+    return _checked(replace(settings, **{k: v for k, v in flags.items() if v is not None}))
+
+
+def default_home() -> Path:
+    """The data folder this system keeps such things in, e.g. ``~/.local/share/localctx``."""
+    from platformdirs import user_data_path
+
+    return user_data_path("localctx", appauthor=False)
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
+        raise UsageError(f"{path} cannot be read ({e})", "mend it or move it away") from e
+
+
+def _environment() -> dict[str, str]:
+    names = {f.name for f in fields(Settings)} - {"home"}
+    found = {n: os.environ.get(f"LOCALCTX_{n.upper()}") for n in names}
+    return {n: v for n, v in found.items() if v}
+
+
+def _typed(name: str, value: Any, place: object) -> Any:
+    hints = get_type_hints(Settings)
+    if name not in hints or name == "home":
+        raise UsageError(f"{place}: there is no setting {name!r}", f"use one of: {', '.join(sorted(hints))}")
+    kind = next((t for t in get_args(hints[name]) if t is not type(None)), hints[name])
+    try:
+        return kind(value)
+    except (TypeError, ValueError) as e:
+        raise UsageError(f"{place}: {name} = {value!r} is not {kind.__name__}", "correct the value") from e
+
+
+def _checked(s: Settings) -> Settings:
+    bounds: dict[str, tuple[float, float]] = {
+        "max_tokens": (1, 1 << 20),
+        "temperature": (0, 10),
+        "top_p": (1e-6, 1),
+        "top_k": (0, 1 << 20),
+        "threads": (0, 1024),
+        "chunk": (1, 1 << 16),
+    }
+    for name, (low, high) in bounds.items():
+        if not low <= getattr(s, name) <= high:
+            raise UsageError(f"{name} = {getattr(s, name)} is out of range", f"choose from {low:g} to {high:g}")
+    return s

@@ -1,0 +1,49 @@
+"""What the engine asks of a model: tokens to logits over a Cache, and text to tokens and back."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from localctx.kv.cache import Cache
+from localctx.shape import KVShape
+
+Messages = Sequence[dict[str, str]]
+
+
+class Tokenizer(Protocol):
+    """Text to tokens of one model, and back."""
+
+    stop_ids: frozenset[int]
+
+    def render(self, messages: Messages) -> str:
+        """A conversation as the text the model was trained on, ready for its answer."""
+
+    def encode(self, text: str) -> tuple[list[int], list[int]]:
+        """Token ids of rendered text and, for each, the offset in ``text`` where it ends."""
+
+    def stream(self) -> Callable[[int], str]:
+        """A function from the next token to the text that is now certain (may be empty)."""
+
+
+class Model(Protocol):
+    """A decoder model. ``context`` is its window in tokens."""
+
+    name: str
+    shape: KVShape
+    context: int
+    device: torch.device
+    dtype: torch.dtype
+    tokenizer: Tokenizer
+
+    def fingerprint(self, codec: str) -> bytes:
+        """32 bytes that name everything a page's bytes depend on, tokens apart."""
+
+    def forward(
+        self, tokens: Sequence[int], cache: Cache, keep: int = 1, cancelled: Callable[[], bool] = lambda: False
+    ) -> Tensor:
+        """Append ``tokens`` to ``cache``; logits of the last ``keep`` of them, float32 [keep, vocabulary].
+
+        Raises Cancelled within one layer of ``cancelled`` turning true. On any exception the cache is as before.
+        """

@@ -1,0 +1,188 @@
+"""Any decoder model that transformers loads, driven over our Cache through a registered attention function."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from localctx.errors import Cancelled, ModelError
+from localctx.kv.attention import attend_cache
+from localctx.kv.cache import Cache
+from localctx.models.fingerprint import fingerprint, hash_weights
+from localctx.models.tokens import ChatTokenizer
+from localctx.shape import KVShape, LayerShape
+
+ATTENTION = "localctx"
+_KINDS = {"full_attention": "full", "sliding_attention": "sliding"}
+
+
+class TransformersModel:
+    """See ``localctx.models.base.Model``."""
+
+    def __init__(self, module: Any, tokenizer: Any = None, *, name: str = "", weights: dict[str, str] | None = None):
+        self.name, self._module, self._weights = name, module.eval(), weights or {}
+        self._config = module.config.get_text_config(decoder=True)
+        self.shape = shape_of(self._config)
+        self.context: int = self._config.max_position_embeddings
+        self.device, self.dtype = module.device, module.dtype
+        self.tokenizer = ChatTokenizer(tokenizer, _stop_ids(module, tokenizer))
+        use_our_attention(module)
+
+    def fingerprint(self, codec: str) -> bytes:
+        """See ``Model``."""
+        tokenizer, template = self.tokenizer.identity
+        return fingerprint(
+            codec,
+            self.shape,
+            family=self._config.model_type,
+            weights=self._weights,
+            precision=str(self.dtype),
+            rope=self._config.rope_parameters,
+            tokenizer=tokenizer,
+            template=template,
+        )
+
+    @torch.inference_mode()
+    def forward(
+        self, tokens: Sequence[int], cache: Cache, keep: int = 1, cancelled: Callable[[], bool] = lambda: False
+    ) -> Tensor:
+        """See ``Model``."""
+        positions = torch.arange(cache.length, cache.length + len(tokens), device=self.device)
+        cache.begin(len(tokens))
+        try:
+            out = self._module(
+                input_ids=torch.tensor([tokens], device=self.device),
+                position_ids=positions[None],
+                use_cache=False,
+                logits_to_keep=keep,
+                kv_cache=cache,
+                cancelled=cancelled,
+            )
+        except BaseException:
+            cache.rollback()
+            raise
+        cache.commit()
+        return out.logits[0].float()
+
+
+def load_model(folder: Path, name: str, device: str = "auto", dtype: str = "auto") -> TransformersModel:
+    """The model in ``folder`` (config.json, *.safetensors, tokenizer). Nothing is fetched, no code of it is run.
+
+    Raises ModelError for a folder transformers cannot load or a family that would be computed wrongly.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    place = pick_device(device)
+    try:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        refuse_unfit(config.get_text_config(decoder=True))
+        module = AutoModelForCausalLM.from_pretrained(
+            folder, config=config, dtype=pick_dtype(dtype, place), local_files_only=True, use_safetensors=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as e:
+        reason = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
+        raise ModelError(f"{folder} does not load ({reason})", "fetch it again: localctx models pull NAME") from e
+    return TransformersModel(module.to(place), tokenizer, name=name, weights=hash_weights(folder))
+
+
+def pick_device(device: str) -> torch.device:
+    """``auto`` is the first GPU, or the CPU. Raises ModelError for a device that is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ModelError(f"there is no {device} here", "use --device cpu, or install the CUDA build of torch")
+    try:
+        return torch.device(device)
+    except RuntimeError as e:
+        raise ModelError(f"{device!r} is not a device", "use --device cpu, cuda or auto") from e
+
+
+def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """``auto`` is bf16 where the processor multiplies it natively, else f32: emulated bf16 prefills 5 times slower."""
+    named = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+    if dtype in named:
+        return named[dtype]
+    if dtype != "auto":
+        raise ModelError(f"there is no precision {dtype!r}", f"use one of: auto, {', '.join(named)}")
+    if device.type != "cpu":
+        return torch.bfloat16
+    has = torch.cpu.get_capabilities()
+    return torch.bfloat16 if has.get("avx512_bf16") or has.get("amx_bf16") or has.get("bf16") else torch.float32
+
+
+def shape_of(config: Any) -> KVShape:
+    """The cache geometry a transformers config describes."""
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    window = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None)
+    if not kinds:
+        kinds = ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
+    return KVShape(
+        tuple(LayerShape(heads, dim, dim, _KINDS[k], window if k == "sliding_attention" else None) for k in kinds)  # type: ignore[arg-type]
+    )
+
+
+def refuse_unfit(config: Any) -> None:
+    """Raises ModelError, with the reason, for a family whose cache this version would compute wrongly."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    ropes = [r for r in rope.values() if isinstance(r, dict)] or [rope]
+    odd = {*(getattr(config, "layer_types", None) or [])} - set(_KINDS)
+    reasons = {
+        "it has an encoder": getattr(config, "is_encoder_decoder", False),
+        f"its {', '.join(sorted(odd))} layers keep no KV pages": odd,
+        "it caches latents (MLA), which have no pages yet": getattr(config, "kv_lora_rank", None),
+        "its layers share keys and values": getattr(config, "num_kv_shared_layers", 0),
+        "dynamic RoPE would mix keys of two frequencies": any(r.get("rope_type") == "dynamic" for r in ropes),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise ModelError(f"{config.model_type} models are not supported: {reason}", "see: localctx models list")
+
+
+def use_our_attention(module: Any) -> None:
+    """Make ``module`` attend through ``attend_cache``. It then builds no masks and keeps no cache of its own."""
+    from transformers import AttentionInterface
+
+    if not getattr(module, "_supports_attention_backend", True):
+        raise ModelError(f"{type(module).__name__} brings attention of its own", "see: localctx models list")
+    AttentionInterface.register(ATTENTION, _attention)
+    module.set_attn_implementation(ATTENTION)
+
+
+def _attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    kv_cache: Cache,
+    cancelled: Callable[[], bool],
+    scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Query [1, Hq, T, D], key and value [1, H, T, D] of the new tokens; returns [1, T, Hq, Dv]."""
+    if cancelled():
+        raise Cancelled
+    q, k, v = query[0], key[0], value[0]
+    scale = q.shape[-1] ** -0.5 if scaling is None else scaling
+    layer = module.layer_idx
+    out = attend_cache(kv_cache, layer, q, k, v, scale, window=sliding_window, softcap=softcap or 0, sinks=s_aux)
+    kv_cache.extend(layer, k, v)
+    return out.transpose(0, 1).contiguous()[None], None
+
+
+def _stop_ids(module: Any, tokenizer: Any) -> frozenset[int]:
+    configured = getattr(module.generation_config, "eos_token_id", None)
+    ids = configured if isinstance(configured, list) else [configured]
+    return frozenset(i for i in (*ids, getattr(tokenizer, "eos_token_id", None)) if i is not None)
