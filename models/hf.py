@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from localctx.errors import Cancelled, ModelError
+from localctx.kernels import cpu
 from localctx.kv.attention import attend_cache
 from localctx.kv.cache import Cache
 from localctx.models.fingerprint import fingerprint, hash_weights
@@ -67,9 +68,12 @@ class TransformersModel:
         return out.logits[0].float()
 
 
-def load_model(folder: Path, name: str, device: str = "auto", dtype: str = "auto") -> TransformersModel:
+def load_model(
+    folder: Path, name: str, device: str = "auto", dtype: str = "auto", threads: int = 0
+) -> TransformersModel:
     """The model in ``folder`` (config.json, *.safetensors, tokenizer). Nothing is fetched, no code of it is run.
 
+    ``threads`` 0 leaves torch and numba as many as they chose.
     Raises ModelError for a folder transformers cannot load or a family that would be computed wrongly.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -78,6 +82,11 @@ def load_model(folder: Path, name: str, device: str = "auto", dtype: str = "auto
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     place = pick_device(device)
+    if threads:
+        torch.set_num_threads(threads)
+        cpu.set_threads(threads)
+    if place.type == "cpu":
+        cpu.warm()
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
         refuse_unfit(config.get_text_config(decoder=True))

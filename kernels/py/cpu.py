@@ -206,3 +206,12 @@ def unpack_pages(addresses: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.
 def set_threads(n: int) -> None:
     """Use ``n`` threads, at most as many as numba started with."""
     numba.set_num_threads(max(1, min(n, numba.config.NUMBA_NUM_THREADS)))
+
+
+def warm() -> None:
+    """Compile the kernels, or load them compiled: seconds on the first run on a machine, then tenths."""
+    layout = Layout(KINDS["f32"], 1, 8, 8, 0, 0, 0, 8 * PAGE * 4, 0, 0)
+    record = np.zeros(16 * PAGE, np.float32)
+    addresses = np.array([record.ctypes.data], np.int64)
+    attend_pages(np.zeros((1, 8), np.float32), addresses, layout, 1.0)
+    unpack_pages(addresses, layout)

@@ -1,0 +1,93 @@
+"""Doctor: what is installed, what there is room for, and whether model and store are whole."""
+
+import platform
+import sqlite3
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from localctx import __version__
+from localctx.budget import Measured, measure_device, measure_disk, measure_ram
+from localctx.errors import StoreError, UserError
+from localctx.settings import Settings
+from localctx.store.store import Store
+
+LIBRARIES = ("torch", "transformers", "tokenizers", "numba", "numpy", "sqlite-utils", "psutil", "gguf", "safetensors")
+
+
+def examine(settings: Settings) -> dict[str, Any]:
+    """Everything ``localctx doctor --json`` prints. ``problems`` are lines with a remedy; empty when all is well."""
+    problems = list[str]()
+    report = {
+        "localctx": __version__,
+        "home": str(settings.home),
+        "versions": _versions(),
+        "device": _device(settings, problems),
+        "memory": {"ram": _measured(measure_ram()), "disk": _measured(measure_disk(settings.home))},
+        "models": _models(settings, problems),
+        "store": _store(settings, problems),
+    }
+    return {**report, "problems": problems}
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
+    import torch
+
+    from localctx.models.hf import pick_device, pick_dtype
+
+    try:
+        device = pick_device(settings.device)
+        dtype = pick_dtype(settings.dtype, device)
+    except UserError as e:
+        problems.append(str(e))
+        return {"name": settings.device}
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "name": str(device),
+        "hardware": name,
+        "system": f"{platform.system()} {platform.release()}",
+        "precision": str(dtype).removeprefix("torch."),
+        "threads": torch.get_num_threads(),
+        "memory": _measured(measure_device(str(device))),
+    }
+
+
+def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
+    from localctx.models.fetch import installed
+
+    found = installed(settings.models)
+    return {
+        "selected": settings.model,
+        "installed": [{"name": m.name, "path": str(m.path), "bytes": m.bytes, "state": m.state} for m in found],
+    }
+
+
+def _store(settings: Settings, problems: list[str]) -> dict[str, Any]:
+    if not (settings.home / "library.db").exists():
+        return {"state": "empty"}
+    try:
+        store = Store(settings.home)
+    except StoreError as e:
+        problems.append(str(e))
+        return {"state": "unusable"}
+    health = store.health()
+    store.close()
+    if health["database"] != "ok":
+        problems.append(f"{store.file} is damaged ({health['database']}); move it away, documents are then read anew")
+    if health["damaged_pages"]:
+        problems.append(f"{health['damaged_pages']} kept pages are damaged; nothing to do: they are read anew when asked")
+    return {"state": "ok" if health["database"] == "ok" else "damaged", **health}
+
+
+def _measured(m: Measured) -> dict[str, int]:
+    return {"free": m.free, "total": m.total}
+

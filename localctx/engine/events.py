@@ -1,0 +1,59 @@
+"""What the engine tells while it works. Every skin (terminal, window, HTTP) renders these same events."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Before work starts: how the question will be answered and what it will cost.
+
+    ``tokens`` the prompt has, ``reused`` of them already kept; ``kv_bytes`` the whole cache; ``seconds`` expected
+    until the first token, None before any measurement; ``answer_tokens`` there is room for.
+    """
+
+    mode: str
+    reason: str
+    tokens: int
+    reused: int
+    kv_bytes: int
+    seconds: float | None
+    answer_tokens: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Work of one phase, in its own units (tokens, bytes); ``rate`` per second and ``eta`` in seconds when known."""
+
+    phase: str
+    done: int
+    total: int
+    reused: int = 0
+    rate: float | None = None
+    eta: float | None = None
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something the user should know that stops nothing, in one line."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Token:
+    """A piece of the answer. ``text`` may be empty while a character is incomplete."""
+
+    text: str
+    id: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """The end: ``report`` is what ``--json`` prints. ``failed`` says in one line what could not be kept."""
+
+    report: dict[str, Any]
+    failed: str | None = None
+
+
+Event = Planned | Progress | Note | Token | Done

@@ -1,0 +1,126 @@
+"""Keeping: restored pages come from the store, sealed ones go to it behind the reading.
+
+Nothing here stops an answer: when the store cannot be used, ``failed`` says why and the reading goes on without it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from localctx.errors import StoreError
+from localctx.kv.cache import Cache
+from localctx.shape import PAGE
+from localctx.store.caches import CacheRow
+from localctx.store.documents import DocumentRow, Span
+from localctx.store.pages import PageWriter
+from localctx.store.store import Store, told
+
+COMMIT = 16  # pages between commits: a power cut costs at most the reading of 1,024 tokens
+
+Held = tuple[DocumentRow, str, Sequence[Span]]
+"""A document as the store takes it: listing, text, spans."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What pages are kept under: a fingerprint, and the model and codec it stands for."""
+
+    fingerprint: bytes
+    model: str
+    codec: str
+
+
+class Keeping:
+    """Restores and keeps the full pages of ``tokens``, with which every question on ``documents`` begins."""
+
+    def __init__(
+        self, open_store: Callable[[], Store], documents: Sequence[Held], identity: Identity, tokens: Sequence[int]
+    ) -> None:
+        self._open_store, self._documents, self._identity, self._tokens = open_store, documents, identity, tokens
+        self._pages = len(tokens) // PAGE
+        self._written = self._committed = 0
+        self._cache_id = ""
+        self._writer: PageWriter | None = None
+        self.rate: float | None = None  # tokens of this model read per second, as last measured here
+        self.failed: StoreError | None = None
+
+    def restore(self, cache: Cache) -> list[str]:
+        """Put the kept pages the sequence begins with into the empty ``cache``; says why there are not more."""
+        notes = list[str]()
+        self._try(lambda store: notes.extend(self._restore(store, cache)))
+        return notes
+
+    def __call__(self, cache: Cache) -> None:
+        """Write what was sealed since the last call; commit now and then."""
+        self._try(lambda store: self._write(cache))
+        if self._written - self._committed >= COMMIT:
+            self._try(self._commit)
+
+    def close(self, cache: Cache, rate: float | None = None) -> None:
+        """Commit what is sealed; the cache is ready when that is everything. ``rate`` is for the next plan."""
+        self._try(lambda store: self._write(cache))
+        self._try(self._commit)
+        if rate:
+            self._try(lambda store: store.caches.note_rate(self._rate_name, rate))
+        if self._writer:
+            self._writer.close()
+
+    @property
+    def _rate_name(self) -> str:
+        return f"prefill {self._identity.fingerprint.hex()}"
+
+    def _try(self, work: Callable[[Store], None]) -> None:
+        if self.failed:
+            return
+        try:
+            store = self._open_store()
+            with told(store.home):
+                work(store)
+        except StoreError as e:
+            self.failed = e
+
+    def _restore(self, store: Store, cache: Cache) -> list[str]:
+        for row, text, spans in self._documents:
+            store.documents.add(row, text, spans)
+        prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens)
+        cache.adopt(prefix.payloads)
+        self._enter(store, cache)
+        self.rate = store.caches.rate(self._rate_name)
+        if prefix.fault:
+            return [f"{prefix.fault}; reading again from token {cache.length:,}"]
+        return [] if cache.length else self._other_readings(store)
+
+    def _enter(self, store: Store, cache: Cache) -> None:
+        of, documents = self._identity, [row.id for row, _, _ in self._documents]
+        self._cache_id = store.caches.open(
+            of.fingerprint, documents, model=of.model, codec=of.codec, keeper=cache.keeper, tokens=len(self._tokens)
+        )
+        self._written = len(cache.pages)
+        slot_bytes = cache.pool.shape.slot_bytes(of.codec)
+        self._writer = store.pages.writer(of.fingerprint, self._tokens, slot_bytes, self._cache_id)
+
+    def _write(self, cache: Cache) -> None:
+        assert self._writer
+        while self._written < min(self._pages, len(cache.pages)):
+            self._writer.write(self._written, cache.pool.records(cache.pages[self._written]))
+            self._written += 1
+
+    def _commit(self, store: Store) -> None:
+        assert self._writer
+        self._writer.commit(self._written)
+        self._committed = self._written
+        if self._written == self._pages:
+            store.caches.ready(self._cache_id)
+
+    def _other_readings(self, store: Store) -> list[str]:
+        notes = []
+        for row, _, _ in self._documents:
+            kept = [c for c in store.caches.of(row.id) if c.pages]
+            if kept and all(c.fingerprint != self._identity.fingerprint for c in kept):
+                notes.append(f"{row.name} is read again: {self._difference(kept[0])}")
+        return notes
+
+    def _difference(self, other: CacheRow) -> str:
+        mine = self._identity
+        if (other.model, other.codec) == (mine.model, mine.codec):
+            return f"the files or settings of model {other.model} changed since its pages were kept"
+        return f"its pages were kept for {other.model} with {other.codec} KV, not {mine.model} with {mine.codec} KV"

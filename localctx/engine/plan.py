@@ -1,0 +1,38 @@
+"""The plan: what reading a prompt will cost, and a refusal with the numbers where it cannot be done."""
+
+from localctx.budget import Measured
+from localctx.engine.events import Planned
+from localctx.errors import TooLong
+from localctx.shape import PAGE, KVShape
+
+
+def plan(
+    *,
+    tokens: int,
+    reused: int,
+    context: int,
+    model: str,
+    shape: KVShape,
+    codec: str,
+    answer: int,
+    free: Measured,
+    per_second: float | None,
+) -> Planned:
+    """The plan for a prompt of ``tokens``, ``reused`` of them kept, and an answer of at most ``answer`` tokens.
+
+    ``free`` is the memory of the device; ``per_second`` the measured rate of prefill. Raises TooLong.
+    """
+    if tokens >= context:
+        raise TooLong(
+            f"the documents and the question are {tokens:,} tokens, and {model} reads at most {context:,}",
+            "ask a shorter part, or choose a model with a longer window: localctx models list",
+        )
+    answer = min(answer, context - tokens)
+    kv_bytes = -(-(tokens + answer) // PAGE) * shape.page_bytes(codec)
+    if kv_bytes > free.free:
+        raise TooLong(
+            f"remembering {tokens + answer:,} tokens takes {kv_bytes >> 20:,} MiB, and {free.free >> 20:,} MiB are free",
+            "close other programs, use --kv int8, or ask a shorter part",
+        )
+    seconds = (tokens - reused) / per_second if per_second else None
+    return Planned("full", "the documents fit the model's window", tokens, reused, kv_bytes, seconds, answer)

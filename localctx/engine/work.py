@@ -1,0 +1,87 @@
+"""Work: one question, or one reading without a question, on its way, and what is reported of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from localctx.engine.events import Planned
+from localctx.engine.keep import Keeping
+from localctx.kv.cache import Cache
+from localctx.shape import PAGE
+from localctx.store.documents import DocumentRow
+
+PHASES = ("load", "parse", "restore", "prefill", "first_token", "decode")
+
+
+@dataclass
+class Work:
+    """``tokens`` are to be read, kept pages end at ``boundary``; ``started`` is the clock when the model was loaded."""
+
+    documents: Sequence[DocumentRow]
+    tokens: list[int]
+    boundary: int
+    cache: Cache
+    keeping: Keeping | None
+    plan: Planned
+    started: float
+    seconds: dict[str, float]
+    answer: list[str] = field(default_factory=list)
+    generated: int = 0
+    stopped: str = "cancelled"
+    read: int = 0
+    pages: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> str | None:
+        """Why the pages could not be kept, in one line."""
+        return str(self.keeping.failed) if self.keeping and self.keeping.failed else None
+
+    def answered(self, model: str) -> dict[str, Any]:
+        """What ``ask --json`` prints. Fields are added with time, none is renamed."""
+        return {
+            "answer": "".join(self.answer).strip(),
+            "mode": self.plan.mode,
+            "model": model,
+            "stopped": self.stopped,
+            "tokens": {
+                "prompt": len(self.tokens),
+                "reused": self.plan.reused,
+                "prefilled": self.read,
+                "generated": self.generated,
+            },
+            "seconds": self._seconds(),
+            "kv": self._kv(),
+            "citations": [],
+        }
+
+    def prepared(self, model: str) -> dict[str, Any]:
+        """What ``prepare --json`` prints of one document."""
+        row = self.documents[0]
+        return {
+            "document": row.id,
+            "name": row.name,
+            "model": model,
+            "stopped": self.stopped,
+            "tokens": {"prompt": len(self.tokens), "reused": self.plan.reused, "prefilled": self.read},
+            "kept": {"pages": (kept := self._kept_pages()), "bytes": kept * self._slot_bytes()},
+            "seconds": self._seconds(),
+            "kv": self._kv(),
+        }
+
+    def _kept_pages(self) -> int:
+        return 0 if self.failed else min(self.boundary, self.plan.reused + self.read) // PAGE
+
+    def _slot_bytes(self) -> int:
+        return self.cache.pool.shape.slot_bytes(self.cache.pool.codec)
+
+    def _seconds(self) -> dict[str, float]:
+        return {phase: round(self.seconds.get(phase, 0.0), 4) for phase in PHASES}
+
+    def _kv(self) -> dict[str, Any]:
+        pool = self.cache.pool
+        return {
+            "codec": pool.codec,
+            "keeper": self.cache.keeper,
+            "bytes_per_token": pool.shape.bytes_per_token(pool.codec),
+            "pages": self.pages,
+        }

@@ -1,0 +1,189 @@
+"""Session: the one obvious entry. Open documents, ask, and take the events as they come."""
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cached_property
+
+from torch import Tensor
+
+from localctx.budget import measure_device
+from localctx.engine.events import Done, Event, Note, Planned, Progress
+from localctx.engine.generate import decode, prefill
+from localctx.engine.keep import Identity, Keeping
+from localctx.engine.plan import plan
+from localctx.engine.prompt import make_prompt
+from localctx.engine.work import Work
+from localctx.errors import Cancelled
+from localctx.kv.cache import Cache
+from localctx.kv.tiers import Pool
+from localctx.library.read import Document, read_document
+from localctx.models.base import Model
+from localctx.models.fetch import resolve
+from localctx.models.hf import load_model
+from localctx.models.sampling import Sampler
+from localctx.settings import Settings
+from localctx.shape import PAGE, format_of
+from localctx.store.store import Store
+
+MIN_RATED = 256  # tokens; a shorter reading says little about speed
+
+
+class Session:
+    """Documents asked on this machine, under ``settings``. Close it when done; use from one thread at a time.
+
+    ``progress`` hears of the model being fetched and loaded, which happens when it is first needed.
+    """
+
+    def __init__(self, settings: Settings, progress: Callable[[Progress], None] = lambda event: None) -> None:
+        self.settings, self._progress = settings, progress
+        self.codec = "int8" if settings.kv == "auto" else format_of(settings.kv).name
+        self._stop = threading.Event()
+        self._listening = False
+        self._load_seconds = 0.0
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store."""
+        if "store" in self.__dict__:
+            self.store.close()
+
+    def cancel(self) -> bool:
+        """Stop what runs, from any thread or a signal handler; heard within one layer of the model.
+
+        False when nothing runs that would hear it (a model being loaded does not), or it was told already.
+        """
+        heard = self._listening and not self._stop.is_set()
+        self._stop.set()
+        return heard
+
+    @cached_property
+    def store(self) -> Store:
+        """The data folder's store. Raises StoreError."""
+        return Store(self.settings.home)
+
+    @cached_property
+    def model(self) -> Model:
+        """The model, fetched and loaded when first needed. Raises ModelError."""
+        start, s = time.perf_counter(), self.settings
+        folder = resolve(s.model, s.models, lambda phase, done, total: self._progress(Progress(phase, done, total)))
+        self._progress(Progress("loading", 0, 0))
+        model = load_model(folder, s.model, s.device, s.dtype, s.threads)
+        self._load_seconds = time.perf_counter() - start
+        return model
+
+    def ask(self, sources: Sequence[str], question: str, keep: bool = True) -> Iterator[Event]:
+        """Answer ``question`` from the files ``sources`` (``-`` is standard input); the last event is Done.
+
+        With ``keep`` False the store is not touched. Raises UserError before any work that would be wasted. A store
+        that cannot be written costs the keeping (``Done.failed``), not the answer.
+        """
+        work = yield from self._open(sources, question, keep)
+        try:
+            logits = yield from self._read(work)
+            yield from self._answer(work, logits)
+        except Cancelled:
+            pass
+        finally:
+            self._shut(work)
+        yield Done(work.answered(self.settings.model), work.failed)
+
+    def prepare(self, source: str) -> Iterator[Event]:
+        """Read the document ``source`` and keep its pages, so that questions start where reading ended.
+
+        The last event is Done; ``Done.failed`` when the pages could not be kept.
+        """
+        work = yield from self._open([source], None, keep=True)
+        try:
+            if work.cache.length < len(work.tokens):
+                yield from self._read(work)
+            work.stopped = "eos"
+        except Cancelled:
+            pass
+        finally:
+            self._shut(work)
+        yield Done(work.prepared(self.settings.model), work.failed)
+
+    def _open(self, sources: Sequence[str], question: str | None, keep: bool) -> Generator[Event, None, Work]:
+        self._stop.clear()
+        start = time.perf_counter()
+        documents = [read_document(s) for s in sources]
+        parsed = time.perf_counter() - start
+        model, self._listening = self.model, True
+        start = time.perf_counter() - parsed
+        prompt = make_prompt(model.tokenizer, [d.text for d in documents], question or "")
+        boundary = prompt.shared // PAGE * PAGE
+        tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
+        cache = Cache(Pool(model.shape, self.codec, model.device), model.dtype)
+        keeping = self._keeping(documents, prompt.tokens[:boundary]) if keep else None
+        restoring = time.perf_counter()
+        notes = keeping.restore(cache) if keeping else []
+        seconds = {"load": self._load_seconds, "parse": parsed, "restore": time.perf_counter() - restoring}
+        self._load_seconds = 0.0  # the next question finds it loaded
+        yield from map(Note, notes)
+        planned = self._plan(tokens, cache, keeping)
+        yield planned
+        return Work([d.row for d in documents], tokens, boundary, cache, keeping, planned, start, seconds)
+
+    def _keeping(self, documents: list[Document], tokens: list[int]) -> Keeping:
+        identity = Identity(self.model.fingerprint(self.codec), self.settings.model, self.codec)
+        return Keeping(lambda: self.store, [(d.row, d.text, d.spans) for d in documents], identity, tokens)
+
+    def _plan(self, tokens: list[int], cache: Cache, keeping: Keeping | None) -> Planned:
+        return plan(
+            tokens=len(tokens),
+            reused=cache.length,
+            context=self.model.context,
+            model=self.model.name,
+            shape=self.model.shape,
+            codec=self.codec,
+            answer=self.settings.max_tokens,
+            free=measure_device(str(self.model.device)),
+            per_second=keeping.rate if keeping else None,
+        )
+
+    def _read(self, work: Work) -> Generator[Event, None, Tensor]:
+        start = time.perf_counter()
+        try:
+            return (
+                yield from prefill(
+                    self.model,
+                    work.cache,
+                    work.tokens,
+                    chunk=self.settings.chunk,
+                    boundary=work.boundary,
+                    cancelled=self._stop.is_set,
+                    after_chunk=work.keeping or (lambda cache: None),
+                )
+            )
+        finally:
+            work.read = work.cache.length - work.plan.reused
+            work.seconds["prefill"] = time.perf_counter() - start
+
+    def _answer(self, work: Work, logits: Tensor) -> Iterator[Event]:
+        s, limit = self.settings, work.plan.answer_tokens
+        sampler = Sampler(s.temperature, s.top_p, s.top_k, s.seed)
+        first = 0.0
+        for token in decode(
+            self.model, work.cache, work.tokens, logits, sampler=sampler, limit=limit, cancelled=self._stop.is_set
+        ):
+            now = time.perf_counter()
+            first = first or now
+            work.seconds |= {"first_token": first - work.started, "decode": now - first}
+            work.answer.append(token.text)
+            work.generated += 1
+            yield token
+        work.stopped = "length" if work.generated == limit else "eos"
+
+    def _shut(self, work: Work) -> None:
+        if work.keeping:
+            rate = work.read / work.seconds["prefill"] if work.read >= MIN_RATED else None
+            work.keeping.close(work.cache, rate)
+        work.pages = work.cache.pool.counts()
+        work.cache.drop()
+        self._listening = False

@@ -1,0 +1,85 @@
+"""Documents as kept: text, where it came from, and spans that name its parts."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from sqlite_utils import Database
+
+from localctx.errors import DocumentError
+
+
+@dataclass(frozen=True)
+class Span:
+    """Characters ``start..end`` of a document are a ``kind`` (heading, page) called ``label``."""
+
+    start: int
+    end: int
+    kind: str
+    label: str
+
+
+@dataclass(frozen=True)
+class DocumentRow:
+    """A document as listed; ``bytes`` of the file as it came, times in seconds since 1970."""
+
+    id: str
+    name: str
+    path: str
+    encoding: str
+    bytes: int
+    chars: int
+    added: float
+    used: float
+
+
+class Documents:
+    """The documents of a store."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> None:
+        """Keep a document. The same text again is the same document: its name, path and last use are renewed."""
+        with self._db.atomic():
+            if self._db.table("documents").count_where("id = ?", [row.id]):
+                self._db.table("documents").update(row.id, {"name": row.name, "path": row.path, "used": row.used})
+                return
+            self._db.table("documents").insert({**asdict(row), "text": text})
+            self._db.table("spans").insert_all({"document": row.id, **asdict(s)} for s in spans)
+
+    def all(self) -> list[DocumentRow]:
+        """Every document, the last used first."""
+        columns = ", ".join(DocumentRow.__annotations__)
+        return [DocumentRow(**r) for r in self._db.query(f"SELECT {columns} FROM documents ORDER BY used DESC, name")]
+
+    def find(self, wanted: str) -> DocumentRow:
+        """The one document with this id, beginning of an id, name or path. Raises DocumentError otherwise."""
+        rows = [d for d in self.all() if wanted in (d.id, d.name, d.path) or (len(wanted) > 3 and d.id.startswith(wanted))]
+        if not rows:
+            raise DocumentError(f"there is no document {wanted!r} in the library", "see: localctx library list")
+        if len(rows) > 1:
+            ids = ", ".join(d.id[:12] for d in rows)
+            raise DocumentError(f"{wanted!r} names {len(rows)} documents", f"say which by its id: {ids}")
+        return rows[0]
+
+    def text(self, document: str) -> str:
+        """A document's text."""
+        return next(iter(self._db.query("SELECT text FROM documents WHERE id = ?", [document])))["text"]
+
+    def spans(self, document: str) -> list[Span]:
+        """A document's spans in order."""
+        rows = self._db.query(
+            'SELECT start, "end", kind, label FROM spans WHERE document = ? ORDER BY start', [document]
+        )
+        return [Span(**r) for r in rows]
+
+    def touch(self, documents: Iterable[str]) -> None:
+        """Note that documents are used now."""
+        for document in documents:
+            self._db.execute("UPDATE documents SET used = ? WHERE id = ?", [time.time(), document])
+
+    def remove(self, document: str) -> None:
+        """Forget a document; its caches must be gone."""
+        self._db.execute("DELETE FROM spans WHERE document = ?", [document])
+        self._db.execute("DELETE FROM documents WHERE id = ?", [document])

@@ -1,0 +1,195 @@
+"""Kept pages: found by name, proved by tokens and checksum, written before they are named.
+
+A page's row appears only after its bytes are on the disk, so what a crash leaves behind is a file no row points to.
+"""
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from filelock import FileLock, Timeout
+from sqlite_utils import Database
+from torch import Tensor
+from xxhash import xxh3_128_digest
+
+from localctx.kv.pages import names
+from localctx.kv.tiers import SlotFile, SlotWriter
+
+_SELECT = "SELECT pages.*, slot_bytes FROM pages JOIN segments ON segments.id = segment"
+
+
+@dataclass
+class Prefix:
+    """The stored pages a prompt begins with, as mapped bytes, and why they end early where a page was damaged."""
+
+    payloads: list[np.ndarray] = field(default_factory=list)
+    fault: str | None = None
+
+
+class Pages:
+    """The pages of a store."""
+
+    def __init__(self, db: Database, folder: Path) -> None:
+        self._db, self._folder = db, folder
+
+    def longest_prefix(self, fingerprint: bytes, tokens: Sequence[int]) -> Prefix:
+        """The longest run of kept pages that ``tokens`` begins with, each proved. A damaged page is forgotten."""
+        prefix, files = Prefix(), dict[str, SlotFile | None]()
+        for name, packed in names(fingerprint, tokens):
+            row = next(iter(self._db.query(f"{_SELECT} WHERE name = ?", [name])), None)
+            if row is None:
+                break
+            payload, fault = self._prove(row, packed, files)
+            if payload is None:
+                prefix.fault = f"kept page {len(prefix.payloads) + 1} {fault}"
+                self._db.execute("DELETE FROM pages WHERE name = ?", [name])
+                break
+            prefix.payloads.append(payload)
+        return prefix
+
+    def writer(self, fingerprint: bytes, tokens: Sequence[int], slot_bytes: int, cache: str) -> "PageWriter":
+        """A writer for the full pages of ``tokens``, entered under ``cache`` as they become durable."""
+        self._sweep()
+        return PageWriter(self._db, self._folder, list(names(fingerprint, tokens)), slot_bytes, cache)
+
+    def damaged(self) -> list[bytes]:
+        """The names of pages whose bytes are not what was written."""
+        files = dict[str, SlotFile | None]()
+        rows = self._db.query(_SELECT)
+        return [row["name"] for row in rows if self._prove(row, row["tokens"], files)[0] is None]
+
+    def nbytes(self) -> int:
+        """Bytes the page files take."""
+        return sum(f.stat().st_size for f in self._folder.glob("*.kv"))
+
+    def forget_unused(self) -> list[str]:
+        """Drop the pages no cache holds, and the segments without pages; returns those segments, to be unlinked."""
+        self._db.execute("DELETE FROM pages WHERE name NOT IN (SELECT page FROM cache_pages)")
+        dead = [r["id"] for r in self._db.query("SELECT id FROM segments WHERE id NOT IN (SELECT segment FROM pages)")]
+        for segment in dead:
+            self._db.execute("DELETE FROM segments WHERE id = ?", [segment])
+        return dead
+
+    def unlink(self, segments: Iterable[str]) -> int:
+        """Delete segment files; bytes freed."""
+        freed = 0
+        for segment in segments:
+            file = self._path(segment)
+            with contextlib.suppress(FileNotFoundError):
+                freed += file.stat().st_size
+                file.unlink()
+        return freed
+
+    def _prove(
+        self, row: dict, packed: bytes, files: dict[str, SlotFile | None]
+    ) -> tuple[np.ndarray | None, str]:
+        segment = row["segment"]
+        if segment not in files:
+            files[segment] = None
+            with contextlib.suppress(OSError):
+                files[segment] = SlotFile(self._path(segment), row["slot_bytes"])
+        file = files[segment]
+        if file is None:
+            return None, "has lost its file"
+        payload = file.payload(row["slot"], row["bytes"])
+        if payload is None:
+            return None, "is cut short"
+        if xxh3_128_digest(payload) != row["checksum"]:
+            return None, "fails its checksum"
+        return (payload, "") if row["tokens"] == packed else (None, "is of other text")
+
+    def _path(self, segment: str) -> Path:
+        return self._folder / f"{segment}.kv"
+
+    def _sweep(self) -> None:
+        """Delete what crashed writers left: files without a row whose writer's lock is free."""
+        known = {r["id"] for r in self._db.query("SELECT id FROM segments")}
+        for file in self._folder.glob("*.kv"):
+            if file.stem not in known:
+                with contextlib.suppress(Timeout, OSError), FileLock(_lock(file), timeout=0):
+                    file.unlink()
+                    _lock(file).unlink(missing_ok=True)
+
+
+class PageWriter:
+    """Writes pages of one sequence behind its reading. ``commit`` makes durable and names what was written."""
+
+    def __init__(
+        self, db: Database, folder: Path, pages: list[tuple[bytes, bytes]], slot_bytes: int, cache: str
+    ) -> None:
+        self._db, self._folder, self._pages, self._slot_bytes, self._cache = db, folder, pages, slot_bytes, cache
+        self._segment = f"{time.time_ns():x}-{secrets.token_hex(4)}"
+        self._file: SlotWriter | None = None
+        self._lock: FileLock | None = None
+        self._rows: list[dict] = []
+        self._entered = 0
+
+    def write(self, position: int, records: Iterable[Tensor]) -> None:
+        """Append page ``position`` of the sequence, unless a page of that name is kept. Raises OSError."""
+        name, packed = self._pages[position]
+        if self._db.table("pages").count_where("name = ?", [name]):
+            return
+        slot, payload = self._open().append(records)
+        self._rows.append(
+            {
+                "name": name,
+                "tokens": packed,
+                "segment": self._segment,
+                "slot": slot,
+                "bytes": len(payload),
+                "checksum": xxh3_128_digest(payload),
+            }
+        )
+
+    def commit(self, pages: int) -> None:
+        """Make all written pages durable, then name them and enter the sequence's first ``pages`` under the cache."""
+        if self._file:
+            self._file.sync()
+        with self._db.atomic():
+            if self._rows:
+                segment = {"id": self._segment, "slot_bytes": self._slot_bytes, "created": time.time()}
+                self._db.table("segments").insert(segment, ignore=True)
+                self._db.table("pages").insert_all(self._rows, ignore=True)
+            self._db.table("cache_pages").insert_all(
+                (
+                    {"cache": self._cache, "position": i, "page": self._pages[i][0]}
+                    for i in range(self._entered, pages)
+                ),
+                replace=True,
+            )
+        self._rows, self._entered = [], max(self._entered, pages)
+
+    def close(self) -> None:
+        """Let go of the file. What was not committed is forgotten."""
+        if self._file:
+            self._file.close()
+        if self._lock:
+            self._lock.release()
+            _lock(self._folder / f"{self._segment}.kv").unlink(missing_ok=True)
+
+    def _open(self) -> SlotWriter:
+        if self._file is None:
+            path = self._folder / f"{self._segment}.kv"
+            self._lock = FileLock(_lock(path))
+            self._lock.acquire()
+            self._file = SlotWriter(path, self._slot_bytes)
+            _sync_folder(self._folder)
+        return self._file
+
+
+def _lock(file: Path) -> Path:
+    return file.with_suffix(".lock")
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file's name is durable once its folder is synced."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

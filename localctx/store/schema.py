@@ -1,0 +1,59 @@
+"""The store's tables, as migrations: each step and its record share a transaction."""
+
+from sqlite_utils import Database, Migrations
+
+migrate = Migrations("localctx")
+
+
+@migrate()
+def documents_and_pages(db: Database) -> None:
+    """Documents with their text and spans; caches as lists of page names; pages as slots of segment files."""
+    db.table("documents").create(
+        {
+            "id": str,  # sha256 of the text as UTF-8
+            "name": str,
+            "path": str,
+            "encoding": str,
+            "bytes": int,  # of the file as it came
+            "chars": int,
+            "text": str,
+            "added": float,  # seconds since 1970, as all times here
+            "used": float,
+        },
+        pk="id",
+        not_null={"name", "text"},
+    )
+    db.table("spans").create(
+        {"document": str, "start": int, "end": int, "kind": str, "label": str},
+        foreign_keys=[("document", "documents", "id")],
+    )
+    db.table("spans").create_index(["document", "start"])
+    db.table("segments").create({"id": str, "slot_bytes": int, "created": float}, pk="id")  # <id>.kv in pages/
+    db.table("pages").create(
+        {"name": bytes, "tokens": bytes, "segment": str, "slot": int, "bytes": int, "checksum": bytes},
+        pk="name",
+        foreign_keys=[("segment", "segments", "id")],
+    )
+    db.table("pages").create_index(["segment"])
+    db.table("caches").create(
+        {
+            "id": str,  # of fingerprint and documents
+            "fingerprint": bytes,
+            "model": str,
+            "codec": str,
+            "keeper": str,
+            "tokens": int,  # the documents' tokens, of which full pages are kept
+            "state": str,  # writing, then ready
+            "created": float,
+            "used": float,
+        },
+        pk="id",
+    )
+    db.table("cache_documents").create(
+        {"cache": str, "position": int, "document": str},
+        pk=("cache", "position"),
+        foreign_keys=[("cache", "caches", "id"), ("document", "documents", "id")],
+    )
+    db.table("cache_pages").create({"cache": str, "position": int, "page": bytes}, pk=("cache", "position"))
+    db.table("cache_pages").create_index(["page"])
+    db.table("rates").create({"what": str, "per_second": float, "measured": float}, pk="what")

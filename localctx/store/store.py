@@ -1,0 +1,96 @@
+"""The store: one SQLite file and a folder of page files, opened, migrated, and its faults told in words.
+
+A rollback journal with full syncs, not WAL: what a commit acknowledged survives power loss, and SQLite before 3.51.3
+can corrupt a WAL database on reset.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlite_utils import Database
+
+from localctx.errors import StoreError
+from localctx.store.caches import Caches
+from localctx.store.documents import Documents
+from localctx.store.pages import Pages
+from localctx.store.schema import migrate
+
+
+class Store:
+    """``documents``, ``pages`` and ``caches`` of one data folder. Use from one thread; close when done.
+
+    Raises StoreError where the folder cannot be used.
+    """
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.file = home / "library.db"
+        self.folder = home / "pages"
+        with told(home):
+            home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.mkdir(exist_ok=True, mode=0o700)
+            self.db = _open(self.file)
+        self.pages = Pages(self.db, self.folder)
+        self.documents = Documents(self.db)
+        self.caches = Caches(self.db)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.db.close()
+
+    def remove_document(self, document: str) -> int:
+        """Forget a document, the caches it is part of and the pages no other cache holds; bytes freed on disk."""
+        with told(self.home):
+            with self.db.atomic():
+                self.caches.remove_of(document)
+                self.documents.remove(document)
+                dead = self.pages.forget_unused()
+            return self.pages.unlink(dead)
+
+    def health(self) -> dict[str, object]:
+        """What doctor reports: SQLite's own check, and every kept page read and compared with its checksum."""
+        with told(self.home):
+            return {
+                "database": next(iter(self.db.query("PRAGMA quick_check")))["quick_check"],
+                "documents": self.db.table("documents").count,
+                "pages": self.db.table("pages").count,
+                "bytes": self.pages.nbytes(),
+                "damaged_pages": len(self.pages.damaged()),
+            }
+
+
+@contextmanager
+def told(home: Path) -> Iterator[None]:
+    """Turn what SQLite and the disk say into a StoreError with a remedy."""
+    try:
+        yield
+    except (sqlite3.OperationalError, OSError) as e:
+        raise StoreError(f"{home} cannot be written ({e})", _remedy(str(e))) from e
+    except sqlite3.DatabaseError as e:
+        raise StoreError(f"{home / 'library.db'} is damaged ({e})", "move it away; documents are then read anew") from e
+
+
+def _remedy(reason: str) -> str:
+    reason = reason.lower()
+    if "locked" in reason:
+        return "another localctx is writing there: wait for it to end"
+    if "permission" in reason or "readonly" in reason or "unable to open" in reason:
+        return "make the folder yours to write, or choose another with LOCALCTX_HOME"
+    return "free some disk space, or choose another folder with LOCALCTX_HOME"
+
+
+def _open(file: Path) -> Database:
+    connection = sqlite3.connect(file, timeout=30, check_same_thread=False)
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = FULL")
+    db = Database(connection)
+    known = {m.name for m in migrate._migrations}
+    if newer := [m.name for m in migrate.applied(db) if m.name not in known]:
+        db.close()
+        raise StoreError(f"{file} was written by a newer localctx ({newer[-1]})", "update localctx")
+    if migrate.pending(db):
+        migrate.apply(db)
+    file.chmod(0o600)
+    return db

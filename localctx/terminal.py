@@ -1,0 +1,142 @@
+"""Events on a terminal: the answer to stdout, all else to stderr, bars only where a person watches."""
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tqdm import tqdm
+
+from localctx.engine.events import Done, Event, Note, Planned, Progress, Token
+
+_BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
+
+
+class Terminal:
+    """Renders events. ``as_json`` prints one object at the end and no answer text; ``quiet`` only the answer."""
+
+    def __init__(self, as_json: bool = False, quiet: bool = False) -> None:
+        self._json, self._quiet = as_json, quiet
+        self._watched = sys.stderr.isatty() and not quiet
+        self._bar: tqdm | None = None
+        self._phase = ""
+        self._wrote = False
+
+    def show(self, event: Event) -> None:
+        """Render one event. Done is left to the command, which knows what to print of it."""
+        match event:
+            case Progress():
+                self._progress(event)
+            case Planned():
+                self._plan(event)
+            case Note():
+                self.say(event.text)
+            case Token() if not self._json:
+                self._token(event.text)
+            case Done():
+                self.clear()
+
+    def say(self, text: str) -> None:
+        """One line on stderr, unless quiet."""
+        self.clear()
+        if not self._quiet:
+            print(f"localctx: {text}", file=sys.stderr, flush=True)
+
+    def aside(self, text: str) -> None:
+        """A line for a person who watches; nothing in a pipe."""
+        self.clear()
+        if self._watched:
+            print(text, file=sys.stderr, flush=True)
+
+    def end_answer(self) -> None:
+        """Finish the line the answer was streamed on."""
+        self.clear()
+        if self._wrote:
+            print(flush=True)
+
+    def clear(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+        self._bar, self._phase = None, ""
+
+    def _token(self, text: str) -> None:
+        self.clear()
+        text = text if self._wrote else text.lstrip()
+        self._wrote = self._wrote or bool(text)
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def _plan(self, p: Planned) -> None:
+        eta = f", about {p.seconds:.0f} s" if p.seconds and p.seconds >= 1 else ""
+        self.aside(f"{p.mode}: {p.tokens:,} tokens, {p.reused:,} reused, {p.kv_bytes / 2**20:,.0f} MiB of KV{eta}")
+
+    def _progress(self, p: Progress) -> None:
+        if not self._watched:
+            return
+        if p.phase != self._phase:
+            self.clear()
+            self._phase = p.phase
+            self._bar = tqdm(
+                total=p.total or None,
+                initial=p.reused,
+                desc=p.phase,
+                file=sys.stderr,
+                leave=False,
+                bar_format=_BAR if p.total else "{desc} ... {elapsed}",
+                unit=" tokens" if p.phase == "reading" else "B",
+                unit_scale=p.phase != "reading",
+                postfix=f"{p.reused:,} reused" if p.phase == "reading" else None,
+            )
+        if self._bar is not None:
+            self._bar.update(p.done - self._bar.n)
+            self._bar.refresh()
+
+
+@contextmanager
+def stopping(cancel: Callable[[], bool]) -> Iterator[None]:
+    """Ctrl-C asks ``cancel`` first; where that finds nothing to stop, or the second time, it interrupts as usual."""
+
+    def stop(signum: int, frame: Any) -> None:
+        if not cancel():
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value on stdout."""
+    print(json.dumps(value, ensure_ascii=False, indent=2), flush=True)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Rows as aligned columns under their names; numbers to the right."""
+    if not rows:
+        return ""
+    heads = list(rows[0])
+    cells = [heads, *[[_cell(r[h]) for h in heads] for r in rows]]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(heads))]
+    right = [isinstance(rows[0][h], int | float) for h in heads]
+    return "\n".join(
+        "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(line, widths, right, strict=True)).rstrip()
+        for line in cells
+    )
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def size(nbytes: float) -> str:
+    """Bytes for people: ``61.3 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} TiB"
