@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx import __version__
-from localctx.errors import StoreError, UsageError, UserError
+from localctx.errors import UsageError, UserError
 
 if TYPE_CHECKING:
     from localctx.engine.events import Event
@@ -20,7 +20,7 @@ CANCELLED = 130  # what a shell reports of a program ended by Ctrl-C
 
 
 def main() -> None:
-    """Run the command: exit code 0, 2 for a command that cannot mean anything, 1 for what went wrong, 130 for Ctrl-C."""
+    """Run the command: exit code 0, 2 for what cannot be meant, 1 for what went wrong, 130 for Ctrl-C."""
     try:
         cli(standalone_mode=False)
     except click.ClickException as e:
@@ -53,7 +53,9 @@ def cli() -> None:
 
 def _model_options(command: Callable) -> Callable:
     for option in (
-        click.option("--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."),
+        click.option(
+            "--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."
+        ),
         click.option("--kv", metavar="CODEC", help="How kept keys and values are stored: auto, int8, bf16, f32."),
         click.option("--device", metavar="NAME", help="auto, cpu, cuda."),
         click.option("--dtype", metavar="NAME", help="Precision of the model: auto, bf16, f16, f32."),
@@ -266,7 +268,7 @@ def models_list(as_json: bool) -> None:
 
     here = {m.name: m for m in installed(_settings({}).models)}
     known = load_catalog()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": e.name,
             "licence": e.licence,
@@ -405,7 +407,7 @@ def _about_document(e: UserError) -> bool:
     return isinstance(e, DocumentError | TooLong)
 
 
-def _leave(stopped: str, failed: "str | StoreError | None") -> None:
+def _leave(stopped: str, failed: object) -> None:
     if failed:
         print(f"localctx: {failed}", file=sys.stderr)
         sys.exit(1)

@@ -84,10 +84,9 @@ def _store(settings: Settings, problems: list[str]) -> dict[str, Any]:
     if health["database"] != "ok":
         problems.append(f"{store.file} is damaged ({health['database']}); move it away, documents are then read anew")
     if health["damaged_pages"]:
-        problems.append(f"{health['damaged_pages']} kept pages are damaged; nothing to do: they are read anew when asked")
+        problems.append(f"{health['damaged_pages']} kept pages are damaged; no need to act: they are read anew")
     return {"state": "ok" if health["database"] == "ok" else "damaged", **health}
 
 
 def _measured(m: Measured) -> dict[str, int]:
     return {"free": m.free, "total": m.total}
-

@@ -23,7 +23,7 @@ from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
 from localctx.models.sampling import Sampler
 from localctx.settings import Settings
-from localctx.shape import PAGE, format_of
+from localctx.shape import PAGE
 from localctx.store.store import Store
 
 MIN_RATED = 256  # tokens; a shorter reading says little about speed
@@ -37,7 +37,7 @@ class Session:
 
     def __init__(self, settings: Settings, progress: Callable[[Progress], None] = lambda event: None) -> None:
         self.settings, self._progress = settings, progress
-        self.codec = "int8" if settings.kv == "auto" else format_of(settings.kv).name
+        self.codec = "int8" if settings.kv == "auto" else settings.kv
         self._stop = threading.Event()
         self._listening = False
         self._load_seconds = 0.0

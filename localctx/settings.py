@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from localctx.errors import UsageError
+from localctx.shape import FORMATS
 
 
 @dataclass(frozen=True)
@@ -93,4 +94,6 @@ def _checked(s: Settings) -> Settings:
     for name, (low, high) in bounds.items():
         if not low <= getattr(s, name) <= high:
             raise UsageError(f"{name} = {getattr(s, name)} is out of range", f"choose from {low:g} to {high:g}")
+    if s.kv not in ("auto", *FORMATS):
+        raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
     return s

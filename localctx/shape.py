@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from localctx.errors import UsageError
-
 PAGE = 64  # tokens in a page: the group over which keys share a scale (KIVI) and the lanes of the CPU kernel
 LAYOUT_VERSION = 1  # part of every fingerprint; raise it when the bytes of a record change their meaning
 ALIGN = 64  # bytes; a record starts on a cache line
@@ -30,13 +28,6 @@ class Format:
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {f.name: f for f in (Format("f32", 32, 32, False), Format("bf16", 16, 16, False), Format("int8", 8, 8, True))}
 )
-
-
-def format_of(codec: str) -> Format:
-    """The format named ``codec``. Raises UsageError for an unknown name."""
-    if codec not in FORMATS:
-        raise UsageError(f"there is no KV codec {codec!r}", f"use one of: {', '.join(FORMATS)}")
-    return FORMATS[codec]
 
 
 @dataclass(frozen=True)
@@ -72,7 +63,7 @@ class RecordLayout:
 
 def record_layout(layer: LayerShape, codec: str) -> RecordLayout:
     """Where the parts of a record of ``layer`` in ``codec`` begin."""
-    f = format_of(codec)
+    f = FORMATS[codec]
     k_meta = 2 * layer.kv_heads * layer.k_dim if f.scaled else 0
     v_meta = 2 * layer.kv_heads * PAGE if f.scaled else 0
     sizes = (

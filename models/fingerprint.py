@@ -6,7 +6,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from localctx.shape import LAYOUT_VERSION, KVShape, format_of
+from localctx.shape import FORMATS, LAYOUT_VERSION, KVShape
 
 
 def hash_file(path: Path) -> str:
@@ -21,7 +21,7 @@ def hash_weights(folder: Path) -> dict[str, str]:
 
 def fingerprint(codec: str, shape: KVShape, **parts: object) -> bytes:
     """SHA-256 over the canonical JSON of codec, its version, the layout, the shape and ``parts``."""
-    form = format_of(codec)
+    form = FORMATS[codec]
     whole = {
         **parts,
         "codec": [form.name, form.version],

@@ -11,6 +11,7 @@ from localctx.errors import Cancelled, ModelError
 from localctx.kernels import cpu
 from localctx.kv.attention import attend_cache
 from localctx.kv.cache import Cache
+from localctx.models.base import Tokenizer
 from localctx.models.fingerprint import fingerprint, hash_weights
 from localctx.models.tokens import ChatTokenizer
 from localctx.shape import KVShape, LayerShape
@@ -28,12 +29,13 @@ class TransformersModel:
         self.shape = shape_of(self._config)
         self.context: int = self._config.max_position_embeddings
         self.device, self.dtype = module.device, module.dtype
-        self.tokenizer = ChatTokenizer(tokenizer, _stop_ids(module, tokenizer))
+        self._chat = ChatTokenizer(tokenizer, _stop_ids(module, tokenizer))
+        self.tokenizer: Tokenizer = self._chat
         use_our_attention(module)
 
     def fingerprint(self, codec: str) -> bytes:
         """See ``Model``."""
-        tokenizer, template = self.tokenizer.identity
+        tokenizer, template = self._chat.identity
         return fingerprint(
             codec,
             self.shape,
@@ -87,6 +89,7 @@ def load_model(
         cpu.set_threads(threads)
     if place.type == "cpu":
         cpu.warm()
+    module: Any
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True)
         refuse_unfit(config.get_text_config(decoder=True))

@@ -30,5 +30,5 @@ class Sampler:
         """The next token after ``context``, given its logits [vocabulary]."""
         if self.greedy:
             return int(logits.argmax())
-        scores = self._processors(torch.tensor([context]), logits.float().cpu()[None])
+        scores = self._processors(torch.LongTensor([context]), torch.FloatTensor(logits.float().cpu())[None])
         return int(torch.multinomial(scores.softmax(-1)[0], 1, generator=self._random))

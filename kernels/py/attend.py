@@ -11,7 +11,14 @@ Part = tuple[Tensor, Tensor]
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool = False, mask: Tensor | None = None, softcap: float = 0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    *,
+    causal: bool = False,
+    mask: Tensor | None = None,
+    softcap: float = 0,
 ) -> Part:
     """Attention of q [Hq, T, D] over k [H, S, D] and v [H, S, Dv]; query head i reads KV head i // (Hq / H).
 
@@ -24,7 +31,14 @@ def attend(
 
 
 def attend_reference(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, *, causal: bool = False, mask: Tensor | None = None, softcap: float = 0
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    scale: float,
+    *,
+    causal: bool = False,
+    mask: Tensor | None = None,
+    softcap: float = 0,
 ) -> Part:
     """``attend`` spelled out: all scores at once, float32 softmax."""
     group = q.shape[0] // k.shape[0]

@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 PAGE = 64
 SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
 KINDS = {"int8": 0, "f32": 1, "bf16": 2}
+_STARTED_WITH = numba.get_num_threads()
 _MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}  # fast, but infinities keep their meaning
 
 
@@ -205,7 +206,7 @@ def unpack_pages(addresses: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.
 
 def set_threads(n: int) -> None:
     """Use ``n`` threads, at most as many as numba started with."""
-    numba.set_num_threads(max(1, min(n, numba.config.NUMBA_NUM_THREADS)))
+    numba.set_num_threads(max(1, min(n, _STARTED_WITH)))
 
 
 def warm() -> None:

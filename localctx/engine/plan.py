@@ -31,7 +31,7 @@ def plan(
     kv_bytes = -(-(tokens + answer) // PAGE) * shape.page_bytes(codec)
     if kv_bytes > free.free:
         raise TooLong(
-            f"remembering {tokens + answer:,} tokens takes {kv_bytes >> 20:,} MiB, and {free.free >> 20:,} MiB are free",
+            f"remembering {tokens + answer:,} tokens takes {kv_bytes >> 20:,} MiB; {free.free >> 20:,} MiB are free",
             "close other programs, use --kv int8, or ask a shorter part",
         )
     seconds = (tokens - reused) / per_second if per_second else None

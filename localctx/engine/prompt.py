@@ -1,6 +1,5 @@
 """Documents and a question as one conversation whose beginning depends on the documents alone."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +24,7 @@ def make_prompt(tokenizer: Tokenizer, texts: Sequence[str], question: str) -> Pr
     """
     rendered, other = (tokenizer.render([{"role": "user", "content": _content(texts, q)}]) for q in (question, "\0"))
     tokens, ends = tokenizer.encode(rendered)
-    shared = len(os.path.commonprefix([rendered, other]))
+    shared = next(i for i, pair in enumerate(zip(rendered, other, strict=False)) if pair[0] != pair[1])
     return Prompt(tokens, min(sum(end <= shared for end in ends), len(tokens) - 1))
 
 

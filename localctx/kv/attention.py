@@ -78,7 +78,16 @@ def layout_of(codec: Codec) -> cpu.Layout:
     """A codec's record as the CPU kernels want it described."""
     s, y = codec.shape, codec.layout
     return cpu.Layout(
-        cpu.KINDS[codec.name], s.kv_heads, s.k_dim, s.v_dim, y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero
+        cpu.KINDS[codec.name],
+        s.kv_heads,
+        s.k_dim,
+        s.v_dim,
+        y.k_codes,
+        y.k_scale,
+        y.k_zero,
+        y.v_codes,
+        y.v_scale,
+        y.v_zero,
     )
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.shape import PAGE, LayerShape, RecordLayout, format_of, record_layout
+from localctx.shape import FORMATS, PAGE, LayerShape, RecordLayout, record_layout
 
 _DTYPES = {32: torch.float32, 16: torch.bfloat16}
 
@@ -26,25 +26,24 @@ class Codec:
 
     def encode(self, k: Tensor, v: Tensor) -> Tensor:
         """Records [pages, total] uint8 from k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim]."""
-        s, f = self.shape, format_of(self.name)
+        s, f = self.shape, FORMATS[self.name]
         pages = k.shape[1] // PAGE
         k = k.view(s.kv_heads, pages, PAGE, s.k_dim).permute(1, 0, 3, 2)
         v = v.view(s.kv_heads, pages, PAGE, s.v_dim).transpose(0, 1)
         records = torch.zeros(pages, self.layout.total, dtype=torch.uint8, device=k.device)
+        parts: tuple[Tensor, ...]
         if f.scaled:
             parts = (*quant.quantize(k, 3, f.k_bits), *quant.quantize(v, 3, f.v_bits))
-            starts = self._starts()
         else:
             parts = (k.to(_DTYPES[f.k_bits]), v.to(_DTYPES[f.v_bits]))
-            starts = (self.layout.k_codes, self.layout.v_codes)
-        for start, part in zip(starts, parts, strict=True):
+        for start, part in zip(self._starts(), parts, strict=True):
             flat = part.reshape(pages, -1).view(torch.uint8)
             records[:, start : start + flat.shape[1]] = flat
         return records
 
     def decode(self, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim] from records [pages, total]."""
-        s, f = self.shape, format_of(self.name)
+        s, f = self.shape, FORMATS[self.name]
         k_shape, v_shape = (s.kv_heads, s.k_dim, PAGE), (s.kv_heads, PAGE, s.v_dim)
         if f.scaled:
             kinds = ((torch.uint8, k_shape), *[(torch.float16, k_shape[:2])] * 2)
@@ -61,11 +60,13 @@ class Codec:
 
     def _starts(self) -> tuple[int, ...]:
         y = self.layout
+        if not FORMATS[self.name].scaled:
+            return y.k_codes, y.v_codes
         return y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero
 
 
 def make_codec(name: str, shape: LayerShape) -> Codec:
-    """The codec ``name`` (f32, bf16, int8) for one layer. Raises UsageError for an unknown name."""
+    """The codec ``name`` (f32, bf16, int8) for one layer."""
     return Codec(name, shape, record_layout(shape, name))
 
 

@@ -5,9 +5,9 @@ Chained names as in vLLM's prefix caching; only full pages are named.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from array import array
 import sys
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 
 from localctx.shape import PAGE
 

@@ -67,7 +67,7 @@ def decode_text(data: bytes, source: str) -> tuple[str, str]:
 
 def headings(text: str) -> list[Span]:
     """Markdown's headings; each span reaches to the next heading. Fenced code is passed over."""
-    found = [m for m in _HEADING.finditer(_blank_fences(text))]
+    found = list(_HEADING.finditer(_blank_fences(text)))
     ends = [m.start() for m in found[1:]] + [len(text)]
     return [Span(m.start(), end, "heading", m.group(2)) for m, end in zip(found, ends, strict=True)]
 

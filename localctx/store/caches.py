@@ -70,7 +70,9 @@ class Caches:
         """Forget every cache a document is part of."""
         of = "IN (SELECT cache FROM cache_documents WHERE document = ?)"
         self._db.execute(f"DELETE FROM cache_pages WHERE cache {of}", [document])
-        caches = [r["cache"] for r in self._db.query("SELECT cache FROM cache_documents WHERE document = ?", [document])]
+        caches = [
+            r["cache"] for r in self._db.query("SELECT cache FROM cache_documents WHERE document = ?", [document])
+        ]
         for cache in caches:
             self._db.execute("DELETE FROM cache_documents WHERE cache = ?", [cache])
             self._db.execute("DELETE FROM caches WHERE id = ?", [cache])
@@ -78,10 +80,8 @@ class Caches:
     def rate(self, what: str) -> float | None:
         """The last measured rate of ``what``, per second; None before the first measurement."""
         row = next(iter(self._db.query("SELECT per_second FROM rates WHERE what = ?", [what])), None)
-        return row and row["per_second"]
+        return row["per_second"] if row else None
 
     def note_rate(self, what: str, per_second: float) -> None:
         """Remember a measured rate."""
-        self._db.table("rates").upsert(
-            {"what": what, "per_second": per_second, "measured": time.time()}, pk="what"
-        )
+        self._db.table("rates").upsert({"what": what, "per_second": per_second, "measured": time.time()}, pk="what")

@@ -55,7 +55,9 @@ class Documents:
 
     def find(self, wanted: str) -> DocumentRow:
         """The one document with this id, beginning of an id, name or path. Raises DocumentError otherwise."""
-        rows = [d for d in self.all() if wanted in (d.id, d.name, d.path) or (len(wanted) > 3 and d.id.startswith(wanted))]
+        rows = [
+            d for d in self.all() if wanted in (d.id, d.name, d.path) or (len(wanted) > 3 and d.id.startswith(wanted))
+        ]
         if not rows:
             raise DocumentError(f"there is no document {wanted!r} in the library", "see: localctx library list")
         if len(rows) > 1:

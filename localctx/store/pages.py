@@ -85,9 +85,7 @@ class Pages:
                 file.unlink()
         return freed
 
-    def _prove(
-        self, row: dict, packed: bytes, files: dict[str, SlotFile | None]
-    ) -> tuple[np.ndarray | None, str]:
+    def _prove(self, row: dict, packed: bytes, files: dict[str, SlotFile | None]) -> tuple[np.ndarray | None, str]:
         segment = row["segment"]
         if segment not in files:
             files[segment] = None
@@ -99,7 +97,7 @@ class Pages:
         payload = file.payload(row["slot"], row["bytes"])
         if payload is None:
             return None, "is cut short"
-        if xxh3_128_digest(payload) != row["checksum"]:
+        if xxh3_128_digest(payload.data) != row["checksum"]:
             return None, "fails its checksum"
         return (payload, "") if row["tokens"] == packed else (None, "is of other text")
 
@@ -156,10 +154,7 @@ class PageWriter:
                 self._db.table("segments").insert(segment, ignore=True)
                 self._db.table("pages").insert_all(self._rows, ignore=True)
             self._db.table("cache_pages").insert_all(
-                (
-                    {"cache": self._cache, "position": i, "page": self._pages[i][0]}
-                    for i in range(self._entered, pages)
-                ),
+                ({"cache": self._cache, "position": i, "page": self._pages[i][0]} for i in range(self._entered, pages)),
                 replace=True,
             )
         self._rows, self._entered = [], max(self._entered, pages)
