@@ -17,6 +17,7 @@ from localctx.models.tokens import ChatTokenizer
 from localctx.shape import KVShape, LayerShape
 
 ATTENTION = "localctx"
+_UNSTEADY = {"dynamic", "longrope"}  # keys of two frequencies would meet in one cache
 _KINDS = {"full_attention": "full", "sliding_attention": "sliding"}
 
 
@@ -91,7 +92,7 @@ def load_model(
         cpu.warm()
     module: Any
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         refuse_unfit(config.get_text_config(decoder=True))
         module = AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=pick_dtype(dtype, place), local_files_only=True, use_safetensors=True
@@ -151,7 +152,7 @@ def refuse_unfit(config: Any) -> None:
         f"its {', '.join(sorted(odd))} layers keep no KV pages": odd,
         "it caches latents (MLA), which have no pages yet": getattr(config, "kv_lora_rank", None),
         "its layers share keys and values": getattr(config, "num_kv_shared_layers", 0),
-        "dynamic RoPE would mix keys of two frequencies": any(r.get("rope_type") == "dynamic" for r in ropes),
+        "its RoPE frequencies change with length": any(r.get("rope_type") in _UNSTEADY for r in ropes),
     }
     for reason, applies in reasons.items():
         if applies:

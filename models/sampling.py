@@ -20,7 +20,7 @@ class Sampler:
             self._random.manual_seed(seed)
         self._processors = lp.LogitsProcessorList()
         if not self.greedy:
-            self._processors.append(lp.TemperatureLogitsWarper(temperature))
+            self._processors.append(lp.TemperatureLogitsWarper(float(temperature)))
         if top_k:
             self._processors.append(lp.TopKLogitsWarper(top_k))
         if top_p < 1:

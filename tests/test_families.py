@@ -1,0 +1,80 @@
+"""One contract for every family: prefill in odd chunks and decode equal the family's own eager attention."""
+
+import pytest
+import torch
+import transformers as tf
+
+from localctx.errors import ModelError
+from localctx.kv.cache import Cache
+from localctx.kv.tiers import Pool
+from localctx.models.hf import TransformersModel, refuse_unfit, shape_of
+
+SIZE = {
+    "vocab_size": 199,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 4096,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+HEAD = {"head_dim": 16}
+FAMILIES = {
+    "llama": (tf.LlamaConfig, HEAD),
+    "llama-mqa": (tf.LlamaConfig, {**HEAD, "num_key_value_heads": 1}),
+    "llama-mha": (tf.LlamaConfig, {**HEAD, "num_key_value_heads": 4}),
+    "qwen2": (tf.Qwen2Config, {}),
+    "qwen3": (tf.Qwen3Config, HEAD),
+    "mistral-window": (tf.MistralConfig, {**HEAD, "sliding_window": 100}),
+    "gemma2": (tf.Gemma2Config, {**HEAD, "sliding_window": 70}),
+    "gemma3": (tf.Gemma3TextConfig, {**HEAD, "sliding_window": 70}),
+    "phi3": (tf.Phi3Config, {}),
+    "smollm3": (tf.SmolLM3Config, HEAD),
+    "granite": (tf.GraniteConfig, {}),
+    "gpt-oss": (tf.GptOssConfig, {**HEAD, "sliding_window": 70, "num_local_experts": 4, "num_experts_per_tok": 2}),
+}
+STEPS = [1, 63, 64, 65, 100, 37, *[1] * 70]
+
+
+def build(name):
+    kind, extra = FAMILIES[name]
+    torch.manual_seed(0)
+    module = tf.AutoModelForCausalLM.from_config(kind(**{**SIZE, **extra}), attn_implementation="eager")
+    return module.eval().float()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_odd_chunks_and_decode_equal_eager_attention(name):
+    module, tokens = build(name), torch.randint(3, 199, (sum(STEPS),)).tolist()
+    with torch.inference_mode():
+        expected = module(torch.tensor([tokens]), use_cache=False).logits[0]
+    model = TransformersModel(module)
+    cache = Cache(Pool(model.shape, "f32"), torch.float32)
+    parts, at = [], 0
+    for step in STEPS:
+        parts.append(model.forward(tokens[at : at + step], cache, keep=step))
+        at += step
+    assert cache.length == len(tokens)
+    torch.testing.assert_close(torch.cat(parts), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_window_is_told_layer_by_layer():
+    config = tf.Gemma2Config(**SIZE, **HEAD, sliding_window=70)
+    assert [layer.window for layer in shape_of(config).layers] == [70, None, 70, None]
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (tf.DeepseekV3Config(num_hidden_layers=2), "latents"),
+        (tf.T5Config(), "encoder"),
+        (tf.Lfm2Config(num_hidden_layers=2, layer_types=["conv", "full_attention"]), "conv"),
+        (tf.LlamaConfig(**SIZE, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}), "frequencies"),
+    ],
+)
+def test_a_family_that_would_be_wrong_is_refused_by_name_with_the_reason(config, reason):
+    with pytest.raises(ModelError, match=rf"{config.model_type}.*{reason}"):
+        refuse_unfit(config)

@@ -1,0 +1,142 @@
+"""Every kernel against its reference."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localctx.kernels import attend as A
+from localctx.kernels import cpu, quant
+from localctx.kv.attention import layout_of
+from localctx.kv.codecs import make_codec
+from localctx.shape import FORMATS, PAGE, LayerShape
+
+SHAPES = {
+    "gqa": (LayerShape(3, 64, 64), 9),
+    "mqa": (LayerShape(1, 80, 80), 8),
+    "mha": (LayerShape(4, 16, 16), 4),
+    "uneven": (LayerShape(2, 24, 40), 6),
+}
+
+
+def rand(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+@pytest.fixture(params=SHAPES)
+def case(request):
+    return SHAPES[request.param]
+
+
+def stored(codec_name, shape, pages):
+    """Records of random keys (offset, as real ones are) and values, their addresses, and what they decode to."""
+    codec = make_codec(codec_name, shape)
+    k = rand(shape.kv_heads, pages * PAGE, shape.k_dim) + 5 * rand(shape.kv_heads, 1, shape.k_dim)
+    v = rand(shape.kv_heads, pages * PAGE, shape.v_dim)
+    records = codec.encode(k, v)
+    addresses = np.array([r.data_ptr() for r in records], np.int64)
+    return codec, records, addresses, codec.decode(records, torch.float32)
+
+
+@pytest.mark.parametrize("codec_name", FORMATS)
+@pytest.mark.parametrize("pages", [1, 2, 35])
+def test_attend_pages_is_attention_over_decoded_pages(codec_name, pages, case):
+    shape, heads = case
+    codec, _records, addresses, (k, v) = stored(codec_name, shape, pages)
+    q = rand(heads, 1, shape.k_dim)
+    out, lse = cpu.attend_pages(q[:, 0].numpy(), addresses, layout_of(codec), 0.2)
+    expected, expected_lse = A.attend_reference(q, k, v, 0.2)
+    torch.testing.assert_close(torch.from_numpy(out), expected[:, 0], atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(torch.from_numpy(lse), expected_lse[:, 0], atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("softcap", [0, 3.0])
+@pytest.mark.parametrize("skip", [1, 63])
+def test_attend_pages_hides_what_a_window_hides_and_caps_scores(skip, softcap):
+    shape, heads = SHAPES["gqa"]
+    codec, _records, addresses, (k, v) = stored("int8", shape, 3)
+    q, mask = rand(heads, 1, shape.k_dim), torch.arange(3 * PAGE)[None] >= skip
+    out, lse = cpu.attend_pages(q[:, 0].numpy(), addresses, layout_of(codec), 0.2, skip, softcap)
+    expected, expected_lse = A.attend_reference(q, k, v, 0.2, mask=mask, softcap=softcap)
+    torch.testing.assert_close(torch.from_numpy(out), expected[:, 0], atol=2e-5, rtol=1e-4)
+    torch.testing.assert_close(torch.from_numpy(lse), expected_lse[:, 0], atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("codec_name", FORMATS)
+def test_unpack_pages_is_decode_bit_for_bit(codec_name, case):
+    codec, _records, addresses, (k, v) = stored(codec_name, case[0], 5)
+    k_out, v_out = cpu.unpack_pages(addresses, layout_of(codec))
+    assert torch.equal(torch.from_numpy(k_out), k)
+    assert torch.equal(torch.from_numpy(v_out), v)
+
+
+def test_attend_pages_does_not_depend_on_threads():
+    shape, heads = SHAPES["gqa"]
+    codec, _records, addresses, _ = stored("int8", shape, 70)
+    q = rand(heads, shape.k_dim).numpy()
+    many = cpu.attend_pages(q, addresses, layout_of(codec), 0.2)
+    cpu.set_threads(1)
+    one = cpu.attend_pages(q, addresses, layout_of(codec), 0.2)
+    cpu.set_threads(64)
+    assert all(np.array_equal(a, b) for a, b in zip(many, one, strict=True))
+
+
+@pytest.mark.parametrize("how", ["plain", "causal", "mask", "softcap"])
+def test_attend_is_its_reference(how):
+    q, k, v = rand(6, 33, 32), rand(2, 33, 32), rand(2, 33, 32)
+    mask = torch.rand(33, 33, generator=torch.Generator().manual_seed(1)) > 0.5
+    mask[7] = False
+    extra = {"plain": {}, "causal": {"causal": True}, "mask": {"mask": mask}, "softcap": {"softcap": 2.0}}[how]
+    out, lse = A.attend(q, k, v, 0.3, **extra)
+    expected, expected_lse = A.attend_reference(q, k, v, 0.3, **extra)
+    torch.testing.assert_close(out, expected, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(lse, expected_lse, atol=2e-6, rtol=1e-5)
+
+
+def test_a_query_that_sees_nothing_has_no_weight():
+    q, k, v = rand(2, 3, 8), rand(1, 5, 8), rand(1, 5, 8)
+    mask = torch.tensor([[True] * 5, [False] * 5, [True] * 5])
+    out, lse = A.attend(q, k, v, 1.0, mask=mask)
+    assert (lse[:, 1] == -math.inf).all()
+    assert (out[:, 1] == 0).all()
+    other = A.attend(q, k + 1, v + 1, 1.0)
+    torch.testing.assert_close(A.merge([(out, lse), other])[:, 1], other[0][:, 1])
+
+
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=5), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_merging_blocks_is_attention_over_all_of_them(sizes, with_sinks):
+    q, k, v = rand(4, 3, 16), rand(2, sum(sizes), 16), rand(2, sum(sizes), 16)
+    blocks = zip(k.split(sizes, 1), v.split(sizes, 1), strict=True)
+    sinks = rand(4) if with_sinks else None
+    merged = A.merge([A.attend(q, kb, vb, 0.3) for kb, vb in blocks], sinks)
+    scores = torch.einsum("htd,hsd->hts", q, k.repeat_interleave(2, 0)) * 0.3
+    if sinks is not None:
+        scores = torch.cat((scores, sinks[:, None, None].expand(4, 3, 1)), -1)
+    weights = scores.softmax(-1)[..., : sum(sizes)]
+    torch.testing.assert_close(merged, weights @ v.repeat_interleave(2, 0), atol=1e-5, rtol=1e-4)
+
+
+@given(
+    st.integers(2, 8),
+    st.floats(-60_000, 60_000, width=32),
+    st.floats(0, 100, width=32),
+)
+@settings(deadline=None)
+def test_quantize_clips_nothing_and_errs_by_half_a_step(bits, offset, spread):
+    x = offset + spread * torch.linspace(-1, 1, 64).reshape(2, 32)
+    codes, scale, zero = quant.quantize(x, 1, bits)
+    back = quant.dequantize(codes, scale, zero, 1)
+    step = scale.float().unsqueeze(1)
+    assert ((back - x).abs() <= 0.5 * step + 1e-6 * x.abs()).all()
+    assert (zero.float().unsqueeze(1) <= x + 1e-6 * x.abs() + 2.0**-20).all()
+    assert codes.dtype == torch.uint8
+    assert int(codes.max()) < 1 << bits
+
+
+def test_quantize_keeps_a_constant_group():
+    x = torch.full((3, 64), 0.5)
+    assert torch.allclose(quant.dequantize(*quant.quantize(x, 1, 8), 1), x, atol=1e-3)
