@@ -2,7 +2,9 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,26 +16,53 @@ if TYPE_CHECKING:
     from localctx.engine.events import Event
     from localctx.session import Session
     from localctx.settings import Settings
+    from localctx.store.store import Store
     from localctx.terminal import Terminal
 
 CANCELLED = 130  # what a shell reports of a program ended by Ctrl-C
 
 
 def main() -> None:
-    """Run the command: exit code 0, 2 for what cannot be meant, 1 for what went wrong, 130 for Ctrl-C."""
+    """Run the command and end the process at once: taking torch apart first would keep Ctrl-C waiting for a second."""
+    code = run()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
+def run() -> int:
+    """Run the command; its exit code: 0, 2 for what cannot be meant, 1 for what went wrong, 130 for Ctrl-C."""
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # libraries warn programmers; the person here gets one clear line
     try:
-        cli(standalone_mode=False)
-    except click.ClickException as e:
+        try:
+            cli(prog_name="localctx", standalone_mode=False)
+        finally:
+            sys.stdout.flush()
+    except SystemExit as e:
+        return int(e.code or 0)
+    except click.exceptions.NoArgsIsHelpError as e:
         e.show()
-        sys.exit(e.exit_code)
+        return e.exit_code
+    except click.UsageError as e:
+        command = e.ctx.command_path if e.ctx else "localctx"
+        return _told(f"{e.format_message().rstrip('.')}; see: {command} --help", e.exit_code)
     except (KeyboardInterrupt, click.Abort):
-        print("localctx: stopped", file=sys.stderr)
-        sys.exit(CANCELLED)
+        return _told("stopped", CANCELLED)
     except BrokenPipeError:  # the reader of our output has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as e:  # of stdout, when it names no file
+        remedy = "check that you may read and write it" if e.filename else "free some space where the output goes"
+        return _told(f"{e}; {remedy}", 1)
     except UserError as e:
-        print(f"localctx: {e}", file=sys.stderr)
-        sys.exit(e.exit_code)
+        return _told(str(e), e.exit_code)
+    return 0
+
+
+def _told(line: str, code: int) -> int:
+    print(f"localctx: {line}", file=sys.stderr)
+    return code
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -243,10 +272,11 @@ def library_rm(documents: tuple[str, ...]) -> None:
     """
     from localctx.terminal import size
 
-    with _store() as store:
-        for document in documents:
+    for document in documents:
+        with _store() as store:
             row = store.documents.find(document)
-            print(f"{row.name} removed, {size(store.remove_document(row.id))} freed")
+            freed = store.remove_document(row.id)
+        print(f"{row.name} removed, {size(freed)} freed")
 
 
 @cli.group()
@@ -385,19 +415,21 @@ def _settings(flags: dict[str, Any]) -> "Settings":
     return load_settings(**flags)
 
 
-def _store() -> Any:
-    from contextlib import closing
+@contextmanager
+def _store() -> "Iterator[Store]":
+    from localctx.store.store import Store, told
 
-    from localctx.store.store import Store
+    home = _settings({}).home
+    with closing(Store(home)) as store, told(home):
+        yield store
 
-    return closing(Store(_settings({}).home))
 
-
-def _follow(events: "Iterable[Event]", terminal: "Terminal") -> Any:
-    """Show events to the end; the last one, Done."""
+def _follow(events: "Iterator[Event]", terminal: "Terminal") -> Any:
+    """Show events to the end; the last one, Done. Whatever stops it, what was read is kept before the store closes."""
     event: Any = None
-    for event in events:
-        terminal.show(event)
+    with closing(events):  # type: ignore[type-var]
+        for event in events:
+            terminal.show(event)
     return event
 
 

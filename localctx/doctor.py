@@ -2,6 +2,7 @@
 
 import platform
 import sqlite3
+from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -75,12 +76,11 @@ def _store(settings: Settings, problems: list[str]) -> dict[str, Any]:
     if not (settings.home / "library.db").exists():
         return {"state": "empty"}
     try:
-        store = Store(settings.home)
+        with closing(Store(settings.home)) as store:
+            health = store.health()
     except StoreError as e:
         problems.append(str(e))
         return {"state": "unusable"}
-    health = store.health()
-    store.close()
     if health["database"] != "ok":
         problems.append(f"{store.file} is damaged ({health['database']}); move it away, documents are then read anew")
     if health["damaged_pages"]:

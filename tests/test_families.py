@@ -36,6 +36,7 @@ FAMILIES = {
     "granite": (tf.GraniteConfig, {}),
     "gpt-oss": (tf.GptOssConfig, {**HEAD, "sliding_window": 70, "num_local_experts": 4, "num_experts_per_tok": 2}),
 }
+DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 STEPS = [1, 63, 64, 65, 100, 37, *[1] * 70]
 
 
@@ -72,7 +73,7 @@ def test_a_window_is_told_layer_by_layer():
         (tf.DeepseekV3Config(num_hidden_layers=2), "latents"),
         (tf.T5Config(), "encoder"),
         (tf.Lfm2Config(num_hidden_layers=2, layer_types=["conv", "full_attention"]), "conv"),
-        (tf.LlamaConfig(**SIZE, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}), "frequencies"),
+        (tf.LlamaConfig(**SIZE, rope_parameters=DYNAMIC), "frequencies"),
     ],
 )
 def test_a_family_that_would_be_wrong_is_refused_by_name_with_the_reason(config, reason):

@@ -79,10 +79,10 @@ class Keeping:
             self.failed = e
 
     def _restore(self, store: Store, cache: Cache) -> list[str]:
+        prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens)
+        cache.adopt(prefix.payloads)  # before anything is written: a full disk can still be read
         for row, text, spans in self._documents:
             store.documents.add(row, text, spans)
-        prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens)
-        cache.adopt(prefix.payloads)
         self._enter(store, cache)
         self.rate = store.caches.rate(self._rate_name)
         if prefix.fault:

@@ -20,6 +20,11 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_CODE_PAGES = (
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "iso8859_2", "koi8_r"),
+    *("cp932", "euc_jp", "gb18030", "big5", "cp949", "utf_16_le", "utf_16_be", "cp437", "cp850"),
+)  # what files without a mark are in; detection among all that Python knows finds exotic ones in plain French
+_SYMBOL_IN_WORD = re.compile(r"[^\W\d_][\xa1-\xa9\xab-\xb4\xb6\xb8\xb9\xbb-\xbf][^\W\d_]")
 _FORMATS = {b"%PDF": "a PDF", b"PK\x03\x04": "a Word, EPUB or zip file", b"\xd0\xcf\x11\xe0": "an Office file"}
 _HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 
@@ -39,10 +44,11 @@ def read_document(source: str) -> Document:
     Raises DocumentError for what is missing, a folder, empty, too large or not text.
     """
     data = _limited(sys.stdin.buffer, source) if source == "-" else _file(Path(source))
-    text, encoding = decode_text(data, source)
+    shown = "standard input" if source == "-" else source
+    text, encoding = decode_text(data, shown)
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
-        raise DocumentError(f"{source} is empty", "give a file with text in it")
+        raise DocumentError(f"{shown} is empty", "give a file with text in it")
     name, path = ("stdin", "-") if source == "-" else (Path(source).name, str(Path(source).absolute()))
     now = time.time()
     row = DocumentRow(hashlib.sha256(text.encode()).hexdigest(), name, path, encoding, len(data), len(text), now, now)
@@ -108,7 +114,11 @@ def _decode(data: bytes, encoding: str, source: str) -> str:
 def _detect(data: bytes, source: str) -> tuple[str, str]:
     from charset_normalizer import from_bytes
 
-    best = from_bytes(data).best() if data else None
+    found = from_bytes(data, cp_isolation=list(_CODE_PAGES)) if data else None
+    best = found.best() if found else None
+    western = next((m for m in found or () if m.encoding == "cp1252"), None)
+    if best and western and best.coherence - western.coherence < 0.05 and western.chaos - best.chaos < 0.1:
+        best = best if _SYMBOL_IN_WORD.search(str(western)) else western  # the commonest, where it is as likely
     if data and (best is None or _looks_binary(str(best))):
         raise DocumentError(f"{source} is not text in any encoding known here", "give a text file, best in UTF-8")
     return (str(best), best.encoding) if best else ("", "utf-8")

@@ -38,18 +38,26 @@ class Pages:
         self._db, self._folder = db, folder
 
     def longest_prefix(self, fingerprint: bytes, tokens: Sequence[int]) -> Prefix:
-        """The longest run of kept pages that ``tokens`` begins with, each proved. A damaged page is forgotten."""
+        """The longest run of kept pages that ``tokens`` begins with, each proved.
+
+        After a damaged page the rest is proved too, and all that is damaged is forgotten: one reading mends everything.
+        """
         prefix, files = Prefix(), dict[str, SlotFile | None]()
+        damaged = list[bytes]()
         for name, packed in names(fingerprint, tokens):
             row = next(iter(self._db.query(f"{_SELECT} WHERE name = ?", [name])), None)
             if row is None:
+                if damaged:
+                    continue
                 break
             payload, fault = self._prove(row, packed, files)
             if payload is None:
-                prefix.fault = f"kept page {len(prefix.payloads) + 1} {fault}"
-                self._db.execute("DELETE FROM pages WHERE name = ?", [name])
-                break
-            prefix.payloads.append(payload)
+                prefix.fault = prefix.fault or f"kept page {len(prefix.payloads) + 1} {fault}"
+                damaged.append(name)
+            elif not damaged:
+                prefix.payloads.append(payload)
+        if damaged:
+            self._forget(damaged)
         return prefix
 
     def writer(self, fingerprint: bytes, tokens: Sequence[int], slot_bytes: int, cache: str) -> "PageWriter":
@@ -69,21 +77,26 @@ class Pages:
 
     def forget_unused(self) -> list[str]:
         """Drop the pages no cache holds, and the segments without pages; returns those segments, to be unlinked."""
+        self._db.execute("DELETE FROM cache_pages WHERE cache NOT IN (SELECT id FROM caches)")  # removed while written
         self._db.execute("DELETE FROM pages WHERE name NOT IN (SELECT page FROM cache_pages)")
+        return self._forget_empty()
+
+    def unlink(self, segments: Iterable[str]) -> int:
+        """Delete the files of forgotten segments, but for those still being written; bytes freed."""
+        return sum(map(self._discard, segments))
+
+    def _forget(self, pages: Iterable[bytes]) -> None:
+        with self._db.atomic():
+            for name in pages:
+                self._db.execute("DELETE FROM pages WHERE name = ?", [name])
+            dead = self._forget_empty()
+        self.unlink(dead)
+
+    def _forget_empty(self) -> list[str]:
         dead = [r["id"] for r in self._db.query("SELECT id FROM segments WHERE id NOT IN (SELECT segment FROM pages)")]
         for segment in dead:
             self._db.execute("DELETE FROM segments WHERE id = ?", [segment])
         return dead
-
-    def unlink(self, segments: Iterable[str]) -> int:
-        """Delete segment files; bytes freed."""
-        freed = 0
-        for segment in segments:
-            file = self._path(segment)
-            with contextlib.suppress(FileNotFoundError):
-                freed += file.stat().st_size
-                file.unlink()
-        return freed
 
     def _prove(self, row: dict, packed: bytes, files: dict[str, SlotFile | None]) -> tuple[np.ndarray | None, str]:
         segment = row["segment"]
@@ -105,13 +118,22 @@ class Pages:
         return self._folder / f"{segment}.kv"
 
     def _sweep(self) -> None:
-        """Delete what crashed writers left: files without a row whose writer's lock is free."""
+        """Delete what crashed writers left: files without a row, and locks, where the lock is free."""
         known = {r["id"] for r in self._db.query("SELECT id FROM segments")}
-        for file in self._folder.glob("*.kv"):
-            if file.stem not in known:
-                with contextlib.suppress(Timeout, OSError), FileLock(_lock(file), timeout=0):
+        files = {f.stem for f in self._folder.glob("*.kv")} - known
+        for segment in files | {f.stem for f in self._folder.glob("*.lock")}:
+            self._discard(segment)
+
+    def _discard(self, segment: str) -> int:
+        """Delete a segment's file, unless its writer lives or has named pages in it meanwhile; bytes freed."""
+        file, freed = self._path(segment), 0
+        with contextlib.suppress(Timeout, OSError), FileLock(_lock(file), timeout=0):
+            if not self._db.table("segments").count_where("id = ?", [segment]):
+                with contextlib.suppress(FileNotFoundError):
+                    freed = file.stat().st_size
                     file.unlink()
-                    _lock(file).unlink(missing_ok=True)
+            _lock(file).unlink(missing_ok=True)
+        return freed
 
 
 class PageWriter:

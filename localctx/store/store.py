@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sqlite_utils import Database
 
@@ -76,13 +77,21 @@ def _remedy(reason: str) -> str:
     reason = reason.lower()
     if "locked" in reason:
         return "another localctx is writing there: wait for it to end"
-    if "permission" in reason or "readonly" in reason or "unable to open" in reason:
-        return "make the folder yours to write, or choose another with LOCALCTX_HOME"
-    return "free some disk space, or choose another folder with LOCALCTX_HOME"
+    if any(full in reason for full in ("full", "no space", "quota", "too large", "i/o error")):
+        return "free some disk space, or choose another folder with LOCALCTX_HOME"
+    return "make it a folder you may write, or choose another with LOCALCTX_HOME"
+
+
+class _Connection(sqlite3.Connection):
+    """Transactions take the right to write at their start: two processes then wait, where two that had read first and
+    then both want to write are refused at once."""
+
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        return super().execute("BEGIN IMMEDIATE" if sql == "BEGIN" else sql, *parameters)
 
 
 def _open(file: Path) -> Database:
-    connection = sqlite3.connect(file, timeout=30, check_same_thread=False)
+    connection = sqlite3.connect(file, timeout=30, check_same_thread=False, factory=_Connection)
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = FULL")
     db = Database(connection)
@@ -91,6 +100,7 @@ def _open(file: Path) -> Database:
         db.close()
         raise StoreError(f"{file} was written by a newer localctx ({newer[-1]})", "update localctx")
     if migrate.pending(db):
-        migrate.apply(db)
+        with db.atomic():  # whoever comes second finds it done
+            migrate.apply(db)
     file.chmod(0o600)
     return db
