@@ -49,5 +49,11 @@ def _cgroup() -> tuple[int | None, int]:
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ):
         with contextlib.suppress(OSError, ValueError):
-            return int(Path(limit).read_text()), int(Path(used).read_text())
+            return int(Path(limit).read_text()), int(Path(used).read_text()) - _reclaimable(Path(used).parent)
     return None, 0
+
+
+def _reclaimable(cgroup: Path) -> int:
+    """File cache that counts as used and is given up on demand: kept pages that were read, mostly."""
+    stat = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+    return int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))

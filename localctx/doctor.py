@@ -63,9 +63,14 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
 
 
 def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
-    from localctx.models.fetch import installed
+    from localctx.models.fetch import installed, verify
 
     found = installed(settings.models)
+    for model in found:
+        wrong = verify(model.path) if model.state == "ready" else [model.state]
+        if wrong and model.state != "partial":
+            remedy = f"localctx models rm {model.name}, then pull it again"
+            problems.append(f"model {model.name} is not what was installed ({', '.join(wrong)}); {remedy}")
     return {
         "selected": settings.model,
         "installed": [{"name": m.name, "path": str(m.path), "bytes": m.bytes, "state": m.state} for m in found],

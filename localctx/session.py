@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 
 from torch import Tensor
@@ -11,8 +12,8 @@ from localctx.budget import measure_device
 from localctx.engine.events import Done, Event, Note, Planned, Progress
 from localctx.engine.generate import decode, prefill
 from localctx.engine.keep import Identity, Keeping
-from localctx.engine.plan import plan
-from localctx.engine.prompt import make_prompt
+from localctx.engine.plan import plan, refuse_too_long
+from localctx.engine.prompt import Prompt, estimate_tokens, make_prompt
 from localctx.engine.work import Work
 from localctx.errors import Cancelled
 from localctx.kv.cache import Cache
@@ -26,6 +27,7 @@ from localctx.settings import Settings
 from localctx.shape import PAGE
 from localctx.store.store import Store
 
+SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
 MIN_RATED = 256  # tokens; a shorter reading says little about speed
 
 
@@ -81,16 +83,18 @@ class Session:
         """Answer ``question`` from the files ``sources`` (``-`` is standard input); the last event is Done.
 
         With ``keep`` False the store is not touched. Raises UserError before any work that would be wasted. A store
-        that cannot be written costs the keeping (``Done.failed``), not the answer.
+        that cannot be written costs the keeping (``Done.failed``), not the answer. Raises Cancelled when cancelled
+        before reading began.
         """
-        work = yield from self._open(sources, question, keep)
-        try:
-            logits = yield from self._read(work)
-            yield from self._answer(work, logits)
-        except Cancelled:
-            pass
-        finally:
-            self._shut(work)
+        with self._running():
+            work = yield from self._open(sources, question, keep)
+            try:
+                logits = yield from self._read(work)
+                yield from self._answer(work, logits)
+            except Cancelled:
+                pass
+            finally:
+                self._shut(work)
         yield Done(work.answered(self.settings.model), work.failed)
 
     def prepare(self, source: str) -> Iterator[Event]:
@@ -98,25 +102,34 @@ class Session:
 
         The last event is Done; ``Done.failed`` when the pages could not be kept.
         """
-        work = yield from self._open([source], None, keep=True)
-        try:
-            if work.cache.length < len(work.tokens):
-                yield from self._read(work)
-            work.stopped = "eos"
-        except Cancelled:
-            pass
-        finally:
-            self._shut(work)
+        with self._running():
+            work = yield from self._open([source], None, keep=True)
+            try:
+                if work.cache.length < len(work.tokens):
+                    yield from self._read(work)
+                work.stopped = "eos"
+            except Cancelled:
+                pass
+            finally:
+                self._shut(work)
         yield Done(work.prepared(self.settings.model), work.failed)
 
-    def _open(self, sources: Sequence[str], question: str | None, keep: bool) -> Generator[Event, None, Work]:
+    @contextmanager
+    def _running(self) -> Iterator[None]:
         self._stop.clear()
+        try:
+            yield
+        finally:
+            self._listening = False
+
+    def _open(self, sources: Sequence[str], question: str | None, keep: bool) -> Generator[Event, None, Work]:
         start = time.perf_counter()
         documents = [read_document(s) for s in sources]
         parsed = time.perf_counter() - start
-        model, self._listening = self.model, True
+        model = self.model
         start = time.perf_counter() - parsed
-        prompt = make_prompt(model.tokenizer, [d.text for d in documents], question or "")
+        self._listening = True
+        prompt = self._prompt([d.text for d in documents], question or "")
         boundary = prompt.shared // PAGE * PAGE
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
         cache = Cache(Pool(model.shape, self.codec, model.device), model.dtype)
@@ -130,6 +143,16 @@ class Session:
         yield planned
         return Work([d.row for d in documents], tokens, boundary, cache, keeping, planned, start, seconds)
 
+    def _prompt(self, texts: list[str], question: str) -> Prompt:
+        """The prompt, or TooLong before anything is kept of it; what is hopelessly long is not even counted."""
+        model = self.model
+        if sum(map(len, texts)) > SURELY_COUNTED * model.context:
+            guess = estimate_tokens(model.tokenizer, texts, model.context, self._stop.is_set)
+            refuse_too_long(guess, model.context, model.name, "about ")
+        prompt = make_prompt(model.tokenizer, texts, question)
+        refuse_too_long(len(prompt.tokens), model.context, model.name)
+        return prompt
+
     def _keeping(self, documents: list[Document], tokens: list[int]) -> Keeping:
         identity = Identity(self.model.fingerprint(self.codec), self.settings.model, self.codec)
         return Keeping(lambda: self.store, [(d.row, d.text, d.spans) for d in documents], identity, tokens)
@@ -139,7 +162,6 @@ class Session:
             tokens=len(tokens),
             reused=cache.length,
             context=self.model.context,
-            model=self.model.name,
             shape=self.model.shape,
             codec=self.codec,
             answer=self.settings.max_tokens,
@@ -168,15 +190,14 @@ class Session:
     def _answer(self, work: Work, logits: Tensor) -> Iterator[Event]:
         s, limit = self.settings, work.plan.answer_tokens
         sampler = Sampler(s.temperature, s.top_p, s.top_k, s.seed)
-        first = 0.0
-        for token in decode(
-            self.model, work.cache, work.tokens, logits, sampler=sampler, limit=limit, cancelled=self._stop.is_set
-        ):
-            now = time.perf_counter()
-            first = first or now
-            work.seconds |= {"first_token": first - work.started, "decode": now - first}
+        first = time.perf_counter()
+        work.seconds["first_token"] = (
+            first - work.started
+        )  # its logits are there: greedy or not, it is chosen in no time
+        for token in decode(self.model, work.cache, logits, sampler=sampler, limit=limit, cancelled=self._stop.is_set):
             work.answer.append(token.text)
             work.generated += 1
+            work.seconds["decode"] = time.perf_counter() - first
             yield token
         work.stopped = "length" if work.generated == limit else "eos"
 
@@ -186,4 +207,3 @@ class Session:
             work.keeping.close(work.cache, rate)
         work.pages = work.cache.pool.counts()
         work.cache.drop()
-        self._listening = False

@@ -59,7 +59,7 @@ def default_home() -> Path:
 def _file(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as e:
         raise UsageError(f"{path} cannot be read ({e})", "mend it or move it away") from e
@@ -90,9 +90,10 @@ def _checked(s: Settings) -> Settings:
         "top_k": (0, 1 << 20),
         "threads": (0, 1024),
         "chunk": (1, 1 << 16),
+        "seed": (-(1 << 63), (1 << 63) - 1),
     }
     for name, (low, high) in bounds.items():
-        if not low <= getattr(s, name) <= high:
+        if getattr(s, name) is not None and not low <= getattr(s, name) <= high:
             raise UsageError(f"{name} = {getattr(s, name)} is out of range", f"choose from {low:g} to {high:g}")
     if s.kv not in ("auto", *FORMATS):
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")

@@ -17,11 +17,14 @@ class Tokenizer(Protocol):
 
     stop_ids: frozenset[int]
 
-    def render(self, messages: Messages) -> str:
-        """A conversation as the text the model was trained on, ready for its answer."""
+    def encode_chat(self, messages: Messages) -> list[int]:
+        """A conversation in the form the model was trained on, ready for its answer.
 
-    def encode(self, text: str) -> tuple[list[int], list[int]]:
-        """Token ids of rendered text and, for each, the offset in ``text`` where it ends."""
+        Control tokens spelled out in a message are text: a document cannot end its turn and speak as another.
+        """
+
+    def encode(self, text: str) -> list[int]:
+        """Plain text, without any control token."""
 
     def stream(self) -> Callable[[int], str]:
         """A function from the next token to the text that is now certain (may be empty)."""

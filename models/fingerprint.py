@@ -28,4 +28,4 @@ def fingerprint(codec: str, shape: KVShape, **parts: object) -> bytes:
         "layout": LAYOUT_VERSION,
         "shape": shape.to_json(),
     }
-    return hashlib.sha256(json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()).digest()
+    return hashlib.sha256(json.dumps(whole, sort_keys=True, separators=(",", ":"), default=str).encode()).digest()

@@ -1,6 +1,7 @@
 """Any decoder model that transformers loads, driven over our Cache through a registered attention function."""
 
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from localctx.models.tokens import ChatTokenizer
 from localctx.shape import KVShape, LayerShape
 
 ATTENTION = "localctx"
+_NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: they decide nothing
 _UNSTEADY = {"dynamic", "longrope"}  # keys of two frequencies would meet in one cache
 _KINDS = {"full_attention": "full", "sliding_attention": "sliding"}
 
@@ -40,10 +42,10 @@ class TransformersModel:
         return fingerprint(
             codec,
             self.shape,
-            family=self._config.model_type,
+            config={k: v for k, v in self._config.to_dict().items() if k not in _NAMES},
+            computed_by=f"transformers {version('transformers')}",
             weights=self._weights,
             precision=str(self.dtype),
-            rope=self._config.rope_parameters,
             tokenizer=tokenizer,
             template=template,
         )
@@ -90,18 +92,27 @@ def load_model(
         cpu.set_threads(threads)
     if place.type == "cpu":
         cpu.warm()
-    module: Any
+    load: Any = AutoModelForCausalLM.from_pretrained  # typed as if it never returned the pair
     try:
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         refuse_unfit(config.get_text_config(decoder=True))
-        module = AutoModelForCausalLM.from_pretrained(
-            folder, config=config, dtype=pick_dtype(dtype, place), local_files_only=True, use_safetensors=True
+        module, info = load(
+            folder,
+            config=config,
+            dtype=pick_dtype(dtype, place),
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
         )
+        if lacking := {*info["missing_keys"], *info["mismatched_keys"]}:
+            raise ValueError(f"it lacks {min(map(str, lacking))}")  # transformers would make it up at random
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as e:
+        return TransformersModel(module.to(place), tokenizer, name=name, weights=hash_weights(folder))
+    except torch.OutOfMemoryError as e:
+        raise ModelError(f"{name} needs more memory than {place} has", "close programs, or use --device cpu") from e
+    except (OSError, ValueError, KeyError, AttributeError, ImportError, RuntimeError, NotImplementedError) as e:
         reason = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
         raise ModelError(f"{folder} does not load ({reason})", "fetch it again: localctx models pull NAME") from e
-    return TransformersModel(module.to(place), tokenizer, name=name, weights=hash_weights(folder))
 
 
 def pick_device(device: str) -> torch.device:
@@ -110,10 +121,9 @@ def pick_device(device: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ModelError(f"there is no {device} here", "use --device cpu, or install the CUDA build of torch")
-    try:
-        return torch.device(device)
-    except RuntimeError as e:
-        raise ModelError(f"{device!r} is not a device", "use --device cpu, cuda or auto") from e
+    if device.split(":")[0] not in ("cpu", "cuda"):
+        raise ModelError(f"{device!r} is not a device localctx computes on", "use --device cpu, cuda or auto")
+    return torch.device(device)
 
 
 def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
@@ -190,6 +200,7 @@ def _attention(
     q, k, v = query[0], key[0], value[0]
     scale = q.shape[-1] ** -0.5 if scaling is None else scaling
     layer = module.layer_idx
+    assert sliding_window == kv_cache.pool.shape.layers[layer].window, "the config tells another window"
     out = attend_cache(kv_cache, layer, q, k, v, scale, window=sliding_window, softcap=softcap or 0, sinks=s_aux)
     kv_cache.extend(layer, k, v)
     return out.transpose(0, 1).contiguous()[None], None

@@ -1,7 +1,5 @@
 """The next token from logits: greedy, or sampled through transformers' logits processors."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -14,6 +12,7 @@ class Sampler:
 
         self.greedy = temperature == 0
         self._random = torch.Generator()
+        self._unread = torch.LongTensor(1, 0)  # the context, at which none of these processors looks
         if seed is None:
             self._random.seed()
         else:
@@ -26,9 +25,9 @@ class Sampler:
         if top_p < 1:
             self._processors.append(lp.TopPLogitsWarper(top_p))
 
-    def __call__(self, context: Sequence[int], logits: Tensor) -> int:
-        """The next token after ``context``, given its logits [vocabulary]."""
+    def __call__(self, logits: Tensor) -> int:
+        """The next token, given its logits [vocabulary]."""
         if self.greedy:
             return int(logits.argmax())
-        scores = self._processors(torch.LongTensor([context]), torch.FloatTensor(logits.float().cpu())[None])
+        scores = self._processors(self._unread, torch.FloatTensor(logits.float().cpu())[None])
         return int(torch.multinomial(scores.softmax(-1)[0], 1, generator=self._random))

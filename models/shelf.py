@@ -60,6 +60,8 @@ def remove(name: str, models_dir: Path) -> int:
     folder = folder_name(name)
     if folder not in (there := [model.name for model in installed(models_dir)]):
         raise unknown(name, there)
+    if (models_dir / folder).exists():
+        _refuse_foreign(models_dir / folder)
     with disk_errors(models_dir), _locked(models_dir, folder, lambda *_: None) as work:
         freed = size(models_dir / folder) + size(work)
         _replace(models_dir / folder, None, work)

@@ -5,6 +5,9 @@ from typing import Any
 
 from localctx.models.base import Messages
 
+# Some templates write today's date before the conversation: every document would be read anew every day.
+_NO_DATE = "{%- macro strftime_now(format) -%}{%- endmacro -%}"
+
 
 class ChatTokenizer:
     """A transformers fast tokenizer, with the tokens that end an answer."""
@@ -18,19 +21,24 @@ class ChatTokenizer:
         """What decides the tokens of a conversation: the tokenizer's whole definition, and the chat template."""
         return self._tokenizer.backend_tokenizer.to_str(), self._tokenizer.chat_template or ""
 
-    def render(self, messages: Messages) -> str:
+    def encode_chat(self, messages: Messages) -> list[int]:
         """See ``Tokenizer``. A model without a chat template gets its messages plainly, one after another."""
-        if not self._tokenizer.chat_template:
-            return "\n\n".join(m["content"] for m in messages) + "\n\n"
+        template = self._tokenizer.chat_template
+        if not template:
+            text = "\n\n".join([*(m["content"] for m in messages), ""])
+            return self._tokenizer(text, split_special_tokens=True, verbose=False)["input_ids"]
         return self._tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=True, enable_thinking=False
-        )
+            list(messages),
+            chat_template=_NO_DATE + template if "strftime_now" in template else template,
+            add_generation_prompt=True,
+            enable_thinking=False,
+            sanitize_control_tokens=True,
+            tokenizer_kwargs={"verbose": False},
+        )["input_ids"]
 
-    def encode(self, text: str) -> tuple[list[int], list[int]]:
-        """See ``Tokenizer``. Special tokens come from the rendered text alone."""
-        plain = bool(self._tokenizer.chat_template)
-        done = self._tokenizer(text, add_special_tokens=not plain, return_offsets_mapping=True, verbose=False)
-        return done["input_ids"], [end for _, end in done["offset_mapping"]]
+    def encode(self, text: str) -> list[int]:
+        """See ``Tokenizer``."""
+        return self._tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
 
     def stream(self) -> Callable[[int], str]:
         """See ``Tokenizer``. Bytes that are not yet a whole character are held back."""

@@ -166,10 +166,10 @@ def test_answers_end_at_a_stop_token_or_the_limit(tiny_model):
     model = load_model(tiny_model, "tiny")
     cache = Cache(Pool(model.shape, "int8"), model.dtype)
     logits = model.forward([1, 2, 3], cache)[-1]
-    assert len(list(decode(model, cache.fork(), [1, 2, 3], logits, sampler=Sampler(), limit=7))) == 7
+    assert len(list(decode(model, cache.fork(), logits, sampler=Sampler(), limit=7))) == 7
     stop = logits.new_zeros(len(logits))
     stop[next(iter(model.tokenizer.stop_ids))] = 9
-    assert list(decode(model, cache, [1, 2, 3], stop, sampler=Sampler(), limit=7)) == []
+    assert list(decode(model, cache, stop, sampler=Sampler(), limit=7)) == []
 
 
 def test_sampling_follows_its_seed_and_its_limits():
@@ -177,7 +177,7 @@ def test_sampling_follows_its_seed_and_its_limits():
 
     def draw(**how):
         sampler = Sampler(**how)
-        return [sampler([0], logits) for _ in range(60)]
+        return [sampler(logits) for _ in range(60)]
 
     assert draw() == [1] * 60
     assert draw(temperature=1, seed=4) == draw(temperature=1, seed=4) != draw(temperature=1, seed=5)

@@ -45,23 +45,21 @@ def prefill(
 def decode(
     model: Model,
     cache: Cache,
-    context: Sequence[int],
     logits: Tensor,
     *,
     sampler: Sampler,
     limit: int,
     cancelled: Check = lambda: False,
 ) -> Iterator[Token]:
-    """The answer after ``context``, whose last logits [vocabulary] are given: until a stop token, or ``limit`` tokens.
+    """The answer after what ``cache`` holds, whose last logits [vocabulary] are given: to a stop token, or ``limit``.
 
     Raises Cancelled; what was yielded before stands.
     """
-    seen, text_of = list(context), model.tokenizer.stream()
+    text_of = model.tokenizer.stream()
     for left in reversed(range(limit)):
-        token = sampler(seen, logits)
+        token = sampler(logits)
         if token in model.tokenizer.stop_ids:
             return
-        seen.append(token)
         yield Token(text_of(token), token)
         if left:
             logits = model.forward([token], cache, cancelled=cancelled)[-1]

@@ -81,9 +81,10 @@ class Keeping:
     def _restore(self, store: Store, cache: Cache) -> list[str]:
         prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens)
         cache.adopt(prefix.payloads)  # before anything is written: a full disk can still be read
-        for row, text, spans in self._documents:
-            store.documents.add(row, text, spans)
-        self._enter(store, cache)
+        with store.db.atomic():  # or another process may remove a document before its cache is entered
+            for row, text, spans in self._documents:
+                store.documents.add(row, text, spans)
+            self._enter(store, cache)
         self.rate = store.caches.rate(self._rate_name)
         if prefix.fault:
             return [f"{prefix.fault}; reading again from token {cache.length:,}"]

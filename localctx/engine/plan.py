@@ -6,12 +6,20 @@ from localctx.errors import TooLong
 from localctx.shape import PAGE, KVShape
 
 
+def refuse_too_long(tokens: int, context: int, model: str, about: str = "") -> None:
+    """Raises TooLong for a prompt that leaves ``model`` no room to answer; ``about``: they are guessed."""
+    if tokens >= context:
+        raise TooLong(
+            f"the documents and the question are {about}{tokens:,} tokens, and {model} reads at most {context:,}",
+            "ask a shorter part, or choose a model with a longer window: localctx models list",
+        )
+
+
 def plan(
     *,
     tokens: int,
     reused: int,
     context: int,
-    model: str,
     shape: KVShape,
     codec: str,
     answer: int,
@@ -22,11 +30,6 @@ def plan(
 
     ``free`` is the memory of the device; ``per_second`` the measured rate of prefill. Raises TooLong.
     """
-    if tokens >= context:
-        raise TooLong(
-            f"the documents and the question are {tokens:,} tokens, and {model} reads at most {context:,}",
-            "ask a shorter part, or choose a model with a longer window: localctx models list",
-        )
     answer = min(answer, context - tokens)
     kv_bytes = -(-(tokens + answer) // PAGE) * shape.page_bytes(codec)
     if kv_bytes > free.free:

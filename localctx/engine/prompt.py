@@ -1,11 +1,13 @@
 """Documents and a question as one conversation whose beginning depends on the documents alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from localctx.errors import Cancelled
 from localctx.models.base import Tokenizer
 
 _ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
+_PIECE = 100_000  # characters tokenized between looks at the cancel flag
 
 
 @dataclass(frozen=True)
@@ -19,13 +21,31 @@ class Prompt:
 def make_prompt(tokenizer: Tokenizer, texts: Sequence[str], question: str) -> Prompt:
     """The documents first, the question last, so that reading ends where the question begins.
 
-    Names are left out: a renamed file is the same document. Where the question begins is found by rendering another
-    question, so no chat template needs to be understood.
+    Names are left out: a renamed file is the same document. Where the question begins is found by asking another, so
+    no chat template needs to be understood.
     """
-    rendered, other = (tokenizer.render([{"role": "user", "content": _content(texts, q)}]) for q in (question, "\0"))
-    tokens, ends = tokenizer.encode(rendered)
-    shared = next(i for i, pair in enumerate(zip(rendered, other, strict=False)) if pair[0] != pair[1])
-    return Prompt(tokens, min(sum(end <= shared for end in ends), len(tokens) - 1))
+    tokens, other = (tokenizer.encode_chat([{"role": "user", "content": _content(texts, q)}]) for q in (question, "\0"))
+    same = (i for i, pair in enumerate(zip(tokens, other, strict=False)) if pair[0] != pair[1])
+    return Prompt(tokens, next(same, min(len(tokens), len(other)) - 1))
+
+
+def estimate_tokens(
+    tokenizer: Tokenizer, texts: Sequence[str], enough: int, cancelled: Callable[[], bool] = lambda: False
+) -> int:
+    """The tokens of ``texts``, about: counting stops past ``enough``, the rest is taken to be like it.
+
+    A book of millions of characters is so refused in a moment. Raises Cancelled.
+    """
+    counted = read = 0
+    for text in texts:
+        for start in range(0, len(text), _PIECE):
+            if cancelled():
+                raise Cancelled
+            piece = text[start : start + _PIECE]
+            counted, read = counted + len(tokenizer.encode(piece)), read + len(piece)
+            if counted > enough:
+                return counted * sum(map(len, texts)) // read
+    return counted
 
 
 def _content(texts: Sequence[str], question: str) -> str:

@@ -111,14 +111,18 @@ class SlotWriter:
         os.close(self._fd)
 
 
+class EmptyFile(Exception):
+    """A slot file without a byte, which cannot be mapped."""
+
+
 class SlotFile:
-    """A finished slot file, mapped read-only. Raises OSError where the file is missing or empty."""
+    """A finished slot file, mapped read-only. Raises OSError, or EmptyFile."""
 
     def __init__(self, path: Path, slot_bytes: int) -> None:
         self.slot_bytes = slot_bytes
         with path.open("rb") as f:
             if not os.fstat(f.fileno()).st_size:
-                raise OSError(f"{path} is empty")
+                raise EmptyFile(path)
             self._map = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
         self._bytes = np.frombuffer(self._map, np.uint8)
 
@@ -136,6 +140,7 @@ class Pool:
         self.codecs = [make_codec(codec, layer) for layer in shape.layers]
         self.table = PageTable()
         self.memory, self.mapped = MemoryTier(), MappedTier()
+        self.tiers: tuple[Tier, ...] = (self.memory, self.mapped)
 
     def seal(self, page: int, record: Tensor) -> None:
         """The next layer's record of a page that is being sealed."""
@@ -153,7 +158,7 @@ class Pool:
 
     def record(self, page: int, layer: int) -> Tensor:
         """One layer's record, uint8."""
-        return (self.memory if page in self.memory else self.mapped).get(page, layer)
+        return next(tier for tier in self.tiers if page in tier).get(page, layer)
 
     def records(self, page: int) -> list[Tensor]:
         """Every layer's record: what a slot holds."""
@@ -163,8 +168,8 @@ class Pool:
         """One holder less for each page; a page without holders is forgotten."""
         for page in pages:
             if self.table.release(page):
-                self.memory.drop(page)
-                self.mapped.drop(page)
+                for tier in self.tiers:
+                    tier.drop(page)
 
     def counts(self) -> dict[str, int]:
         """Pages by tier."""

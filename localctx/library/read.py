@@ -26,7 +26,7 @@ _CODE_PAGES = (
 )  # what files without a mark are in; detection among all that Python knows finds exotic ones in plain French
 _SYMBOL_IN_WORD = re.compile(r"[^\W\d_][\xa1-\xa9\xab-\xb4\xb6\xb8\xb9\xbb-\xbf][^\W\d_]")
 _FORMATS = {b"%PDF": "a PDF", b"PK\x03\x04": "a Word, EPUB or zip file", b"\xd0\xcf\x11\xe0": "an Office file"}
-_HEADING = re.compile(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}[ \t](.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,10 @@ def decode_text(data: bytes, source: str) -> tuple[str, str]:
 def headings(text: str) -> list[Span]:
     """Markdown's headings; each span reaches to the next heading. Fenced code is passed over."""
     found = list(_HEADING.finditer(_blank_fences(text)))
+    if not found:
+        return []
     ends = [m.start() for m in found[1:]] + [len(text)]
-    return [Span(m.start(), end, "heading", m.group(2)) for m, end in zip(found, ends, strict=True)]
+    return [Span(m.start(), end, "heading", m.group(1).strip(" \t#")) for m, end in zip(found, ends, strict=True)]
 
 
 def _blank_fences(text: str) -> str:

@@ -1,8 +1,8 @@
 """Documents as kept: text, where it came from, and spans that name its parts."""
 
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from sqlite_utils import Database
 
@@ -55,9 +55,9 @@ class Documents:
 
     def find(self, wanted: str) -> DocumentRow:
         """The one document with this id, beginning of an id, name or path. Raises DocumentError otherwise."""
-        rows = [
-            d for d in self.all() if wanted in (d.id, d.name, d.path) or (len(wanted) > 3 and d.id.startswith(wanted))
-        ]
+        path = str(Path(wanted).absolute())
+        begins = wanted if len(wanted) > 3 else "never"  # fewer letters say too little
+        rows = [d for d in self.all() if d.name == wanted or d.path in (wanted, path) or d.id.startswith(begins)]
         if not rows:
             raise DocumentError(f"there is no document {wanted!r} in the library", "see: localctx library list")
         if len(rows) > 1:
@@ -75,11 +75,6 @@ class Documents:
             'SELECT start, "end", kind, label FROM spans WHERE document = ? ORDER BY start', [document]
         )
         return [Span(**r) for r in rows]
-
-    def touch(self, documents: Iterable[str]) -> None:
-        """Note that documents are used now."""
-        for document in documents:
-            self._db.execute("UPDATE documents SET used = ? WHERE id = ?", [time.time(), document])
 
     def remove(self, document: str) -> None:
         """Forget a document; its caches must be gone."""

@@ -17,8 +17,9 @@ from sqlite_utils import Database
 from torch import Tensor
 from xxhash import xxh3_128_digest
 
+from localctx.errors import StoreError
 from localctx.kv.pages import names
-from localctx.kv.tiers import SlotFile, SlotWriter
+from localctx.kv.tiers import EmptyFile, SlotFile, SlotWriter
 
 _SELECT = "SELECT pages.*, slot_bytes FROM pages JOIN segments ON segments.id = segment"
 
@@ -67,9 +68,13 @@ class Pages:
 
     def damaged(self) -> list[bytes]:
         """The names of pages whose bytes are not what was written."""
-        files = dict[str, SlotFile | None]()
-        rows = self._db.query(_SELECT)
-        return [row["name"] for row in rows if self._prove(row, row["tokens"], files)[0] is None]
+        found, files = [], dict[str, SlotFile | None]()
+        for row in list(self._db.query(f"{_SELECT} ORDER BY segment")):  # at once: an open query would stop writers
+            if row["segment"] not in files:
+                files.clear()
+            if self._prove(row, row["tokens"], files)[0] is None:
+                found.append(row["name"])
+        return found
 
     def nbytes(self) -> int:
         """Bytes the page files take."""
@@ -102,7 +107,7 @@ class Pages:
         segment = row["segment"]
         if segment not in files:
             files[segment] = None
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(FileNotFoundError, EmptyFile):  # anything else is this machine's trouble, now
                 files[segment] = SlotFile(self._path(segment), row["slot_bytes"])
         file = files[segment]
         if file is None:
@@ -152,7 +157,7 @@ class PageWriter:
     def write(self, position: int, records: Iterable[Tensor]) -> None:
         """Append page ``position`` of the sequence, unless a page of that name is kept. Raises OSError."""
         name, packed = self._pages[position]
-        if self._db.table("pages").count_where("name = ?", [name]):
+        if self._kept(name):
             return
         slot, payload = self._open().append(records)
         self._rows.append(
@@ -167,14 +172,19 @@ class PageWriter:
         )
 
     def commit(self, pages: int) -> None:
-        """Make all written pages durable, then name them and enter the sequence's first ``pages`` under the cache."""
+        """Make all written pages durable, then name them and enter the sequence's first ``pages`` under the cache.
+
+        Raises StoreError when the cache was removed meanwhile: nothing more of it is kept then.
+        """
         if self._file:
             self._file.sync()
         with self._db.atomic():
-            if self._rows:
+            if not self._db.table("caches").count_where("id = ?", [self._cache]):
+                raise StoreError("the document was removed while it was read", "ask again to read it anew")
+            if rows := [row for row in self._rows if not self._kept(row["name"])]:
                 segment = {"id": self._segment, "slot_bytes": self._slot_bytes, "created": time.time()}
                 self._db.table("segments").insert(segment, ignore=True)
-                self._db.table("pages").insert_all(self._rows, ignore=True)
+                self._db.table("pages").insert_all(rows)
             self._db.table("cache_pages").insert_all(
                 ({"cache": self._cache, "position": i, "page": self._pages[i][0]} for i in range(self._entered, pages)),
                 replace=True,
@@ -188,6 +198,9 @@ class PageWriter:
         if self._lock:
             self._lock.release()
             _lock(self._folder / f"{self._segment}.kv").unlink(missing_ok=True)
+
+    def _kept(self, name: bytes) -> bool:
+        return bool(self._db.table("pages").count_where("name = ?", [name]))
 
     def _open(self) -> SlotWriter:
         if self._file is None:

@@ -69,6 +69,8 @@ def told(home: Path) -> Iterator[None]:
         yield
     except (sqlite3.OperationalError, OSError) as e:
         raise StoreError(f"{home} cannot be written ({e})", _remedy(str(e))) from e
+    except sqlite3.IntegrityError as e:
+        raise StoreError(f"{home} changed under our hands ({e})", "try again") from e
     except sqlite3.DatabaseError as e:
         raise StoreError(f"{home / 'library.db'} is damaged ({e})", "move it away; documents are then read anew") from e
 

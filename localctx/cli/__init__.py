@@ -1,0 +1,78 @@
+"""The ``localctx`` command. Everything heavy is imported inside a command, so that ``--help`` is instant."""
+
+import os
+import sys
+import warnings
+from contextlib import suppress
+
+import click
+
+from localctx import __version__
+from localctx.cli.asking import ask, prepare
+from localctx.cli.common import CANCELLED
+from localctx.cli.doctor import doctor
+from localctx.cli.library import library
+from localctx.cli.models import models
+from localctx.errors import Cancelled, UserError
+
+
+def main() -> None:
+    """Run the command and end the process at once: taking torch apart first would keep Ctrl-C waiting for a second."""
+    code = run()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()
+    os._exit(code)
+
+
+def run() -> int:
+    """Run the command; its exit code: 0, 2 for what cannot be meant, 1 for what went wrong, 130 for Ctrl-C."""
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # libraries warn programmers; the person here gets one clear line
+    try:
+        try:
+            cli(prog_name="localctx", standalone_mode=False)
+        finally:
+            sys.stdout.flush()
+    except SystemExit as e:
+        return int(e.code or 0)
+    except click.exceptions.NoArgsIsHelpError as e:
+        e.show()
+        return e.exit_code
+    except click.UsageError as e:
+        command = e.ctx.command_path if e.ctx else "localctx"
+        return _told(f"{e.format_message().rstrip('.')}; see: {command} --help", e.exit_code)
+    except (KeyboardInterrupt, click.Abort, Cancelled):
+        return _told("stopped", CANCELLED)
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        return 1
+    except OSError as e:  # of stdout, when it names no file
+        remedy = "check that you may read and write it" if e.filename else "free some space where the output goes"
+        return _told(f"{e}; {remedy}", 1)
+    except UserError as e:
+        return _told(str(e), e.exit_code)
+    return 0
+
+
+def _told(line: str, code: int) -> int:
+    print(f"localctx: {line}", file=sys.stderr)
+    return code
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="localctx")
+def cli() -> None:
+    """Ask long documents on your own machine.
+
+    A document is read once; its KV cache is kept; every later question, even after a restart, starts where reading
+    ended.
+
+    \b
+    localctx ask report.txt "What was decided in May?"
+    localctx prepare book.md        # read now, ask later
+    localctx library list
+    """
+
+
+for _command in (ask, prepare, library, models, doctor):
+    cli.add_command(_command)

@@ -1,0 +1,148 @@
+"""``ask`` and ``prepare``: what needs a model."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localctx.cli.common import CANCELLED, answer_options, as_json_option, model_options, quiet_option, settings_of
+from localctx.errors import UsageError, UserError
+
+if TYPE_CHECKING:
+    from localctx.cli.terminal import Terminal
+    from localctx.engine.events import Event
+    from localctx.session import Session
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="FILE... QUESTION")
+@as_json_option
+@quiet_option
+@click.option("--no-keep", is_flag=True, help="Leave nothing of these documents on the disk.")
+@answer_options
+@model_options
+def ask(words: tuple[str, ...], as_json: bool, quiet: bool, no_keep: bool, **flags: Any) -> None:
+    """Answer QUESTION from FILEs (text or Markdown; - is standard input).
+
+    \b
+    localctx ask README.md "How do I run the tests?"
+    git log | localctx ask - "What changed most?"
+    """
+    if len(words) < 2:
+        raise UsageError("ask takes files and a question", 'for example: localctx ask README.md "What is this?"')
+    *files, question = words
+    if not question.strip():
+        raise UsageError("the question is empty", "put it last, in quotes")
+    if files.count("-") > 1:
+        raise UsageError("standard input (-) can be read only once", "name it once")
+    from localctx.cli.terminal import print_json
+
+    with _session(flags, as_json, quiet) as (session, terminal):
+        done = _follow(session.ask(files, question, keep=not no_keep), terminal)
+        terminal.end_answer()
+        report = done.report
+        if as_json:
+            print_json(report)
+        if report["stopped"] == "length":
+            t = report["tokens"]
+            full = t["generated"] < session.settings.max_tokens
+            why = "the model's window is full; ask a shorter part" if full else "see --max-tokens"
+            terminal.say(f"the answer was cut at {t['generated']:,} tokens; {why}")
+        terminal.aside(_summary(report))
+    _leave(report["stopped"], done.failed)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@as_json_option
+@quiet_option
+@model_options
+def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) -> None:
+    """Read FILEs now and keep their pages, so that later questions start at once.
+
+    \b
+    localctx prepare book.txt notes/*.md
+    """
+    from localctx.cli.terminal import print_json, size
+
+    reports, failures, stopped = [], list[UserError | str](), "eos"
+    with _session(flags, as_json, quiet) as (session, terminal):
+        for file in files:
+            try:
+                done = _follow(session.prepare(file), terminal)
+            except UserError as e:
+                terminal.clear()
+                print(f"localctx: {e}", file=sys.stderr)
+                failures.append(e)
+                if not _about_document(e):
+                    break
+                continue
+            r, stopped = done.report, done.report["stopped"]
+            reports.append(r)
+            if not as_json:
+                t = r["tokens"]
+                print(
+                    f"{r['name']}: {t['reused'] + t['prefilled']:,} of {t['prompt']:,} tokens kept "
+                    f"({t['reused']:,} were already), {size(r['kept']['bytes'])}, {r['seconds']['prefill']:.1f} s",
+                    flush=True,
+                )
+            if done.failed or stopped == "cancelled":
+                failures += [done.failed] if done.failed else []
+                break
+    if as_json:
+        print_json({"documents": reports, "failed": [str(f) for f in failures]})
+    if failures and isinstance(failures[-1], UserError):
+        sys.exit(failures[-1].exit_code)
+    _leave(stopped, failures[-1] if failures else None)
+
+
+class _session:
+    """A session and the terminal that shows it, closed at the end; Ctrl-C stops what runs."""
+
+    def __init__(self, flags: dict[str, Any], as_json: bool, quiet: bool) -> None:
+        from localctx.cli.terminal import Terminal, stopping
+        from localctx.session import Session
+
+        self.terminal = Terminal(as_json, quiet)
+        self.session = Session(settings_of(flags), self.terminal.show)
+        self._stopping = stopping(self.session.cancel)
+
+    def __enter__(self) -> "tuple[Session, Terminal]":
+        self._stopping.__enter__()
+        return self.session, self.terminal
+
+    def __exit__(self, *exc: Any) -> None:
+        self._stopping.__exit__(*exc)
+        self.terminal.clear()
+        self.session.close()
+
+
+def _follow(events: "Iterator[Event]", terminal: "Terminal") -> Any:
+    """Show events to the end; the last one, Done. Whatever stops it, what was read is kept before the store closes."""
+    event: Any = None
+    with closing(events):  # type: ignore[type-var]
+        for event in events:
+            terminal.show(event)
+    return event
+
+
+def _about_document(e: UserError) -> bool:
+    from localctx.errors import DocumentError, TooLong
+
+    return isinstance(e, DocumentError | TooLong)
+
+
+def _leave(stopped: str, failed: object) -> None:
+    if failed:
+        print(f"localctx: {failed}", file=sys.stderr)
+        sys.exit(1)
+    if stopped == "cancelled":
+        sys.exit(CANCELLED)
+
+
+def _summary(r: dict[str, Any]) -> str:
+    t, s = r["tokens"], r["seconds"]
+    speed = f", {(t['generated'] - 1) / s['decode']:.1f} tokens/s" if t["generated"] > 1 and s["decode"] else ""
+    return f"reused {t['reused']:,} / {t['prompt']:,} tokens, first token after {s['first_token']:.2f} s{speed}"

@@ -1,0 +1,48 @@
+"""What several commands share: options, settings, JSON."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+CANCELLED = 130  # what a shell reports of a program ended by Ctrl-C
+
+if TYPE_CHECKING:
+    from localctx.settings import Settings
+
+
+def model_options(command: Callable) -> Callable:
+    for option in (
+        click.option(
+            "--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."
+        ),
+        click.option("--kv", metavar="CODEC", help="How kept keys and values are stored: auto, int8, bf16, f32."),
+        click.option("--device", metavar="NAME", help="auto, cpu, cuda."),
+        click.option("--dtype", metavar="NAME", help="Precision of the model: auto, bf16, f16, f32."),
+        click.option("--threads", type=int, metavar="N", help="Processor threads to use."),
+        click.option("--chunk", type=int, metavar="N", help="Tokens read in one step (512)."),
+    ):
+        command = option(command)
+    return command
+
+
+def answer_options(command: Callable) -> Callable:
+    for option in (
+        click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens (512)."),
+        click.option("--temperature", type=float, metavar="T", help="0 takes the likeliest token each time (0)."),
+        click.option("--top-p", type=float, metavar="P", help="Sample among the likeliest tokens of mass P."),
+        click.option("--top-k", type=int, metavar="K", help="Sample among the K likeliest tokens."),
+        click.option("--seed", type=int, metavar="N", help="Make sampling repeatable."),
+    ):
+        command = option(command)
+    return command
+
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+
+
+def settings_of(flags: dict[str, Any]) -> "Settings":
+    from localctx.settings import load_settings
+
+    return load_settings(**flags)

@@ -1,0 +1,41 @@
+"""``doctor``: is everything well?"""
+
+import sys
+from typing import Any
+
+import click
+
+from localctx.cli.common import as_json_option, settings_of
+
+
+@click.command()
+@as_json_option
+def doctor(as_json: bool) -> None:
+    """Say what is installed, what there is room for, and whether model and store are whole.
+
+    \b
+    localctx doctor --json
+    """
+    from localctx.cli.terminal import print_json
+    from localctx.doctor import examine
+
+    report = examine(settings_of({}))
+    if as_json:
+        print_json(report)
+    else:
+        _print_tree(report)
+    if report["problems"]:
+        sys.exit(1)
+
+
+def _print_tree(value: dict[str, Any], indent: str = "") -> None:
+    for key, item in value.items():
+        if isinstance(item, dict):
+            print(f"{indent}{key}:")
+            _print_tree(item, indent + "  ")
+        elif isinstance(item, list):
+            print(f"{indent}{key}: {'none' if not item else ''}")
+            for line in item:
+                print(f"{indent}  {line if not isinstance(line, dict) else ', '.join(map(str, line.values()))}")
+        else:
+            print(f"{indent}{key}: {item:,}" if isinstance(item, int) else f"{indent}{key}: {item}")
