@@ -90,11 +90,12 @@ def said(connection: Connection) -> list:
     return heard
 
 
-def command(say: Callable, home: Path, arguments: list, file_limit: int | None) -> None:
+def command(say: Callable, environment: dict, arguments: list, file_limit: int | None) -> None:
     """The command, with files of at most ``file_limit`` bytes; says (exit code, stdout, stderr)."""
     from localctx.cli import run
 
-    os.environ["LOCALCTX_HOME"], sys.argv = str(home), ["localctx", *map(str, arguments)]
+    os.environ.update(environment)
+    sys.argv = ["localctx", *map(str, arguments)]
     if file_limit is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:

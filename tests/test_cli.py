@@ -54,7 +54,8 @@ def asks(run, tiny_model, document) -> Run:
 
 def elsewhere(home: Path, *arguments: object, limit: int | None = None) -> CompletedProcess:
     """The command in another process, whose files may grow to ``limit`` bytes: more fails as on a full disk."""
-    process, connection = start(command, home, arguments, limit)
+    environment = {**os.environ, "LOCALCTX_HOME": str(home)}
+    process, connection = start(command, environment, arguments, limit)
     ((code, out, err),) = said(connection)
     process.join()
     return CompletedProcess(arguments, code, out, err)

@@ -1,5 +1,6 @@
 """The store: documents, caches and pages outlive the process, whoever else writes, and wherever it is killed."""
 
+import dataclasses
 import hashlib
 import random
 import sqlite3
@@ -133,8 +134,7 @@ def test_spans_come_back_in_order_and_go_with_their_document(store):
 
 def test_documents_are_listed_last_used_first(store):
     first, second = add(store, "first", "second")
-    store.documents.touch([second])
-    store.documents.touch([first])
+    store.documents.add(dataclasses.replace(store.documents.find(first), used=time.time() + 1), "", ())
     assert [d.id for d in store.documents.all()] == [first, second]
 
 
@@ -204,7 +204,8 @@ def test_a_document_removed_while_it_is_written_leaves_nothing(home, store):
         with closing(Store(home)) as other:
             other.remove_document(documents[0])
         write(writer, 2, 5)
-        writer.commit(5)
+        with pytest.raises(StoreError, match="removed while it was read"):
+            writer.commit(5)
     assert_whole(store)
     store.remove_document(documents[1])
     assert store.health()["pages"] == 0

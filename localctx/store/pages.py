@@ -6,6 +6,7 @@ A page's row appears only after its bytes are on the disk, so what a crash leave
 import contextlib
 import os
 import secrets
+import sqlite3
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -192,22 +193,27 @@ class PageWriter:
         self._rows, self._entered = [], max(self._entered, pages)
 
     def close(self) -> None:
-        """Let go of the file. What was not committed is forgotten."""
-        if self._file:
+        """Let go of the file. What was not committed is forgotten; a file without a named page goes at once."""
+        if self._file and self._lock:
             self._file.close()
-        if self._lock:
+            with contextlib.suppress(sqlite3.Error):  # else the next writer sweeps it
+                if not self._db.table("segments").count_where("id = ?", [self._segment]):
+                    self._path.unlink(missing_ok=True)
             self._lock.release()
-            _lock(self._folder / f"{self._segment}.kv").unlink(missing_ok=True)
+            _lock(self._path).unlink(missing_ok=True)
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / f"{self._segment}.kv"
 
     def _kept(self, name: bytes) -> bool:
         return bool(self._db.table("pages").count_where("name = ?", [name]))
 
     def _open(self) -> SlotWriter:
         if self._file is None:
-            path = self._folder / f"{self._segment}.kv"
-            self._lock = FileLock(_lock(path))
+            self._lock = FileLock(_lock(self._path))
             self._lock.acquire()
-            self._file = SlotWriter(path, self._slot_bytes)
+            self._file = SlotWriter(self._path, self._slot_bytes)
             _sync_folder(self._folder)
         return self._file
 
