@@ -1,6 +1,7 @@
 """Any decoder model that transformers loads, driven over our Cache through a registered attention function."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -81,35 +82,36 @@ def load_model(
     ``threads`` 0 leaves torch and numba as many as they chose.
     Raises ModelError for a folder transformers cannot load or a family that would be computed wrongly.
     """
+    place = pick_device(device)
+    precision = pick_dtype(dtype, place)
+    if threads:
+        torch.set_num_threads(threads)
+        cpu.set_threads(threads)
+    with ThreadPoolExecutor() as pool:  # on another core, while this one imports
+        warm, weights = pool.submit(cpu.warm), pool.submit(hash_weights, folder)
+        module, tokenizer = _load(folder, place, precision)
+        warm.result()
+        return TransformersModel(module, tokenizer, name=name, weights=weights.result())
+
+
+def _load(folder: Path, place: torch.device, precision: torch.dtype) -> tuple[Any, Any]:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    place = pick_device(device)
-    if threads:
-        torch.set_num_threads(threads)
-        cpu.set_threads(threads)
-    if place.type == "cpu":
-        cpu.warm()
     load: Any = AutoModelForCausalLM.from_pretrained  # typed as if it never returned the pair
+    here: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(folder, **here)
         refuse_unfit(config.get_text_config(decoder=True))
-        module, info = load(
-            folder,
-            config=config,
-            dtype=pick_dtype(dtype, place),
-            local_files_only=True,
-            use_safetensors=True,
-            output_loading_info=True,
-        )
+        how = {"config": config, "dtype": precision, "use_safetensors": True, "output_loading_info": True}
+        module, info = load(folder, **how, **here)
         if lacking := {*info["missing_keys"], *info["mismatched_keys"]}:
             raise ValueError(f"it lacks {min(map(str, lacking))}")  # transformers would make it up at random
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        return TransformersModel(module.to(place), tokenizer, name=name, weights=hash_weights(folder))
+        return module.to(place), AutoTokenizer.from_pretrained(folder, **here)
     except torch.OutOfMemoryError as e:
-        raise ModelError(f"{name} needs more memory than {place} has", "close programs, or use --device cpu") from e
+        raise ModelError(f"{folder} needs more memory than {place} has", "close programs, or use --device cpu") from e
     except (OSError, ValueError, KeyError, AttributeError, ImportError, RuntimeError, NotImplementedError) as e:
         reason = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
         raise ModelError(f"{folder} does not load ({reason})", "fetch it again: localctx models pull NAME") from e

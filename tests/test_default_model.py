@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 
 import pytest
 import torch
@@ -71,7 +70,10 @@ def test_it_answers_from_the_document(ask, tmp_path):
     assert "431" in ask(document, "How long is the river Aru?")["answer"]
 
 
-def test_the_second_start_loads_in_seconds(default_home):
-    folder, start = default_home / "models" / DEFAULT, time.perf_counter()
-    load_model(folder, DEFAULT)
-    assert time.perf_counter() - start <= 4
+def test_the_second_start_does_not_convert_again(ask, tmp_path):
+    """About 4 s on two slow cores; converting takes 25."""
+    document = tmp_path / "one.txt"
+    document.write_text("One line.")
+    seconds = min(ask(document, "What?", "--max-tokens", 1)["seconds"]["load"] for _ in range(2))
+    print(f"loaded in {seconds:.1f} s", file=sys.stderr)
+    assert seconds <= 8

@@ -1,5 +1,6 @@
 """The ``localctx`` command. Everything heavy is imported inside a command, so that ``--help`` is instant."""
 
+import gc
 import os
 import sys
 import warnings
@@ -27,6 +28,7 @@ def main() -> None:
 
 def run() -> int:
     """Run the command; its exit code: 0, 2 for what cannot be meant, 1 for what went wrong, 130 for Ctrl-C."""
+    gc.disable()  # until the model is loaded, see Session.model
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # libraries warn programmers; the person here gets one clear line
     try:
