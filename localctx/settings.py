@@ -23,7 +23,7 @@ class Settings:
     kv: str = "auto"
     device: str = "auto"
     dtype: str = "auto"
-    max_tokens: int = 512
+    max_tokens: int = 256
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0

@@ -28,7 +28,7 @@ def model_options(command: Callable) -> Callable:
 
 def answer_options(command: Callable) -> Callable:
     for option in (
-        click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens (512)."),
+        click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens (256)."),
         click.option("--temperature", type=float, metavar="T", help="0 takes the likeliest token each time (0)."),
         click.option("--top-p", type=float, metavar="P", help="Sample among the likeliest tokens of mass P."),
         click.option("--top-k", type=int, metavar="K", help="Sample among the K likeliest tokens."),
