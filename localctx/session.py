@@ -75,11 +75,13 @@ class Session:
         """The model, fetched and loaded when first needed. Raises ModelError."""
         start, s = time.perf_counter(), self.settings
         gc.disable()  # loading makes a million objects that stay: looking through them takes a fifth of the time
-        folder = resolve(s.model, s.models, lambda phase, done, total: self._progress(Progress(phase, done, total)))
-        self._progress(Progress("loading", 0, 0))
-        model = load_model(folder, s.model, s.device, s.dtype, s.threads)
-        gc.freeze()
-        gc.enable()
+        try:
+            folder = resolve(s.model, s.models, lambda phase, done, total: self._progress(Progress(phase, done, total)))
+            self._progress(Progress("loading", 0, 0))
+            model = load_model(folder, s.model, s.device, s.dtype, s.threads)
+        finally:
+            gc.freeze()
+            gc.enable()
         self._load_seconds = time.perf_counter() - start
         return model
 
@@ -194,15 +196,15 @@ class Session:
     def _answer(self, work: Work, logits: Tensor) -> Iterator[Event]:
         s, limit = self.settings, work.plan.answer_tokens
         sampler = Sampler(s.temperature, s.top_p, s.top_k, s.seed)
-        first = time.perf_counter()
-        work.seconds["first_token"] = (
-            first - work.started
-        )  # its logits are there: greedy or not, it is chosen in no time
+        first = 0.0
         for token in decode(self.model, work.cache, logits, sampler=sampler, limit=limit, cancelled=self._stop.is_set):
+            now = time.perf_counter()
+            first = first or now
+            work.seconds |= {"first_token": first - work.started, "decode": now - first}
             work.answer.append(token.text)
             work.generated += 1
-            work.seconds["decode"] = time.perf_counter() - first
             yield token
+        work.seconds.setdefault("first_token", time.perf_counter() - work.started)  # the model had nothing to say
         work.stopped = "length" if work.generated == limit else "eos"
 
     def _shut(self, work: Work) -> None:

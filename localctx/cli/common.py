@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def model_options(command: Callable) -> Callable:
+    """The flags of a command that loads a model, as Settings names them."""
     for option in (
         click.option(
             "--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."
@@ -27,6 +28,7 @@ def model_options(command: Callable) -> Callable:
 
 
 def answer_options(command: Callable) -> Callable:
+    """The flags of a command that answers, as Settings names them."""
     for option in (
         click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens (256)."),
         click.option("--temperature", type=float, metavar="T", help="0 takes the likeliest token each time (0)."),
@@ -43,6 +45,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Nothing on stde
 
 
 def settings_of(flags: dict[str, Any]) -> "Settings":
+    """Settings with ``flags`` (None: not given) over all else. Raises UsageError."""
     from localctx.settings import load_settings
 
     return load_settings(**flags)

@@ -75,7 +75,7 @@ class MemoryTier:
 
 
 class MappedTier(MemoryTier):
-    """Pages of slot files, mapped: opening one reads nothing, attention reads what it needs."""
+    """Pages of slot files, mapped: attention reads them where they lie."""
 
     def __init__(self) -> None:
         super().__init__("disk")

@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from localctx.errors import DocumentError
 from localctx.store.documents import DocumentRow, Span
@@ -99,8 +100,8 @@ def _file(path: Path) -> bytes:
         raise DocumentError(f"{path} cannot be read ({e})", "check that it is a file you may read") from e
 
 
-def _limited(stream: object, source: str) -> bytes:
-    data: bytes = stream.read(MAX_BYTES + 1)  # type: ignore[attr-defined]
+def _limited(stream: BinaryIO, source: str) -> bytes:
+    data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise DocumentError(f"{source} is larger than {MAX_BYTES >> 20} MiB", "split it into parts")
     return data
