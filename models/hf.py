@@ -15,13 +15,12 @@ from localctx.kv.attention import attend_cache
 from localctx.kv.cache import Cache
 from localctx.models.base import Tokenizer
 from localctx.models.fingerprint import fingerprint, hash_weights
+from localctx.models.geometry import KINDS, shape_of
 from localctx.models.tokens import ChatTokenizer
-from localctx.shape import KVShape, LayerShape
 
 ATTENTION = "localctx"
 _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: they decide nothing
 _UNSTEADY = {"dynamic", "longrope"}  # keys of two frequencies would meet in one cache
-_KINDS = {"full_attention": "full", "sliding_attention": "sliding"}
 
 
 class TransformersModel:
@@ -56,7 +55,7 @@ class TransformersModel:
         self, tokens: Sequence[int], cache: Cache, keep: int = 1, cancelled: Callable[[], bool] = lambda: False
     ) -> Tensor:
         """See ``Model``."""
-        positions = torch.arange(cache.length, cache.length + len(tokens), device=self.device)
+        positions = torch.arange(cache.position, cache.position + len(tokens), device=self.device)
         cache.begin(len(tokens))
         try:
             out = self._module(
@@ -141,24 +140,11 @@ def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if has.get("avx512_bf16") or has.get("amx_bf16") or has.get("bf16") else torch.float32
 
 
-def shape_of(config: Any) -> KVShape:
-    """The cache geometry a transformers config describes."""
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    window = getattr(config, "sliding_window", None)
-    kinds = getattr(config, "layer_types", None)
-    if not kinds:
-        kinds = ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
-    return KVShape(
-        tuple(LayerShape(heads, dim, dim, _KINDS[k], window if k == "sliding_attention" else None) for k in kinds)  # type: ignore[arg-type]
-    )
-
-
 def refuse_unfit(config: Any) -> None:
     """Raises ModelError, with the reason, for a family whose cache this version would compute wrongly."""
     rope = getattr(config, "rope_parameters", None) or {}
     ropes = [r for r in rope.values() if isinstance(r, dict)] or [rope]
-    odd = {*(getattr(config, "layer_types", None) or [])} - set(_KINDS)
+    odd = {*(getattr(config, "layer_types", None) or [])} - set(KINDS)
     reasons = {
         "it has an encoder": getattr(config, "is_encoder_decoder", False),
         f"its {', '.join(sorted(odd))} layers keep no KV pages": odd,

@@ -1,6 +1,6 @@
 """Attention of new tokens over a Cache: sealed pages, the open tail and the new tokens, merged exactly."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -10,6 +10,8 @@ from localctx.kernels.attend import Part, attend, merge
 from localctx.kv.cache import Cache
 from localctx.kv.codecs import Codec
 from localctx.shape import PAGE
+
+Expand = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 RUN = 32  # pages decoded at a time in prefill: bounds the full-precision copy of history to 2,048 tokens
 
@@ -25,15 +27,20 @@ def attend_cache(
     window: int | None = None,
     softcap: float = 0,
     sinks: Tensor | None = None,
+    expand: Expand | None = None,
 ) -> Tensor:
     """Causal attention of q [Hq, T, D] at positions length..length+T over the cache and the new k, v [H, T, D].
+
+    ``expand`` makes keys and values of what a latent layer keeps (MLA); the new k, v are already expanded.
 
     ``window`` hides keys ``window`` or more positions back; ``softcap`` and ``sinks`` [Hq] as in
     ``localctx.kernels.attend``. Returns [Hq, T, Dv]. The cache is read, not extended.
     """
-    parts = [*_over_pages(cache, layer, q, scale, window, softcap)]
-    tail_k, tail_v = cache.open_tail(layer)
+    parts = [*_over_pages(cache, layer, q, scale, window, softcap, expand)]
     if cache.tail:
+        tail_k, tail_v = cache.open_tail(layer)
+        if expand:
+            tail_k, tail_v = expand(tail_k, tail_v)
         mask = _mask(q, cache.length, len(cache.pages) * PAGE, cache.tail, window)
         parts.append(attend(q, tail_k, tail_v, scale, mask=mask, softcap=softcap))
     mask = _mask(q, cache.length, cache.length, q.shape[1], window)
@@ -44,13 +51,13 @@ def attend_cache(
 
 
 def _over_pages(
-    cache: Cache, layer: int, q: Tensor, scale: float, window: int | None, softcap: float
+    cache: Cache, layer: int, q: Tensor, scale: float, window: int | None, softcap: float, expand: Expand | None
 ) -> Iterator[Part]:
     unseen = max(0, cache.length + 1 - window) if window else 0  # the first new token sees nothing before this
     first = unseen // PAGE
     if first >= len(cache.pages):
         return
-    if q.shape[1] == 1 and q.device.type == "cpu":
+    if q.shape[1] == 1 and q.device.type == "cpu" and not expand:
         out, lse = cpu.attend_pages(
             q[:, 0].float().numpy(), cache.addresses(layer, first), _layout(cache, layer), scale, unseen % PAGE, softcap
         )
@@ -59,6 +66,8 @@ def _over_pages(
     for start in range(first, len(cache.pages), RUN):
         stop = min(start + RUN, len(cache.pages))
         k, v = _decode(cache, layer, start, stop, q.dtype)
+        if expand:
+            k, v = expand(k, v)
         mask = _mask(q, cache.length, start * PAGE, k.shape[1], window)
         yield attend(q, k, v, scale, mask=mask, softcap=softcap)
 

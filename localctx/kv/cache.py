@@ -42,6 +42,11 @@ class Cache:
         """Tokens in the open page."""
         return self.length % PAGE
 
+    @property
+    def position(self) -> int:
+        """The position of the next token."""
+        return self.length
+
     def begin(self, tokens: int) -> None:
         """Start a step of ``tokens`` tokens."""
         assert not self._step, "a step is open"

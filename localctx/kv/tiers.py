@@ -13,6 +13,7 @@ from torch import Tensor
 
 from localctx.kv.codecs import make_codec
 from localctx.kv.pages import PageTable
+from localctx.kv.rope import Rope
 from localctx.shape import KVShape
 
 
@@ -135,8 +136,10 @@ class SlotFile:
 class Pool:
     """The sealed pages of every open sequence of one model in one codec: who holds them and where they are."""
 
-    def __init__(self, shape: KVShape, codec: str, device: torch.device | str = "cpu") -> None:
-        self.shape, self.codec, self.device = shape, codec, torch.device(device)
+    def __init__(
+        self, shape: KVShape, codec: str, device: torch.device | str = "cpu", rope: Rope | None = None
+    ) -> None:
+        self.shape, self.codec, self.device, self.rope = shape, codec, torch.device(device), rope
         self.codecs = [make_codec(codec, layer) for layer in shape.layers]
         self.table = PageTable()
         self.memory, self.mapped = MemoryTier(), MappedTier()
