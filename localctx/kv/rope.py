@@ -1,0 +1,21 @@
+"""What the cache must know of a model's rotary positions: to move pages, and to store keys without their bias."""
+
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Rope(Protocol):
+    """Rotary embedding of one model. RoPE is relative: a key turned by d is the key d positions later."""
+
+    def turn(self, layer: int, k: Tensor, by: int) -> Tensor:
+        """Keys [kv_heads, T, k_dim], already rotated, as they would be ``by`` positions later (earlier where < 0)."""
+
+    def has_bias(self, layer: int) -> bool:
+        """Whether this layer's k_proj adds a bias to every key (Qwen2 family)."""
+
+    def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
+        """What that bias contributes to rotated keys at ``positions`` [T] int64: [kv_heads, T, k_dim] float32."""
+
+    def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
+        """q [Hq, D] dotted with ``bias_keys``, without building them: [Hq, T] float32, not scaled."""
