@@ -16,6 +16,15 @@ class Measured:
     total: int
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Bytes of KV each tier may hold; None for as much as there is."""
+
+    device: int | None = None
+    host: int | None = 0
+    disk: int | None = 0
+
+
 def measure_ram() -> Measured:
     """Memory this process may still take: the machine's, or its container's where that is less."""
     m = psutil.virtual_memory()

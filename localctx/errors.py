@@ -29,6 +29,17 @@ class TooLong(UserError):
     """The documents and the question do not fit the model's window."""
 
 
+class NoRoom(UserError):
+    """No tier has room for another page of KV: ``held`` bytes by tier, ``wanted`` more."""
+
+    def __init__(self, held: dict[str, int], wanted: int, why: str = "") -> None:
+        places = ", ".join(f"{n >> 20:,} MiB on {name}" for name, n in held.items())
+        super().__init__(
+            f"the KV cache has no room for {wanted >> 10:,} KiB more ({why or places})",
+            "give it more (--memory, --ram, --disk), use a smaller --kv, or ask a shorter part",
+        )
+
+
 class ModelError(UserError):
     """A model is unknown, cannot be fetched, or cannot be run rightly."""
 

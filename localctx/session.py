@@ -18,7 +18,7 @@ from localctx.engine.prompt import Prompt, estimate_tokens, make_prompt
 from localctx.engine.work import Work
 from localctx.errors import Cancelled
 from localctx.kv.cache import Cache
-from localctx.kv.tiers import Pool
+from localctx.kv.pool import Pool
 from localctx.library.read import Document, read_document
 from localctx.models.base import Model
 from localctx.models.fetch import resolve

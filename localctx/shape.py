@@ -4,30 +4,48 @@ A *record* is one sealed page (64 tokens) of one layer; a *slot* is one page of 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
 PAGE = 64  # tokens in a page: the group over which keys share a scale (KIVI) and the lanes of the CPU kernel
-LAYOUT_VERSION = 1  # part of every fingerprint; raise it when the bytes of a record change their meaning
+SINKS = (
+    1  # pages at the beginning of a sequence that stay bf16: what is there gathers attention (KVQuant, StreamingLLM)
+)
+LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the bytes of a record change their meaning
 ALIGN = 64  # bytes; a record starts on a cache line
 SLOT_ALIGN = 4096  # bytes; a slot starts on a disk block and a memory page
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a codec stores numbers: bits per element of K and of V, and whether they carry a scale and a zero."""
+    """How a codec stores numbers: bits per element of K and of V; below 16 they carry a scale and a zero.
+
+    ``hadamard``: K and V are rotated first, so that no channel stands out. ``edges`` layers at either end stay int8.
+    """
 
     name: str
     k_bits: int
     v_bits: int
-    scaled: bool
+    hadamard: bool = False
+    edges: int = 0
     version: int = 1
 
+    @property
+    def scaled(self) -> bool:
+        """Whether this is a quantizer: then the sink pages stay bf16."""
+        return self.k_bits < 16
 
-FORMATS: Mapping[str, Format] = MappingProxyType(
-    {f.name: f for f in (Format("f32", 32, 32, False), Format("bf16", 16, 16, False), Format("int8", 8, 8, True))}
+
+_PLAIN = (Format("f32", 32, 32), Format("bf16", 16, 16))
+_QUANTIZED = (
+    Format("int8", 8, 8),
+    Format("k8v4", 8, 4),
+    Format("int4", 4, 4, edges=2),
+    Format("int2", 2, 2, edges=2),
 )
+_ROTATED = (replace(f, name=f"{f.name}+hadamard", hadamard=True) for f in _QUANTIZED)
+FORMATS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (*_PLAIN, *_QUANTIZED, *_ROTATED)})
 
 
 @dataclass(frozen=True)
@@ -64,16 +82,12 @@ class RecordLayout:
 def record_layout(layer: LayerShape, codec: str) -> RecordLayout:
     """Where the parts of a record of ``layer`` in ``codec`` begin."""
     f = FORMATS[codec]
-    k_meta = 2 * layer.kv_heads * layer.k_dim if f.scaled else 0
-    v_meta = 2 * layer.kv_heads * PAGE if f.scaled else 0
-    sizes = (
-        layer.kv_heads * layer.k_dim * PAGE * f.k_bits // 8,
-        k_meta,
-        k_meta,
-        layer.kv_heads * layer.v_dim * PAGE * f.v_bits // 8,
-        v_meta,
-        v_meta,
+    k_meta = 2 * layer.kv_heads * layer.k_dim if f.k_bits < 16 else 0
+    v_meta = 2 * layer.kv_heads * PAGE if f.v_bits < 16 else 0
+    k_codes, v_codes = (
+        layer.kv_heads * n * PAGE * b // 8 for n, b in ((layer.k_dim, f.k_bits), (layer.v_dim, f.v_bits))
     )
+    sizes = (k_codes, k_meta, k_meta, v_codes, v_meta, v_meta)
     starts = [0]
     for size in sizes:
         starts.append(_round_up(starts[-1] + size, ALIGN))
@@ -86,21 +100,41 @@ class KVShape:
 
     layers: tuple[LayerShape, ...]
 
-    def record_bytes(self, layer: int, codec: str) -> int:
-        """Bytes of one sealed page of one layer."""
-        return record_layout(self.layers[layer], codec).total
+    def formats(self, codec: str, sinks: bool = False) -> list[str]:
+        """The format of each layer's record in a page: the codec's, int8 at its edges, bf16 in a sink page."""
+        f, n = FORMATS[codec], len(self.layers)
+        plain, wide = ("+hadamard" if f.hadamard else ""), f.edges if 2 * f.edges < n else 0
+        if sinks and f.scaled:
+            return ["bf16"] * n
+        return [codec if wide <= i < n - wide else "int8" + plain for i in range(n)]
+
+    def record_bytes(self, codec: str, sinks: bool = False) -> list[int]:
+        """Bytes of each layer's record of one page."""
+        pairs = zip(self.layers, self.formats(codec, sinks), strict=True)
+        return [record_layout(layer, form).total for layer, form in pairs]
+
+    def page_bytes(self, codec: str, sinks: bool = False) -> int:
+        """Bytes of one sealed page of all layers."""
+        return sum(self.record_bytes(codec, sinks))
 
     def slot_bytes(self, codec: str) -> int:
-        """Bytes of one sealed page of all layers as it lies in a file."""
+        """Bytes of one slot of a page file. A sink page may take several."""
         return _round_up(self.page_bytes(codec), SLOT_ALIGN)
 
-    def page_bytes(self, codec: str) -> int:
-        """Bytes of one sealed page of all layers as it lies in memory."""
-        return sum(record_layout(layer, codec).total for layer in self.layers)
-
     def bytes_per_token(self, codec: str) -> int:
-        """Bytes one token costs in sealed pages: 2 x layers x kv_heads x head_dim x bytes, plus scales."""
+        """Bytes one more token costs: 2 x layers x kv_heads x head_dim x bytes, plus scales."""
         return -(-self.page_bytes(codec) // PAGE)
+
+    def tail_bytes(self, itemsize: int = 4) -> int:
+        """Bytes of the open page, which a sequence has from its beginning: full precision, ``itemsize`` a number."""
+        return sum(s.kv_heads * (s.k_dim + s.v_dim) for s in self.layers) * PAGE * itemsize
+
+    def cache_bytes(self, codec: str, tokens: int, itemsize: int = 4) -> int:
+        """Bytes a sequence of ``tokens`` takes: sink pages, the other sealed pages, the open page."""
+        pages = tokens // PAGE
+        sinks = min(pages, SINKS)
+        sealed = sinks * self.page_bytes(codec, True) + (pages - sinks) * self.page_bytes(codec)
+        return sealed + self.tail_bytes(itemsize)
 
     def to_json(self) -> list[list[object]]:
         """The shape as plain lists, one a layer: what the fingerprint and the store hold."""

@@ -55,8 +55,8 @@ class TransformersModel:
         self, tokens: Sequence[int], cache: Cache, keep: int = 1, cancelled: Callable[[], bool] = lambda: False
     ) -> Tensor:
         """See ``Model``."""
+        cache.begin(len(tokens))  # may count positions anew
         positions = torch.arange(cache.position, cache.position + len(tokens), device=self.device)
-        cache.begin(len(tokens))
         try:
             out = self._module(
                 input_ids=torch.tensor([tokens], device=self.device),

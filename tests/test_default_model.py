@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from localctx.kv.cache import Cache
-from localctx.kv.tiers import Pool
+from localctx.kv.pool import Pool
 from localctx.models.catalog import DEFAULT
 from localctx.models.hf import load_model
 

@@ -11,7 +11,7 @@ from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 from localctx.engine.generate import decode, prefill
 from localctx.errors import Cancelled
 from localctx.kv.cache import Cache
-from localctx.kv.tiers import Pool
+from localctx.kv.pool import Pool
 from localctx.models.hf import TransformersModel, load_model
 from localctx.models.sampling import Sampler
 

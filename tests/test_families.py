@@ -6,7 +6,7 @@ import transformers as tf
 
 from localctx.errors import ModelError
 from localctx.kv.cache import Cache
-from localctx.kv.tiers import Pool
+from localctx.kv.pool import Pool
 from localctx.models.geometry import shape_of
 from localctx.models.hf import TransformersModel, refuse_unfit
 

@@ -22,7 +22,7 @@ def attend(
 ) -> Part:
     """Attention of q [Hq, T, D] over k [H, S, D] and v [H, S, Dv]; query head i reads KV head i // (Hq / H).
 
-    ``causal``: query t sees keys 0..t (then S == T). ``mask`` [T, S] is True where a query sees a key; a query that
+    ``causal``: query t sees keys 0..t (then S == T). ``mask`` [T, S] is True where a query sees a key (the reference takes [Hq, T, S] too); a query that
     sees none gets out 0 and lse -inf. ``softcap`` c > 0 squashes scores to c * tanh(score / c) (Gemma 2).
     """
     if q.device.type == "cpu" and not softcap and k.shape[2] == v.shape[2]:
@@ -67,13 +67,13 @@ def _flash_cpu(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, mask
     return out[0], lse[0]
 
 
-def merge(parts: Sequence[Part], sinks: Tensor | None = None) -> Tensor:
-    """One attention output [Hq, T, Dv] from parts over disjoint keys (exact; Flash-Decoding's last step).
+def merge(parts: Sequence[Part], sinks: Tensor | None = None) -> Part:
+    """One attention (out [Hq, T, Dv], lse [Hq, T]) from parts over disjoint keys (exact; Flash-Decoding's last step).
 
     ``sinks`` [Hq] are learned logits that take mass and give no value (gpt-oss).
     """
     if len(parts) == 1 and sinks is None:
-        return parts[0][0]
+        return parts[0]
     lses = torch.stack([lse for _, lse in parts])
     total = torch.logsumexp(lses, 0)
     if sinks is not None:
@@ -82,4 +82,4 @@ def merge(parts: Sequence[Part], sinks: Tensor | None = None) -> Tensor:
     out = parts[0][0].float() * weights[0, ..., None]
     for (o, _), w in zip(parts[1:], weights[1:], strict=True):
         out.addcmul_(o.float(), w[..., None])
-    return out.to(parts[0][0].dtype)
+    return out.to(parts[0][0].dtype), total

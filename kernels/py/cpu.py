@@ -14,24 +14,19 @@ from numba.extending import intrinsic
 
 PAGE = 64
 SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
-KINDS = {"int8": 0, "f32": 1, "bf16": 2}
 _STARTED_WITH = numba.get_num_threads()
 _MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}  # fast, but infinities keep their meaning
 
 
 class Layout(NamedTuple):
-    """One layer's record: the code's kind (a value of KINDS), KV heads, widths, and byte offsets of its parts."""
+    """One layer's heads and widths, and a row a record format: K's bits and V's bits, then the byte offsets of
+    K's codes, scales, zeros and V's codes, scales, zeros. ``table`` is [formats, 8] int64.
+    """
 
-    kind: int
     heads: int
     k_dim: int
     v_dim: int
-    k_codes: int
-    k_scale: int
-    k_zero: int
-    v_codes: int
-    v_scale: int
-    v_zero: int
+    table: np.ndarray
 
 
 @intrinsic
@@ -75,46 +70,61 @@ def _exp(x):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=_MATH)
-def _load(address, kind, codes, scale, zero, head, rows, cols, scale_rows, out):  # type: ignore[no-untyped-def]
-    """Decode one head's [rows, cols] block of a record into ``out``; a row has one scale, zero pair."""
+def _load(address, bits, codes, scale, zero, head, rows, cols, out):  # type: ignore[no-untyped-def]
+    """Decode one head's [rows, cols] block of a record into ``out``; below 16 bits a row has one scale, zero pair."""
     n = rows * cols
     flat = out.reshape(n)
-    if kind == 0:
-        c = carray(_pointer(address + codes + head * n), (n,), np.uint8)
-        s = carray(_pointer(address + scale + head * scale_rows * 2), (rows,), np.uint16)
-        z = carray(_pointer(address + zero + head * scale_rows * 2), (rows,), np.uint16)
-        for r in range(rows):
-            a, b = _float_of_half(s[r]), _float_of_half(z[r])
-            for i in range(r * cols, r * cols + cols):
-                flat[i] = np.float32(c[i]) * a + b
-    elif kind == 1:
+    if bits == 32:
         f = carray(_pointer(address + codes + head * n * 4), (n,), np.float32)
         for i in range(n):
             flat[i] = f[i]
-    else:
+        return
+    if bits == 16:
         h = carray(_pointer(address + codes + head * n * 2), (n,), np.uint16)
         for i in range(n):
             flat[i] = _float_of_bits(np.int32(h[i]) << np.int32(16))
+        return
+    s = carray(_pointer(address + scale + head * rows * 2), (rows,), np.uint16)
+    z = carray(_pointer(address + zero + head * rows * 2), (rows,), np.uint16)
+    width = cols * bits // 8
+    c = carray(_pointer(address + codes + head * rows * width), (rows * width,), np.uint8)
+    mask = np.uint8((1 << bits) - 1)
+    for r in range(rows):
+        a, b = _float_of_half(s[r]), _float_of_half(z[r])
+        row, packed = flat[r * cols : r * cols + cols], c[r * width : r * width + width]
+        if bits == 8:
+            for i in range(width):
+                row[i] = np.float32(packed[i]) * a + b
+        else:
+            for part in range(8 // bits):
+                shift = np.uint8(part * bits)
+                some = row[part * width : part * width + width]
+                for i in range(width):
+                    some[i] = np.float32((packed[i] >> shift) & mask) * a + b
 
 
 @njit(fastmath=_MATH)
-def _load_k(address, lay, head, out):  # type: ignore[no-untyped-def]
-    _load(address, lay.kind, lay.k_codes, lay.k_scale, lay.k_zero, head, lay.k_dim, PAGE, lay.k_dim, out)
+def _load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
+    t = lay.table[row]
+    _load(address, t[0], t[2], t[3], t[4], head, lay.k_dim, PAGE, out)
 
 
 @njit(fastmath=_MATH)
-def _load_v(address, lay, head, out):  # type: ignore[no-untyped-def]
-    _load(address, lay.kind, lay.v_codes, lay.v_scale, lay.v_zero, head, PAGE, lay.v_dim, PAGE, out)
+def _load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
+    t = lay.table[row]
+    _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
 
 
 @njit(fastmath=_MATH)
-def _scores(q, k, softcap, s):  # type: ignore[no-untyped-def]
-    """s[t] = q . k[:, t] for the 64 tokens of a page; returns the greatest."""
+def _scores(q, k, extra, softcap, s):  # type: ignore[no-untyped-def]
+    """s[t] = q . k[:, t] + extra[t] for the 64 tokens of a page; returns the greatest."""
     s[:] = np.float32(0)
     for d in range(k.shape[0]):
         a = q[d]
         for t in range(PAGE):
             s[t] += a * k[d, t]
+    for t in range(len(extra)):
+        s[t] += extra[t]
     if softcap > 0:
         for t in range(PAGE):
             s[t] = softcap * math.tanh(s[t] / softcap)
@@ -139,8 +149,8 @@ def _accumulate(s, v, top, out):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, fastmath=_MATH, cache=True)
-def _attend_splits(q, addresses, lay, skip, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
-    pages, group = len(addresses), q.shape[0] // lay.heads
+def _attend_splits(q, addresses, formats, lay, skip, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
+    pages, group = addresses.shape[1], q.shape[0] // lay.heads
     splits = (pages + SPLIT - 1) // SPLIT
     for task in prange(splits * lay.heads):
         split, head = task // lay.heads, task % lay.heads
@@ -148,10 +158,10 @@ def _attend_splits(q, addresses, lay, skip, softcap, out, tops, totals):  # type
         v = np.empty((PAGE, lay.v_dim), np.float32)
         s = np.empty(PAGE, np.float32)
         for page in range(split * SPLIT, min(pages, split * SPLIT + SPLIT)):
-            _load_k(addresses[page], lay, head, k)
-            _load_v(addresses[page], lay, head, v)
+            _load_k(addresses[head, page], lay, formats[head, page], head, k)
+            _load_v(addresses[head, page], lay, formats[head, page], head, v)
             for i in range(head * group, head * group + group):
-                top = _scores(q[i], k, softcap, s)
+                top = _scores(q[i], k, extra[i, page * PAGE : page * PAGE + PAGE], softcap, s)
                 if page == 0 and skip > 0:
                     s[:skip] = np.float32(-1e30)
                     top = s[skip:].max()
@@ -160,47 +170,66 @@ def _attend_splits(q, addresses, lay, skip, softcap, out, tops, totals):  # type
                     tops[split, i] = top
                     totals[split, i] *= shrink
                     out[split, i] *= shrink
-                totals[split, i] += _accumulate(s, v, tops[split, i], out[split, i])
+                mass = _accumulate(s, v, tops[split, i], out[split, i])
+                totals[split, i] += mass
+                if masses.shape[1] > 0:
+                    masses[i, page] = tops[split, i] + math.log(mass)
 
 
 @njit(parallel=True, fastmath=_MATH, cache=True)
-def _unpack(addresses, lay, k_out, v_out):  # type: ignore[no-untyped-def]
+def _unpack(addresses, formats, lay, k_out, v_out):  # type: ignore[no-untyped-def]
     for task in prange(len(addresses) * lay.heads):
         page, head = task // lay.heads, task % lay.heads
         k = np.empty((lay.k_dim, PAGE), np.float32)
-        _load_k(addresses[page], lay, head, k)
+        _load_k(addresses[page], lay, formats[page], head, k)
         rows = k_out[head, page * PAGE : page * PAGE + PAGE]
         for t in range(PAGE):
             for d in range(lay.k_dim):
                 rows[t, d] = k[d, t]
-        _load_v(addresses[page], lay, head, v_out[head, page * PAGE : page * PAGE + PAGE])
+        _load_v(addresses[page], lay, formats[page], head, v_out[head, page * PAGE : page * PAGE + PAGE])
 
 
 def attend_pages(
-    q: np.ndarray, addresses: np.ndarray, layout: Layout, scale: float, skip: int = 0, softcap: float = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """One query token over sealed pages: q [Hq, D] float32 gives (out [Hq, Dv], lse [Hq]), both float32.
+    q: np.ndarray,
+    addresses: np.ndarray,
+    formats: np.ndarray,
+    layout: Layout,
+    scale: float,
+    skip: int = 0,
+    softcap: float = 0,
+    extra: np.ndarray | None = None,
+    masses: bool = False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One query token over sealed pages: q [Hq, D] float32 gives (out [Hq, Dv], lse [Hq], masses), all float32.
 
-    ``addresses`` [n >= 1] int64 point at records; the first ``skip`` (< 64) tokens of the first page are not seen.
+    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n >= 1], or [H, n] where each KV head
+    has pages of its own; the first ``skip`` (< 64) tokens of the first page are not seen. ``extra`` [Hq, n * 64] is
+    added to the scaled scores. ``masses`` [Hq, n] is each page's own lse, empty where not asked for.
     Split over the context as Flash-Decoding does; each page is decoded once for all query heads of a KV head.
     """
-    splits = -(-len(addresses) // SPLIT)
-    out = np.zeros((splits, q.shape[0], layout.v_dim), np.float32)
-    tops = np.full((splits, q.shape[0]), -1e30, np.float32)
-    totals = np.zeros((splits, q.shape[0]), np.float32)
-    _attend_splits(q * np.float32(scale), addresses, layout, skip, np.float32(softcap), out, tops, totals)
+    heads, pages = q.shape[0], addresses.shape[-1]
+    addresses, formats = (np.ascontiguousarray(np.broadcast_to(a, (layout.heads, pages))) for a in (addresses, formats))
+    splits = -(-pages // SPLIT)
+    out = np.zeros((splits, heads, layout.v_dim), np.float32)
+    tops = np.full((splits, heads), -1e30, np.float32)
+    totals = np.zeros((splits, heads), np.float32)
+    each = np.empty((heads, pages if masses else 0), np.float32)
+    if extra is None:
+        extra = np.empty((heads, 0), np.float32)
+    q = q * np.float32(scale)
+    _attend_splits(q, addresses, formats, layout, skip, np.float32(softcap), extra, out, tops, totals, each)
     top = tops.max(0)
     weights = np.exp(tops - top)
     total = (weights * totals).sum(0)
-    return np.einsum("si,sid->id", weights / total, out), top + np.log(total)
+    return np.einsum("si,sid->id", weights / total, out), top + np.log(total), each
 
 
-def unpack_pages(addresses: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """The keys [H, n * 64, D] and values [H, n * 64, Dv] of n records, float32."""
+def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+    """The keys [H, n * 64, D] and values [H, n * 64, Dv] of n records, float32, as the records hold them."""
     tokens = len(addresses) * PAGE
     k = np.empty((layout.heads, tokens, layout.k_dim), np.float32)
     v = np.empty((layout.heads, tokens, layout.v_dim), np.float32)
-    _unpack(addresses, layout, k, v)
+    _unpack(addresses, formats, layout, k, v)
     return k, v
 
 
@@ -211,8 +240,8 @@ def set_threads(n: int) -> None:
 
 def warm() -> None:
     """Compile the kernels, or load them compiled: seconds on the first run on a machine, then tenths."""
-    layout = Layout(KINDS["f32"], 1, 8, 8, 0, 0, 0, 8 * PAGE * 4, 0, 0)
+    layout = Layout(1, 8, 8, np.array([[32, 32, 0, 0, 0, 8 * PAGE * 4, 0, 0]], np.int64))
     record = np.zeros(16 * PAGE, np.float32)
-    addresses = np.array([record.ctypes.data], np.int64)
-    attend_pages(np.zeros((1, 8), np.float32), addresses, layout, 1.0)
-    unpack_pages(addresses, layout)
+    addresses, formats = np.array([record.ctypes.data], np.int64), np.zeros(1, np.uint8)
+    attend_pages(np.zeros((1, 8), np.float32), addresses, formats, layout, 1.0)
+    unpack_pages(addresses, formats, layout)

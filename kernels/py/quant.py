@@ -1,4 +1,6 @@
-"""Affine quantization of page-sized groups, in torch on any device."""
+"""Affine quantization of page-sized groups, packing below a byte, Hadamard rotation; torch, any device."""
+
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -25,3 +27,39 @@ def quantize(x: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor, Tensor]:
 def dequantize(codes: Tensor, scale: Tensor, zero: Tensor, dim: int) -> Tensor:
     """The float32 values that ``quantize`` encoded along ``dim``."""
     return torch.addcmul(zero.float().unsqueeze(dim), codes.float(), scale.float().unsqueeze(dim))
+
+
+def pack(codes: Tensor, bits: int) -> Tensor:
+    """Codes [..., n] of ``bits`` bits as bytes [..., n * bits / 8]; byte j holds elements j, j + n * bits / 8, ...
+
+    Strided so that unpacking a byte row gives runs of neighbours, which are vector lanes.
+    """
+    if bits == 8:
+        return codes
+    parts = codes.unflatten(-1, (8 // bits, -1)).unbind(-2)
+    packed = parts[0].clone()
+    for i, part in enumerate(parts[1:], 1):
+        packed |= part << (i * bits)
+    return packed
+
+
+def unpack(packed: Tensor, bits: int) -> Tensor:
+    """The codes that ``pack`` packed."""
+    if bits == 8:
+        return packed
+    mask = (1 << bits) - 1
+    return torch.cat([(packed >> shift) & mask for shift in range(0, 8, bits)], -1)
+
+
+@cache
+def _hadamard(n: int) -> Tensor:
+    """Orthonormal and symmetric [n, n]: blocks of the largest power of two that divides n."""
+    block = torch.ones(1, 1)
+    while n % (2 * len(block)) == 0:
+        block = torch.cat((torch.cat((block, block), 1), torch.cat((block, -block), 1)))
+    return torch.block_diag(*[block / len(block) ** 0.5] * (n // len(block)))
+
+
+def rotate(x: Tensor) -> Tensor:
+    """x [..., n] turned by the Hadamard matrix, its own inverse: dot products stay, outliers spread (QuaRot)."""
+    return x @ _hadamard(x.shape[-1]).to(x)

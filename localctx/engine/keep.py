@@ -93,7 +93,12 @@ class Keeping:
     def _enter(self, store: Store, cache: Cache) -> None:
         of, documents = self._identity, [row.id for row, _, _ in self._documents]
         self._cache_id = store.caches.open(
-            of.fingerprint, documents, model=of.model, codec=of.codec, keeper=cache.keeper, tokens=len(self._tokens)
+            of.fingerprint,
+            documents,
+            model=of.model,
+            codec=of.codec,
+            keeper=cache.keeper.name,
+            tokens=len(self._tokens),
         )
         self._written = len(cache.pages)
         slot_bytes = cache.pool.shape.slot_bytes(of.codec)
@@ -102,7 +107,7 @@ class Keeping:
     def _write(self, cache: Cache) -> None:
         assert self._writer
         while self._written < min(self._pages, len(cache.pages)):
-            self._writer.write(self._written, cache.pool.records(cache.pages[self._written]))
+            self._writer.write(self._written, cache.pool.payload(cache.pages[self._written]).cpu().numpy())
             self._written += 1
 
     def _commit(self, store: Store) -> None:

@@ -81,7 +81,7 @@ class Work:
         pool = self.cache.pool
         return {
             "codec": pool.codec,
-            "keeper": self.cache.keeper,
+            "keeper": self.cache.keeper.name,
             "bytes_per_token": pool.shape.bytes_per_token(pool.codec),
             "pages": self.pages,
         }

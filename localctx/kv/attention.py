@@ -1,19 +1,41 @@
 """Attention of new tokens over a Cache: sealed pages, the open tail and the new tokens, merged exactly."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels import cpu
-from localctx.kernels.attend import Part, attend, merge
+from localctx.kernels import cpu, quant
+from localctx.kernels.attend import Part, attend, attend_reference, merge
 from localctx.kv.cache import Cache
-from localctx.kv.codecs import Codec
-from localctx.shape import PAGE
+from localctx.kv.keepers import DENSE_LAYERS, OBSERVED
+from localctx.kv.pool import ORDINARY
+from localctx.shape import PAGE, SINKS
 
 Expand = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 RUN = 32  # pages decoded at a time in prefill: bounds the full-precision copy of history to 2,048 tokens
+
+
+@dataclass
+class _Asked:
+    """One layer's question to the cache. ``masses``: (first page, each page's own lse [Hq, T, pages]) as they come."""
+
+    cache: Cache
+    layer: int
+    q: Tensor
+    scale: float
+    window: int | None
+    softcap: float
+    expand: Expand | None
+    masses: list[tuple[int, Tensor]]
+
+    @property
+    def single(self) -> bool:
+        """Whether the kernel for one token applies."""
+        return self.q.shape[1] == 1 and self.cache.pool.in_place and not self.expand
 
 
 def attend_cache(
@@ -29,82 +51,189 @@ def attend_cache(
     sinks: Tensor | None = None,
     expand: Expand | None = None,
 ) -> Tensor:
-    """Causal attention of q [Hq, T, D] at positions length..length+T over the cache and the new k, v [H, T, D].
-
-    ``expand`` makes keys and values of what a latent layer keeps (MLA); the new k, v are already expanded.
+    """Causal attention of q [Hq, T, D] at positions position..position+T over the cache and the new k, v [H, T, D].
 
     ``window`` hides keys ``window`` or more positions back; ``softcap`` and ``sinks`` [Hq] as in
-    ``localctx.kernels.attend``. Returns [Hq, T, Dv]. The cache is read, not extended.
+    ``localctx.kernels.attend``. ``expand`` makes keys and values of what a latent layer keeps (MLA); the new k, v are
+    already expanded. Returns [Hq, T, Dv]. The cache is read, not extended; its keeper hears what got attention.
     """
-    parts = [*_over_pages(cache, layer, q, scale, window, softcap, expand)]
+    asked = _Asked(cache, layer, q, scale, window, softcap, expand, [])
+    parts = [*_over_pages(asked)]
     if cache.tail:
-        tail_k, tail_v = cache.open_tail(layer)
-        if expand:
-            tail_k, tail_v = expand(tail_k, tail_v)
-        mask = _mask(q, cache.length, len(cache.pages) * PAGE, cache.tail, window)
-        parts.append(attend(q, tail_k, tail_v, scale, mask=mask, softcap=softcap))
-    mask = _mask(q, cache.length, cache.length, q.shape[1], window)
+        tail = cache.open_tail(layer)
+        parts.append(_part(asked, *(expand(*tail) if expand else tail), _after(cache, -cache.tail, cache.tail)))
+    mask = _mask(asked, _after(cache, 0, q.shape[1]))
     if mask is not None:
         mask = mask.tril()
     parts.append(attend(q, k, v, scale, causal=mask is None, mask=mask, softcap=softcap))
-    return merge(parts, sinks)
+    out, lse = merge(parts, sinks)
+    for first, masses in asked.masses:
+        cache.weigh(first, (masses - lse[..., None]).exp().mean(0).sum(0).double().cpu().numpy())
+    if cache.keeper.compresses and cache.phase == "asking" and window is None:
+        cache.observed[layer] = _observe(asked, lse)
+    return out
 
 
-def _over_pages(
-    cache: Cache, layer: int, q: Tensor, scale: float, window: int | None, softcap: float, expand: Expand | None
-) -> Iterator[Part]:
-    unseen = max(0, cache.length + 1 - window) if window else 0  # the first new token sees nothing before this
-    first = unseen // PAGE
-    if first >= len(cache.pages):
+def _over_pages(a: _Asked) -> Iterator[Part]:
+    count = len(a.cache.places)
+    first, skip = _first_seen(a)
+    if first >= count:
         return
-    if q.shape[1] == 1 and q.device.type == "cpu" and not expand:
-        out, lse = cpu.attend_pages(
-            q[:, 0].float().numpy(), cache.addresses(layer, first), _layout(cache, layer), scale, unseen % PAGE, softcap
-        )
-        yield torch.from_numpy(out).to(q.dtype)[:, None], torch.from_numpy(lse)[:, None]
-        return
-    for start in range(first, len(cache.pages), RUN):
-        stop = min(start + RUN, len(cache.pages))
-        k, v = _decode(cache, layer, start, stop, q.dtype)
-        if expand:
-            k, v = expand(k, v)
-        mask = _mask(q, cache.length, start * PAGE, k.shape[1], window)
-        yield attend(q, k, v, scale, mask=mask, softcap=softcap)
+    if _selects(a):
+        yield from _over_selected(a)
+    elif a.single:
+        yield _single(a, np.arange(first, count), skip)
+    else:
+        for start, stop in runs(a.cache, first, 1 if a.cache.keeper.weighs else RUN):
+            k, v = _read(a, start, stop)
+            part = _part(a, k, v, a.cache.token_positions(a.layer, start, stop))
+            if a.cache.keeper.weighs:
+                a.masses.append((start, part[1][..., None]))
+            yield part
 
 
-def _decode(cache: Cache, layer: int, start: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    if cache.pool.device.type != "cpu":
-        return cache.pool.codecs[layer].decode(cache.records(layer, start, stop), dtype)
-    k, v = cpu.unpack_pages(cache.addresses(layer)[start:stop], _layout(cache, layer))
-    return torch.from_numpy(k).to(dtype), torch.from_numpy(v).to(dtype)
+def runs(cache: Cache, first: int, most: int) -> Iterator[tuple[int, int]]:
+    """The places ``first..`` in runs of at most ``most`` pages of one kind: (start, stop)."""
+    kinds = cache.pool.kinds(cache.pages)
+    start = first
+    for i in range(first + 1, len(kinds) + 1):
+        if i == len(kinds) or i - start == most or kinds[i] != kinds[start]:
+            yield start, i
+            start = i
 
 
-def _layout(cache: Cache, layer: int) -> cpu.Layout:
-    return layout_of(cache.pool.codecs[layer])
+def _first_seen(a: _Asked) -> tuple[int, int]:
+    """The first page any new token sees, and how many of its first tokens none sees."""
+    if a.window is None:
+        return 0, 0
+    unseen = a.cache.position + 1 - a.window  # the first new token sees nothing before this position
+    at = a.cache.positions(a.layer)
+    first = int(np.searchsorted(at + PAGE, unseen, side="right"))
+    return first, max(0, unseen - int(at[first])) if first < len(at) else 0
 
 
-def layout_of(codec: Codec) -> cpu.Layout:
-    """A codec's record as the CPU kernels want it described."""
-    s, y = codec.shape, codec.layout
-    return cpu.Layout(
-        cpu.KINDS[codec.name],
-        s.kv_heads,
-        s.k_dim,
-        s.v_dim,
-        y.k_codes,
-        y.k_scale,
-        y.k_zero,
-        y.v_codes,
-        y.v_scale,
-        y.v_zero,
-    )
+def _read(a: _Asked, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    k, v = a.cache.read(a.layer, start, stop, a.q.dtype)
+    return a.expand(k, v) if a.expand else (k, v)
 
 
-def _mask(q: Tensor, q_start: int, k_start: int, keys: int, window: int | None) -> Tensor | None:
-    """[T, keys] True where the window shows a key; None where every query sees every key."""
-    tokens = q.shape[1]
-    if window is None or q_start + tokens - 1 - k_start < window:
+def _part(a: _Asked, k: Tensor, v: Tensor, positions: Tensor) -> Part:
+    return attend(a.q, k, v, a.scale, mask=_mask(a, positions), softcap=a.softcap)
+
+
+def _after(cache: Cache, start: int, count: int) -> Tensor:
+    return torch.arange(cache.position + start, cache.position + start + count, device=cache.pool.device)
+
+
+def _mask(a: _Asked, positions: Tensor) -> Tensor | None:
+    """[T, keys] True where the window shows the key at a position; None where every query sees every key."""
+    tokens = a.q.shape[1]
+    if a.window is None or a.cache.position + tokens - 1 - int(positions[0]) < a.window:
         return None
-    at_q = torch.arange(q_start, q_start + tokens, device=q.device)[:, None]
-    at_k = torch.arange(k_start, k_start + keys, device=q.device)
-    return at_q - at_k < window
+    return _after(a.cache, 0, tokens)[:, None] - positions < a.window
+
+
+# --- One token over records in place
+
+
+def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
+    """Token ``t`` over the pages at ``places``: [n], or [H, n] where each KV head has its own."""
+    pool, weighs = a.cache.pool, a.cache.keeper.weighs
+    addresses, kinds = a.cache.addresses(a.layer)
+    q = a.q[:, t].float()
+    extra = _bias_scores(a, t)
+    if extra is not None:
+        at = torch.from_numpy(np.broadcast_to(places, (pool.layouts[a.layer].heads, places.shape[-1])).copy())
+        at = at.repeat_interleave(len(q) // len(at), 0)
+        extra = extra.unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1)
+    out, lse, each = cpu.attend_pages(
+        (quant.rotate(q) if pool.rotated else q).numpy(),
+        addresses[places],
+        kinds[places],
+        pool.layouts[a.layer],
+        a.scale,
+        skip,
+        a.softcap,
+        None if extra is None else extra.contiguous().numpy(),
+        weighs,
+    )
+    if weighs:
+        a.masses.append((int(places[0]), torch.from_numpy(each)[:, None]))
+    result = torch.from_numpy(out)
+    result = quant.rotate(result) if pool.rotated else result
+    return result.to(a.q.dtype)[:, None], torch.from_numpy(lse)[:, None]
+
+
+def _bias_scores(a: _Asked, t: int) -> Tensor | None:
+    """What k_proj's bias, which records are kept without, adds to the scores of every page's tokens: [Hq, n * 64]."""
+    pool, count = a.cache.pool, len(a.cache.places)
+    if not pool.unbiased(a.layer):
+        return None
+    assert pool.rope
+    scores = pool.rope.bias_scores(a.layer, a.q[:, t].float(), a.cache.token_positions(a.layer, 0, count)) * a.scale
+    ordinary = torch.from_numpy(pool.kinds(a.cache.pages) == ORDINARY).to(scores)
+    return (scores.unflatten(1, (count, PAGE)) * ordinary[:, None]).flatten(1)
+
+
+# --- Pages chosen by the query
+
+
+def _selects(a: _Asked) -> bool:
+    count, keeper = len(a.cache.places), a.cache.keeper
+    sees_all = a.window is not None or a.layer < DENSE_LAYERS or a.expand or a.cache.phase == "reading"
+    return not sees_all and keeper.selected(count) < count
+
+
+def choose(a: _Asked) -> Tensor:
+    """The places each token may see, ascending: [H, T, selected]. Quest's bound on a page's best score, joined over
+    the queries of a KV head by maximum; sinks and the last page always.
+    """
+    low, high = a.cache.bounds(a.layer)
+    heads, count = low.shape[0], low.shape[2]
+    q = quant.rotate(a.q.float()) if a.cache.pool.rotated else a.q.float()
+    q = q.unflatten(0, (heads, -1)).flatten(1, 2)  # [H, group * T, D]
+    scores = (q.clamp(min=0) @ high + q.clamp(max=0) @ low).unflatten(1, (-1, a.q.shape[1]))
+    if a.cache.pool.unbiased(a.layer):
+        bias = torch.stack([_bias_scores(a, t) for t in range(a.q.shape[1])], 1) / a.scale  # type: ignore[arg-type]
+        scores = scores + bias.unflatten(2, (count, PAGE)).amax(-1).unflatten(0, (heads, -1))
+    best = scores.amax(1)
+    best[..., :SINKS] = best[..., -1] = float("inf")
+    return best.topk(a.cache.keeper.selected(count), -1).indices.sort(-1).values
+
+
+def _over_selected(a: _Asked) -> Iterator[Part]:
+    chosen = choose(a)
+    union = chosen.unique()
+    a.cache.touch(union.cpu().numpy())
+    if not a.cache.pool.in_place:
+        yield from _over_union(a, chosen, union)
+        return
+    parts = [_single(a, chosen[:, t].numpy(), t=t) for t in range(a.q.shape[1])]
+    yield torch.cat([out for out, _ in parts], 1), torch.cat([lse for _, lse in parts], 1)
+
+
+def _over_union(a: _Asked, chosen: Tensor, union: Tensor) -> Iterator[Part]:
+    """The pages any query chose, brought to the device one by one; each query sees its own."""
+    group = a.q.shape[0] // len(chosen)
+    for place in union.tolist():
+        k, v = _read(a, place, place + 1)
+        sees = (chosen == place).any(-1).repeat_interleave(group, 0)
+        out, lse = attend_reference(a.q, k, v, a.scale, mask=sees[..., None].expand(-1, -1, PAGE), softcap=a.softcap)
+        yield out, lse
+
+
+# --- What the prompt's last queries look at
+
+
+def _observe(a: _Asked, lse: Tensor) -> Tensor:
+    """The mean weight the last queries give each sealed token, [H, tokens] float32 (SnapKV's votes)."""
+    q, lse = a.q[:, -OBSERVED:], lse[:, -OBSERVED:]
+    votes = []
+    for start, stop in runs(a.cache, 0, RUN):
+        k, _ = _read(a, start, stop)
+        scores = (q.unflatten(0, (k.shape[0], -1)) @ k[:, None].transpose(2, 3)).float() * a.scale
+        if a.softcap:
+            scores = a.softcap * torch.tanh(scores / a.softcap)
+        weights = (scores - lse.unflatten(0, (k.shape[0], -1))[..., None]).exp().mean((1, 2))
+        votes.append(weights.mean(0, keepdim=True) if a.expand else weights)
+    return torch.cat(votes, 1) if votes else q.new_zeros(1, 0)

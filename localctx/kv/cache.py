@@ -5,54 +5,95 @@ A step appends the same tokens to every layer, layer by layer: ``begin``, ``exte
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kv.tiers import Pool
+from localctx.errors import NoRoom
+from localctx.kernels import cpu, quant
+from localctx.kv import turning
+from localctx.kv.keepers import Full, Keeper
+from localctx.kv.pool import ORDINARY, SINK, Pool
 from localctx.shape import PAGE
+
+
+@dataclass(frozen=True)
+class Evicted:
+    """Tokens ``start..stop`` that left: all of them, or all but the part ``kept`` of each KV head's."""
+
+    start: int
+    stop: int
+    kept: float = 0.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """One sealed page in a sequence: its id, its first token's number in the text, and its first key's position."""
+
+    page: int
+    token: int
+    position: int
 
 
 @dataclass
 class _Layer:
-    """The tail (k and v [kv_heads, 64, dim], the first ``length % 64`` valid) and the sealed records' addresses."""
+    """One layer's tail: k and v [kv_heads, 64, dim], of which the first ``tail`` are valid. And its pages' bounds."""
 
     k: Tensor
     v: Tensor
-    addresses: np.ndarray
     next_tail: tuple[Tensor, Tensor] | None = None
+    bounds: list[tuple[Tensor, Tensor]] | None = None
+    positions: np.ndarray | None = None  # of its pages' first keys, where they are not the sequence's
 
 
 class Cache:
-    """What a model remembers of one sequence. ``length`` counts the committed tokens."""
+    """What a model remembers of one sequence.
 
-    keeper = "full"
+    ``length`` counts the committed tokens, ``position`` is where the next one goes; they part when a keeper turns what
+    it keeps. ``phase``: what is being read is a document, the question after it, or the answer; keepers differ by it.
+    ``reach`` is the last position the model is good for.
+    """
 
-    def __init__(self, pool: Pool, dtype: torch.dtype) -> None:
-        self.pool, self.dtype = pool, dtype
-        self.length = 0
-        self.pages: list[int] = []
+    def __init__(self, pool: Pool, dtype: torch.dtype, keeper: Keeper | None = None, reach: int | None = None) -> None:
+        self.pool, self.dtype, self.keeper, self.reach = pool, dtype, keeper or Full(), reach
+        self.length = self.position = self.tail = 0
+        self.places: list[Place] = []
+        self.evicted: list[Evicted] = []
+        self.observed: dict[int, Tensor] = {}  # by layer: what the prompt's last queries gave each sealed token
+        self.phase: Literal["reading", "asking", "answering"] = "reading"
+        self._mass, self._seen = np.zeros(0), np.zeros(0)
+        self.originals: list[int] = []  # sink pages as they were read, which turned ones are made from
         self._pending: list[int] = []
         self._step = 0
-        self._layers = [self._empty_layer(i) for i in range(len(pool.codecs))]
+        self._layers = [_Layer(*self._empty_tail(i)) for i in range(len(pool.shape.layers))]
+        self._known: tuple[object, np.ndarray, np.ndarray, np.ndarray] | None = None
 
     @property
-    def tail(self) -> int:
-        """Tokens in the open page."""
-        return self.length % PAGE
+    def pages(self) -> list[int]:
+        """The ids of the sealed pages, in order."""
+        return [place.page for place in self.places]
 
     @property
-    def position(self) -> int:
-        """The position of the next token."""
-        return self.length
+    def exact(self) -> bool:
+        """Whether everything read so far was read with everything before it in sight."""
+        return not self.evicted
 
     def begin(self, tokens: int) -> None:
-        """Start a step of ``tokens`` tokens."""
+        """Start a step of ``tokens`` tokens. Raises NoRoom, with the sequence as it was."""
         assert not self._step, "a step is open"
         assert tokens > 0
+        if self.keeper.turns and self.reach and self.position + tokens > self.reach:
+            turning.rebase(self)
+        self.pool.clock += 1
         self._step = tokens
-        self._pending = [self.pool.table.new() for _ in range((self.tail + tokens) // PAGE)]
+        try:
+            for i in range((self.tail + tokens) // PAGE):
+                self._pending.append(self.pool.new(self.pool.kind_at(len(self.places) + i)))
+        except NoRoom:
+            self.rollback()
+            raise
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Append this step's k [kv_heads, T, k_dim] and v [kv_heads, T, v_dim] to one layer; seals what is full."""
@@ -63,21 +104,26 @@ class Cache:
             return
         k, v = torch.cat((state.k[:, :n], k), 1), torch.cat((state.v[:, :n], v), 1)
         full = len(self._pending) * PAGE
-        records = self.pool.codecs[layer].encode(k[:, :full].contiguous(), v[:, :full].contiguous())
-        self._append(layer, self._pending, records)
+        self._seal(layer, self._pending, k[:, :full], v[:, :full], self.position - n)
         fresh = self._empty_tail(layer)
         for buffer, rest in zip(fresh, (k[:, full:], v[:, full:]), strict=True):
             buffer[:, : end - full] = rest
         state.next_tail = fresh
 
     def commit(self) -> None:
-        """Make the step part of the sequence."""
+        """Make the step part of the sequence, and let the keeper drop what it will."""
         for state in self._layers:
             if state.next_tail:
                 (state.k, state.v), state.next_tail = state.next_tail, None
-        self.pages += self._pending
-        self.length += self._step
+        self.pool.close(self._pending)
+        for i, page in enumerate(self._pending):
+            self.places.append(Place(page, self.length - self.tail + i * PAGE, self.position - self.tail + i * PAGE))
+        self.tail = (self.tail + self._step) % PAGE
+        self.length, self.position = self.length + self._step, self.position + self._step
+        self._weighed(self._step)
         self._pending, self._step = [], 0
+        if drop := self.keeper.excess(len(self.places), self._mass / np.maximum(self._seen, 1)):
+            self.evict(drop)
 
     def rollback(self) -> None:
         """Forget the open step, if there is one."""
@@ -91,17 +137,99 @@ class Cache:
         assert self.tail == 0
         assert not self._step
         for payload in payloads:
-            page = self.pool.adopt(payload)
-            self._append_records(page)
-            self.length += PAGE
+            page = self.pool.adopt(payload, self.pool.kind_at(len(self.places)))
+            self.places.append(Place(page, self.length, self.position))
+            self.length, self.position = self.length + PAGE, self.position + PAGE
+        self._weighed(0)
 
-    def addresses(self, layer: int, first: int = 0) -> np.ndarray:
-        """Where the records of sealed pages ``first..`` of a layer lie, int64."""
-        return self._layers[layer].addresses[first : len(self.pages)]
+    def weigh(self, first: int, mass: np.ndarray) -> None:
+        """Add the attention mass that pages ``first..`` got in this step."""
+        self._mass[first : first + len(mass)] += mass
+
+    def evict(self, drop: list[int]) -> None:
+        """Drop the pages at these places, in all layers; a keeper that turns then moves its sinks beside the rest."""
+        for i in drop:
+            self._note(self.places[i].token)
+        self._release(drop)
+        if self.keeper.turns:
+            turning.sinks_beside_window(self)
+
+    def move(self, i: int, page: int, position: int) -> None:
+        """Put a turned copy at place ``i``. Who holds what was there is the caller's care."""
+        self.places[i] = Place(page, self.places[i].token, position)
+        self._known = None
+
+    def turn_tail(self, by: int) -> None:
+        """Turn the open page's keys, and count on from there."""
+        for layer, state in enumerate(self._layers):
+            state.k, state.v = turning.turn(self.pool, layer, state.k, state.v, by)
+            state.bounds = None
+        self.position += by
+
+    def replace(self, first: int, stop: int, pages: list[int], positions: list[np.ndarray | None]) -> None:
+        """Put ``pages``, which hold some tokens of those at places ``first..stop``, in their stead.
+
+        ``positions`` of all pages' first keys, for layers where they matter and are not the sequence's.
+        """
+        token, until = self.places[first].token, self.places[stop - 1].token + PAGE
+        self.pool.release(p.page for p in self.places[first:stop])
+        kept = [Place(page, token + i, self.places[first].position + i) for i, page in enumerate(pages)]
+        self.places[first:stop] = kept
+        self.evicted.append(Evicted(token, until, len(pages) * PAGE / (until - token)))
+        for state, own in zip(self._layers, positions, strict=True):
+            state.positions, state.bounds = own, None
+        self._mass = self._seen = np.zeros(len(self.places))
+        self._known = None
+
+    def addresses(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the records of a layer's pages lie (int64), and each page's kind (uint8)."""
+        _, bases, kinds, _ = self._look()
+        return bases + self.pool.offsets[kinds, layer], kinds
+
+    def positions(self, layer: int) -> np.ndarray:
+        """The position of each page's first key in this layer, int64."""
+        own = self._layers[layer].positions
+        if own is None:
+            return self._look()[3]
+        return np.concatenate((own, self._look()[3][len(own) :]))
+
+    def touch(self, places: np.ndarray) -> None:
+        """A query chose the pages at these places."""
+        self.pool.touch(np.array(self.pages)[places])
 
     def records(self, layer: int, first: int, stop: int) -> Tensor:
-        """The records of pages ``first..stop`` of a layer, stacked: [pages, total] uint8."""
-        return torch.stack([self.pool.record(p, layer) for p in self.pages[first:stop]])
+        """The records of the pages at places ``first..stop``, which are of one kind: [pages, total] uint8."""
+        return self.pool.fetch(self.pages[first:stop], layer)
+
+    def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """The keys and values [kv_heads, tokens, dim] of the pages at places ``first..stop``, of one kind, decoded."""
+        kind = self.pool.kinds(self.pages[first : first + 1])[0]
+        if self.pool.in_place:
+            at, kinds = (a[first:stop] for a in self.addresses(layer))
+            k, v = map(torch.from_numpy, cpu.unpack_pages(at, kinds, self.pool.layouts[layer]))
+            if self.pool.rotated:
+                k, v = quant.rotate(k), quant.rotate(v)
+        else:
+            k, v = self.pool.codec_of(layer, kind).decode(self.records(layer, first, stop), torch.float32)
+        if kind == ORDINARY and self.pool.unbiased(layer):
+            assert self.pool.rope
+            k = k + self.pool.rope.bias_keys(layer, self.token_positions(layer, first, stop))
+        return k.to(dtype), v.to(dtype)
+
+    def token_positions(self, layer: int, first: int, stop: int) -> Tensor:
+        """The position of every key of the pages at places ``first..stop``, int64."""
+        starts = torch.from_numpy(self.positions(layer)[first:stop]).to(self.pool.device)
+        return (starts[:, None] + torch.arange(PAGE, device=starts.device)).flatten()
+
+    def bounds(self, layer: int) -> tuple[Tensor, Tensor]:
+        """The least and greatest stored key of each channel, [kv_heads, k_dim, pages] float32 each."""
+        state = self._layers[layer]
+        state.bounds = state.bounds or []
+        for i in range(len(state.bounds), len(self.places)):
+            kind = self.pool.kinds([self.places[i].page])[0]
+            state.bounds.append(self.pool.codec_of(layer, kind).bounds(self.records(layer, i, i + 1)))
+        low, high = zip(*state.bounds, strict=True)
+        return torch.cat(low, 2), torch.cat(high, 2)
 
     def open_tail(self, layer: int) -> tuple[Tensor, Tensor]:
         """The committed tokens of the open page: k [kv_heads, tail, k_dim], v [kv_heads, tail, v_dim]."""
@@ -111,54 +239,100 @@ class Cache:
     def fork(self) -> "Cache":
         """Another sequence with the same past. Sealed pages are shared; only the open page is copied."""
         assert not self._step
-        twin = Cache(self.pool, self.dtype)
-        twin.length, twin.pages = self.length, [self.pool.table.share(p) for p in self.pages]
+        twin = Cache(self.pool, self.dtype, self.keeper, self.reach)
+        twin.length, twin.position, twin.tail, twin.phase = self.length, self.position, self.tail, self.phase
+        twin.places, twin.evicted = list(self.places), list(self.evicted)
+        for page in (*self.pages, *self.originals):
+            self.pool.table.share(page)
+        twin.originals = list(self.originals)
+        twin._mass, twin._seen = self._mass.copy(), self._seen.copy()
         for mine, its in zip(self._layers, twin._layers, strict=True):
-            its.k, its.v, its.addresses = mine.k.clone(), mine.v.clone(), mine.addresses.copy()
+            its.k, its.v, its.positions = mine.k.clone(), mine.v.clone(), mine.positions
+            its.bounds = list(mine.bounds) if mine.bounds else None
         return twin
 
     def trim(self, length: int) -> None:
-        """Keep the first ``length`` tokens. Cutting inside a sealed page reopens it at its codec's precision."""
+        """Keep the first ``length`` tokens. Cutting inside a sealed page reopens it at its codec's precision.
+
+        What a keeper dropped does not come back: only tokens after it can be trimmed.
+        """
         assert 0 <= length <= self.length
         assert not self._step
-        keep = length // PAGE
-        if keep < len(self.pages):
-            if length % PAGE:
+        assert length == 0 or all(e.stop <= length for e in self.evicted), "a keeper dropped what lies before"
+        keep = sum(place.token + PAGE <= length for place in self.places) if length else 0
+        if keep < len(self.places):
+            self.tail = max(0, length - self.places[keep].token)
+            if self.tail:
                 self._reopen(keep)
-            self.pool.release(self.pages[keep:])
-            del self.pages[keep:]
+            self._release(list(range(keep, len(self.places))))
+        else:
+            self.tail -= self.length - length
+        self.position = 0 if length == 0 else self.position - (self.length - length)
         self.length = length
 
     def drop(self) -> None:
         """Give back every page."""
         self.rollback()
         self.trim(0)
+        self.pool.release(self.originals)
+        self.originals = []
 
-    def _reopen(self, page: int) -> None:
-        for layer, (state, codec) in enumerate(zip(self._layers, self.pool.codecs, strict=True)):
-            k, v = codec.decode(self.records(layer, page, page + 1), self.dtype)
+    def _seal(self, layer: int, pages: list[int], k: Tensor, v: Tensor, position: int) -> None:
+        """Encode whole pages of one layer, keys at ``position..``, into new pages."""
+        kinds = self.pool.kinds(pages)
+        for kind in (SINK, ORDINARY):
+            of_kind = np.flatnonzero(kinds == kind)
+            if len(of_kind):
+                first, stop = int(of_kind[0]) * PAGE, (int(of_kind[-1]) + 1) * PAGE
+                some = k[:, first:stop]
+                if kind == ORDINARY and self.pool.unbiased(layer):
+                    assert self.pool.rope
+                    at = torch.arange(position + first, position + stop, device=k.device)
+                    some = some - self.pool.rope.bias_keys(layer, at).to(k.dtype)
+                records = self.pool.codec_of(layer, kind).encode(some, v[:, first:stop])
+                for page, record in zip(pages[first // PAGE : stop // PAGE], records, strict=True):
+                    self.pool.fill(page, layer, record)
+
+    def _release(self, drop: list[int]) -> None:
+        gone = set(drop)
+        self.pool.release(self.places[i].page for i in drop)
+        keep = [i for i in range(len(self.places)) if i not in gone]
+        self.places = [self.places[i] for i in keep]
+        self._mass, self._seen = self._mass[keep], self._seen[keep]
+        for state in self._layers:
+            state.bounds = [state.bounds[i] for i in keep if i < len(state.bounds)] if state.bounds else None
+            if state.positions is not None:
+                state.positions = state.positions[[i for i in keep if i < len(state.positions)]]
+        self._known = None
+
+    def _note(self, token: int) -> None:
+        last = self.evicted[-1] if self.evicted else None
+        if last and last.stop == token and not last.kept:
+            self.evicted[-1] = Evicted(last.start, token + PAGE)
+        else:
+            self.evicted.append(Evicted(token, token + PAGE))
+
+    def _weighed(self, queries: int) -> None:
+        """Make the masses as long as the pages; ``queries`` more have looked at them."""
+        more = np.zeros(len(self.places) - len(self._mass))
+        self._mass, self._seen = np.concatenate((self._mass, more)), np.concatenate((self._seen, more)) + queries
+
+    def _reopen(self, place: int) -> None:
+        for layer, state in enumerate(self._layers):
+            k, v = self.read(layer, place, place + 1, self.dtype)
             state.k, state.v = k.contiguous(), v.contiguous()
 
-    def _append_records(self, page: int) -> None:
-        for layer, record in enumerate(self.pool.records(page)):
-            self._place(layer, len(self.pages), record)
-        self.pages.append(page)
-
-    def _append(self, layer: int, pages: list[int], records: Tensor) -> None:
-        for i, (page, record) in enumerate(zip(pages, records, strict=True)):
-            self.pool.seal(page, record)
-            self._place(layer, len(self.pages) + i, record)
-
-    def _place(self, layer: int, index: int, record: Tensor) -> None:
-        state = self._layers[layer]
-        if index >= len(state.addresses):
-            state.addresses = np.resize(state.addresses, max(64, 2 * len(state.addresses)))
-        state.addresses[index] = record.data_ptr()
+    def _look(self) -> tuple[object, np.ndarray, np.ndarray, np.ndarray]:
+        """(what it was true of, base addresses, kinds, positions) of the pages; looked up again after any move."""
+        true_of = (self.pool.version, len(self.places))
+        if self._known is None or self._known[0] != true_of:
+            pages = self.pages
+            bases = np.array([self.pool.payload(p).data_ptr() for p in pages], np.int64)
+            at = np.array([p.position for p in self.places], np.int64)
+            self._known = true_of, bases, self.pool.kinds(pages), at
+        return self._known
 
     def _empty_tail(self, layer: int) -> tuple[Tensor, Tensor]:
         s = self.pool.shape.layers[layer]
         new = (torch.zeros(s.kv_heads, PAGE, d, dtype=self.dtype, device=self.pool.device) for d in (s.k_dim, s.v_dim))
         return next(new), next(new)
-
-    def _empty_layer(self, layer: int) -> _Layer:
-        return _Layer(*self._empty_tail(layer), np.zeros(0, np.int64))

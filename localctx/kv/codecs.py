@@ -4,73 +4,94 @@ K is kept [kv_heads, k_dim, 64] with a scale per channel over the page's tokens,
 scale per token (KIVI, arXiv:2402.02750, with the page as the group).
 """
 
+import math
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.shape import FORMATS, PAGE, LayerShape, RecordLayout, record_layout
+from localctx.shape import FORMATS, PAGE, Format, LayerShape, RecordLayout, record_layout
 
 _DTYPES = {32: torch.float32, 16: torch.bfloat16}
 
 
 @dataclass(frozen=True)
 class Codec:
-    """``encode`` and ``decode`` for one layer shape in one format."""
+    """``encode`` and ``decode`` for one layer shape in one format. ``rotated`` records hold Hadamard-turned K and V."""
 
-    name: str
+    format: Format
     shape: LayerShape
     layout: RecordLayout
+    rotated: bool
 
     def encode(self, k: Tensor, v: Tensor) -> Tensor:
         """Records [pages, total] uint8 from k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim]."""
-        s, f = self.shape, FORMATS[self.name]
+        s, f, y = self.shape, self.format, self.layout
+        if self.rotated:
+            k, v = quant.rotate(k.float()), quant.rotate(v.float())
         pages = k.shape[1] // PAGE
-        k = k.view(s.kv_heads, pages, PAGE, s.k_dim).permute(1, 0, 3, 2)
-        v = v.view(s.kv_heads, pages, PAGE, s.v_dim).transpose(0, 1)
-        records = torch.zeros(pages, self.layout.total, dtype=torch.uint8, device=k.device)
-        parts: tuple[Tensor, ...]
-        if f.scaled:
-            parts = (*quant.quantize(k, 3, f.k_bits), *quant.quantize(v, 3, f.v_bits))
-        else:
-            parts = (k.to(_DTYPES[f.k_bits]), v.to(_DTYPES[f.v_bits]))
-        for start, part in zip(self._starts(), parts, strict=True):
-            flat = part.reshape(pages, -1).view(torch.uint8)
-            records[:, start : start + flat.shape[1]] = flat
+        k = k.reshape(s.kv_heads, pages, PAGE, s.k_dim).permute(1, 0, 3, 2)
+        v = v.reshape(s.kv_heads, pages, PAGE, s.v_dim).transpose(0, 1)
+        records = torch.zeros(pages, y.total, dtype=torch.uint8, device=k.device)
+        _put(records, _encode(k, f.k_bits), (y.k_codes, y.k_scale, y.k_zero))
+        _put(records, _encode(v, f.v_bits), (y.v_codes, y.v_scale, y.v_zero))
         return records
 
     def decode(self, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim] from records [pages, total]."""
-        s, f = self.shape, FORMATS[self.name]
-        k_shape, v_shape = (s.kv_heads, s.k_dim, PAGE), (s.kv_heads, PAGE, s.v_dim)
-        if f.scaled:
-            kinds = ((torch.uint8, k_shape), *[(torch.float16, k_shape[:2])] * 2)
-            kinds += ((torch.uint8, v_shape), *[(torch.float16, v_shape[:2])] * 2)
-            kc, ks, kz, vc, vs, vz = (
-                _part(records, start, *kind) for start, kind in zip(self._starts(), kinds, strict=True)
-            )
-            k, v = quant.dequantize(kc, ks, kz, 3), quant.dequantize(vc, vs, vz, 3)
-        else:
-            k = _part(records, self.layout.k_codes, _DTYPES[f.k_bits], k_shape)
-            v = _part(records, self.layout.v_codes, _DTYPES[f.v_bits], v_shape)
+        s, f, y = self.shape, self.format, self.layout
+        k = _decode(records, f.k_bits, (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE))
+        v = _decode(records, f.v_bits, (y.v_codes, y.v_scale, y.v_zero), (s.kv_heads, PAGE, s.v_dim))
         k = k.permute(1, 0, 3, 2).reshape(s.kv_heads, -1, s.k_dim)
-        return k.to(dtype), v.transpose(0, 1).reshape(s.kv_heads, -1, s.v_dim).to(dtype)
+        v = v.transpose(0, 1).reshape(s.kv_heads, -1, s.v_dim)
+        if self.rotated:
+            k, v = quant.rotate(k.float()), quant.rotate(v.float())
+        return k.to(dtype), v.to(dtype)
 
-    def _starts(self) -> tuple[int, ...]:
-        y = self.layout
-        if not FORMATS[self.name].scaled:
-            return y.k_codes, y.v_codes
-        return y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero
+    def bounds(self, records: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the greatest of each key channel, [kv_heads, k_dim, pages] float32, as the records hold it.
+
+        The quantizer's zero and scale bound a page's keys: what Quest (arXiv:2406.10774) selects by, at no extra bytes.
+        """
+        s, y = self.shape, self.layout
+        shape = (s.kv_heads, s.k_dim)
+        if not self.format.scaled:
+            k = _decode(records, self.format.k_bits, (y.k_codes, 0, 0), (*shape, PAGE)).float()
+            low, high = k.aminmax(dim=-1)
+        else:
+            scale, low = (_part(records, at, torch.float16, shape).float() for at in (y.k_scale, y.k_zero))
+            high = low + scale * ((1 << self.format.k_bits) - 1)
+        return low.permute(1, 2, 0), high.permute(1, 2, 0)
 
 
-def make_codec(name: str, shape: LayerShape) -> Codec:
-    """The codec ``name`` (f32, bf16, int8) for one layer."""
-    return Codec(name, shape, record_layout(shape, name))
+def make_codec(name: str, shape: LayerShape, rotated: bool | None = None) -> Codec:
+    """The codec ``name`` of FORMATS for one layer; ``rotated`` None: as the format says."""
+    f = FORMATS[name]
+    return Codec(f, shape, record_layout(shape, name), f.hadamard if rotated is None else rotated)
+
+
+def _encode(x: Tensor, bits: int) -> tuple[Tensor, ...]:
+    if bits in _DTYPES:
+        return (x.to(_DTYPES[bits]),)
+    codes, scale, zero = quant.quantize(x, 3, bits)
+    return quant.pack(codes, bits), scale, zero
+
+
+def _decode(records: Tensor, bits: int, starts: tuple[int, ...], shape: tuple[int, int, int]) -> Tensor:
+    if bits in _DTYPES:
+        return _part(records, starts[0], _DTYPES[bits], shape)
+    codes = _part(records, starts[0], torch.uint8, (*shape[:2], shape[2] * bits // 8))
+    scale, zero = (_part(records, at, torch.float16, shape[:2]) for at in starts[1:])
+    return quant.dequantize(quant.unpack(codes, bits), scale, zero, 3)
+
+
+def _put(records: Tensor, parts: tuple[Tensor, ...], starts: tuple[int, ...]) -> None:
+    for start, part in zip(starts, parts, strict=False):
+        flat = part.reshape(len(records), -1).view(torch.uint8)
+        records[:, start : start + flat.shape[1]] = flat
 
 
 def _part(records: Tensor, start: int, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    nbytes = int(np.prod(shape)) * dtype.itemsize
-    part = records[:, start : start + nbytes].contiguous().view(dtype)
+    part = records[:, start : start + math.prod(shape) * dtype.itemsize].contiguous().view(dtype)
     return part.view(len(records), *shape)

@@ -1,9 +1,10 @@
-"""Tiers: where sealed pages live, and the file format they have on disk. One record is one page of one layer."""
+"""Tiers: where sealed pages live, and the file format they have on disk. A page is one run of bytes, layer after layer."""
 
 import mmap
 import os
+import tempfile
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -11,22 +12,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kv.codecs import make_codec
-from localctx.kv.pages import PageTable
-from localctx.kv.rope import Rope
-from localctx.shape import KVShape
+from localctx.shape import SLOT_ALIGN
+
+SPILL = 64  # slots a spill file grows by
 
 
 class Tier(Protocol):
-    """A place pages live. Records are uint8 tensors, immutable once put."""
+    """A place pages live. A page is a uint8 tensor, immutable once sealed; ``limit`` is in bytes, None for no limit."""
 
     name: str
+    limit: int | None
 
-    def put(self, page: int, records: Sequence[Tensor]) -> None:
-        """Take page ``page``, one record a layer."""
+    def put(self, page: int, payload: Tensor) -> None:
+        """Take a copy of the page. Raises OSError where a disk will not take it."""
 
-    def get(self, page: int, layer: int) -> Tensor:
-        """The record of one layer, without a copy."""
+    def get(self, page: int) -> Tensor:
+        """The page's bytes, without a copy."""
 
     def drop(self, page: int) -> None:
         """Forget the page."""
@@ -35,68 +36,152 @@ class Tier(Protocol):
 
     def __len__(self) -> int: ...
 
+    def __iter__(self) -> "Iterable[int]": ...
+
     @property
     def nbytes(self) -> int:
-        """Bytes of all records held."""
+        """Bytes this tier has taken, which ``limit`` bounds."""
 
 
 class MemoryTier:
-    """Pages as tensors: the device tier (VRAM, or RAM on a CPU machine)."""
+    """Pages in memory of one device. What a dropped page took is used again by the next of its size."""
 
-    def __init__(self, name: str = "device") -> None:
-        self.name = name
-        self._records: dict[int, list[Tensor]] = {}
+    def __init__(self, name: str, device: torch.device, limit: int | None = None, pinned: bool = False) -> None:
+        self.name, self.limit = name, limit
+        self._device, self._pinned = device, pinned
+        self._pages: dict[int, Tensor] = {}
+        self._free: dict[int, list[Tensor]] = {}
+        self.nbytes = 0
 
-    def put(self, page: int, records: Sequence[Tensor]) -> None:
-        """Take the page; a page still filling, layer by layer, is put with the records it has so far."""
-        self._records[page] = list(records)
+    def new(self, page: int, nbytes: int) -> Tensor:
+        """Room for a page that is about to be filled."""
+        free = self._free.get(nbytes)
+        payload = free.pop() if free else self._allocate(nbytes)
+        self._pages[page] = payload
+        self.nbytes += nbytes
+        return payload
 
-    def add(self, page: int, record: Tensor) -> None:
-        """The next layer's record of ``page``."""
-        self._records.setdefault(page, []).append(record)
+    def put(self, page: int, payload: Tensor) -> None:
+        """See ``Tier``."""
+        self.new(page, len(payload)).copy_(payload)
 
-    def get(self, page: int, layer: int) -> Tensor:
-        """The record of one layer."""
-        return self._records[page][layer]
+    def get(self, page: int) -> Tensor:
+        """See ``Tier``."""
+        return self._pages[page]
 
     def drop(self, page: int) -> None:
-        """Forget the page."""
-        self._records.pop(page, None)
+        """See ``Tier``."""
+        payload = self._pages.pop(page)
+        self.nbytes -= len(payload)
+        self._free.setdefault(len(payload), []).append(payload)
 
     def __contains__(self, page: int) -> bool:
-        return page in self._records
+        return page in self._pages
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._pages)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all records held."""
-        return sum(r.nbytes for records in self._records.values() for r in records)
+    def __iter__(self) -> Iterable[int]:
+        return iter(self._pages)
+
+    def _allocate(self, nbytes: int) -> Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8, device=self._device, pin_memory=self._pinned)
 
 
-class MappedTier(MemoryTier):
-    """Pages of slot files, mapped: attention reads them where they lie."""
+class DiskTier:
+    """Pages in files, mapped, and read where they lie: those the store lends, and those spilled here.
 
-    def __init__(self) -> None:
-        super().__init__("disk")
+    Spill files have no name, so that nothing outlives the process; only they count for ``nbytes``.
+    """
+
+    def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
+        self.name, self.limit, self._folder = "disk", limit, folder
+        self._pages: dict[int, Tensor] = {}
+        self._slots: dict[int, tuple[_SpillFile, int]] = {}
+        self._free: dict[int, list[tuple[_SpillFile, int]]] = {}
+        self.nbytes = 0
+
+    def lend(self, page: int, payload: np.ndarray) -> None:
+        """Take a stored page: mapped bytes that stay where they are."""
+        self._pages[page] = as_tensor(payload)
+
+    def put(self, page: int, payload: Tensor) -> None:
+        """See ``Tier``."""
+        file, slot = self._slot(len(payload))
+        self._pages[page] = file.write(slot, payload)
+        self._slots[page] = file, slot
+        self.nbytes += len(payload)
+
+    def get(self, page: int) -> Tensor:
+        """See ``Tier``."""
+        return self._pages[page]
+
+    def drop(self, page: int) -> None:
+        """See ``Tier``."""
+        payload = self._pages.pop(page)
+        if page in self._slots:
+            self._free.setdefault(len(payload), []).append(self._slots.pop(page))
+            self.nbytes -= len(payload)
+
+    def __contains__(self, page: int) -> bool:
+        return page in self._pages
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def __iter__(self) -> Iterable[int]:
+        return iter(self._pages)
+
+    def _slot(self, nbytes: int) -> "tuple[_SpillFile, int]":
+        free = self._free.setdefault(nbytes, [])
+        if not free:
+            file = _SpillFile(self._folder, nbytes)
+            free += [(file, slot) for slot in reversed(range(SPILL))]
+        return free.pop()
+
+
+class _SpillFile:
+    """``SPILL`` slots in a file without a name, its space taken beforehand: a full disk is told here, not in a read."""
+
+    def __init__(self, folder: Path | None, nbytes: int) -> None:
+        self._slot_bytes = -(-nbytes // SLOT_ALIGN) * SLOT_ALIGN
+        if folder:
+            folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder, prefix="spill-") as file:
+            _reserve(file.fileno(), self._slot_bytes * SPILL)
+            self._map = mmap.mmap(file.fileno(), self._slot_bytes * SPILL)
+        self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
+
+    def write(self, slot: int, payload: Tensor) -> Tensor:
+        """Copy a page into a slot; returns it as it lies there."""
+        place = self._bytes[slot * self._slot_bytes :][: len(payload)]
+        return place.copy_(payload)
+
+
+def _reserve(fd: int, nbytes: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, nbytes)
+    else:  # macOS
+        os.ftruncate(fd, nbytes)
 
 
 class SlotWriter:
-    """Appends pages to a new file, one fixed-size slot each. Nothing is durable before ``sync``."""
+    """Appends pages to a new file, in slots of one size. Nothing is durable before ``sync``."""
 
     def __init__(self, path: Path, slot_bytes: int) -> None:
         self.slot_bytes = slot_bytes
         self.slots = 0
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
-    def append(self, records: Iterable[Tensor]) -> tuple[int, bytes]:
-        """Write a page; returns its slot and its payload as written. Raises OSError when the disk will not take it."""
-        payload = b"".join(r.cpu().numpy().tobytes() for r in records)
-        assert len(payload) <= self.slot_bytes
-        self._write(payload.ljust(self.slot_bytes, b"\0"), self.slots * self.slot_bytes)
-        self.slots += 1
-        return self.slots - 1, payload
+    def append(self, payload: np.ndarray) -> int:
+        """Write a page, into several slots where it is larger than one; returns the first.
+
+        Raises OSError when the disk will not take it.
+        """
+        slot, slots = self.slots, -(-len(payload) // self.slot_bytes)
+        self._write(payload.tobytes().ljust(slots * self.slot_bytes, b"\0"), slot * self.slot_bytes)
+        self.slots += slots
+        return slot
 
     def _write(self, data: bytes, offset: int) -> None:
         while data:
@@ -128,58 +213,13 @@ class SlotFile:
         self._bytes = np.frombuffer(self._map, np.uint8)
 
     def payload(self, slot: int, nbytes: int) -> np.ndarray | None:
-        """The first ``nbytes`` of a slot, mapped; None where the file ends before."""
+        """The ``nbytes`` from the beginning of a slot, mapped; None where the file ends before."""
         start = slot * self.slot_bytes
         return self._bytes[start : start + nbytes] if start + nbytes <= len(self._bytes) else None
 
 
-class Pool:
-    """The sealed pages of every open sequence of one model in one codec: who holds them and where they are."""
-
-    def __init__(
-        self, shape: KVShape, codec: str, device: torch.device | str = "cpu", rope: Rope | None = None
-    ) -> None:
-        self.shape, self.codec, self.device, self.rope = shape, codec, torch.device(device), rope
-        self.codecs = [make_codec(codec, layer) for layer in shape.layers]
-        self.table = PageTable()
-        self.memory, self.mapped = MemoryTier(), MappedTier()
-        self.tiers: tuple[Tier, ...] = (self.memory, self.mapped)
-
-    def seal(self, page: int, record: Tensor) -> None:
-        """The next layer's record of a page that is being sealed."""
-        self.memory.add(page, record)
-
-    def adopt(self, payload: np.ndarray) -> int:
-        """A new page whose records are the mapped bytes ``payload``; copied up where the device is not the CPU."""
-        records = self._split(payload)
-        page = self.table.new()
-        if self.device.type == "cpu":
-            self.mapped.put(page, records)
-        else:
-            self.memory.put(page, [r.to(self.device) for r in records])
-        return page
-
-    def record(self, page: int, layer: int) -> Tensor:
-        """One layer's record, uint8."""
-        return next(tier for tier in self.tiers if page in tier).get(page, layer)
-
-    def records(self, page: int) -> list[Tensor]:
-        """Every layer's record: what a slot holds."""
-        return [self.record(page, layer) for layer in range(len(self.codecs))]
-
-    def release(self, pages: Iterable[int]) -> None:
-        """One holder less for each page; a page without holders is forgotten."""
-        for page in pages:
-            if self.table.release(page):
-                for tier in self.tiers:
-                    tier.drop(page)
-
-    def counts(self) -> dict[str, int]:
-        """Pages by tier."""
-        return {"device": len(self.memory), "host": 0, "disk": len(self.mapped)}
-
-    def _split(self, payload: np.ndarray) -> list[Tensor]:
-        with warnings.catch_warnings():  # torch has no read-only tensors; nothing writes to a record
-            warnings.filterwarnings("ignore", message=".*not writable.*")
-            whole = torch.from_numpy(payload)
-        return list(whole.split([c.layout.total for c in self.codecs]))
+def as_tensor(payload: np.ndarray) -> Tensor:
+    """Mapped bytes as a tensor, without a copy. Nothing writes to a sealed page."""
+    with warnings.catch_warnings():  # torch has no read-only tensors
+        warnings.filterwarnings("ignore", message=".*not writable.*")
+        return torch.from_numpy(payload)

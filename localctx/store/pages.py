@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 from sqlite_utils import Database
-from torch import Tensor
 from xxhash import xxh3_128_digest
 
 from localctx.errors import StoreError
@@ -155,12 +154,12 @@ class PageWriter:
         self._rows: list[dict] = []
         self._entered = 0
 
-    def write(self, position: int, records: Iterable[Tensor]) -> None:
+    def write(self, position: int, payload: np.ndarray) -> None:
         """Append page ``position`` of the sequence, unless a page of that name is kept. Raises OSError."""
         name, packed = self._pages[position]
         if self._kept(name):
             return
-        slot, payload = self._open().append(records)
+        slot = self._open().append(payload)
         self._rows.append(
             {
                 "name": name,
@@ -168,7 +167,7 @@ class PageWriter:
                 "segment": self._segment,
                 "slot": slot,
                 "bytes": len(payload),
-                "checksum": xxh3_128_digest(payload),
+                "checksum": xxh3_128_digest(payload.data),
             }
         )
 

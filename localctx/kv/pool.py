@@ -1,0 +1,192 @@
+"""Pool: the sealed pages of every open sequence of one model in one codec: who holds them, and where they are.
+
+A page that finds no room on the device pushes down the pages least recently needed: device, host, disk.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from localctx.budget import Limits
+from localctx.errors import NoRoom
+from localctx.kernels import cpu
+from localctx.kv.codecs import Codec, make_codec
+from localctx.kv.pages import PageTable
+from localctx.kv.rope import Rope
+from localctx.kv.staging import Stager
+from localctx.kv.tiers import DiskTier, MemoryTier, Tier
+from localctx.shape import FORMATS, SINKS, KVShape
+
+ORDINARY, SINK = 0, 1  # the kinds of page: in the codec's format, or full precision at the beginning of a sequence
+
+
+class Pool:
+    """Pages by id. ``limits`` None takes what it needs; ``spill`` is the folder of the disk tier (None: the system's).
+
+    ``in_place``: attention reads records where they lie, in any tier; otherwise ``fetch`` brings them to the device.
+    """
+
+    def __init__(
+        self,
+        shape: KVShape,
+        codec: str,
+        device: torch.device | str = "cpu",
+        rope: Rope | None = None,
+        limits: Limits | None = None,
+        spill: Path | None = None,
+        in_place: bool | None = None,
+    ) -> None:
+        self.shape, self.codec, self.device, self.rope = shape, codec, torch.device(device), rope
+        self.in_place = self.device.type == "cpu" if in_place is None else in_place
+        self.rotated = FORMATS[codec].hadamard
+        self.codecs = [_codecs(shape, codec, self.rotated, sinks) for sinks in (False, True)]
+        sizes = [[c.layout.total for c in codecs] for codecs in self.codecs]
+        self.offsets = np.array([np.cumsum([0, *s]) for s in sizes], np.int64)  # [kinds, layers + 1]
+        self.layouts = [_layout(*pair) for pair in zip(*self.codecs, strict=True)]
+        self.table = PageTable()
+        on_gpu = self.device.type == "cuda"
+        self.memory = MemoryTier("device", self.device, limits.device if limits else None)
+        self.host = MemoryTier("host", torch.device("cpu"), limits.host if limits else 0, pinned=on_gpu)
+        self.disk = DiskTier(spill, limits.disk if limits else 0)
+        self.tiers: tuple[Tier, ...] = (self.memory, self.host, self.disk)
+        self._stager = Stager(self.record, len(shape.layers), self.device)
+        self.clock = self.version = 0  # steps so far; moves so far, which stale addresses are known by
+        self._where: dict[int, Tier] = {}
+        self._open: set[int] = set()
+        self._kinds = np.zeros(64, np.uint8)
+        self._used = np.zeros(64, np.int64)
+
+    def new(self, kind: int) -> int:
+        """A page of this kind, to be filled layer by layer. Raises NoRoom."""
+        nbytes = int(self.offsets[kind, -1])
+        self.make_room(nbytes)
+        page = self._enter(kind)
+        self.memory.new(page, nbytes)
+        self._where[page] = self.memory
+        self._open.add(page)
+        return page
+
+    def kind_at(self, index: int) -> int:
+        """SINK for a place at the beginning of a sequence, where the codec is a quantizer."""
+        return SINK if index < SINKS and FORMATS[self.codec].scaled else ORDINARY
+
+    def fill(self, page: int, layer: int, record: Tensor) -> None:
+        """One layer's record of a new page."""
+        self.record(page, layer).copy_(record)
+
+    def close(self, pages: Iterable[int]) -> None:
+        """These new pages are sealed: every layer is filled, and they may be moved."""
+        self._open.difference_update(pages)
+
+    def adopt(self, payload: np.ndarray, kind: int) -> int:
+        """A sealed page of this kind from stored, mapped bytes."""
+        page = self._enter(kind)
+        self.disk.lend(page, payload)
+        self._where[page] = self.disk
+        return page
+
+    def payload(self, page: int) -> Tensor:
+        """A page's bytes where they are, every layer's record in order: what a slot holds."""
+        return self._where[page].get(page)
+
+    def record(self, page: int, layer: int) -> Tensor:
+        """One layer's record, where it is."""
+        start, stop = self.offsets[self._kinds[page], layer : layer + 2]
+        return self.payload(page)[start:stop]
+
+    def fetch(self, pages: Sequence[int], layer: int) -> Tensor:
+        """The records of pages of one kind, stacked on the device: [pages, total] uint8."""
+        return self._stager.take(pages, layer)
+
+    def kinds(self, pages: Sequence[int]) -> np.ndarray:
+        """The kind of each page, uint8."""
+        return self._kinds[list(pages)]
+
+    def codec_of(self, layer: int, kind: int) -> Codec:
+        """What one layer of a page of this kind is encoded with."""
+        return self.codecs[kind][layer]
+
+    def unbiased(self, layer: int) -> bool:
+        """Whether this layer's ordinary pages hold keys without the bias of k_proj, whose spikes spoil a quantizer."""
+        return FORMATS[self.codec].scaled and self.rope is not None and self.rope.has_bias(layer)
+
+    def touch(self, pages: np.ndarray) -> None:
+        """Attention needs these pages now."""
+        self._used[pages] = self.clock
+
+    def release(self, pages: Iterable[int]) -> None:
+        """One holder less for each page; a page without holders is forgotten."""
+        for page in pages:
+            if self.table.release(page):
+                self._open.discard(page)
+                self._where.pop(page).drop(page)
+                self.version += 1
+
+    def make_room(self, nbytes: int) -> None:
+        """Push pages down until the device has room for ``nbytes``. Raises NoRoom, with nothing lost."""
+        self._room(0, nbytes)
+
+    def counts(self) -> dict[str, int]:
+        """Pages by tier."""
+        return {tier.name: len(tier) for tier in self.tiers}
+
+    def nbytes(self) -> dict[str, int]:
+        """Bytes by tier; what the store lends is the store's."""
+        return {tier.name: tier.nbytes for tier in self.tiers}
+
+    def _room(self, level: int, nbytes: int) -> None:
+        tier = self.tiers[level]
+        while tier.limit is not None and tier.nbytes + nbytes > tier.limit:
+            victim = self._least_needed(tier)
+            if level + 1 == len(self.tiers) or (victim is None and tier.nbytes == 0):
+                raise NoRoom(self.nbytes(), nbytes)
+            if victim is None:
+                return  # all that is here is being filled: this step may go over, the next pushes it down
+            self._move_down(victim, level)
+
+    def _move_down(self, page: int, level: int) -> None:
+        payload = self.payload(page)
+        below = next((i for i in range(level + 1, len(self.tiers)) if self._would_hold(i, len(payload))), None)
+        if below is None:
+            raise NoRoom(self.nbytes(), len(payload))
+        self._room(below, len(payload))
+        try:
+            self.tiers[below].put(page, payload)
+        except OSError as e:
+            raise NoRoom(self.nbytes(), len(payload), str(e)) from e
+        self._where[page] = self.tiers[below]
+        self.tiers[level].drop(page)
+        self.version += 1
+
+    def _would_hold(self, level: int, nbytes: int) -> bool:
+        limit = self.tiers[level].limit
+        return limit is None or limit >= nbytes
+
+    def _least_needed(self, tier: Tier) -> int | None:
+        pages = [p for p in tier if p not in self._open]
+        return min(pages, key=lambda p: (self._used[p], p), default=None)
+
+    def _enter(self, kind: int) -> int:
+        page = self.table.new()
+        if page >= len(self._kinds):
+            self._kinds, self._used = np.resize(self._kinds, 2 * page), np.resize(self._used, 2 * page)
+        self._kinds[page], self._used[page] = kind, self.clock
+        return page
+
+
+def _codecs(shape: KVShape, codec: str, rotated: bool, sinks: bool) -> list[Codec]:
+    return [make_codec(f, s, rotated) for f, s in zip(shape.formats(codec, sinks), shape.layers, strict=True)]
+
+
+def _layout(ordinary: Codec, sink: Codec) -> cpu.Layout:
+    """The records of both kinds of one layer, as the CPU kernels want them described."""
+    rows = []
+    for c in (ordinary, sink):
+        y = c.layout
+        offsets = (y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero)
+        rows.append([c.format.k_bits, c.format.v_bits, *offsets])
+    s = ordinary.shape
+    return cpu.Layout(s.kv_heads, s.k_dim, s.v_dim, np.array(rows, np.int64))
