@@ -86,7 +86,7 @@ def test_prefill_does_not_depend_on_what_was_read_before(model, reference, codec
     kept = Cache(Pool(model.shape, codec), torch.float32)
     follow(prefill(model, kept, tokens[:boundary], chunk=200, boundary=boundary))
     again = Cache(Pool(model.shape, codec), torch.float32)
-    again.adopt([torch.cat(kept.pool.records(page)).numpy() for page in kept.pages])
+    again.adopt([kept.pool.payload(page).numpy() for page in kept.pages])
     events, warm = follow(prefill(model, again, tokens, chunk=200, boundary=boundary))
     assert torch.equal(cold, warm)
     assert (events[0].done, events[-1].done, events[-1].total) == (640, 700, 700)
@@ -122,11 +122,11 @@ def test_restored_logits_are_those_before_storing_bit_for_bit(tiny_model, tmp_pa
     tokens = torch.randint(3, 250, (300,), generator=torch.Generator().manual_seed(1)).tolist()
     cache = Cache(Pool(model.shape, "f32"), torch.float32)
     follow(prefill(model, cache, tokens[:256], chunk=100))
-    torch.save([torch.cat(cache.pool.records(page)) for page in cache.pages], tmp_path / "pages")
+    torch.save([cache.pool.payload(page) for page in cache.pages], tmp_path / "pages")
     _, before = follow(prefill(model, cache, tokens, chunk=100))
     script = (
         "import sys, torch; from pathlib import Path; from localctx.kv.cache import Cache\n"
-        "from localctx.kv.tiers import Pool; from localctx.models.hf import load_model\n"
+        "from localctx.kv.pool import Pool; from localctx.models.hf import load_model\n"
         "model = load_model(Path(sys.argv[1]), 'tiny', dtype='f32'); folder = Path(sys.argv[2])\n"
         "cache = Cache(Pool(model.shape, 'f32'), torch.float32)\n"
         "cache.adopt([page.numpy() for page in torch.load(folder / 'pages')])\n"

@@ -9,9 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
+from localctx.budget import Limits
+from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
 from localctx.kv.pages import PageTable, names, pack_tokens
-from localctx.kv.tiers import MappedTier, MemoryTier, Pool, SlotFile, SlotWriter
+from localctx.kv.pool import Pool
+from localctx.kv.tiers import DiskTier, MemoryTier, SlotFile, SlotWriter
 from localctx.shape import FORMATS, PAGE, KVShape, LayerShape
 
 SHAPE = KVShape((LayerShape(2, 8, 8), LayerShape(1, 16, 8, "sliding", 100)))
@@ -92,34 +95,38 @@ TestSharing = Sharing.TestCase
 # --- Tiers
 
 
-@pytest.mark.parametrize("tier", [MemoryTier(), MappedTier()])
-def test_a_tier_gives_back_what_was_put_and_forgets_what_was_dropped(tier):
-    records = [torch.arange(n, dtype=torch.uint8) for n in (8, 16)]
-    tier.put(3, records)
-    assert 3 in tier
-    assert len(tier) == 1
-    assert tier.nbytes == 24
-    assert torch.equal(tier.get(3, 1), records[1])
-    tier.drop(3)
-    tier.drop(3)
-    assert 3 not in tier
-    assert tier.nbytes == 0
+@pytest.mark.parametrize("make", [lambda _: MemoryTier("device", CPU), DiskTier], ids=["memory", "disk"])
+def test_a_tier_gives_back_what_was_put_and_forgets_what_was_dropped(make, tmp_path):
+    tier = make(tmp_path)
+    pages = {i: torch.randint(0, 256, (n,), dtype=torch.uint8) for i, n in enumerate([24, 24, 5000])}
+    for page, payload in pages.items():
+        tier.put(page, payload)
+    assert (len(tier), tier.nbytes, sorted(tier)) == (3, 5048, [0, 1, 2])
+    assert all(torch.equal(tier.get(page), payload) for page, payload in pages.items())
+    address = tier.get(1).data_ptr()
+    tier.drop(1)
+    assert 1 not in tier
+    assert tier.nbytes == 5024
+    tier.put(7, pages[0])
+    assert tier.get(7).data_ptr() == address, "what a dropped page took is used again"
+    assert torch.equal(tier.get(0), tier.get(7))
+    assert not list(tmp_path.iterdir()), "a spill file has no name"
 
 
 def test_a_slot_file_gives_back_what_was_appended(tmp_path):
-    path, slot = tmp_path / "a.kv", SHAPE.slot_bytes("int8")
-    writer = SlotWriter(path, slot)
-    pages = [[torch.randint(0, 256, (n,), dtype=torch.uint8) for n in (100, 300)] for _ in range(3)]
-    written = [writer.append(records) for records in pages]
+    path, slot_bytes = tmp_path / "a.kv", SHAPE.slot_bytes("int8")
+    writer = SlotWriter(path, slot_bytes)
+    pages = [np.random.default_rng(n).integers(0, 256, n, np.uint8) for n in (400, 2 * slot_bytes + 1, 400)]
+    slots = [writer.append(payload) for payload in pages]
+    assert slots == [0, 1, 4], "a page larger than a slot takes several"
     writer.sync()
     writer.close()
-    file = SlotFile(path, slot)
-    for (number, payload), records in zip(written, pages, strict=True):
-        assert payload == torch.cat(records).numpy().tobytes()
-        assert file.payload(number, 400).tobytes() == payload
-    assert file.payload(3, 400) is None
+    file = SlotFile(path, slot_bytes)
+    for slot, payload in zip(slots, pages, strict=True):
+        assert np.array_equal(file.payload(slot, len(payload)), payload)
+    assert file.payload(5, 400) is None
     with pytest.raises(FileExistsError):
-        SlotWriter(path, slot)
+        SlotWriter(path, slot_bytes)
 
 
 # --- The cache
@@ -136,8 +143,8 @@ def keys_of(layer, positions):
 def contents(cache, layer):
     """All keys and values a cache holds of a layer."""
     k, v = cache.open_tail(layer)
-    if cache.pages:
-        pk, pv = cache.pool.codecs[layer].decode(cache.records(layer, 0, len(cache.pages)), torch.float32)
+    for i in reversed(range(len(cache.places))):
+        pk, pv = cache.read(layer, i, i + 1, torch.float32)
         k, v = torch.cat((pk, k), 1), torch.cat((pv, v), 1)
     return k, v
 
@@ -149,14 +156,21 @@ def append(cache, positions):
     cache.commit()
 
 
+PAGE_BYTES = SHAPE.page_bytes("f32")
+
+
 class Sequences(RuleBasedStateMachine):
-    """Caches that append, fork, trim and drop hold what lists of positions hold, and leak no page."""
+    """Caches that append, fork, trim and drop hold what lists of positions hold, wherever pages are; no page leaks.
+
+    The device has room for three pages, RAM for two: most of them live on the disk.
+    """
 
     caches = Bundle("caches")
 
     def __init__(self):
         super().__init__()
-        self.pool, self.model = Pool(SHAPE, "f32"), {}
+        limits = Limits(3 * PAGE_BYTES + 1, 2 * PAGE_BYTES + 1, None)
+        self.pool, self.model = Pool(SHAPE, "f32", limits=limits), {}
 
     @rule(target=caches)
     def new(self):
@@ -208,12 +222,25 @@ class Sequences(RuleBasedStateMachine):
                 for held, wanted in zip(contents(cache, layer), keys_of(layer, positions), strict=True):
                     assert torch.equal(held, wanted)
                 addresses = [r.data_ptr() for r in (self.pool.record(p, layer) for p in cache.pages)]
-                assert cache.addresses(layer).tolist() == addresses
+                assert cache.addresses(layer)[0].tolist() == addresses
 
     @invariant()
     def leak_nothing(self):
+        """Free and used and shared are all there is: every page in use lies in one tier, and nothing else does."""
         in_use = {page for cache in self.model for page in cache.pages}
-        assert len(self.pool.table) == len(self.pool.memory) == len(in_use)
+        lie = [page for tier in self.pool.tiers for page in tier]
+        assert len(self.pool.table) == len(lie) == len(set(lie))
+        assert set(lie) == in_use
+        assert sum(self.pool.nbytes().values()) == len(in_use) * PAGE_BYTES
+        held = [page for cache in self.model for page in cache.pages]
+        assert all(self.pool.table.refs(page) == held.count(page) for page in in_use)
+
+    @invariant()
+    def keep_their_budgets(self):
+        assert self.pool.host.nbytes <= self.pool.host.limit
+        assert self.pool.memory.nbytes <= max(
+            self.pool.memory.limit, 3 * PAGE_BYTES
+        )  # a step of 130 tokens fills three
 
 
 Sequences.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
@@ -225,20 +252,61 @@ def test_adopted_payloads_are_the_pages_they_were_written_from(codec, tmp_path):
     cache = Cache(Pool(SHAPE, codec), torch.float32)
     append(cache, list(range(150)))
     writer = SlotWriter(tmp_path / "a.kv", SHAPE.slot_bytes(codec))
-    slots = [writer.append(cache.pool.records(page)) for page in cache.pages]
+    payloads = [cache.pool.payload(page).numpy() for page in cache.pages]
+    slots = [writer.append(payload) for payload in payloads]
     writer.close()
     file = SlotFile(tmp_path / "a.kv", SHAPE.slot_bytes(codec))
     again = Cache(Pool(SHAPE, codec), torch.float32)
-    again.adopt([file.payload(slot, len(payload)) for slot, payload in slots])
-    assert again.length == 128
+    again.adopt([file.payload(slot, len(payload)) for slot, payload in zip(slots, payloads, strict=True)])
+    assert again.length == again.position == 128
     assert again.pool.counts() == {"device": 0, "host": 0, "disk": 2}
     for layer in range(len(SHAPE.layers)):
-        assert torch.equal(again.records(layer, 0, 2), cache.records(layer, 0, 2))
+        for held, wanted in zip(
+            again.read(layer, 0, 1, torch.float32), cache.read(layer, 0, 1, torch.float32), strict=True
+        ):
+            assert torch.equal(held, wanted)
 
 
-def test_bytes_allocated_are_the_bytes_the_shape_tells():
-    for codec in FORMATS:
-        cache = Cache(Pool(SHAPE, codec), torch.float32)
-        append(cache, list(range(640)))
-        assert cache.pool.memory.nbytes == 10 * SHAPE.page_bytes(codec)
-        assert cache.pool.memory.nbytes / 640 == pytest.approx(SHAPE.bytes_per_token(codec), rel=0.01)
+@pytest.mark.parametrize("codec", FORMATS)
+def test_bytes_allocated_are_the_bytes_the_shape_tells(codec):
+    cache = Cache(Pool(SHAPE, codec), torch.float32)
+    append(cache, list(range(650)))
+    tail = sum(t.nbytes for layer in cache._layers for t in (layer.k, layer.v))
+    assert cache.pool.memory.nbytes + tail == SHAPE.cache_bytes(codec, 650)
+
+
+def test_a_full_machine_is_told_and_nothing_is_lost():
+    limits = Limits(2 * PAGE_BYTES, PAGE_BYTES, 2 * PAGE_BYTES)
+    cache = Cache(Pool(SHAPE, "f32", limits=limits), torch.float32)
+    append(cache, list(range(5 * PAGE)))
+    assert cache.pool.counts() == {"device": 2, "host": 1, "disk": 2}
+    with pytest.raises(NoRoom, match="--memory"):
+        append(cache, list(range(PAGE)))
+    assert cache.length == 5 * PAGE
+    assert contents(cache, 0)[0].shape[1] == 5 * PAGE
+    append(cache, list(range(PAGE - 1)))  # the open page has room
+
+
+def test_a_disk_that_refuses_is_told_and_nothing_is_lost(monkeypatch):
+    cache = Cache(Pool(SHAPE, "f32", limits=Limits(PAGE_BYTES, 0, None)), torch.float32)
+    append(cache, list(range(PAGE)))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("localctx.kv.tiers._reserve", full)
+        with pytest.raises(NoRoom, match="No space left"):
+            append(cache, list(range(PAGE)))
+    append(cache, list(range(PAGE)))
+    assert cache.pool.counts() == {"device": 1, "host": 0, "disk": 1}
+
+
+def test_what_was_needed_least_recently_moves_down_first():
+    pool = Pool(SHAPE, "f32", limits=Limits(3 * PAGE_BYTES, None, 0))
+    cache = Cache(pool, torch.float32)
+    append(cache, list(range(3 * PAGE)))
+    append(cache, [0])
+    cache.touch(np.array([0]))
+    append(cache, list(range(PAGE)))
+    assert [page in pool.host for page in cache.pages] == [False, True, False, False]

@@ -22,8 +22,9 @@ def attend(
 ) -> Part:
     """Attention of q [Hq, T, D] over k [H, S, D] and v [H, S, Dv]; query head i reads KV head i // (Hq / H).
 
-    ``causal``: query t sees keys 0..t (then S == T). ``mask`` [T, S] is True where a query sees a key (the reference takes [Hq, T, S] too); a query that
-    sees none gets out 0 and lse -inf. ``softcap`` c > 0 squashes scores to c * tanh(score / c) (Gemma 2).
+    ``causal``: query t sees keys 0..t (then S == T). ``mask`` [T, S] is True where a query sees a key; a query that
+    sees none gets out 0 and lse -inf. The reference takes a mask [Hq, T, S] too. ``softcap`` c > 0 squashes scores to
+    c * tanh(score / c) (Gemma 2).
     """
     if q.device.type == "cpu" and not softcap and k.shape[2] == v.shape[2]:
         return _flash_cpu(q, k, v, scale, causal, mask)

@@ -141,11 +141,11 @@ def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
     pool, weighs = a.cache.pool, a.cache.keeper.weighs
     addresses, kinds = a.cache.addresses(a.layer)
     q = a.q[:, t].float()
-    extra = _bias_scores(a, t)
-    if extra is not None:
+    extra = None
+    if pool.unbiased(a.layer):
         at = torch.from_numpy(np.broadcast_to(places, (pool.layouts[a.layer].heads, places.shape[-1])).copy())
         at = at.repeat_interleave(len(q) // len(at), 0)
-        extra = extra.unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1)
+        extra = _bias_scores(a, t).unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1)
     out, lse, each = cpu.attend_pages(
         (quant.rotate(q) if pool.rotated else q).numpy(),
         addresses[places],
@@ -164,11 +164,9 @@ def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
     return result.to(a.q.dtype)[:, None], torch.from_numpy(lse)[:, None]
 
 
-def _bias_scores(a: _Asked, t: int) -> Tensor | None:
+def _bias_scores(a: _Asked, t: int) -> Tensor:
     """What k_proj's bias, which records are kept without, adds to the scores of every page's tokens: [Hq, n * 64]."""
     pool, count = a.cache.pool, len(a.cache.places)
-    if not pool.unbiased(a.layer):
-        return None
     assert pool.rope
     scores = pool.rope.bias_scores(a.layer, a.q[:, t].float(), a.cache.token_positions(a.layer, 0, count)) * a.scale
     ordinary = torch.from_numpy(pool.kinds(a.cache.pages) == ORDINARY).to(scores)

@@ -4,6 +4,8 @@ A page that finds no room on the device pushes down the pages least recently nee
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +47,7 @@ class Pool:
         self.codecs = [_codecs(shape, codec, self.rotated, sinks) for sinks in (False, True)]
         sizes = [[c.layout.total for c in codecs] for codecs in self.codecs]
         self.offsets = np.array([np.cumsum([0, *s]) for s in sizes], np.int64)  # [kinds, layers + 1]
-        self.layouts = [_layout(*pair) for pair in zip(*self.codecs, strict=True)]
+        self.layouts = [layout_of(*pair) for pair in zip(*self.codecs, strict=True)]
         self.table = PageTable()
         on_gpu = self.device.type == "cuda"
         self.memory = MemoryTier("device", self.device, limits.device if limits else None)
@@ -62,6 +64,8 @@ class Pool:
     def new(self, kind: int) -> int:
         """A page of this kind, to be filled layer by layer. Raises NoRoom."""
         nbytes = int(self.offsets[kind, -1])
+        if self._spare() < nbytes:
+            raise NoRoom(self.nbytes(), nbytes)
         self.make_room(nbytes)
         page = self._enter(kind)
         self.memory.new(page, nbytes)
@@ -80,6 +84,8 @@ class Pool:
     def close(self, pages: Iterable[int]) -> None:
         """These new pages are sealed: every layer is filled, and they may be moved."""
         self._open.difference_update(pages)
+        with suppress(NoRoom):  # a step may have gone over; what finds no place now is told at the next page
+            self.make_room(0)
 
     def adopt(self, payload: np.ndarray, kind: int) -> int:
         """A sealed page of this kind from stored, mapped bytes."""
@@ -137,6 +143,10 @@ class Pool:
         """Bytes by tier; what the store lends is the store's."""
         return {tier.name: tier.nbytes for tier in self.tiers}
 
+    def _spare(self) -> float:
+        """Bytes that could still be taken, if pages moved down."""
+        return sum(inf if tier.limit is None else max(0, tier.limit - tier.nbytes) for tier in self.tiers)
+
     def _room(self, level: int, nbytes: int) -> None:
         tier = self.tiers[level]
         while tier.limit is not None and tier.nbytes + nbytes > tier.limit:
@@ -181,7 +191,7 @@ def _codecs(shape: KVShape, codec: str, rotated: bool, sinks: bool) -> list[Code
     return [make_codec(f, s, rotated) for f, s in zip(shape.formats(codec, sinks), shape.layers, strict=True)]
 
 
-def _layout(ordinary: Codec, sink: Codec) -> cpu.Layout:
+def layout_of(ordinary: Codec, sink: Codec) -> cpu.Layout:
     """The records of both kinds of one layer, as the CPU kernels want them described."""
     rows = []
     for c in (ordinary, sink):

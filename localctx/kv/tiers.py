@@ -1,4 +1,4 @@
-"""Tiers: where sealed pages live, and the file format they have on disk. A page is one run of bytes, layer after layer."""
+"""Tiers: where sealed pages live, and how they lie on disk. A page is one run of bytes, layer after layer."""
 
 import mmap
 import os
