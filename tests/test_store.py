@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
 from asking import ask, barrier, prepare_each, said, start
 
 from localctx.errors import DocumentError, StoreError
@@ -53,8 +53,8 @@ def write(writer: PageWriter, first: int, last: int) -> None:
         writer.write(i, payload(i))
 
 
-def payload(page: int) -> list[torch.Tensor]:
-    return [torch.full((100,), page % 251, dtype=torch.uint8), torch.arange(60, dtype=torch.uint8)]
+def payload(page: int) -> np.ndarray:
+    return np.concatenate((np.full(100, page % 251, np.uint8), np.arange(60, dtype=np.uint8)))
 
 
 def keep(store: Store, documents: list[str], tokens: list[int], fingerprint: bytes = MODEL) -> str:
@@ -70,7 +70,7 @@ def kept(store: Store, tokens: list[int], fingerprint: bytes = MODEL) -> int:
     """How many pages ``tokens`` finds, each with the bytes that were written."""
     prefix = store.pages.longest_prefix(fingerprint, tokens)
     assert prefix.fault is None
-    assert all(p.tobytes() == torch.cat(payload(i)).numpy().tobytes() for i, p in enumerate(prefix.payloads))
+    assert all(p.tobytes() == payload(i).tobytes() for i, p in enumerate(prefix.payloads))
     return len(prefix.payloads)
 
 
