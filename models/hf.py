@@ -108,7 +108,8 @@ class TransformersModel:
     def _rotating_at(self, position: int) -> list[Tensor]:
         """One token alone at ``position``: of each layer what RoPE turned, k or a latent layer's v, [H, 1, D]."""
         cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
-        self._run([0], position, _Step(cache), 1)
+        word = self._config.vocab_size // 2  # the first may be padding, which is all zeros
+        self._run([word], position, _Step(cache), 1)
         return [cache.open_tail(i)[layer.kind == "latent"] for i, layer in enumerate(self.shape.layers)]
 
 

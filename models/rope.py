@@ -1,6 +1,5 @@
 """Rotary positions (RoPE) of a transformers model: how far they reach, and how the cache moves keys along them."""
 
-import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cached_property
@@ -10,8 +9,8 @@ import torch
 from torch import Tensor
 
 from localctx.errors import ModelError, UsageError
+from localctx.settings import ROPE
 
-KINDS = ("yarn", "linear", "llama3")
 MOST = 128  # times the trained window; nobody has measured a model that follows further
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # what every Llama 3 was trained with
 _SAID = ("rope_parameters", "max_position_embeddings", "original_max_position_embeddings")
@@ -25,7 +24,7 @@ def parse_rope(spec: str) -> tuple[str, float] | None:
     """
     if spec == "auto":
         return None
-    said = re.fullmatch(rf"({'|'.join(KINDS)}):(\d+(?:\.\d+)?)", spec)
+    said = ROPE.fullmatch(spec)
     if not said or not 1 < float(said[2]) <= MOST:
         raise UsageError(f"there is no RoPE {spec!r}", f"use auto, yarn:2, linear:2 or llama3:8; up to {MOST} times")
     return said[1], float(said[2])
@@ -152,7 +151,7 @@ class ModelRope:
         for pairs in (HALVES, NEIGHBOURS):
             guesses.append((_distance(pairs.rotate(here.float(), angle.cos(), angle.sin()), there), pairs))
         distance, pairs = min(guesses, key=lambda guess: guess[0])
-        if distance > 0.05:  # bf16 is off by 0.004
+        if distance > 0.05 or not here.any():  # bf16 is off by 0.004
             raise ModelError("this model turns its keys in a way localctx cannot follow", "use --keeper full")
         return pairs
 

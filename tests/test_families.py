@@ -45,6 +45,7 @@ def rope(kind, factor=4.0, theta=1e4, **said):
 TRAINED = {"original_max_position_embeddings": 128}
 LLAMA3 = {**TRAINED, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 LONG = {"short_factor": [1.0] * 8, "long_factor": [1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0]}
+GEMMA3 = ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]
 FAMILIES = {
     "llama": (tf.LlamaConfig, HEAD),
     "llama-mqa": (tf.LlamaConfig, {**HEAD, "num_key_value_heads": 1}),
@@ -53,7 +54,7 @@ FAMILIES = {
     "qwen3": (tf.Qwen3Config, HEAD),
     "mistral-window": (tf.MistralConfig, {**HEAD, "sliding_window": 100}),
     "gemma2": (tf.Gemma2Config, {**HEAD, "sliding_window": 70}),
-    "gemma3": (tf.Gemma3TextConfig, {**HEAD, "sliding_window": 70}),
+    "gemma3": (tf.Gemma3TextConfig, {**HEAD, "sliding_window": 70, "layer_types": GEMMA3}),
     "phi3": (tf.Phi3Config, {}),
     "phi3-longrope": (tf.Phi3Config, {**rope("longrope", **LONG, **TRAINED), **TRAINED}),
     "llama-yarn": (tf.LlamaConfig, {**HEAD, **rope("yarn", **TRAINED)}),
@@ -61,6 +62,7 @@ FAMILIES = {
     "llama-linear": (tf.LlamaConfig, {**HEAD, **rope("linear")}),
     "glm4": (tf.Glm4Config, HEAD),
     "cohere2": (tf.Cohere2Config, {"sliding_window": 70}),
+    "youtu": (tf.YoutuConfig, {**LATENT, "q_lora_rank": 20}),
     "deepseek-v2": (tf.DeepseekV2Config, LATENT),
     "deepseek-v3": (
         tf.DeepseekV3Config,
