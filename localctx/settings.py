@@ -1,6 +1,7 @@
 """Settings: flags over environment over the settings file over defaults, frozen once read."""
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -9,13 +10,16 @@ from typing import Any, get_args, get_type_hints
 from localctx.errors import UsageError
 from localctx.shape import FORMATS
 
+ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # how, and how many times the trained window
+
 
 @dataclass(frozen=True)
 class Settings:
     """What a person may choose. Each field is also ``LOCALCTX_<NAME>`` and a key of ``settings.toml``.
 
     ``kv`` names a codec or ``auto``; ``device`` and ``dtype`` may be ``auto``; ``max_tokens`` bounds an answer;
-    ``temperature`` 0 is greedy; ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step.
+    ``temperature`` 0 is greedy; ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step;
+    ``rope`` stretches the window (``yarn:2``, ``linear:2``, ``llama3:8``).
     """
 
     home: Path
@@ -30,6 +34,7 @@ class Settings:
     seed: int | None = None
     threads: int = 0
     chunk: int = 512
+    rope: str = "auto"
 
     @property
     def models(self) -> Path:
@@ -97,4 +102,6 @@ def _checked(s: Settings) -> Settings:
             raise UsageError(f"{name} = {getattr(s, name)} is out of range", f"choose from {low:g} to {high:g}")
     if s.kv not in ("auto", *FORMATS):
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
+    if s.rope != "auto" and not ROPE.fullmatch(s.rope):
+        raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
     return s

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from localctx.kv.cache import Cache
+from localctx.kv.rope import Rope
 from localctx.shape import KVShape
 
 Messages = Sequence[dict[str, str]]
@@ -31,14 +32,26 @@ class Tokenizer(Protocol):
 
 
 class Model(Protocol):
-    """A decoder model. ``context`` is its window in tokens."""
+    """A decoder model. ``context`` is its window in tokens; ``rope`` how its keys turn, None where they do not."""
 
     name: str
     shape: KVShape
-    context: int
     device: torch.device
     dtype: torch.dtype
     tokenizer: Tokenizer
+
+    @property
+    def context(self) -> int: ...
+
+    @property
+    def rope(self) -> Rope | None: ...
+
+    def stretch(self, rope: str) -> None:
+        """Take the window of ``rope``: ``yarn:2``, ``linear:2`` or ``llama3:8`` times the trained; ``auto`` its own.
+
+        ``context``, ``rope`` and the fingerprint change: a cache of before is no longer this model's. Raises UsageError
+        for another word, ModelError for a model whose positions are not rotary or stretched already.
+        """
 
     def fingerprint(self, codec: str) -> bytes:
         """32 bytes that name everything a page's bytes depend on, tokens apart."""

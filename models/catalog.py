@@ -35,9 +35,18 @@ Source = PipSource | HubSource
 
 
 @dataclass(frozen=True)
+class Window:
+    """A window that was tested: ``context`` tokens with positions stretched by ``rope`` (see ``Model.stretch``)."""
+
+    context: int
+    rope: str = "auto"
+
+
+@dataclass(frozen=True)
 class Entry:
     """A known model. ``context`` is what it was trained for, in tokens; ``bytes`` what it takes on disk, about;
     ``fits`` the memory, in GiB, of the smallest GPU it is good for (0: none needed). ``sources`` are tried in order.
+    ``longer`` windows than ``context`` are those in which it was seen to find what it looked for, shortest first.
     """
 
     name: str
@@ -48,6 +57,7 @@ class Entry:
     parameters: int
     fits: int
     sources: tuple[Source, ...]
+    longer: tuple[Window, ...] = ()
 
 
 def load_catalog() -> dict[str, Entry]:
@@ -58,10 +68,18 @@ def load_catalog() -> dict[str, Entry]:
         return {name: _entry(name, said) for name, said in tomllib.load(file).items()}
 
 
+def window_for(model: Entry | str, tokens: int) -> Window | None:
+    """The smallest tested window of a known model that holds ``tokens``; None where none does, or none is known."""
+    entry = load_catalog().get(model) if isinstance(model, str) else model
+    windows = (Window(entry.context), *entry.longer) if entry else ()
+    return next((w for w in windows if w.context >= tokens), None)
+
+
 def _entry(name: str, said: dict[str, Any]) -> Entry:
     known: list[Source] = []
     if pip := said.pop("pip", None):
         known.append(PipSource(**pip))
     if hub := said.pop("hub", None):
         known.append(HubSource(**hub))
-    return Entry(name=name, sources=tuple(known), **said)
+    longer = tuple(Window(**window) for window in said.pop("longer", ()))
+    return Entry(name=name, sources=tuple(known), longer=longer, **said)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -11,30 +12,58 @@ from torch import Tensor
 
 from localctx.errors import Cancelled, ModelError
 from localctx.kernels import cpu
-from localctx.kv.attention import attend_cache
+from localctx.kv.attention import Expand, attend_cache
 from localctx.kv.cache import Cache
+from localctx.kv.pool import Pool
+from localctx.kv.rope import Rope
 from localctx.models.base import Tokenizer
 from localctx.models.fingerprint import fingerprint, hash_weights
 from localctx.models.geometry import KINDS, shape_of
+from localctx.models.rope import ModelRope, apply_positions, parse_rope, said_of, stretched
 from localctx.models.tokens import ChatTokenizer
 
 ATTENTION = "localctx"
 _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: they decide nothing
-_UNSTEADY = {"dynamic", "longrope"}  # keys of two frequencies would meet in one cache
+_UNSTEADY = "dynamic"  # keys of two frequencies would meet in one cache
 
 
 class TransformersModel:
-    """See ``localctx.models.base.Model``."""
+    """See ``localctx.models.base.Model``. ``rope`` as in ``stretch``."""
 
-    def __init__(self, module: Any, tokenizer: Any = None, *, name: str = "", weights: dict[str, str] | None = None):
+    def __init__(
+        self,
+        module: Any,
+        tokenizer: Any = None,
+        *,
+        name: str = "",
+        weights: dict[str, str] | None = None,
+        rope: str = "auto",
+    ) -> None:
         self.name, self._module, self._weights = name, module.eval(), weights or {}
         self._config = module.config.get_text_config(decoder=True)
+        self._trained = said_of(self._config)
+        self.stretch(rope)
         self.shape = shape_of(self._config)
-        self.context: int = self._config.max_position_embeddings
         self.device, self.dtype = module.device, module.dtype
         self._chat = ChatTokenizer(tokenizer, _stop_ids(module, tokenizer))
         self.tokenizer: Tokenizer = self._chat
         use_our_attention(module)
+
+    @property
+    def context(self) -> int:
+        """See ``Model``."""
+        return self._config.max_position_embeddings
+
+    @cached_property
+    def rope(self) -> Rope | None:
+        """See ``Model``."""
+        params = getattr(self._config, "rope_parameters", None)
+        return ModelRope(self._module, self._config, self._rotating_at) if params else None
+
+    def stretch(self, rope: str) -> None:
+        """See ``Model``."""
+        apply_positions(self._module, self._config, stretched(self._trained, rope))
+        self.__dict__.pop("rope", None)
 
     def fingerprint(self, codec: str) -> bytes:
         """See ``Model``."""
@@ -55,32 +84,64 @@ class TransformersModel:
         self, tokens: Sequence[int], cache: Cache, keep: int = 1, cancelled: Callable[[], bool] = lambda: False
     ) -> Tensor:
         """See ``Model``."""
-        cache.begin(len(tokens))  # may count positions anew
-        positions = torch.arange(cache.position, cache.position + len(tokens), device=self.device)
+        cache.begin(len(tokens))  # before its position is read: the cache may count anew
+        return self._run(tokens, cache.position, _Step(cache, cancelled), keep)
+
+    def _run(self, tokens: Sequence[int], position: int, step: "_Step", keep: int) -> Tensor:
         try:
             out = self._module(
                 input_ids=torch.tensor([tokens], device=self.device),
-                position_ids=positions[None],
+                position_ids=torch.arange(position, position + len(tokens), device=self.device)[None],
+                past_key_values=step if step.latent else None,
                 use_cache=False,
                 logits_to_keep=keep,
-                kv_cache=cache,
-                cancelled=cancelled,
+                step=step,
             )
         except BaseException:
-            cache.rollback()
+            step.cache.rollback()
             raise
-        cache.commit()
+        step.cache.commit()
         return out.logits[0].float()
+
+    @torch.inference_mode()
+    def _rotating_at(self, position: int) -> list[Tensor]:
+        """One token alone at ``position``: of each layer what RoPE turned, k or a latent layer's v, [H, 1, D]."""
+        cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
+        cache.begin(1)
+        word = self._config.vocab_size // 2  # the first may be padding, which is all zeros
+        self._run([word], position, _Step(cache), 1)
+        return [cache.open_tail(i)[layer.kind == "latent"] for i, layer in enumerate(self.shape.layers)]
+
+
+class _Step:
+    """One run of the model over new tokens. To a latent layer it is transformers' cache, which it calls first."""
+
+    def __init__(self, cache: Cache, cancelled: Callable[[], bool] = lambda: False) -> None:
+        self.cache, self.cancelled = cache, cancelled
+        self.latent = any(layer.kind == "latent" for layer in cache.pool.shape.layers)
+        self._new: tuple[Tensor, Tensor] | None = None
+
+    def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
+        """Hear of a layer's new latents, and give back no more than these: history is expanded run by run."""
+        self._new = k, v
+        return k, v
+
+    def take(self) -> tuple[Tensor, Tensor]:
+        """The latents of the layer that attends now, k [1, T, rank] and v [1, T, rope_dim]."""
+        assert self._new is not None, "a latent layer attends before it updates"
+        (k, v), self._new = self._new, None
+        return k[0], v[0]
 
 
 def load_model(
-    folder: Path, name: str, device: str = "auto", dtype: str = "auto", threads: int = 0
+    folder: Path, name: str, device: str = "auto", dtype: str = "auto", threads: int = 0, rope: str = "auto"
 ) -> TransformersModel:
     """The model in ``folder`` (config.json, *.safetensors, tokenizer). Nothing is fetched, no code of it is run.
 
-    ``threads`` 0 leaves torch and numba as many as they chose.
+    ``threads`` 0 leaves torch and numba as many as they chose; ``rope`` as in ``Model.stretch``.
     Raises ModelError for a folder transformers cannot load or a family that would be computed wrongly.
     """
+    parse_rope(rope)  # before the work that nonsense would waste
     place = pick_device(device)
     precision = pick_dtype(dtype, place)
     if threads:
@@ -90,7 +151,7 @@ def load_model(
         warm, weights = pool.submit(cpu.warm), pool.submit(hash_weights, folder)
         module, tokenizer = _load(folder, place, precision)
         warm.result()
-        return TransformersModel(module, tokenizer, name=name, weights=weights.result())
+        return TransformersModel(module, tokenizer, name=name, weights=weights.result(), rope=rope)
 
 
 def _load(folder: Path, place: torch.device, precision: torch.dtype) -> tuple[Any, Any]:
@@ -148,9 +209,9 @@ def refuse_unfit(config: Any) -> None:
     reasons = {
         "it has an encoder": getattr(config, "is_encoder_decoder", False),
         f"its {', '.join(sorted(odd))} layers keep no KV pages": odd,
-        "it caches latents (MLA), which have no pages yet": getattr(config, "kv_lora_rank", None),
+        "it picks keys by an index of its own, which has no pages": getattr(config, "index_topk", None),
         "its layers share keys and values": getattr(config, "num_kv_shared_layers", 0),
-        "its RoPE frequencies change with length": any(r.get("rope_type") in _UNSTEADY for r in ropes),
+        "its RoPE frequencies change with length": any(r.get("rope_type") == _UNSTEADY for r in ropes),
     }
     for reason, applies in reasons.items():
         if applies:
@@ -161,7 +222,9 @@ def use_our_attention(module: Any) -> None:
     """Make ``module`` attend through ``attend_cache``. It then builds no masks and keeps no cache of its own."""
     from transformers import AttentionInterface
 
-    if not getattr(module, "_supports_attention_backend", True):
+    config = module.config.get_text_config(decoder=True)
+    mute = getattr(config, "kv_lora_rank", None) and not any(hasattr(m, "expand_kv") for m in module.modules())
+    if mute or not getattr(module, "_supports_attention_backend", True):
         raise ModelError(f"{type(module).__name__} brings attention of its own", "see: localctx models list")
     AttentionInterface.register(ATTENTION, _attention)
     module.set_attn_implementation(ATTENTION)
@@ -174,8 +237,7 @@ def _attention(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    kv_cache: Cache,
-    cancelled: Callable[[], bool],
+    step: _Step,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
@@ -183,15 +245,37 @@ def _attention(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Query [1, Hq, T, D], key and value [1, H, T, D] of the new tokens; returns [1, T, Hq, Dv]."""
-    if cancelled():
+    if step.cancelled():
         raise Cancelled
     q, k, v = query[0], key[0], value[0]
-    scale = q.shape[-1] ** -0.5 if scaling is None else scaling
-    layer = module.layer_idx
-    assert sliding_window == kv_cache.pool.shape.layers[layer].window, "the config tells another window"
-    out = attend_cache(kv_cache, layer, q, k, v, scale, window=sliding_window, softcap=softcap or 0, sinks=s_aux)
-    kv_cache.extend(layer, k, v)
+    layer, cache, expand = module.layer_idx, step.cache, _expansion(module)
+    assert sliding_window == cache.pool.shape.layers[layer].window, "the config tells another window"
+    out = attend_cache(
+        cache,
+        layer,
+        q,
+        k,
+        v,
+        q.shape[-1] ** -0.5 if scaling is None else scaling,
+        window=sliding_window,
+        softcap=softcap or 0,
+        sinks=s_aux,
+        expand=expand,
+    )
+    cache.extend(layer, *(step.take() if expand else (k, v)))
     return out.transpose(0, 1).contiguous()[None], None
+
+
+def _expansion(module: Any) -> Expand | None:
+    """How a latent layer makes keys and values of its latents (MLA, arXiv 2405.04434); None for another layer."""
+    if not hasattr(module, "expand_kv"):
+        return None
+
+    def expand(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = module.expand_kv(k[None], v[None])
+        return keys[0], values[0]
+
+    return expand
 
 
 def _stop_ids(module: Any, tokenizer: Any) -> frozenset[int]:

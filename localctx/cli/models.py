@@ -1,5 +1,6 @@
 """``models``: those known, and those here."""
 
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -31,13 +32,14 @@ def models_list(as_json: bool) -> None:
             "name": e.name,
             "licence": e.licence,
             "context": e.context,
+            "longer": [asdict(w) for w in e.longer],
             "bytes": here[e.name].bytes if e.name in here else e.bytes,
             "gpu_gib": e.fits,
             "here": e.name in here,
         }
         for e in known.values()
     ] + [
-        {"name": m.name, "licence": "", "context": 0, "bytes": m.bytes, "gpu_gib": 0, "here": True}
+        {"name": m.name, "licence": "", "context": 0, "longer": [], "bytes": m.bytes, "gpu_gib": 0, "here": True}
         for m in here.values()
         if m.name not in known
     ]
