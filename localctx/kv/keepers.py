@@ -36,7 +36,7 @@ class Keeper(Protocol):
         """How many of ``pages`` a query may see."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Full:
     """Everything is seen."""
 
@@ -55,7 +55,7 @@ class Full:
         return pages
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SinkWindow(Full):
     """Sinks and the last ``tokens``: StreamingLLM, arXiv:2309.17453. Sinks are turned to sit beside the window, so
     positions never outgrow what the model was trained on.
@@ -71,7 +71,7 @@ class SinkWindow(Full):
         return list(range(SINKS, pages - max(1, self.tokens // PAGE)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class H2O(Full):
     """Half of ``tokens`` for the pages that got the most attention so far, half for the last: arXiv:2306.14048."""
 
@@ -90,7 +90,7 @@ class H2O(Full):
         return sorted(order[:over].tolist())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SnapKV(Full):
     """Once the prompt is read, each KV head keeps the ``tokens`` that the prompt's last queries looked at:
     arXiv:2404.14469. A tenth of them is reserved for the prompt's end (arXiv:2605.18053).
@@ -106,7 +106,7 @@ class SnapKV(Full):
         return max(1, self.tokens // PAGE - recent - SINKS), recent
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Select(Full):
     """A query sees the pages whose key bounds promise the highest scores: Quest, arXiv:2406.10774. Nothing is dropped;
     reading a document is dense, the question and the answer select.
@@ -134,7 +134,7 @@ def make_keeper(spec: str, tokens: int) -> Keeper:
     keeper = KEEPERS[name]
     if isinstance(keeper, Select):
         part = _part(spec, budget or "1/4")
-        return Select(part if part <= 1 else part / max(part, tokens))
+        return Select(part=part if part <= 1 else part / max(part, tokens))
     if name == "full":
         if budget:
             raise UsageError(f"{spec!r}: full has no budget", "use --keep full")
