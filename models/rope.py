@@ -141,9 +141,8 @@ class ModelRope:
 
     @cached_property
     def _layouts(self) -> "list[_Pairs | None]":
-        return [
-            self._seen(i, *keys) for i, keys in enumerate(zip(self._keys_at(0), self._keys_at(_PROBE), strict=True))
-        ]
+        here, there = self._keys_at(0), self._keys_at(_PROBE)
+        return [self._seen(layer, here[layer], there[layer]) for layer in range(len(here))]
 
     def _seen(self, layer: int, here: Tensor, there: Tensor) -> "_Pairs | None":
         angle = _PROBE * self._of(layer).frequencies
