@@ -78,7 +78,7 @@ class Session:
         try:
             folder = resolve(s.model, s.models, lambda phase, done, total: self._progress(Progress(phase, done, total)))
             self._progress(Progress("loading", 0, 0))
-            model = load_model(folder, s.model, s.device, s.dtype, s.threads)
+            model = load_model(folder, s.model, s.device, s.dtype, s.threads, s.rope)
         finally:
             gc.freeze()
             gc.enable()

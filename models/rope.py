@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -96,40 +97,39 @@ class ModelRope:
         self._biases = [_bias(a) for a in _attentions(module, len(self._kinds))]
 
     def turn(self, layer: int, k: Tensor, by: int) -> Tensor:
-        """See ``Rope``. Computed in float32; of ``k``'s type."""
-        if not by or not (pairs := self._layouts[layer]):
-            return k
+        """See ``Rope``. Computed in float32; of ``k``'s type. Raises ModelError where it cannot be followed."""
+        pairs = self._layouts[layer]
+        if pairs is None:
+            raise ModelError("this model turns its keys in a way localctx cannot follow", "use --keeper full")
         angle = by * self._of(layer).frequencies.double()
         return pairs.rotate(k.float(), angle.cos().float(), angle.sin().float()).to(k.dtype)
 
     def has_bias(self, layer: int) -> bool:
         """See ``Rope``. A bias that a norm follows is no longer the same for every key: that is none."""
-        return self._biases[layer] is not None
+        return self._biases[layer] is not None and self._layouts[layer] is not None
 
     def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
         """See ``Rope``."""
-        bias, pairs = self._bias(layer)[:, None], self._layouts[layer]
-        if not pairs:
-            return bias.expand(-1, len(positions), -1)
+        bias, pairs = self._biased(layer)
         cos, sin = self._of(layer).at(positions)
         scale = self._of(layer).scale
-        return pairs.rotate(bias.expand(-1, len(positions), -1), cos * scale, sin * scale)
+        return pairs.rotate(bias[:, None].expand(-1, len(positions), -1), cos * scale, sin * scale)
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
         """See ``Rope``: q R(p) b = cos(p) (q b) + sin(p) (q rot(b)), two products of small matrices."""
-        q, bias = q.float(), self._bias(layer)
-        bias = bias.repeat_interleave(len(q) // len(bias), 0)
-        if not (pairs := self._layouts[layer]):
-            return (q * bias).sum(1, keepdim=True).expand(-1, len(positions))
+        bias, pairs = self._biased(layer)
+        q, bias = q.float(), bias.repeat_interleave(len(q) // len(bias), 0)
         cos, sin = self._of(layer).at(positions)
         (qa, qb, q_rest), (ba, bb, b_rest) = pairs.split(q, cos.shape[1]), pairs.split(bias, cos.shape[1])
+        cos, sin = cos[:, : qa.shape[1]], sin[:, : qa.shape[1]]  # none in a layer that does not turn
         turned = (qa * ba + qb * bb) @ cos.T + (qb * ba - qa * bb) @ sin.T
         return turned * self._of(layer).scale + (q_rest * b_rest).sum(1, keepdim=True)
 
-    def _bias(self, layer: int) -> Tensor:
-        bias = self._biases[layer]
+    def _biased(self, layer: int) -> "tuple[Tensor, _Pairs]":
+        bias, pairs = self._biases[layer], self._layouts[layer]
         assert bias is not None, "ask has_bias first"
-        return bias
+        assert pairs is not None, "ask has_bias first"
+        return bias, pairs
 
     def _of(self, layer: int) -> "_Angles":
         kind = self._kinds[layer]
@@ -141,42 +141,41 @@ class ModelRope:
 
     @cached_property
     def _layouts(self) -> "list[_Pairs | None]":
-        return [
-            self._seen(i, *keys) for i, keys in enumerate(zip(self._keys_at(0), self._keys_at(_PROBE), strict=True))
-        ]
+        here, there = self._keys_at(0), self._keys_at(_PROBE)
+        return [self._seen(layer, here[layer], there[layer]) for layer in range(len(here))]
 
     def _seen(self, layer: int, here: Tensor, there: Tensor) -> "_Pairs | None":
         angle = _PROBE * self._of(layer).frequencies
-        guesses: list[tuple[float, _Pairs | None]] = [(_distance(here, there), None)]
-        for pairs in (HALVES, NEIGHBOURS):
-            guesses.append((_distance(pairs.rotate(here.float(), angle.cos(), angle.sin()), there), pairs))
-        distance, pairs = min(guesses, key=lambda guess: guess[0])
-        if distance > 0.05 or not here.any():  # bf16 is off by 0.004
-            raise ModelError("this model turns its keys in a way localctx cannot follow", "use --keeper full")
-        return pairs
+        turned = {pairs: pairs.rotate(here.float(), angle.cos(), angle.sin()) for pairs in (STILL, HALVES, NEIGHBOURS)}
+        nearest = min(turned, key=lambda pairs: _distance(turned[pairs], there))
+        # bf16 is off by 0.004; a key of zeros shows nothing
+        return nearest if here.any() and _distance(turned[nearest], there) < 0.05 else None
 
 
-class _Pairs:
-    """Which channels turn together: i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J). The rest do not turn."""
+class _Pairs(Enum):
+    """Which channels turn together: none, i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J). The rest do not turn."""
 
-    def __init__(self, neighbours: bool) -> None:
-        self._neighbours = neighbours
+    STILL, HALVES, NEIGHBOURS = range(3)
 
     def split(self, x: Tensor, pairs: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The first and the second of each pair, [..., pairs], and the channels that do not turn."""
+        """The first and the second of each of ``pairs`` pairs, and the channels that do not turn."""
+        if self is STILL:
+            return x[..., :0], x[..., :0], x
         turning, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
-        a, b = (turning[..., ::2], turning[..., 1::2]) if self._neighbours else turning.chunk(2, -1)
+        a, b = (turning[..., ::2], turning[..., 1::2]) if self is NEIGHBOURS else turning.chunk(2, -1)
         return a, b, rest
 
     def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """x [..., T, D] turned by angles whose cosines and sines are [T, pairs] or [pairs]."""
+        if self is STILL:
+            return x
         a, b, rest = self.split(x, cos.shape[-1])
         a, b = a * cos - b * sin, b * cos + a * sin
-        turned = torch.stack((a, b), -1).flatten(-2) if self._neighbours else torch.cat((a, b), -1)
+        turned = torch.stack((a, b), -1).flatten(-2) if self is NEIGHBOURS else torch.cat((a, b), -1)
         return torch.cat((turned, rest), -1)
 
 
-HALVES, NEIGHBOURS = _Pairs(False), _Pairs(True)
+STILL, HALVES, NEIGHBOURS = _Pairs
 
 
 class _Angles:

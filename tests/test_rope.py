@@ -18,6 +18,10 @@ BIASED = {
     "gpt-oss": FAMILIES["gpt-oss"],
     "phi, half a head turns": (tf.PhiConfig, {}),
     "glm, neighbours turn": (tf.GlmConfig, {**HEAD, "attention_bias": True}),
+    "smollm3, a layer does not turn": (
+        tf.SmolLM3Config,
+        {**HEAD, "attention_bias": True, "no_rope_layers": [1, 0, 1, 1]},
+    ),
     "scaled by yarn": (
         tf.Qwen2Config,
         {"head_dim": 16, **rope("yarn", original_max_position_embeddings=128)},
@@ -71,10 +75,10 @@ def test_the_keys_of_a_bias_are_what_it_adds_to_every_key(name):
 @pytest.mark.parametrize("positions", [torch.arange(50, 90), torch.tensor([0, 3, 4, 2000])])
 def test_the_scores_of_a_bias_need_no_keys(name, positions):
     turner = TransformersModel(biased(name)).rope
-    keys = turner.bias_keys(0, positions)
+    keys = turner.bias_keys(1, positions)
     q = torch.randn(4, keys.shape[2])
     expected = torch.einsum("hd,htd->ht", q, keys.repeat_interleave(4 // len(keys), 0))
-    torch.testing.assert_close(turner.bias_scores(0, q, positions), expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(turner.bias_scores(1, q, positions), expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["llama-mha", "qwen3", "gemma3", "deepseek-v3", "qwen2"])

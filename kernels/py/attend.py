@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 Part = tuple[Tensor, Tensor]
 """(out [Hq, T, Dv], lse [Hq, T] float32): softmax attention over some keys and its natural log-sum-exp."""
@@ -26,8 +27,10 @@ def attend(
     sees none gets out 0 and lse -inf. The reference takes a mask [Hq, T, S] too. ``softcap`` c > 0 squashes scores to
     c * tanh(score / c) (Gemma 2).
     """
-    if q.device.type == "cpu" and not softcap and k.shape[2] == v.shape[2]:
-        return _flash_cpu(q, k, v, scale, causal, mask)
+    if q.device.type == "cpu" and not softcap and k.shape[2] >= v.shape[2]:
+        # MLA's values are narrower than its keys: zeros beside them cost less than all scores at once
+        out, lse = _flash_cpu(q, k, functional.pad(v, (0, k.shape[2] - v.shape[2])), scale, causal, mask)
+        return out[..., : v.shape[2]], lse
     return attend_reference(q, k, v, scale, causal=causal, mask=mask, softcap=softcap)
 
 

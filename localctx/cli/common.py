@@ -20,6 +20,9 @@ def model_options(command: Callable) -> Callable:
         click.option("--kv", metavar="CODEC", help="How kept keys and values are stored: auto, int8, bf16, f32."),
         click.option("--device", metavar="NAME", help="auto, cpu, cuda."),
         click.option("--dtype", metavar="NAME", help="Precision of the model: auto, bf16, f16, f32."),
+        click.option(
+            "--rope", metavar="HOW", help="Stretch the window: yarn:2, linear:2, llama3:8 (auto: as trained)."
+        ),
         click.option("--threads", type=int, metavar="N", help="Processor threads to use."),
         click.option("--chunk", type=int, metavar="N", help="Tokens read in one step (512)."),
     ):
