@@ -1,13 +1,18 @@
 """Settings: flags over environment over the settings file over defaults, frozen once read."""
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from localctx.errors import UsageError
 from localctx.shape import FORMATS
+
+SIZES = ("memory", "ram", "disk")  # the settings that are sizes, or ``auto``
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -16,6 +21,7 @@ class Settings:
 
     ``kv`` names a codec or ``auto``; ``device`` and ``dtype`` may be ``auto``; ``max_tokens`` bounds an answer;
     ``temperature`` 0 is greedy; ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step.
+    ``memory``, ``ram`` and ``disk`` are the most bytes of KV on the device, in RAM beside it and on disk, or ``auto``.
     """
 
     home: Path
@@ -30,11 +36,33 @@ class Settings:
     seed: int | None = None
     threads: int = 0
     chunk: int = 512
+    memory: str = "auto"
+    ram: str = "auto"
+    disk: str = "auto"
 
     @property
     def models(self) -> Path:
         """The folder of models."""
         return self.home / "models"
+
+    @property
+    def caps(self) -> dict[str, int | None]:
+        """``memory``, ``ram`` and ``disk`` in bytes, None for ``auto``: what ``budget.measure_limits`` takes."""
+        said = {name: getattr(self, name) for name in SIZES}
+        return {name: None if text == "auto" else parse_size(text, name) for name, text in said.items()}
+
+
+def parse_size(text: str, name: str = "size") -> int:
+    """Bytes of ``512MiB``, ``4GiB``, ``1.5GB`` or ``1048576``; a letter alone (``4G``) counts as its power of 1,024.
+
+    Raises UsageError, naming the setting ``name``, for anything else.
+    """
+    if not (said := _SIZE.fullmatch(text.strip())):
+        raise UsageError(f"{name} = {text!r} is not a size", "write it as 512MiB, 4GiB, 1.5GB or a number of bytes")
+    number, letter, binary = said.groups()
+    power = " kmgt".index(letter.lower()) if letter else 0
+    unit = 1000 if not binary and text.strip()[-1] in "bB" else 1024
+    return int(Fraction(number) * unit**power)
 
 
 def load_settings(**flags: Any) -> Settings:
@@ -97,4 +125,5 @@ def _checked(s: Settings) -> Settings:
             raise UsageError(f"{name} = {getattr(s, name)} is out of range", f"choose from {low:g} to {high:g}")
     if s.kv not in ("auto", *FORMATS):
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
+    s.caps  # noqa: B018 (reads the sizes)
     return s

@@ -102,6 +102,10 @@ class KVShape:
         """Bytes one token costs in sealed pages: 2 x layers x kv_heads x head_dim x bytes, plus scales."""
         return -(-self.page_bytes(codec) // PAGE)
 
+    def cache_bytes(self, codec: str, tokens: int) -> int:
+        """Bytes of a whole cache of ``tokens`` tokens: its pages, and the open one at full precision."""
+        return -(-tokens // PAGE) * self.page_bytes(codec) + self.page_bytes("f32")
+
     def to_json(self) -> list[list[object]]:
         """The shape as plain lists, one a layer: what the fingerprint and the store hold."""
         return [[s.kind, s.kv_heads, s.k_dim, s.v_dim, s.window] for s in self.layers]
