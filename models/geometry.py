@@ -8,7 +8,7 @@ from localctx.shape import PAGE, KVShape, LayerShape
 
 KINDS = {"full_attention": "full", "sliding_attention": "sliding"}
 FIXED = 32 << 20  # bytes that threads and matrix kernels take for themselves, whatever the model
-SLACK = 1.25  # memory given back leaves holes that the next tensor does not fit: measured, see tests/test_plan.py
+SLACK = 1.25  # memory given back leaves holes that the next tensor does not fit; see tests/test_plan.py
 
 
 def shape_of(config: Any) -> KVShape:
@@ -60,7 +60,7 @@ class Geometry:
         per_token = self._token_bytes(context, itemsize)
         decoded = run * self.history * (4 + itemsize)
         if self.spelled or not device.startswith("cpu"):
-            per_token += self.heads * run * 3 * 4  # scores, their exponentials, and a step between
+            per_token += self.heads * run * 5 * 4  # scores, capped and masked, and their exponentials, in float32
             decoded += run * self.heads * self.fresh_width * itemsize  # keys and values once for every query head
         logits = self.vocabulary * (itemsize + 4)
         return FIXED + int(SLACK * (chunk * per_token + decoded + logits))
@@ -140,7 +140,7 @@ def _inner(config: Any) -> int:
     expert = _most(config, "moe_intermediate_size") or dense
     shared = _most(config, "shared_expert_intermediate_size") or expert * _most(config, "n_shared_experts")
     chosen = _most(config, "num_experts_per_tok", "moe_topk", "top_k_experts")
-    routed = chosen * (2 * hidden + 4 * expert) + 3 * shared  # each expert's input, gate and up, product, output
+    routed = chosen * (3 * hidden + 4 * expert) + 3 * shared  # input, gate and up, product, output and its share
     return max(3 * dense, routed)
 
 
