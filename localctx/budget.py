@@ -7,6 +7,8 @@ from pathlib import Path
 
 import psutil
 
+SPARE_DISK = 1 << 30  # bytes of a disk that are left alone, or a twentieth of what is free where that is more
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -18,11 +20,38 @@ class Measured:
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes of KV each tier may hold; None for as much as there is."""
+    """The most bytes of KV each tier may hold: on the device that computes, in RAM beside it, on disk. None: no limit."""
 
     device: int | None = None
     host: int | None = 0
     disk: int | None = 0
+
+
+def measure_limits(
+    device: str,
+    home: Path,
+    reserve: int = 0,
+    *,
+    memory: int | None = None,
+    ram: int | None = None,
+    disk: int | None = None,
+    free: int | None = None,
+) -> Limits:
+    """What is free on ``device`` (``cpu``, ``cuda``, ``cuda:1``), in RAM and on the disk of ``home``; measured anew.
+
+    ``reserve`` bytes of the device are for other things than KV. ``memory``, ``ram`` and ``disk`` cap device, host and
+    disk (None: no cap). ``free`` is taken for the device's free memory rather than measured. On a CPU machine host and
+    device are the same RAM: nothing of it is host unless ``ram`` asks for it, and then the device has so much less.
+    """
+    room = max(0, (measure_device(device).free if free is None else free) - reserve)
+    if device.startswith("cuda"):
+        spare = measure_ram().free
+        host = _capped(spare, spare // 2 if ram is None else ram)
+    else:
+        host = _capped(room, ram or 0)
+        room -= host
+    on_disk = measure_disk(home).free
+    return Limits(_capped(room, memory), host, _capped(on_disk - max(SPARE_DISK, on_disk // 20), disk))
 
 
 def measure_ram() -> Measured:
@@ -49,6 +78,10 @@ def measure_device(device: str) -> Measured:
     import torch
 
     return Measured(*torch.cuda.mem_get_info(torch.device(device)))
+
+
+def _capped(nbytes: int, cap: int | None) -> int:
+    return max(0, nbytes if cap is None else min(nbytes, cap))
 
 
 def _cgroup() -> tuple[int | None, int]:

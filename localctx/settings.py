@@ -4,6 +4,7 @@ import os
 import re
 import tomllib
 from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -11,6 +12,8 @@ from localctx.errors import UsageError
 from localctx.shape import FORMATS
 
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # how, and how many times the trained window
+SIZES = ("memory", "ram", "disk")  # the settings that are sizes, or ``auto``
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,8 @@ class Settings:
 
     ``kv`` names a codec or ``auto``; ``device`` and ``dtype`` may be ``auto``; ``max_tokens`` bounds an answer;
     ``temperature`` 0 is greedy; ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step;
-    ``rope`` stretches the window (``yarn:2``, ``linear:2``, ``llama3:8``).
+    ``rope`` stretches the window (``yarn:2``, ``linear:2``, ``llama3:8``). ``memory``, ``ram`` and ``disk`` are the
+    most bytes of KV on the device, in RAM beside it and on disk, or ``auto``. ``keep`` names a keeper and its budget.
     """
 
     home: Path
@@ -35,11 +39,34 @@ class Settings:
     threads: int = 0
     chunk: int = 512
     rope: str = "auto"
+    memory: str = "auto"
+    ram: str = "auto"
+    disk: str = "auto"
+    keep: str = "full"
 
     @property
     def models(self) -> Path:
         """The folder of models."""
         return self.home / "models"
+
+    @property
+    def caps(self) -> dict[str, int | None]:
+        """``memory``, ``ram`` and ``disk`` in bytes, None for ``auto``: what ``budget.measure_limits`` takes."""
+        said = {name: getattr(self, name) for name in SIZES}
+        return {name: None if text == "auto" else parse_size(text, name) for name, text in said.items()}
+
+
+def parse_size(text: str, name: str = "size") -> int:
+    """Bytes of ``512MiB``, ``4GiB``, ``1.5GB`` or ``1048576``; a letter alone (``4G``) counts as its power of 1,024.
+
+    Raises UsageError, naming the setting ``name``, for anything else.
+    """
+    if not (said := _SIZE.fullmatch(text.strip())):
+        raise UsageError(f"{name} = {text!r} is not a size", "write it as 512MiB, 4GiB, 1.5GB or a number of bytes")
+    number, letter, binary = said.groups()
+    power = " kmgt".index(letter.lower()) if letter else 0
+    unit = 1000 if not binary and text.strip()[-1] in "bB" else 1024
+    return int(Fraction(number) * unit**power)
 
 
 def load_settings(**flags: Any) -> Settings:
@@ -104,4 +131,5 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
     if s.rope != "auto" and not ROPE.fullmatch(s.rope):
         raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
+    s.caps  # noqa: B018 (reads the sizes)
     return s

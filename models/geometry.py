@@ -1,18 +1,21 @@
-"""A model's geometry, read from its transformers config alone: the KVShape, and what else it takes in memory."""
+"""A model's geometry, read from its transformers config alone: the KVShape, and what one step of it takes in memory."""
 
+from dataclasses import dataclass
 from typing import Any
 
-from localctx.shape import KVShape, LayerShape
+from localctx.kv.attention import RUN
+from localctx.shape import PAGE, KVShape, LayerShape
 
 KINDS = {"full_attention": "full", "sliding_attention": "sliding"}
+FIXED = 32 << 20  # bytes that threads and matrix kernels take for themselves, whatever the model
+SLACK = 1.5  # memory given back leaves holes that the next tensor does not fit: the more, the longer the cache
 
 
 def shape_of(config: Any) -> KVShape:
     """The cache geometry a transformers (text) config describes: MHA, GQA, MQA, sliding windows, or MLA latents."""
     if rank := getattr(config, "kv_lora_rank", None):  # DeepSeek-V2: one latent and one rotated key a token
         return KVShape((LayerShape(1, rank, config.qk_rope_head_dim, "latent"),) * config.num_hidden_layers)
-    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-    dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    heads, dim = _kv_heads(config), _head_dim(config)
     window = getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None)
     if not kinds:
@@ -20,3 +23,128 @@ def shape_of(config: Any) -> KVShape:
     return KVShape(
         tuple(LayerShape(heads, dim, dim, KINDS[k], window if k == "sliding_attention" else None) for k in kinds)  # type: ignore[arg-type]
     )
+
+
+def multihead_shape_of(config: Any) -> KVShape:
+    """The cache the same model would need as plain multi-head attention: its own keys and values for every head."""
+    k_dim, v_dim = _widths(config)
+    return KVShape((LayerShape(config.num_attention_heads, k_dim, v_dim),) * config.num_hidden_layers)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What one token takes in each part of a layer, in elements.
+
+    ``queries`` and ``outputs`` are those of all ``heads``; ``fresh`` its own key and value, expanded in a latent layer;
+    ``history`` what a token of the past is decoded (and expanded) to; ``inner`` the most that the MLP, or the experts a
+    token goes to, hold at once. ``spelled``: attention computes its scores one by one, on a CPU too.
+    """
+
+    hidden: int
+    heads: int
+    queries: int
+    outputs: int
+    fresh: int
+    history: int
+    inner: int
+    vocabulary: int
+    spelled: bool
+
+    def activation_bytes(self, chunk: int, context: int, itemsize: int, device: str = "cpu") -> int:
+        """Peak working memory of the step that reads the last ``chunk`` of ``context`` tokens, an estimate in bytes.
+
+        ``itemsize`` is the bytes of an element of the model's precision. The parts are summed though they do not all
+        live at once; with ``SLACK`` that is what was measured, and up to half more.
+        """
+        run = min(RUN * PAGE, max(context, chunk))
+        per_token = self._token_bytes(context, itemsize)
+        decoded = run * self.history * (4 + itemsize)
+        if self.spelled or not device.startswith("cpu"):
+            per_token += self.heads * run * 5 * 4  # scores, capped and masked, and their exponentials, in float32
+            decoded += run * self.heads * self.fresh_width * itemsize  # keys and values once for every query head
+        logits = self.vocabulary * (itemsize + 4)
+        return FIXED + int(SLACK * (chunk * per_token + decoded + logits))
+
+    @property
+    def fresh_width(self) -> int:
+        """Elements of one head's key and value."""
+        return (self.queries + self.outputs) // self.heads
+
+    def _token_bytes(self, context: int, itemsize: int) -> int:
+        parts = -(-context // (RUN * PAGE)) + 2  # one attention output for each run, the tail and the new tokens
+        residual = self.hidden * (2 * itemsize + 2 * 4)  # norms compute in float32
+        projected = 3 * (self.queries + self.fresh) * itemsize  # before and after RoPE, and on the way
+        attended = parts * (self.outputs * itemsize + self.heads * 4) + self.outputs * (2 * 4 + itemsize)
+        encoded = self.fresh * 3 * 4
+        return residual + projected + attended + encoded + self.inner * itemsize
+
+
+def geometry_of(config: Any) -> Geometry:
+    """The geometry of the model that a transformers (text) config describes."""
+    heads = config.num_attention_heads
+    k_dim, v_dim = _widths(config)
+    latent = getattr(config, "kv_lora_rank", None)
+    fresh = (heads if latent else _kv_heads(config)) * (k_dim + v_dim)
+    return Geometry(
+        hidden=config.hidden_size,
+        heads=heads,
+        queries=heads * k_dim,
+        outputs=heads * v_dim,
+        fresh=fresh,
+        history=fresh + latent + config.qk_rope_head_dim if latent else fresh,
+        inner=_inner(config),
+        vocabulary=config.vocab_size,
+        spelled=k_dim != v_dim or bool(getattr(config, "attn_logit_softcapping", None)),
+    )
+
+
+def largest_chunk(
+    geometry: Geometry,
+    free: int,
+    wanted: int = 512,
+    *,
+    context: int = RUN * PAGE,
+    itemsize: int = 4,
+    device: str = "cpu",
+) -> int:
+    """The most tokens to read in one step, whole pages up to ``wanted``, that work in ``free`` bytes; at least a page.
+
+    ``context`` is the length of the whole prompt, ``itemsize`` the bytes of an element of the model's precision.
+    """
+    base, step = (geometry.activation_bytes(n, context, itemsize, device) for n in (0, PAGE))
+    pages = int((free - base) // (step - base))
+    return PAGE * max(1, min(pages, wanted // PAGE))
+
+
+def _kv_heads(config: Any) -> int:
+    if getattr(config, "multi_query", False) and not getattr(config, "new_decoder_architecture", False):
+        return 1  # Falcon's way to say it
+    names = ("num_key_value_heads", "num_kv_heads")
+    return next((n for name in names if (n := getattr(config, name, None))), config.num_attention_heads)
+
+
+def _head_dim(config: Any) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
+def _widths(config: Any) -> tuple[int, int]:
+    """Widths of one query head's key and value, as attention sees them."""
+    if getattr(config, "kv_lora_rank", None):
+        return config.qk_nope_head_dim + config.qk_rope_head_dim, config.v_head_dim
+    return _head_dim(config), _head_dim(config)
+
+
+def _inner(config: Any) -> int:
+    hidden = config.hidden_size
+    dense = _most(config, "intermediate_size", "ffn_hidden_size", "n_inner") or 4 * hidden
+    expert = _most(config, "moe_intermediate_size") or dense
+    shared = _most(config, "shared_expert_intermediate_size") or expert * _most(config, "n_shared_experts")
+    chosen = _most(config, "num_experts_per_tok", "moe_topk", "top_k_experts")
+    routed = chosen * (3 * hidden + 4 * expert) + 3 * shared  # input, gate and up, product, output and its share
+    return max(3 * dense, routed)
+
+
+def _most(config: Any, *names: str) -> int:
+    """The first of these that the config tells, its largest where it tells one for each layer; 0 where none."""
+    said = next((value for name in names if (value := getattr(config, name, None))), 0)
+    return max(said) if isinstance(said, list | tuple) else said

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from localctx.settings import Settings
 
 
+cap_options = (
+    click.option("--memory", metavar="SIZE", help="Most KV on the device that computes, as 4GiB (what is free)."),
+    click.option("--ram", metavar="SIZE", help="Most KV in RAM beside a GPU (half of what is free)."),
+    click.option("--disk", metavar="SIZE", help="Most KV on disk (what is free, less a reserve)."),
+)
+
+
 def model_options(command: Callable) -> Callable:
     """The flags of a command that loads a model, as Settings names them."""
     for option in (
@@ -25,6 +32,7 @@ def model_options(command: Callable) -> Callable:
         ),
         click.option("--threads", type=int, metavar="N", help="Processor threads to use."),
         click.option("--chunk", type=int, metavar="N", help="Tokens read in one step (512)."),
+        *cap_options,
     ):
         command = option(command)
     return command

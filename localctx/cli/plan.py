@@ -1,0 +1,107 @@
+"""``plan``: what a model and a context take, and what fits."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from localctx.cli.common import as_json_option, model_options, settings_of
+from localctx.errors import UsageError
+
+_NAMES = {
+    "multi-query": "multi-query attention",
+    "grouped-query": "grouped-query attention",
+    "latent": "keeping latents (MLA)",
+}
+
+
+@click.command()
+@click.option("--config", metavar="FILE", help="A transformers config.json in place of --model; no weights are needed.")
+@click.option("--context", type=int, metavar="N", help="Tokens to remember (the model's window).")
+@click.option("--device-memory", metavar="SIZE", help="Plan for a device with so much free memory, as 24GiB.")
+@as_json_option
+@model_options
+def plan(config: str | None, context: int | None, device_memory: str | None, as_json: bool, **flags: Any) -> None:
+    """Say what a model and its KV cache take in memory, and the longest context that fits.
+
+    \b
+    localctx plan --model smollm2-135m-instruct --memory 100MiB
+    localctx plan --config config.json --context 32768 --kv bf16 --device cuda --device-memory 80GiB
+    """
+    if config is not None and flags["model"] is not None:
+        raise UsageError("--model and --config both say which model", "give one of them")
+    if context is not None and context < 1:
+        raise UsageError(f"--context {context} is no length", "give it in tokens, 1 or more")
+    settings = settings_of(flags)
+    from localctx.cli.terminal import print_json
+    from localctx.engine.capacity import capacity
+    from localctx.settings import parse_size
+
+    memory = None if device_memory is None else parse_size(device_memory, "device-memory")
+    report = capacity(settings, Path(config).expanduser() if config else None, context, memory)
+    if as_json:
+        print_json(report)
+    else:
+        _show(report)
+
+
+def _show(r: dict[str, Any]) -> None:
+    from localctx.cli.terminal import size, table
+
+    kv, limits = r["kv"], r["limits"]
+    print(f"{r['model']} ({r['family']}), {r['context']:,} tokens on {r['device']} with {size(r['free_bytes'])} free")
+    print(f"weights      {size(r['weights_bytes'])} in {r['dtype']}")
+    print(f"activations  {size(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time (an estimate)")
+    print(f"KV           {size(kv['bytes'])} in {kv['codec']}, {kv['bytes_per_token']:,} bytes a token")
+    for line in filter(None, (_attention_line(r["attention"]), _sliding_line(r["sliding"], kv["bytes"]))):
+        print(line)
+    rows = [
+        {
+            "KV": codec,
+            "BYTES A TOKEN": r["codecs"][codec]["bytes_per_token"],
+            "THIS CONTEXT": size(r["codecs"][codec]["bytes"]),
+            "LARGEST CONTEXT": fits,
+        }
+        for codec, fits in r["fits"].items()
+    ]
+    print(f"\n{table(rows)}\n")
+    print(
+        f"limits of KV now: {size(limits['device'])} on the device, {size(limits['host'])} in RAM beside it, "
+        f"{size(limits['disk'])} on disk"
+    )
+    print(_verdict(r))
+    if r["unfit"]:
+        print(f"not run by this version: {r['unfit']}")
+
+
+def _attention_line(a: dict[str, Any]) -> str:
+    if a["kind"] == "multi-head":
+        return f"multi-head attention: each of {a['heads']} heads keeps keys and values of its own"
+    whole = f"{a['multihead_bytes_per_token']:,} bytes a token"
+    saves = f"{_NAMES[a['kind']]} saves {a['saves']:g}x"
+    return f"as multi-head attention with {a['heads']} KV heads it would be {whole}: {saves}"
+
+
+def _sliding_line(s: dict[str, Any] | None, kept: int) -> str:
+    from localctx.cli.terminal import size
+
+    if s is None:
+        return ""
+    return (
+        f"{s['layers']} of {s['of']} layers see only the last {s['window']:,} tokens: {size(s['bytes'])} would do at "
+        f"this length, but every page is kept whole ({size(kept)})"
+    )
+
+
+def _verdict(r: dict[str, Any]) -> str:
+    codec, window = r["kv"]["codec"], r["window"]
+    fits, this = r["fits"][codec], f"{r['context']:,} tokens in {codec}"
+    if not fits:
+        return f"{this} do not fit: weights and activations leave no room for a page"
+    if r["context"] > fits:
+        return f"{this} do not fit the memory: at most {fits:,} do"
+    if window and r["context"] > window:
+        return f"{this} fit the memory, but not the model's window of {window:,}"
+    if window and fits >= window:
+        return f"{this} fit; the model's window of {window:,} ends before memory does"
+    return f"{this} fit; memory ends at {fits:,}" + (f", before the model's window of {window:,}" if window else "")

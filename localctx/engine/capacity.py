@@ -1,0 +1,117 @@
+"""Capacity: what a model and a context would take here, and how much would fit, before anything is loaded."""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from localctx.budget import Limits, measure_device, measure_limits
+from localctx.errors import UsageError
+from localctx.models.hf import pick_device, pick_dtype
+from localctx.models.sizing import Sizing, find_config, size_of
+from localctx.settings import Settings
+from localctx.shape import FORMATS, PAGE, KVShape
+
+DEFAULT_CODEC = "int8"
+
+
+def capacity(
+    settings: Settings, config: Path | None = None, context: int | None = None, device_memory: int | None = None
+) -> dict[str, Any]:
+    """Everything ``localctx plan --json`` prints; sizes in bytes, contexts in tokens.
+
+    The model is ``settings.model``, or that of the file ``config``. ``context`` is the model's window unless given;
+    ``device_memory`` stands in for the free memory that would be measured. Raises UserError.
+    """
+    device = _device(settings.device, device_memory)
+    dtype = pick_dtype(settings.dtype, device)
+    model = size_of(config or find_config(settings.model, settings.models), dtype)
+    tokens = context or model.window
+    if tokens < 1:
+        raise UsageError("the model's config tells no window", "say how long with --context")
+    free = measure_device(str(device)).free if device_memory is None else device_memory
+    codec = DEFAULT_CODEC if settings.kv == "auto" else settings.kv
+
+    def limits(tokens: int) -> Limits:
+        reserve = model.weights + _activations(model, settings.chunk, tokens, device)
+        return measure_limits(str(device), settings.home, reserve, free=free, **settings.caps)
+
+    return {
+        "model": str(config or settings.model),
+        "family": model.family,
+        "weights_bytes": model.weights,
+        "activation_bytes": _activations(model, settings.chunk, tokens, device),
+        "kv": _kv(model.shape, codec, tokens),
+        "fits": {c: largest_context(model.shape, c, lambda n: limits(n).device) for c in FORMATS},
+        "context": tokens,
+        "window": model.window or None,
+        "codecs": {c: _kv(model.shape, c, tokens) for c in FORMATS},
+        "attention": _attention(model, codec),
+        "sliding": _sliding(model.shape, codec, tokens),
+        "device": str(device),
+        "dtype": str(dtype).removeprefix("torch."),
+        "chunk": settings.chunk,
+        "free_bytes": free,
+        "limits": vars(limits(tokens)),
+        "unfit": model.unfit,
+    }
+
+
+def largest_context(shape: KVShape, codec: str, room: Callable[[int], int]) -> int:
+    """The most tokens, whole pages, whose cache in ``codec`` takes no more than ``room(tokens)`` bytes."""
+
+    def too_many(pages: int) -> bool:
+        return shape.cache_bytes(codec, pages * PAGE) > room(pages * PAGE)
+
+    top = 1
+    while not too_many(top):
+        top *= 2
+    return PAGE * max(0, bisect_left(range(top), True, key=too_many) - 1)
+
+
+def _device(name: str, device_memory: int | None) -> torch.device:
+    """The device; a GPU need not be here where its memory is told."""
+    if device_memory is not None and name in ("cuda", "cuda:0"):
+        return torch.device(name)
+    return pick_device(name)
+
+
+def _activations(model: Sizing, chunk: int, tokens: int, device: torch.device) -> int:
+    return model.geometry.activation_bytes(min(chunk, tokens), tokens, model.itemsize, device.type)
+
+
+def _kv(shape: KVShape, codec: str, tokens: int) -> dict[str, Any]:
+    return {
+        "codec": codec,
+        "bytes_per_token": shape.bytes_per_token(codec),
+        "bytes": shape.cache_bytes(codec, tokens),
+    }
+
+
+def _attention(model: Sizing, codec: str) -> dict[str, Any]:
+    """How the model shares keys and values between heads, and what a token would cost if it did not."""
+    layer, plain = model.shape.layers[0], model.multihead.layers[0]
+    kinds = {plain.kv_heads: "multi-head", 1: "multi-query"}
+    kind = "latent" if layer.kind == "latent" else kinds.get(layer.kv_heads, "grouped-query")
+    whole = model.multihead.bytes_per_token(codec)
+    return {
+        "kind": kind,
+        "heads": plain.kv_heads,
+        "kv_heads": layer.kv_heads,
+        "multihead_bytes_per_token": whole,
+        "saves": round(whole / model.shape.bytes_per_token(codec), 1),
+    }
+
+
+def _sliding(shape: KVShape, codec: str, tokens: int) -> dict[str, Any] | None:
+    """What the windows of sliding layers would need of the cache; None where every layer sees all."""
+    windows = [layer.window for layer in shape.layers if layer.window]
+    if not windows:
+        return None
+    seen: dict[int, list] = {}
+    for layer in shape.layers:
+        seen.setdefault(min(tokens, layer.window or tokens), []).append(layer)
+    need = sum(KVShape(tuple(layers)).cache_bytes(codec, n) for n, layers in seen.items())
+    return {"layers": len(windows), "of": len(shape.layers), "window": max(windows), "bytes": need}
