@@ -20,7 +20,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Limits:
-    """The most bytes of KV each tier may hold: on the device that computes, in RAM beside it, on disk. None: no limit."""
+    """The most bytes of KV on the device that computes, in RAM beside it, and on disk; None for no limit."""
 
     device: int | None = None
     host: int | None = 0

@@ -9,16 +9,16 @@ from functools import cached_property
 
 from torch import Tensor
 
-from localctx.budget import measure_device
-from localctx.engine.events import Done, Event, Note, Planned, Progress
-from localctx.engine.generate import decode, prefill
+from localctx.engine.beams import beam_search
+from localctx.engine.events import Done, Event, Note, Planned, Progress, Token
+from localctx.engine.generate import decode, decode_each, prefill
 from localctx.engine.keep import Identity, Keeping
+from localctx.engine.memory import Memory, Relief, choose_codec, choose_window, decide, longest, smaller_codec
 from localctx.engine.plan import plan, refuse_too_long
 from localctx.engine.prompt import Prompt, estimate_tokens, make_prompt
 from localctx.engine.work import Work
-from localctx.errors import Cancelled
-from localctx.kv.cache import Cache
-from localctx.kv.pool import Pool
+from localctx.errors import Cancelled, StoreError
+from localctx.kv.keepers import make_keeper
 from localctx.library.read import Document, read_document
 from localctx.models.base import Model
 from localctx.models.fetch import resolve
@@ -39,8 +39,9 @@ class Session:
     """
 
     def __init__(self, settings: Settings, progress: Callable[[Progress], None] = lambda event: None) -> None:
+        make_keeper(settings.keep, 0)  # nonsense is told before anything is loaded
         self.settings, self._progress = settings, progress
-        self.codec = "int8" if settings.kv == "auto" else settings.kv
+        self._window = settings.rope
         self._stop = threading.Event()
         self._listening = False
         self._load_seconds = 0.0
@@ -138,42 +139,58 @@ class Session:
         prompt = self._prompt([d.text for d in documents], question or "")
         boundary = prompt.shared // PAGE * PAGE
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
-        cache = Cache(Pool(model.shape, self.codec, model.device), model.dtype)
-        keeping = self._keeping(documents, prompt.tokens[:boundary]) if keep else None
+        memory = decide(model, self.settings, self._codec(), len(tokens))
+        if not memory.keeper.turns:
+            refuse_too_long(len(tokens), model.context, model.name)
+        cache = memory.new_cache(model, self.settings.home / "spill")
+        keep = keep and not (memory.keeper.drops and memory.keeper.held(len(tokens)) < len(tokens))
+        keeping = self._keeping(documents, prompt.tokens[:boundary], memory.codec) if keep else None
         restoring = time.perf_counter()
         notes = keeping.restore(cache) if keeping else []
         seconds = {"load": self._load_seconds, "parse": parsed, "restore": time.perf_counter() - restoring}
         self._load_seconds = 0.0  # the next question finds it loaded
         yield from map(Note, notes)
-        planned = self._plan(tokens, cache, keeping)
+        planned = self._plan(memory, tokens, cache.length, keeping)
         yield planned
-        return Work([d.row for d in documents], tokens, boundary, cache, keeping, planned, start, seconds)
+        relief = Relief(memory.chunk, self._smaller)
+        return Work([d.row for d in documents], tokens, boundary, cache, keeping, planned, relief, start, seconds)
 
     def _prompt(self, texts: list[str], question: str) -> Prompt:
-        """The prompt, or TooLong before anything is kept of it; what is hopelessly long is not even counted."""
-        model = self.model
-        if sum(map(len, texts)) > SURELY_COUNTED * model.context:
-            guess = estimate_tokens(model.tokenizer, texts, model.context, self._stop.is_set)
-            refuse_too_long(guess, model.context, model.name, "about ")
+        """The prompt, and the model's window as it wants it. TooLong before anything is kept of it; what is hopelessly
+        long is not even counted.
+        """
+        model, most = self.model, longest(self.settings, self.model)
+        if sum(map(len, texts)) > SURELY_COUNTED * most:
+            guess = estimate_tokens(model.tokenizer, texts, int(most), self._stop.is_set)
+            refuse_too_long(guess, most, model.name, "about ")
         prompt = make_prompt(model.tokenizer, texts, question)
-        refuse_too_long(len(prompt.tokens), model.context, model.name)
+        refuse_too_long(len(prompt.tokens), most, model.name)
+        window = choose_window(self.settings, model, prompt.shared).rope
+        if window != self._window:
+            model.stretch(window)
+            self._window = window
         return prompt
 
-    def _keeping(self, documents: list[Document], tokens: list[int]) -> Keeping:
-        identity = Identity(self.model.fingerprint(self.codec), self.settings.model, self.codec)
+    def _codec(self) -> str:
+        return choose_codec(self.model.shape, self._passed) if self.settings.kv == "auto" else self.settings.kv
+
+    def _passed(self, codec: str) -> bool | None:
+        """What the quality gate said of a codec with this model; None where it was not asked, or cannot be."""
+        try:
+            return self.store.verdicts.passed(self.model.fingerprint(codec))
+        except StoreError:
+            return None
+
+    def _smaller(self, codec: str) -> str | None:
+        return smaller_codec(self.model.shape, self._passed)(codec) if self.settings.kv == "auto" else None
+
+    def _keeping(self, documents: list[Document], tokens: list[int], codec: str) -> Keeping:
+        identity = Identity(self.model.fingerprint(codec), self.settings.model, codec)
         return Keeping(lambda: self.store, [(d.row, d.text, d.spans) for d in documents], identity, tokens)
 
-    def _plan(self, tokens: list[int], cache: Cache, keeping: Keeping | None) -> Planned:
-        return plan(
-            tokens=len(tokens),
-            reused=cache.length,
-            context=self.model.context,
-            shape=self.model.shape,
-            codec=self.codec,
-            answer=self.settings.max_tokens,
-            free=measure_device(str(self.model.device)),
-            per_second=keeping.rate if keeping else None,
-        )
+    def _plan(self, memory: Memory, tokens: list[int], reused: int, keeping: Keeping | None) -> Planned:
+        rate, answer = keeping.rate if keeping else None, self.settings.max_tokens
+        return plan(self.model, memory, tokens=len(tokens), reused=reused, answer=answer, per_second=rate)
 
     def _read(self, work: Work) -> Generator[Event, None, Tensor]:
         start = time.perf_counter()
@@ -183,7 +200,7 @@ class Session:
                     self.model,
                     work.cache,
                     work.tokens,
-                    chunk=self.settings.chunk,
+                    chunk=work.relief,
                     boundary=work.boundary,
                     cancelled=self._stop.is_set,
                     after_chunk=work.keeping or (lambda cache: None),
@@ -194,22 +211,36 @@ class Session:
             work.seconds["prefill"] = time.perf_counter() - start
 
     def _answer(self, work: Work, logits: Tensor) -> Iterator[Event]:
-        s, limit = self.settings, work.plan.answer_tokens
-        sampler = Sampler(s.temperature, s.top_p, s.top_k, s.seed)
         first = 0.0
-        for token in decode(self.model, work.cache, logits, sampler=sampler, limit=limit, cancelled=self._stop.is_set):
+        for event in self._decoding(work, logits):
+            yield event
+            if not isinstance(event, Token):
+                continue
             now = time.perf_counter()
             first = first or now
             work.seconds |= {"first_token": first - work.started, "decode": now - first}
-            work.answer.append(token.text)
-            work.generated += 1
-            yield token
+            work.answers[event.answer].append(event)
         work.seconds.setdefault("first_token", time.perf_counter() - work.started)  # the model had nothing to say
-        work.stopped = "length" if work.generated == limit else "eos"
+        work.stopped = "length" if max(map(len, work.answers)) == work.plan.answer_tokens else "eos"
+
+    def _decoding(self, work: Work, logits: Tensor) -> Iterator[Event]:
+        s, model, stop = self.settings, self.model, self._stop.is_set
+        limit = work.plan.answer_tokens
+        if s.beams > 1:
+            yield from beam_search(model, work.cache, logits, width=s.beams, limit=limit, cancelled=stop)
+            return
+        seeds = [None if s.seed is None else s.seed + i for i in range(s.n)]
+        samplers = [Sampler(s.temperature, s.top_p, s.top_k, seed) for seed in seeds]
+        work.answers = [[] for _ in samplers]
+        if s.n == 1:
+            yield from decode(model, work.cache, logits, sampler=samplers[0], limit=limit, cancelled=stop)
+        else:
+            yield from decode_each(model, work.cache, logits, samplers=samplers, limit=limit, cancelled=stop)
 
     def _shut(self, work: Work) -> None:
         if work.keeping:
             rate = work.read / work.seconds["prefill"] if work.read >= MIN_RATED else None
             work.keeping.close(work.cache, rate)
-        work.pages = work.cache.pool.counts()
+        pool = work.cache.pool
+        work.pages, work.bytes, work.evicted = pool.counts(), pool.nbytes(), list(work.cache.evicted)
         work.cache.drop()

@@ -24,6 +24,7 @@ class Settings:
     ``temperature`` 0 is greedy; ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step;
     ``rope`` stretches the window (``yarn:2``, ``linear:2``, ``llama3:8``). ``memory``, ``ram`` and ``disk`` are the
     most bytes of KV on the device, in RAM beside it and on disk, or ``auto``. ``keep`` names a keeper and its budget.
+    ``n`` answers are sampled, or the best of ``beams`` is found.
     """
 
     home: Path
@@ -43,6 +44,8 @@ class Settings:
     ram: str = "auto"
     disk: str = "auto"
     keep: str = "full"
+    n: int = 1
+    beams: int = 1
 
     @property
     def models(self) -> Path:
@@ -122,6 +125,8 @@ def _checked(s: Settings) -> Settings:
         "top_k": (0, 1 << 20),
         "threads": (0, 1024),
         "chunk": (1, 1 << 16),
+        "n": (1, 64),
+        "beams": (1, 64),
         "seed": (-(1 << 63), (1 << 63) - 1),
     }
     for name, (low, high) in bounds.items():
@@ -132,4 +137,8 @@ def _checked(s: Settings) -> Settings:
     if s.rope != "auto" and not ROPE.fullmatch(s.rope):
         raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
     s.caps  # noqa: B018 (reads the sizes)
+    if s.n > 1 and not s.temperature:
+        raise UsageError(f"{s.n} answers at temperature 0 would be the same", "give --temperature, for example 0.8")
+    if s.n > 1 and s.beams > 1:
+        raise UsageError("--n samples and --beams searches", "give one of them")
     return s

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from localctx.kv.cache import Cache
 from localctx.kv.rope import Rope
+from localctx.models.geometry import Geometry
 from localctx.shape import KVShape
 
 Messages = Sequence[dict[str, str]]
@@ -32,13 +33,18 @@ class Tokenizer(Protocol):
 
 
 class Model(Protocol):
-    """A decoder model. ``context`` is its window in tokens; ``rope`` how its keys turn, None where they do not."""
+    """A decoder model. ``context`` is its window in tokens, ``trained`` what it is without any stretching; ``rope`` how
+    its keys turn, None where they do not; ``geometry`` what a step takes in memory.
+    """
 
     name: str
     shape: KVShape
     device: torch.device
     dtype: torch.dtype
     tokenizer: Tokenizer
+
+    geometry: Geometry
+    trained: int
 
     @property
     def context(self) -> int: ...

@@ -18,7 +18,7 @@ from localctx.kv.pool import Pool
 from localctx.kv.rope import Rope
 from localctx.models.base import Tokenizer
 from localctx.models.fingerprint import fingerprint, hash_weights
-from localctx.models.geometry import KINDS, shape_of
+from localctx.models.geometry import KINDS, geometry_of, shape_of
 from localctx.models.rope import ModelRope, apply_positions, parse_rope, said_of, stretched
 from localctx.models.tokens import ChatTokenizer
 
@@ -42,6 +42,8 @@ class TransformersModel:
         self.name, self._module, self._weights = name, module.eval(), weights or {}
         self._config = module.config.get_text_config(decoder=True)
         self._trained = said_of(self._config)
+        self.trained: int = self._config.max_position_embeddings
+        self.geometry = geometry_of(self._config)
         self.stretch(rope)
         self.shape = shape_of(self._config)
         self.device, self.dtype = module.device, module.dtype

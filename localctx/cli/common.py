@@ -24,7 +24,12 @@ def model_options(command: Callable) -> Callable:
         click.option(
             "--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."
         ),
-        click.option("--kv", metavar="CODEC", help="How kept keys and values are stored: auto, int8, bf16, f32."),
+        click.option(
+            "--kv", metavar="CODEC", help="How keys and values are stored: auto, f32, bf16, int8, k8v4, int4, int2."
+        ),
+        click.option(
+            "--keep", metavar="KEEPER", help="What attention sees: full, sink-window, h2o, snapkv, select:1/4."
+        ),
         click.option("--device", metavar="NAME", help="auto, cpu, cuda."),
         click.option("--dtype", metavar="NAME", help="Precision of the model: auto, bf16, f16, f32."),
         click.option(
@@ -45,6 +50,8 @@ def answer_options(command: Callable) -> Callable:
         click.option("--temperature", type=float, metavar="T", help="0 takes the likeliest token each time (0)."),
         click.option("--top-p", type=float, metavar="P", help="Sample among the likeliest tokens of mass P."),
         click.option("--top-k", type=int, metavar="K", help="Sample among the K likeliest tokens."),
+        click.option("--n", type=int, metavar="N", help="Sample N answers, which share what was read (1)."),
+        click.option("--beams", type=int, metavar="N", help="Search the likeliest answer with N beams (1)."),
         click.option("--seed", type=int, metavar="N", help="Make sampling repeatable."),
     ):
         command = option(command)

@@ -8,8 +8,9 @@ from typing import Any
 class Planned:
     """Before work starts: how the question will be answered and what it will cost.
 
-    ``tokens`` the prompt has, ``reused`` of them already kept; ``kv_bytes`` the whole cache; ``seconds`` expected
-    until the first token, None before any measurement; ``answer_tokens`` there is room for.
+    ``tokens`` the prompt has, ``reused`` of them already kept; ``kv_bytes`` the whole cache, and by ``tiers`` what must
+    be held beside the kept pages; ``seconds`` expected until the first token, None before any measurement;
+    ``answer_tokens`` there is room for; ``window`` the tokens the model reads at most.
     """
 
     mode: str
@@ -19,6 +20,10 @@ class Planned:
     kv_bytes: int
     seconds: float | None
     answer_tokens: int
+    window: int
+    codec: str
+    keeper: str
+    tiers: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -41,11 +46,21 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Evicted:
+    """The keeper dropped something: ``tokens`` in all so far, by ``ranges`` [start, stop) of the prompt."""
+
+    keeper: str
+    tokens: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class Token:
-    """A piece of the answer. ``text`` may be empty while a character is incomplete."""
+    """A piece of an answer. ``text`` may be empty while a character is incomplete; ``answer`` counts several from 0."""
 
     text: str
     id: int
+    answer: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,4 +71,4 @@ class Done:
     failed: str | None = None
 
 
-Event = Planned | Progress | Note | Token | Done
+Event = Planned | Progress | Note | Evicted | Token | Done

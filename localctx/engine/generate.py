@@ -1,12 +1,16 @@
-"""Prefill in chunks and decode token by token, over one Cache."""
+"""Prefill in chunks and decode token by token, over one Cache or several that share their past."""
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
-from localctx.engine.events import Progress, Token
+from localctx.engine.events import Event, Evicted, Note, Progress, Token
+from localctx.engine.memory import Relief, out_of_memory
+from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
+from localctx.kv.compress import compress
 from localctx.models.base import Model
 from localctx.models.sampling import Sampler
 
@@ -18,27 +22,40 @@ def prefill(
     cache: Cache,
     tokens: Sequence[int],
     *,
-    chunk: int,
+    chunk: int | Relief,
     boundary: int = 0,
     cancelled: Check = lambda: False,
     after_chunk: Callable[[Cache], None] = lambda cache: None,
-) -> Generator[Progress, None, Tensor]:
+) -> Generator[Event, None, Tensor]:
     """Read ``tokens[cache.length:]``; returns the logits [vocabulary] after the last.
 
-    A chunk ends at ``boundary``, where kept pages end: a run that reuses them then computes exactly what a run that
-    read everything computed. Raises Cancelled, with the chunks before it in the cache.
+    A chunk ends at ``boundary``, where the documents end: a run that reuses kept pages then computes exactly what a run
+    that read everything computed. When memory runs out the ``Relief`` helps, and the reading goes on.
+    Raises Cancelled, with the chunks before it in the cache; NoRoom when there is no relief left.
     """
-    reused, start = cache.length, time.perf_counter()
+    relief = chunk if isinstance(chunk, Relief) else Relief(chunk)
+    reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
     logits = None
     yield Progress("reading", reused, len(tokens), reused)
     while cache.length < len(tokens):
         at = cache.length
         stop = boundary if at < boundary else len(tokens)
-        logits = model.forward(tokens[at : min(at + chunk, stop)], cache, cancelled=cancelled)
+        cache.phase = "reading" if at < boundary else "asking"
+        try:
+            logits = model.forward(tokens[at : min(at + relief.chunk, stop)], cache, cancelled=cancelled)
+        except (MemoryError, RuntimeError, NoRoom) as e:
+            yield Note(_relieved(relief, cache, e))
+            continue
         after_chunk(cache)
         rate = (cache.length - reused) / (time.perf_counter() - start)
         yield Progress("reading", cache.length, len(tokens), reused, rate, (len(tokens) - cache.length) / rate)
+        yield from _news(cache, dropped)
+        dropped = cache.dropped
     assert logits is not None, "prefill needs at least one token to read"
+    if cache.keeper.compresses and cache.phase == "asking":
+        compress(cache)
+        yield from _news(cache, dropped)
+    cache.phase = "answering"
     return logits[-1]
 
 
@@ -63,3 +80,34 @@ def decode(
         yield Token(text_of(token), token)
         if left:
             logits = model.forward([token], cache, cancelled=cancelled)[-1]
+
+
+def decode_each(
+    model: Model, cache: Cache, logits: Tensor, *, samplers: Sequence[Sampler], limit: int, cancelled: Check
+) -> Iterator[Token]:
+    """An answer for each sampler, one after the other. They share the prompt's pages; each has an open page of its own.
+
+    Raises Cancelled.
+    """
+    for i, sampler in enumerate(samplers):
+        own = cache.fork()
+        try:
+            for token in decode(model, own, logits, sampler=sampler, limit=limit, cancelled=cancelled):
+                yield replace(token, answer=i)
+        finally:
+            own.drop()
+
+
+def _relieved(relief: Relief, cache: Cache, e: Exception) -> str:
+    """What was done about ``e``, when it says that memory ran out. Raises it otherwise, or NoRoom."""
+    if not (isinstance(e, NoRoom) or out_of_memory(e)):
+        raise e
+    if said := relief(cache):
+        return said
+    raise e if isinstance(e, NoRoom) else NoRoom(cache.pool.nbytes(), 0, "the device's memory ran out") from e
+
+
+def _news(cache: Cache, dropped: int) -> Iterator[Evicted]:
+    if cache.dropped != dropped:
+        ranges = tuple((e.start, e.stop) for e in cache.evicted)
+        yield Evicted(cache.keeper.name, cache.dropped, ranges)

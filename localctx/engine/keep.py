@@ -106,7 +106,7 @@ class Keeping:
 
     def _write(self, cache: Cache) -> None:
         assert self._writer
-        while self._written < min(self._pages, len(cache.pages)):
+        while cache.exact and self._written < min(self._pages, len(cache.pages)):
             self._writer.write(self._written, cache.pool.payload(cache.pages[self._written]).cpu().numpy())
             self._written += 1
 

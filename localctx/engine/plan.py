@@ -1,41 +1,71 @@
 """The plan: what reading a prompt will cost, and a refusal with the numbers where it cannot be done."""
 
-from localctx.budget import Measured
+from math import inf
+
 from localctx.engine.events import Planned
+from localctx.engine.memory import Memory
 from localctx.errors import TooLong
+from localctx.models.base import Model
 from localctx.shape import PAGE, KVShape
 
 
-def refuse_too_long(tokens: int, context: int, model: str, about: str = "") -> None:
+def refuse_too_long(tokens: int, context: float, model: str, about: str = "") -> None:
     """Raises TooLong for a prompt that leaves ``model`` no room to answer; ``about``: they are guessed."""
     if tokens >= context:
         raise TooLong(
             f"the documents and the question are {about}{tokens:,} tokens, and {model} reads at most {context:,}",
-            "ask a shorter part, or choose a model with a longer window: localctx models list",
+            "ask a shorter part, choose a model with a longer window (localctx models list), or see only the end of "
+            "them with --keep sink-window",
         )
 
 
-def plan(
-    *,
-    tokens: int,
-    reused: int,
-    context: int,
-    shape: KVShape,
-    codec: str,
-    answer: int,
-    free: Measured,
-    per_second: float | None,
-) -> Planned:
+def plan(model: Model, memory: Memory, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
     """The plan for a prompt of ``tokens``, ``reused`` of them kept, and an answer of at most ``answer`` tokens.
 
-    ``free`` is the memory of the device; ``per_second`` the measured rate of prefill. Raises TooLong.
+    ``per_second`` is the measured rate of prefill. Raises TooLong where no tier has room for what must be held.
     """
-    answer = min(answer, context - tokens)
-    kv_bytes = -(-(tokens + answer) // PAGE) * shape.page_bytes(codec)
-    if kv_bytes > free.free:
-        raise TooLong(
-            f"remembering {tokens + answer:,} tokens takes {kv_bytes >> 20:,} MiB; {free.free >> 20:,} MiB are free",
-            "close other programs, use --kv int8, or ask a shorter part",
-        )
+    keeper, shape = memory.keeper, model.shape
+    if not keeper.turns:
+        answer = min(answer, model.context - tokens)
+    held = keeper.held(tokens + answer)
+    kv_bytes = shape.cache_bytes(memory.codec, held + (memory.chunk if keeper.drops else 0), model.dtype.itemsize)
+    fresh = kv_bytes - reused // PAGE * shape.page_bytes(memory.codec)
     seconds = (tokens - reused) / per_second if per_second else None
-    return Planned("full", "the documents fit the model's window", tokens, reused, kv_bytes, seconds, answer)
+    return Planned(
+        mode="full",
+        reason=_reason(model, memory, tokens, held),
+        tokens=tokens,
+        reused=reused,
+        kv_bytes=kv_bytes,
+        seconds=seconds,
+        answer_tokens=answer,
+        window=model.context,
+        codec=memory.codec,
+        keeper=keeper.name,
+        tiers=_placed(max(0, fresh), memory, shape, tokens + answer),
+    )
+
+
+def _reason(model: Model, memory: Memory, tokens: int, held: int) -> str:
+    if held < tokens:
+        return f"{memory.keeper.name} keeps about {held:,} of the tokens at a time"
+    if model.context > model.trained:
+        return f"the documents fit the model's window, stretched from {model.trained:,} to {model.context:,} tokens"
+    return "the documents fit the model's window"
+
+
+def _placed(need: int, memory: Memory, shape: KVShape, tokens: int) -> dict[str, int]:
+    """How ``need`` bytes will lie, the device first. Raises TooLong."""
+    placed, left = {}, need
+    rooms = vars(memory.limits)
+    for tier, limit in rooms.items():
+        placed[tier] = min(left, inf if limit is None else limit)
+        left -= placed[tier]
+    if left > 0:
+        room = ", ".join(f"{n >> 20:,} MiB of {tier}" for tier, n in rooms.items())
+        smaller = "" if memory.codec == "int4" else ", try a smaller --kv (localctx quality says what it costs)"
+        raise TooLong(
+            f"remembering {tokens:,} tokens takes {need >> 20:,} MiB of KV; there are {room}",
+            f"close other programs, raise --memory, --ram or --disk{smaller}, or ask a shorter part",
+        )
+    return placed

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from localctx.engine.events import Planned
+from localctx.engine.events import Planned, Token
 from localctx.engine.keep import Keeping
-from localctx.kv.cache import Cache
+from localctx.engine.memory import Relief
+from localctx.kv.cache import Cache, Evicted
 from localctx.shape import PAGE
 from localctx.store.documents import DocumentRow
 
@@ -23,13 +24,15 @@ class Work:
     cache: Cache
     keeping: Keeping | None
     plan: Planned
+    relief: Relief
     started: float
     seconds: dict[str, float]
-    answer: list[str] = field(default_factory=list)
-    generated: int = 0
+    answers: list[list[Token]] = field(default_factory=lambda: [[]])
     stopped: str = "cancelled"
     read: int = 0
     pages: dict[str, int] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
+    evicted: list[Evicted] = field(default_factory=list)
 
     @property
     def failed(self) -> str | None:
@@ -38,8 +41,10 @@ class Work:
 
     def answered(self, model: str) -> dict[str, Any]:
         """What ``ask --json`` prints. Fields are added with time, none is renamed."""
+        texts = ["".join(token.text for token in answer).strip() for answer in self.answers]
         return {
-            "answer": "".join(self.answer).strip(),
+            "answer": texts[0],
+            "answers": texts,
             "mode": self.plan.mode,
             "model": model,
             "stopped": self.stopped,
@@ -47,7 +52,7 @@ class Work:
                 "prompt": len(self.tokens),
                 "reused": self.plan.reused,
                 "prefilled": self.read,
-                "generated": self.generated,
+                "generated": sum(map(len, self.answers)),
             },
             "seconds": self._seconds(),
             "kv": self._kv(),
@@ -84,4 +89,8 @@ class Work:
             "keeper": self.cache.keeper.name,
             "bytes_per_token": pool.shape.bytes_per_token(pool.codec),
             "pages": self.pages,
+            "bytes": self.bytes,
+            "window": self.plan.window,
+            "chunk": self.relief.chunk,
+            "evicted": [{"start": e.start, "stop": e.stop, "kept": round(e.kept, 4)} for e in self.evicted],
         }

@@ -15,7 +15,7 @@ from localctx.errors import NoRoom
 from localctx.kernels import cpu, quant
 from localctx.kv import turning
 from localctx.kv.keepers import Full, Keeper
-from localctx.kv.pool import ORDINARY, SINK, Pool
+from localctx.kv.pool import ORDINARY, Pool
 from localctx.shape import PAGE
 
 
@@ -59,6 +59,7 @@ class Cache:
     def __init__(self, pool: Pool, dtype: torch.dtype, keeper: Keeper | None = None, reach: int | None = None) -> None:
         self.pool, self.dtype, self.keeper, self.reach = pool, dtype, keeper or Full(), reach
         self.length = self.position = self.tail = 0
+        self.exact = True  # whether every page is what its name would say: nothing before it dropped or recoded
         self.places: list[Place] = []
         self.evicted: list[Evicted] = []
         self.observed: dict[int, Tensor] = {}  # by layer: what the prompt's last queries gave each sealed token
@@ -76,9 +77,9 @@ class Cache:
         return [place.page for place in self.places]
 
     @property
-    def exact(self) -> bool:
-        """Whether everything read so far was read with everything before it in sight."""
-        return not self.evicted
+    def dropped(self) -> int:
+        """Tokens that attention does not see any more; where heads keep different ones, their mean."""
+        return round(sum((e.stop - e.start) * (1 - e.kept) for e in self.evicted))
 
     def begin(self, tokens: int) -> None:
         """Start a step of ``tokens`` tokens. Raises NoRoom, with the sequence as it was."""
@@ -104,7 +105,7 @@ class Cache:
             return
         k, v = torch.cat((state.k[:, :n], k), 1), torch.cat((state.v[:, :n], v), 1)
         full = len(self._pending) * PAGE
-        self._seal(layer, self._pending, k[:, :full], v[:, :full], self.position - n)
+        self.pool.seal(layer, self._pending, k[:, :full], v[:, :full], self.position - n)
         fresh = self._empty_tail(layer)
         for buffer, rest in zip(fresh, (k[:, full:], v[:, full:]), strict=True):
             buffer[:, : end - full] = rest
@@ -148,8 +149,7 @@ class Cache:
 
     def evict(self, drop: list[int]) -> None:
         """Drop the pages at these places, in all layers; a keeper that turns then moves its sinks beside the rest."""
-        for i in drop:
-            self._note(self.places[i].token)
+        self._note(*(Evicted(self.places[i].token, self.places[i].token + PAGE) for i in drop))
         self._release(drop)
         if self.keeper.turns:
             turning.sinks_beside_window(self)
@@ -175,11 +175,18 @@ class Cache:
         self.pool.release(p.page for p in self.places[first:stop])
         kept = [Place(page, token + i, self.places[first].position + i) for i, page in enumerate(pages)]
         self.places[first:stop] = kept
-        self.evicted.append(Evicted(token, until, len(pages) * PAGE / (until - token)))
+        self._note(Evicted(token, until, len(pages) * PAGE / (until - token)))
         for state, own in zip(self._layers, positions, strict=True):
             state.positions, state.bounds = own, None
-        self._mass = self._seen = np.zeros(len(self.places))
+        self._mass, self._seen = np.zeros(len(self.places)), np.zeros(len(self.places))
         self._known = None
+
+    def settle_in(self, pool: Pool, pages: list[int]) -> None:
+        """Go on in another pool, in which ``pages`` are copies of the sealed pages."""
+        self.places = [Place(page, p.token, p.position) for page, p in zip(pages, self.places, strict=True)]
+        self.pool, self.exact, self._known = pool, False, None
+        for state in self._layers:
+            state.bounds = None
 
     def addresses(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the records of a layer's pages lie (int64), and each page's kind (uint8)."""
@@ -241,7 +248,7 @@ class Cache:
         assert not self._step
         twin = Cache(self.pool, self.dtype, self.keeper, self.reach)
         twin.length, twin.position, twin.tail, twin.phase = self.length, self.position, self.tail, self.phase
-        twin.places, twin.evicted = list(self.places), list(self.evicted)
+        twin.places, twin.evicted, twin.exact = list(self.places), list(self.evicted), self.exact
         for page in (*self.pages, *self.originals):
             self.pool.table.share(page)
         twin.originals = list(self.originals)
@@ -277,22 +284,6 @@ class Cache:
         self.pool.release(self.originals)
         self.originals = []
 
-    def _seal(self, layer: int, pages: list[int], k: Tensor, v: Tensor, position: int) -> None:
-        """Encode whole pages of one layer, keys at ``position..``, into new pages."""
-        kinds = self.pool.kinds(pages)
-        for kind in (SINK, ORDINARY):
-            of_kind = np.flatnonzero(kinds == kind)
-            if len(of_kind):
-                first, stop = int(of_kind[0]) * PAGE, (int(of_kind[-1]) + 1) * PAGE
-                some = k[:, first:stop]
-                if kind == ORDINARY and self.pool.unbiased(layer):
-                    assert self.pool.rope
-                    at = torch.arange(position + first, position + stop, device=k.device)
-                    some = some - self.pool.rope.bias_keys(layer, at).to(k.dtype)
-                records = self.pool.codec_of(layer, kind).encode(some, v[:, first:stop])
-                for page, record in zip(pages[first // PAGE : stop // PAGE], records, strict=True):
-                    self.pool.fill(page, layer, record)
-
     def _release(self, drop: list[int]) -> None:
         gone = set(drop)
         self.pool.release(self.places[i].page for i in drop)
@@ -305,12 +296,14 @@ class Cache:
                 state.positions = state.positions[[i for i in keep if i < len(state.positions)]]
         self._known = None
 
-    def _note(self, token: int) -> None:
-        last = self.evicted[-1] if self.evicted else None
-        if last and last.stop == token and not last.kept:
-            self.evicted[-1] = Evicted(last.start, token + PAGE)
-        else:
-            self.evicted.append(Evicted(token, token + PAGE))
+    def _note(self, *gone: Evicted) -> None:
+        """Remember what left, in the order of the text; neighbours become one."""
+        self.exact, merged = False, list[Evicted]()
+        for e in sorted([*self.evicted, *gone], key=lambda e: e.start):
+            if merged and (merged[-1].stop, merged[-1].kept) == (e.start, e.kept):
+                e = Evicted(merged.pop().start, e.stop, e.kept)
+            merged.append(e)
+        self.evicted = merged
 
     def _weighed(self, queries: int) -> None:
         """Make the masses as long as the pages; ``queries`` more have looked at them."""

@@ -35,6 +35,9 @@ class Keeper(Protocol):
     def selected(self, pages: int) -> int:
         """How many of ``pages`` a query may see."""
 
+    def held(self, tokens: int) -> int:
+        """The most tokens that are kept at once of a prompt of ``tokens``, but for one chunk."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Full:
@@ -54,6 +57,10 @@ class Full:
         """All."""
         return pages
 
+    def held(self, tokens: int) -> int:
+        """All."""
+        return tokens
+
 
 @dataclass(frozen=True, kw_only=True)
 class SinkWindow(Full):
@@ -65,6 +72,10 @@ class SinkWindow(Full):
     name: str = "sink-window"
     drops: bool = True
     turns: bool = True
+
+    def held(self, tokens: int) -> int:
+        """Sinks and window."""
+        return min(tokens, self.tokens + SINKS * PAGE)
 
     def excess(self, pages: int, mass: np.ndarray) -> list[int]:
         """What lies between the sinks and the window."""
@@ -79,6 +90,10 @@ class H2O(Full):
     name: str = "h2o"
     drops: bool = True
     weighs: bool = True
+
+    def held(self, tokens: int) -> int:
+        """The budget."""
+        return min(tokens, self.tokens)
 
     def excess(self, pages: int, mass: np.ndarray) -> list[int]:
         """The lightest pages that are neither sinks nor recent."""

@@ -19,8 +19,8 @@ from localctx.kv.codecs import Codec, make_codec
 from localctx.kv.pages import PageTable
 from localctx.kv.rope import Rope
 from localctx.kv.staging import Stager
-from localctx.kv.tiers import DiskTier, MemoryTier, Tier
-from localctx.shape import FORMATS, SINKS, KVShape
+from localctx.kv.tiers import DiskTier, MemoryTier, Tier, as_tensor
+from localctx.shape import FORMATS, PAGE, SINKS, KVShape
 
 ORDINARY, SINK = 0, 1  # the kinds of page: in the codec's format, or full precision at the beginning of a sequence
 
@@ -42,6 +42,7 @@ class Pool:
         in_place: bool | None = None,
     ) -> None:
         self.shape, self.codec, self.device, self.rope = shape, codec, torch.device(device), rope
+        self.limits, self.spill = limits, spill
         self.in_place = self.device.type == "cpu" if in_place is None else in_place
         self.rotated = FORMATS[codec].hadamard
         self.codecs = [_codecs(shape, codec, self.rotated, sinks) for sinks in (False, True)]
@@ -77,6 +78,22 @@ class Pool:
         """SINK for a place at the beginning of a sequence, where the codec is a quantizer."""
         return SINK if index < SINKS and FORMATS[self.codec].scaled else ORDINARY
 
+    def seal(self, layer: int, pages: Sequence[int], k: Tensor, v: Tensor, position: int) -> None:
+        """Encode one layer of new pages: k and v [kv_heads, pages * 64, dim], the first key at ``position``."""
+        kinds = self._kinds[list(pages)]
+        for kind in (SINK, ORDINARY):
+            of_kind = np.flatnonzero(kinds == kind)
+            if not len(of_kind):
+                continue
+            first, stop = int(of_kind[0]), int(of_kind[-1]) + 1  # sinks come first: each kind is one run
+            some_k, some_v = (x[:, first * PAGE : stop * PAGE] for x in (k, v))
+            if kind == ORDINARY and self.unbiased(layer):
+                assert self.rope
+                at = torch.arange(position + first * PAGE, position + stop * PAGE, device=k.device)
+                some_k = some_k - self.rope.bias_keys(layer, at).to(k.dtype)
+            for page, record in zip(pages[first:stop], self.codec_of(layer, kind).encode(some_k, some_v), strict=True):
+                self.fill(page, layer, record)
+
     def fill(self, page: int, layer: int, record: Tensor) -> None:
         """One layer's record of a new page."""
         self.record(page, layer).copy_(record)
@@ -88,10 +105,14 @@ class Pool:
             self.make_room(0)
 
     def adopt(self, payload: np.ndarray, kind: int) -> int:
-        """A sealed page of this kind from stored, mapped bytes."""
-        page = self._enter(kind)
-        self.disk.lend(page, payload)
-        self._where[page] = self.disk
+        """A sealed page of this kind from mapped bytes: read where they lie, or copied up while there is room."""
+        page, limit = self._enter(kind), self.memory.limit
+        if self.in_place or (limit is not None and self.memory.nbytes + len(payload) > limit):
+            self.disk.lend(page, payload)
+            self._where[page] = self.disk
+        else:
+            self.memory.put(page, as_tensor(payload))
+            self._where[page] = self.memory
         return page
 
     def payload(self, page: int) -> Tensor:
@@ -134,6 +155,13 @@ class Pool:
     def make_room(self, nbytes: int) -> None:
         """Push pages down until the device has room for ``nbytes``. Raises NoRoom, with nothing lost."""
         self._room(0, nbytes)
+
+    def shrink(self) -> int:
+        """Halve what the device holds, for good; how many pages moved down. 0 where no tier below has room."""
+        before, self.memory.limit = len(self.memory), self.memory.nbytes // 2
+        with suppress(NoRoom):
+            self.make_room(0)
+        return before - len(self.memory)
 
     def counts(self) -> dict[str, int]:
         """Pages by tier."""

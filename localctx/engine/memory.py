@@ -1,0 +1,128 @@
+"""Memory: how a question will be remembered: window, codec, keeper, tiers, and how many tokens are read at a time."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+import torch
+
+from localctx.budget import Limits, measure_device, measure_limits
+from localctx.kv.cache import Cache
+from localctx.kv.keepers import Keeper, make_keeper
+from localctx.kv.pool import Pool
+from localctx.kv.recode import recode
+from localctx.models.base import Model
+from localctx.models.catalog import Window, load_catalog, window_for
+from localctx.models.geometry import largest_chunk
+from localctx.settings import Settings
+from localctx.shape import FORMATS, PAGE, KVShape
+
+TRUSTED = ("int8", "bf16", "f32")  # used until measured to be too coarse
+MARGIN = 512  # tokens for question and answer, so that every question on a document takes the same window
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What was decided for one question."""
+
+    codec: str
+    keeper: Keeper
+    limits: Limits
+    chunk: int
+
+    def new_cache(self, model: Model, spill: Path | None = None) -> Cache:
+        """An empty cache like that."""
+        pool = Pool(model.shape, self.codec, model.device, model.rope, self.limits, spill)
+        return Cache(pool, model.dtype, self.keeper, model.context)
+
+
+def decide(model: Model, settings: Settings, codec: str, tokens: int) -> Memory:
+    """How a prompt of ``tokens`` will be remembered on this machine now. Raises UsageError for a keeper's name.
+
+    The chunk is the largest whose working memory takes no more than half of what is free, and whose pages no more than
+    half of the device's budget.
+    """
+    device, itemsize = str(model.device), model.dtype.itemsize
+    how = {"context": tokens, "itemsize": itemsize, "device": model.device.type}
+    chunk = largest_chunk(model.geometry, measure_device(device).free // 2, settings.chunk, **how)
+    reserve = model.geometry.activation_bytes(chunk, tokens, itemsize, model.device.type)
+    limits = measure_limits(device, settings.home, reserve, **settings.caps)
+    if limits.device is not None:
+        pages = limits.device // 2 // model.shape.page_bytes(codec)
+        chunk = min(chunk, max(1, pages) * PAGE)
+    return Memory(codec, make_keeper(settings.keep, tokens), limits, min(chunk, settings.chunk))
+
+
+def new_cache(model: Model, codec: str, keep: str = "full", tokens: int = 0, limits: Limits | None = None) -> Cache:
+    """An empty cache for a prompt of ``tokens``, without asking the machine. Raises UsageError for a keeper's name."""
+    return Memory(codec, make_keeper(keep, tokens), limits or Limits(), 0).new_cache(model)
+
+
+def choose_codec(shape: KVShape, verdict_of: Callable[[str], bool | None]) -> str:
+    """The smallest codec that passed the quality gate; int8 until it is measured. f32 where nothing passed.
+
+    ``verdict_of`` tells whether a codec passed, None where it was never measured.
+    """
+    verdicts = {codec: verdict_of(codec) for codec in FORMATS}
+    good = [c for c, v in verdicts.items() if v or (v is None and c in TRUSTED)]
+    return min(good, key=shape.bytes_per_token, default="f32")
+
+
+def longest(settings: Settings, model: Model) -> float:
+    """The most tokens that could be read under these settings, whatever is chosen."""
+    if make_keeper(settings.keep, 0).turns:
+        return inf
+    entry = load_catalog().get(settings.model) if settings.rope == "auto" else None
+    return max([model.context, *(w.context for w in entry.longer)] if entry else [model.context])
+
+
+def choose_window(settings: Settings, model: Model, tokens: int) -> Window:
+    """The window for documents of ``tokens``: the trained one, or a longer one of the catalogue that holds them."""
+    plain = Window(model.trained)
+    if settings.rope != "auto":
+        return Window(model.context, settings.rope)
+    if tokens + MARGIN <= plain.context:
+        return plain
+    return window_for(settings.model, tokens + MARGIN) or plain
+
+
+@dataclass
+class Relief:
+    """What is tried, in order, when memory runs out in the middle of reading: a smaller chunk, a smaller codec where
+    ``smaller`` allows one, pages pushed to lower tiers. The reading goes on where it was.
+    """
+
+    chunk: int
+    smaller: Callable[[str], str | None] = lambda codec: None
+
+    def __call__(self, cache: Cache) -> str | None:
+        """Do the next thing; what was done, in words. None when there is nothing left to do."""
+        return next(self._tries(cache), None)
+
+    def _tries(self, cache: Cache) -> Iterator[str]:
+        if self.chunk > PAGE:
+            self.chunk = max(PAGE, self.chunk // 2 // PAGE * PAGE)
+            yield f"memory ran out: reading {self.chunk} tokens at a time"
+        if codec := self.smaller(cache.pool.codec):
+            recode(cache, codec)
+            yield f"memory ran out: keys and values are kept as {codec} from here on, and not on disk"
+        if moved := cache.pool.shrink():
+            yield f"memory ran out: {moved} pages of KV were moved from the device"
+
+
+def out_of_memory(e: BaseException) -> bool:
+    """Whether this is what torch raises when the device, or RAM, is full."""
+    if isinstance(e, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(e, RuntimeError) and "allocate memory" in str(e)
+
+
+def smaller_codec(shape: KVShape, verdict_of: Callable[[str], bool | None]) -> Callable[[str], str | None]:
+    """The codec ``choose_codec`` would have taken, where it is smaller than the one in use."""
+
+    def smaller(codec: str) -> str | None:
+        best = choose_codec(shape, verdict_of)
+        return best if shape.bytes_per_token(best) < shape.bytes_per_token(codec) else None
+
+    return smaller
