@@ -14,6 +14,7 @@ from localctx.cli.common import CANCELLED
 from localctx.cli.doctor import doctor
 from localctx.cli.library import library
 from localctx.cli.models import models
+from localctx.cli.quality import quality
 from localctx.errors import Cancelled, UserError
 
 
@@ -76,5 +77,5 @@ def cli() -> None:
     """
 
 
-for _command in (ask, prepare, library, models, doctor):
+for _command in (ask, prepare, library, models, quality, doctor):
     cli.add_command(_command)

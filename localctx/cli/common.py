@@ -12,12 +12,17 @@ if TYPE_CHECKING:
 
 
 def model_options(command: Callable) -> Callable:
-    """The flags of a command that loads a model, as Settings names them."""
+    """The flags of a command that loads a model and keeps pages, as Settings names them."""
+    kv = click.option("--kv", metavar="CODEC", help="How kept keys and values are stored: auto, int8, bf16, f32.")
+    return kv(machine_options(command))
+
+
+def machine_options(command: Callable) -> Callable:
+    """The flags that say which model computes, and how."""
     for option in (
         click.option(
             "--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."
         ),
-        click.option("--kv", metavar="CODEC", help="How kept keys and values are stored: auto, int8, bf16, f32."),
         click.option("--device", metavar="NAME", help="auto, cpu, cuda."),
         click.option("--dtype", metavar="NAME", help="Precision of the model: auto, bf16, f16, f32."),
         click.option("--threads", type=int, metavar="N", help="Processor threads to use."),

@@ -78,7 +78,7 @@ class Terminal:
             return
         if p.phase != self._phase:
             self.clear()
-            self._phase = p.phase
+            self._phase, tokens = p.phase, p.phase.startswith("reading")
             self._bar = tqdm(
                 total=p.total or None,
                 initial=p.reused,
@@ -86,9 +86,9 @@ class Terminal:
                 file=sys.stderr,
                 leave=False,
                 bar_format=_BAR if p.total else "{desc} ... {elapsed}",
-                unit=" tokens" if p.phase == "reading" else "B",
-                unit_scale=p.phase != "reading",
-                postfix=f"{p.reused:,} reused" if p.phase == "reading" else None,
+                unit=" tokens" if tokens else "B",
+                unit_scale=not tokens,
+                postfix=f"{p.reused:,} reused" if p.reused else None,
             )
         if self._bar is not None:
             self._bar.update(p.done - self._bar.n)

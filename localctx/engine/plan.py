@@ -1,9 +1,11 @@
 """The plan: what reading a prompt will cost, and a refusal with the numbers where it cannot be done."""
 
+from collections.abc import Callable
+
 from localctx.budget import Measured
 from localctx.engine.events import Planned
 from localctx.errors import TooLong
-from localctx.shape import PAGE, KVShape
+from localctx.shape import FORMATS, PAGE, KVShape
 
 
 def refuse_too_long(tokens: int, context: int, model: str, about: str = "") -> None:
@@ -39,3 +41,16 @@ def plan(
         )
     seconds = (tokens - reused) / per_second if per_second else None
     return Planned("full", "the documents fit the model's window", tokens, reused, kv_bytes, seconds, answer)
+
+
+_TRUSTED = ("int8", "bf16", "f32")  # used until measured to be too coarse
+
+
+def choose_codec(shape: KVShape, verdict_of: Callable[[str], bool | None]) -> str:
+    """The smallest codec that passed the quality gate; int8 until it is measured. f32 where nothing passed.
+
+    ``verdict_of`` tells whether a codec passed, None where it was never measured.
+    """
+    verdicts = {codec: verdict_of(codec) for codec in FORMATS}
+    good = [c for c, v in verdicts.items() if v or (v is None and c in _TRUSTED)]
+    return min(good, key=shape.bytes_per_token, default="f32")
