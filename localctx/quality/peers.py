@@ -24,8 +24,8 @@ def measure_peers(
     for peer in here:
         try:
             yield _measured(model, gate, peer, hear)
-        except (ValueError, ImportError, RuntimeError) as e:
-            say(f"{peer.name} was not measured: {str(e).splitlines()[0]}")
+        except (ValueError, ImportError, RuntimeError, AssertionError) as e:  # what their libraries refuse with
+            say(f"{peer.name} was not measured ({str(e) or type(e).__name__})".splitlines()[0])
 
 
 def _measured(model: TransformersModel, gate: Gate, peer: Peer, hear: Callable[[Progress], None]) -> dict[str, Any]:

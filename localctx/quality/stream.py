@@ -66,22 +66,36 @@ def stream(
         raise DocumentError(f"{tokens:,} tokens are too few to stream", f"take {MIN_TOKENS} or more")
     line = list(islice(cycle(once), tokens + 1))  # the last is only predicted
     first, cache = tokens - min(LAST, tokens // 2), make_cache(model, variant)
+
+    def tell(at: int) -> None:
+        hear(Progress(f"reading {variant.name}", at, tokens))
+
     early = None
     for at in _read(model, cache, line, first, chunk):
-        hear(Progress(f"reading {variant.name}", at, tokens))
+        tell(at)
         early = early or (measure_process() if at >= tokens // 10 else None)
-    nll = _score(model, cache, line, first, tokens, lambda at: hear(Progress(f"reading {variant.name}", at, tokens)))
+    nll = _score(model, cache, line, first, tokens, tell)
     end, nbytes = measure_process(), held_bytes(cache)
     cache.drop()
-    window = min(WINDOW, first)
-    blocks = _blocks(first, tokens)
+    window, blocks = min(WINDOW, first), _blocks(first, tokens)
     fresh = []
     for i, at in enumerate(blocks):
-        hear(Progress("reading fresh windows", i, len(blocks)))
+        hear(Progress("reading fresh windows", i * (window + BLOCK), len(blocks) * (window + BLOCK)))
         fresh.append(_fresh(model, line, at, window, chunk))
     sampled = torch.cat([nll[at - first : at - first + BLOCK] for at in blocks])
-    means = (math.exp(x.mean()) for x in (nll, sampled, torch.cat(fresh)))
-    return Streamed(variant, tokens, nbytes, early or end, end, *means, window, tokens - first, len(blocks))
+    return Streamed(
+        variant=variant,
+        tokens=tokens,
+        cache_bytes=nbytes,
+        early=early or end,
+        end=end,
+        perplexity=math.exp(nll.mean()),
+        sampled=math.exp(sampled.mean()),
+        fresh=math.exp(torch.cat(fresh).mean()),
+        window=window,
+        scored=len(nll),
+        blocks=len(blocks),
+    )
 
 
 def _read(model: Model, cache: Cache, line: Sequence[int], stop: int, chunk: int) -> Iterator[int]:
