@@ -89,20 +89,22 @@ def _gate(
 
     lengths = _lengths(how["lengths"])
     tokens = take_tokens(session.model, text, max([how["tokens"], *lengths]))
-    gate = Gate(session.model, tokens, lengths or [len(tokens)], chunk=session.settings.chunk, hear=terminal.show)
+    gate = Gate(session.model, tokens, lengths or [len(tokens) - 1], chunk=session.settings.chunk, hear=terminal.show)
     results = []
     for result in gate.run(variants_of(codecs, keeps)):
         results.append(result)
-        _remember(session, result, len(tokens))  # at once: Ctrl-C keeps what was measured
+        _remember(session, result, len(gate.tokens))  # at once: Ctrl-C keeps what was measured
     peers = _peers(session, terminal, gate) if how["peers"] else []
     terminal.clear()
     path = _draw(results, how["png"] or _place(session), session.settings.model)
     if how["as_json"]:
-        report = {"model": session.settings.model, "tokens": len(tokens), "picture": str(path)}
+        report = {"model": session.settings.model, "tokens": len(gate.tokens), "picture": str(path)}
         print_json({**report, "variants": [r.to_json() for r in results], "peers": peers})
     else:
         print(table([_row(r) for r in results] + [_peer_row(p) for p in peers]))
-        terminal.say(f"the last {len(tokens) - gate.first:,} of {len(tokens):,} tokens; needles drawn in {path}")
+        terminal.say(
+            f"the last {len(gate.tokens) - gate.first:,} of {len(gate.tokens):,} tokens; needles drawn in {path}"
+        )
 
 
 def _lengths(given: str | None) -> list[int]:

@@ -10,8 +10,9 @@ from torch import Tensor
 Forward = Callable[[Sequence[int], int], Tensor]
 """``forward(tokens, keep)``: read tokens; logits [keep, vocabulary] of the last."""
 
-SCORED = 1000  # tokens at the end of the text, each predicted from all before it
-STEP = 50  # tokens read at a time there: what is compared are cached keys and values, not those of the same step
+SCORED = 1000  # tokens at the end, each read with all before it in the cache, each predicting its successor
+STEP = 48  # tokens read at a time there: what is compared are cached keys and values, not those of the same step
+EVEN = 16  # tokens are read by multiples of it: peers pack up to four codes to a byte, across tokens
 MIN_TOKENS = 256
 
 
@@ -26,15 +27,14 @@ class Divergence:
     perplexity: float
 
 
-def split(tokens: Sequence[int]) -> int:
-    """The first of the scored tokens: the last 1,000, or half of a short text."""
-    return len(tokens) - min(SCORED, len(tokens) // 2)
+def split(tokens: int) -> int:
+    """Of ``tokens`` (a multiple of EVEN), how many are read before the scored ones: all but 1,000, or half of few."""
+    return tokens - min(SCORED, tokens // 2)
 
 
 def score(forward: Forward, tokens: Sequence[int], first: int) -> list[Tensor]:
-    """log p [STEP, vocabulary] of each step that predicts ``tokens[first:]``; ``tokens[:first - 1]`` were read."""
-    last = len(tokens) - 1  # nothing follows it
-    steps = [tokens[at : min(at + STEP, last)] for at in range(first - 1, last, STEP)]
+    """log p [up to STEP, vocabulary] of each step over ``tokens[first:]``; what precedes them was read."""
+    steps = [tokens[at : at + STEP] for at in range(first, len(tokens), STEP)]
     return [forward(step, len(step)).log_softmax(-1) for step in steps]
 
 

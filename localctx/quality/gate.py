@@ -11,7 +11,7 @@ from localctx.engine.events import Progress
 from localctx.errors import DocumentError
 from localctx.kv.cache import Cache
 from localctx.models.base import Model
-from localctx.quality.compare import MIN_TOKENS, Divergence, Forward, compare, score, split
+from localctx.quality.compare import EVEN, MIN_TOKENS, Divergence, Forward, compare, score, split
 from localctx.quality.needles import DEPTHS, ROOM, head_of, read_all, retrieve
 from localctx.quality.variants import Variant, fork_for, groups, held_bytes, make_cache
 
@@ -48,17 +48,24 @@ def good_enough(divergence: Divergence, found: int, by_reference: int) -> bool:
 
 
 def take_tokens(model: Model, text: str, tokens: int) -> list[int]:
-    """The first ``tokens`` of the text; fewer where it, or the model's window, ends. Raises DocumentError."""
-    taken = model.tokenizer.encode(text[: _CHARACTERS * tokens])[: min(tokens, model.context - ROOM)]
-    if len(taken) < MIN_TOKENS:
+    """The first ``tokens`` of the text and the one after them; fewer where it, or the model's window, ends.
+
+    Raises DocumentError.
+    """
+    taken = model.tokenizer.encode(text[: _CHARACTERS * (tokens + 1)])
+    tokens = min(tokens, len(taken) - 1, model.context - ROOM) // EVEN * EVEN
+    if tokens < MIN_TOKENS:
         raise DocumentError(
-            f"{len(taken):,} tokens are too few to measure on", f"take {MIN_TOKENS} or more, of a text that has them"
+            f"{max(0, tokens):,} tokens are too few to measure on",
+            f"take {MIN_TOKENS} or more",
         )
-    return taken
+    return taken[: tokens + 1]
 
 
 class Gate:
-    """Measures variants on ``tokens``. Needles are planted in their first n, for each n of ``lengths``.
+    """Measures variants on ``tokens``, of which the last is only predicted.
+
+    Needles are planted in their first n, for each n of ``lengths``.
 
     ``chunk`` tokens are read in a step; ``hear`` is told of the tokens read.
     """
@@ -72,9 +79,9 @@ class Gate:
         chunk: int = 512,
         hear: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
-        self.model, self.tokens, self.chunk, self._hear = model, tokens, chunk, hear
-        self.lengths = sorted({min(n, len(tokens)) for n in lengths})
-        self.first = split(tokens)
+        self.model, self.tokens, self.chunk, self._hear = model, tokens[:-1], chunk, hear
+        self.lengths = sorted({min(n, len(self.tokens)) for n in lengths})
+        self.first, self._next = split(len(self.tokens)), tokens[1:]
         self._reference: list[Tensor] = []
         self._found = 0  # needles, by the reference
 
@@ -89,14 +96,14 @@ class Gate:
                 yield self._judge(variant, *measured[variant], marks, time.perf_counter() - start)
 
     def compare(self, forward: Forward) -> Divergence:
-        """The divergence of a reader that has read ``tokens[:first - 1]``; the first compared is the reference."""
+        """The divergence of a reader that has read ``tokens[:first]``; the first compared is the reference."""
         logs = score(forward, self.tokens, self.first)
         self._reference = self._reference or logs
-        return compare(self._reference, logs, self.tokens[self.first :])
+        return compare(self._reference, logs, self._next[self.first :])
 
     def _diverge(self, group: Sequence[Variant], read: Callable[[int], None]) -> dict[Variant, tuple[int, Divergence]]:
         cache = make_cache(self.model, group[0])
-        read_all(self.model, cache, self.tokens[: self.first - 1], self.chunk, read)
+        read_all(self.model, cache, self.tokens[: self.first], self.chunk, read)
         measured = {variant: self._measure(fork_for(cache, variant)) for variant in group}
         read(len(self.tokens) - cache.length)
         cache.drop()
@@ -104,7 +111,7 @@ class Gate:
 
     def _measure(self, cache: Cache) -> tuple[int, Divergence]:
         divergence = self.compare(lambda tokens, keep: self.model.forward(tokens, cache, keep))
-        nbytes = held_bytes(cache) // (len(self.tokens) - 1)
+        nbytes = held_bytes(cache) // len(self.tokens)
         cache.drop()
         return nbytes, divergence
 
