@@ -174,6 +174,26 @@ def test_what_follows_a_shared_beginning_is_read_as_if_alone(model, text, monkey
     assert answers[:5] == answers[5:]
 
 
+def test_the_bar_is_what_the_reference_finds_even_if_that_is_nothing(model, text, monkeypatch):
+    """Were the bar what a later variant finds, the last would fail."""
+    from localctx.quality import gate
+
+    finds = {"f32": 0, "int8": 5, "bf16": 2}
+
+    def retrieve(model, variants, text, chunk, read):
+        return {v: tuple(i < finds[v.codec] for i in range(5)) for v in variants}
+
+    monkeypatch.setattr(gate, "retrieve", retrieve)
+    results = Gate(model, take_tokens(model, text, 320), [320]).run(variants_of(["int8", "bf16"], []))
+    assert [r.passed for r in results] == [True, True, True]
+
+
+def test_without_a_file_the_text_is_our_readme():
+    from localctx.cli.quality import _text
+
+    assert _text(None).startswith("# localctx")
+
+
 # The verdict
 
 

@@ -46,7 +46,7 @@ def quality(
 
     flags = {name: how[name] for name in ("model", "device", "dtype", "threads", "chunk")}
     terminal = Terminal(how["as_json"], how["quiet"])
-    with Session(settings_of(flags), terminal.show) as session:
+    with Session(settings_of(flags), terminal.show) as session, terminal.cleared():
         if streamed:
             _stream(session, terminal, text, streamed, codecs, keeps, how["as_json"])
         else:

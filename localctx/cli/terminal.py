@@ -62,6 +62,14 @@ class Terminal:
             self._bar.close()
         self._bar, self._phase = None, ""
 
+    @contextmanager
+    def cleared(self) -> Iterator[None]:
+        """Whatever ends the work, no bar is left."""
+        try:
+            yield
+        finally:
+            self.clear()
+
     def _token(self, text: str) -> None:
         self.clear()
         text = text if self._wrote else text.lstrip()
@@ -88,7 +96,7 @@ class Terminal:
                 bar_format=_BAR if p.total else "{desc} ... {elapsed}",
                 unit=" tokens" if tokens else "B",
                 unit_scale=not tokens,
-                postfix=f"{p.reused:,} reused" if p.reused else None,
+                postfix=f"{p.reused:,} reused" if p.phase == "reading" else None,
             )
         if self._bar is not None:
             self._bar.update(p.done - self._bar.n)

@@ -83,7 +83,7 @@ class Gate:
         self.lengths = sorted({min(n, len(self.tokens)) for n in lengths})
         self.first, self._next = split(len(self.tokens)), tokens[1:]
         self._reference: list[Tensor] = []
-        self._found = 0  # needles, by the reference
+        self._found: int | None = None  # needles, by the reference
 
     def run(self, variants: Sequence[Variant]) -> Iterator[Result]:
         """Results as they come; the first variant is the reference of all."""
@@ -123,7 +123,7 @@ class Gate:
         self, variant: Variant, nbytes: int, divergence: Divergence, marks: dict[int, Marks], seconds: float
     ) -> Result:
         found = sum(map(sum, marks.values()))
-        self._found = self._found or found
+        self._found = found if self._found is None else self._found
         passed = good_enough(divergence, found, self._found)
         return Result(variant, nbytes, divergence, marks, passed, seconds)
 
