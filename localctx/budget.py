@@ -1,7 +1,9 @@
 """Budget: the memory and disk there is on this machine now. The only place that measures them."""
 
 import contextlib
+import resource
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +63,20 @@ def measure_ram() -> Measured:
     if limit is None or limit >= m.total:
         return Measured(m.available, m.total)
     return Measured(max(0, min(m.available, limit - used)), limit)
+
+
+@dataclass(frozen=True)
+class Process:
+    """Bytes of memory this process holds now, and the most it ever held."""
+
+    now: int
+    peak: int
+
+
+def measure_process() -> Process:
+    """This process's resident memory."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return Process(psutil.Process().memory_info().rss, peak if sys.platform == "darwin" else peak << 10)
 
 
 def measure_disk(folder: Path) -> Measured:

@@ -63,6 +63,7 @@ HOMES = {
     "triton": "kernels",
     "gradio": "ui",
     "click": "cli",
+    "matplotlib": "quality",
     "tqdm": "cli",
     "charset_normalizer": "library",
     "docx": "library",

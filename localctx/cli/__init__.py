@@ -15,6 +15,7 @@ from localctx.cli.doctor import doctor
 from localctx.cli.library import library
 from localctx.cli.models import models
 from localctx.cli.plan import plan
+from localctx.cli.quality import quality
 from localctx.errors import Cancelled, UserError
 
 
@@ -77,5 +78,5 @@ def cli() -> None:
     """
 
 
-for _command in (ask, prepare, plan, library, models, doctor):
+for _command in (ask, prepare, plan, quality, library, models, doctor):
     cli.add_command(_command)

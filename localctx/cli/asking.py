@@ -50,6 +50,8 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, no_keep: bool, **fla
             full = t["generated"] < session.settings.max_tokens
             why = "the model's window is full; ask a shorter part" if full else "see --max-tokens"
             terminal.say(f"the answer was cut at {t['generated']:,} tokens; {why}")
+        for line in _dropped(report):
+            terminal.say(line)
         terminal.aside(_summary(report))
     _leave(report["stopped"], done.failed)
 
@@ -140,6 +142,16 @@ def _leave(stopped: str, failed: object) -> None:
         sys.exit(1)
     if stopped == "cancelled":
         sys.exit(CANCELLED)
+
+
+def _dropped(r: dict[str, Any]) -> Iterator[str]:
+    """What the answer did not see, if anything."""
+    kv = r["kv"]
+    if kv["evicted"]:
+        gone = sum(round((e["stop"] - e["start"]) * (1 - e["kept"])) for e in kv["evicted"])
+        where = ", ".join(f"{e['start']:,}-{e['stop']:,}" for e in kv["evicted"][:3])
+        more = ", ..." if len(kv["evicted"]) > 3 else ""
+        yield f"{kv['keeper']} dropped {gone:,} of {r['tokens']['prompt']:,} tokens (from {where}{more}): not all was seen"
 
 
 def _summary(r: dict[str, Any]) -> str:

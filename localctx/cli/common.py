@@ -19,16 +19,22 @@ cap_options = (
 
 
 def model_options(command: Callable) -> Callable:
-    """The flags of a command that loads a model, as Settings names them."""
+    """The flags of a command that loads a model and keeps pages, as Settings names them."""
     for option in (
-        click.option(
-            "--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."
-        ),
         click.option(
             "--kv", metavar="CODEC", help="How keys and values are stored: auto, f32, bf16, int8, k8v4, int4, int2."
         ),
+        click.option("--keep", metavar="KEEPER", help="What is seen: full, sink-window, h2o, snapkv, select:1/4."),
+    ):
+        command = option(command)
+    return machine_options(command)
+
+
+def machine_options(command: Callable) -> Callable:
+    """The flags that say which model computes, and how."""
+    for option in (
         click.option(
-            "--keep", metavar="KEEPER", help="What attention sees: full, sink-window, h2o, snapkv, select:1/4."
+            "--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."
         ),
         click.option("--device", metavar="NAME", help="auto, cpu, cuda."),
         click.option("--dtype", metavar="NAME", help="Precision of the model: auto, bf16, f16, f32."),

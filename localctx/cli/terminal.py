@@ -62,6 +62,14 @@ class Terminal:
             self._bar.close()
         self._bar, self._phase = None, ""
 
+    @contextmanager
+    def cleared(self) -> Iterator[None]:
+        """Whatever ends the work, no bar is left."""
+        try:
+            yield
+        finally:
+            self.clear()
+
     def _token(self, text: str) -> None:
         self.clear()
         text = text if self._wrote else text.lstrip()
@@ -78,7 +86,7 @@ class Terminal:
             return
         if p.phase != self._phase:
             self.clear()
-            self._phase = p.phase
+            self._phase, tokens = p.phase, p.phase.startswith("reading")
             self._bar = tqdm(
                 total=p.total or None,
                 initial=p.reused,
@@ -86,8 +94,8 @@ class Terminal:
                 file=sys.stderr,
                 leave=False,
                 bar_format=_BAR if p.total else "{desc} ... {elapsed}",
-                unit=" tokens" if p.phase == "reading" else "B",
-                unit_scale=p.phase != "reading",
+                unit=" tokens" if tokens else "B",
+                unit_scale=not tokens,
                 postfix=f"{p.reused:,} reused" if p.phase == "reading" else None,
             )
         if self._bar is not None:

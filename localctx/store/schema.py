@@ -57,3 +57,13 @@ def documents_and_pages(db: Database) -> None:
     db.table("cache_pages").create({"cache": str, "position": int, "page": bytes}, pk=("cache", "position"))
     db.table("cache_pages").create_index(["page"])
     db.table("rates").create({"what": str, "per_second": float, "measured": float}, pk="what")
+
+
+@migrate()
+def verdicts(db: Database) -> None:
+    """What ``localctx quality`` measured of a codec on a model."""
+    db.table("verdicts").create(
+        {"fingerprint": bytes, "model": str, "codec": str, "passed": int, "report": str, "measured": float},
+        pk="fingerprint",
+        not_null={"passed", "report"},
+    )

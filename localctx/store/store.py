@@ -17,10 +17,11 @@ from localctx.store.caches import Caches
 from localctx.store.documents import Documents
 from localctx.store.pages import Pages
 from localctx.store.schema import migrate
+from localctx.store.verdicts import Verdicts
 
 
 class Store:
-    """``documents``, ``pages`` and ``caches`` of one data folder. Use from one thread; close when done.
+    """``documents``, ``pages``, ``caches`` and ``verdicts`` of one data folder. Use from one thread; close when done.
 
     Raises StoreError where the folder cannot be used.
     """
@@ -36,6 +37,7 @@ class Store:
         self.pages = Pages(self.db, self.folder)
         self.documents = Documents(self.db)
         self.caches = Caches(self.db)
+        self.verdicts = Verdicts(self.db)
 
     def close(self) -> None:
         """Close the database."""

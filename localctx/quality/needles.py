@@ -1,0 +1,127 @@
+"""Needles: a fact planted in the user's text at some depth, asked for when everything has been read.
+
+One needle a context, as in RULER's niah_single (arXiv:2404.06654) with the user's text as the haystack.
+"""
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from localctx.engine.events import Progress
+from localctx.engine.generate import decode, prefill
+from localctx.engine.prompt import Prompt, make_prompt
+from localctx.kv.cache import Cache
+from localctx.models.base import Model, Tokenizer
+from localctx.models.sampling import Sampler
+from localctx.quality.variants import Variant, fork_for, make_cache
+from localctx.shape import PAGE
+
+DEPTHS = (0.05, 0.275, 0.5, 0.725, 0.95)
+ANSWER = 24  # tokens
+ROOM = 256  # tokens for needle, question, the turns around them and the answer
+_CITIES = ("Oakwood", "Riverton", "Ashford", "Millbrook", "Fairview")
+_SENTENCE = re.compile(r"[.!?][\"')\]]*\s+|\n+")
+
+
+@dataclass(frozen=True)
+class Needle:
+    """A number that only the planted sentence tells. ``depth`` is the share of the text before it."""
+
+    depth: float
+    city: str
+    number: str
+
+    @property
+    def sentence(self) -> str:
+        """What is planted."""
+        return f"The special magic number for {self.city} is {self.number}."
+
+    @property
+    def question(self) -> str:
+        """What is asked."""
+        return f"What is the special magic number for {self.city}?"
+
+    def found_in(self, answer: str) -> bool:
+        """Whether the answer tells the number, however its thousands are set apart."""
+        return self.number in re.sub(r"(?<=\d)[, .](?=\d)", "", answer)
+
+
+def make_needles(depths: Sequence[float] = DEPTHS, seed: int = 7) -> list[Needle]:
+    """One needle a depth, the same in every run: another city and another number of seven digits each."""
+    numbers = random.Random(seed)
+    return [
+        Needle(d, _CITIES[i % len(_CITIES)], str(numbers.randrange(1_000_000, 10_000_000)))
+        for i, d in enumerate(depths)
+    ]
+
+
+def plant(text: str, needle: Needle) -> str:
+    """``text`` with the needle's sentence between the two of its sentences that are nearest to the depth."""
+    ends = [0, *(m.end() for m in _SENTENCE.finditer(text)), len(text)]
+    at = min(ends, key=lambda end: abs(end - needle.depth * len(text)))
+    before = text[:at] if not at or text[at - 1].isspace() else text[:at] + " "
+    return f"{before}{needle.sentence} {text[at:]}"
+
+
+def head_of(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
+    """The text of ``tokens``."""
+    text_of = tokenizer.stream()
+    return "".join(map(text_of, tokens))
+
+
+def retrieve(
+    model: Model, variants: Sequence[Variant], text: str, chunk: int, read: Callable[[int], None] = lambda tokens: None
+) -> dict[Variant, tuple[bool, ...]]:
+    """Whether each of a group of variants, which share each reading, finds the needle at each of DEPTHS.
+
+    The deepest comes first: where nothing was dropped, the next starts from the text before both. ``read`` hears of
+    tokens read.
+    """
+    found: dict[Variant, list[bool]] = {v: [] for v in variants}
+    cache, before = make_cache(model, variants[0], 0), list[int]()
+    for needle in reversed(make_needles()):
+        prompt = make_prompt(model.tokenizer, [plant(text, needle)], needle.question)
+        size = len(prompt.tokens)
+        cache = _rewound(model, cache, variants[0], _same(before, prompt.tokens), size)
+        before = prompt.tokens[: prompt.shared // PAGE * PAGE]
+        read_all(model, cache, before, chunk, read)
+        for variant in variants:
+            found[variant].insert(0, needle.found_in(_answer(model, fork_for(cache, variant, size), prompt, chunk)))
+    cache.drop()
+    return {variant: tuple(marks) for variant, marks in found.items()}
+
+
+def read_all(model: Model, cache: Cache, tokens: Sequence[int], chunk: int, read: Callable[[int], None]) -> None:
+    """Read ``tokens`` from where the cache ends; ``read`` hears of the tokens of each chunk."""
+    done = cache.length
+    for event in prefill(model, cache, tokens, chunk=chunk, boundary=len(tokens)) if done < len(tokens) else ():
+        if isinstance(event, Progress):
+            read(event.done - done)
+            done = event.done
+
+
+def _rewound(model: Model, cache: Cache, variant: Variant, common: int, tokens: int) -> Cache:
+    if variant.late:
+        cache.trim(common // PAGE * PAGE)
+        return cache
+    cache.drop()
+    return make_cache(model, variant, tokens)
+
+
+def _answer(model: Model, cache: Cache, prompt: Prompt, chunk: int) -> str:
+    reading = prefill(model, cache, prompt.tokens, chunk=chunk)
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            logits = end.value
+            break
+    answer = "".join(t.text for t in decode(model, cache, logits, sampler=Sampler(), limit=ANSWER))
+    cache.drop()
+    return answer
+
+
+def _same(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two sequences begin with alike."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
