@@ -8,7 +8,7 @@ import pytest
 import torch
 from asking import PLAIN
 
-from localctx.engine.plan import choose_codec
+from localctx.engine.memory import choose_codec
 from localctx.quality.compare import compare, score, split
 from localctx.quality.gate import Gate, good_enough, take_tokens
 from localctx.quality.needles import DEPTHS, make_needles, plant

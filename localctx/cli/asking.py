@@ -151,7 +151,8 @@ def _dropped(r: dict[str, Any]) -> Iterator[str]:
         gone = sum(round((e["stop"] - e["start"]) * (1 - e["kept"])) for e in kv["evicted"])
         where = ", ".join(f"{e['start']:,}-{e['stop']:,}" for e in kv["evicted"][:3])
         more = ", ..." if len(kv["evicted"]) > 3 else ""
-        yield f"{kv['keeper']} dropped {gone:,} of {r['tokens']['prompt']:,} tokens (from {where}{more}): not all was seen"
+        prompt = r["tokens"]["prompt"]
+        yield f"{kv['keeper']} dropped {gone:,} of {prompt:,} tokens (from {where}{more}): not all was seen"
 
 
 def _summary(r: dict[str, Any]) -> str:

@@ -94,6 +94,7 @@ class Pool:
             for page, record in zip(pages[first:stop], self.codec_of(layer, kind).encode(some_k, some_v), strict=True):
                 self.fill(page, layer, record)
 
+    @torch.inference_mode()  # a page sealed while the model ran may only be written so
     def fill(self, page: int, layer: int, record: Tensor) -> None:
         """One layer's record of a new page."""
         self.record(page, layer).copy_(record)

@@ -61,6 +61,7 @@ class MemoryTier:
         self.nbytes += nbytes
         return payload
 
+    @torch.inference_mode()  # a page sealed while the model ran may only be written so
     def put(self, page: int, payload: Tensor) -> None:
         """See ``Tier``."""
         self.new(page, len(payload)).copy_(payload)
@@ -150,12 +151,13 @@ class _SpillFile:
         with tempfile.TemporaryFile(dir=folder, prefix="spill-") as file:
             _reserve(file.fileno(), self._slot_bytes * SPILL)
             self._map = mmap.mmap(file.fileno(), self._slot_bytes * SPILL)
-        self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
+        self._bytes = np.frombuffer(self._map, np.uint8)
 
     def write(self, slot: int, payload: Tensor) -> Tensor:
         """Copy a page into a slot; returns it as it lies there."""
         place = self._bytes[slot * self._slot_bytes :][: len(payload)]
-        return place.copy_(payload)
+        place[:] = payload.cpu().numpy()
+        return torch.from_numpy(place)
 
 
 def _reserve(fd: int, nbytes: int) -> None:
