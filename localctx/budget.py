@@ -75,8 +75,15 @@ class Process:
 
 def measure_process() -> Process:
     """This process's resident memory."""
+    return Process(psutil.Process().memory_info().rss, _peak())
+
+
+def _peak() -> int:
+    with contextlib.suppress(OSError):  # on Linux getrusage would tell the peak of the shell that started us
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return Process(psutil.Process().memory_info().rss, peak if sys.platform == "darwin" else peak << 10)
+    return peak if sys.platform == "darwin" else peak << 10
 
 
 def measure_disk(folder: Path) -> Measured:

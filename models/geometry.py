@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from localctx.kv.attention import RUN
+from localctx.kv.attention import MERGED, RUN
 from localctx.shape import PAGE, KVShape, LayerShape
 
 KINDS = {"full_attention": "full", "sliding_attention": "sliding"}
@@ -71,7 +71,7 @@ class Geometry:
         return (self.queries + self.outputs) // self.heads
 
     def _token_bytes(self, context: int, itemsize: int) -> int:
-        parts = -(-context // (RUN * PAGE)) + 2  # one attention output for each run, the tail and the new tokens
+        parts = min(-(-context // (RUN * PAGE)) + 2, MERGED)  # attention outputs of runs, the tail and the new tokens
         residual = self.hidden * (2 * itemsize + 2 * 4)  # norms compute in float32
         projected = 3 * (self.queries + self.fresh) * itemsize  # before and after RoPE, and on the way
         attended = parts * (self.outputs * itemsize + self.heads * 4) + self.outputs * (2 * 4 + itemsize)

@@ -7,10 +7,9 @@ import transformers as tf
 
 from localctx.budget import Limits
 from localctx.errors import UsageError
-from localctx.kv.attention import OBSERVED
 from localctx.kv.cache import Cache, Evicted
 from localctx.kv.compress import compress
-from localctx.kv.keepers import H2O, KEEPERS, Full, Select, SinkWindow, SnapKV, make_keeper
+from localctx.kv.keepers import H2O, KEEPERS, OBSERVED, Full, Select, SinkWindow, SnapKV, make_keeper
 from localctx.kv.pool import Pool
 from localctx.models.hf import TransformersModel
 from localctx.shape import FORMATS, PAGE

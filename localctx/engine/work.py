@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from localctx.budget import measure_process
 from localctx.engine.events import Planned, Token
 from localctx.engine.keep import Keeping
 from localctx.engine.memory import Relief
@@ -56,6 +57,7 @@ class Work:
             },
             "seconds": self._seconds(),
             "kv": self._kv(),
+            "memory": {"peak_bytes": measure_process().peak},
             "citations": [],
         }
 

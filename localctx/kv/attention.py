@@ -16,6 +16,7 @@ from localctx.shape import PAGE, SINKS
 
 Expand = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
+MERGED = 8  # parts held before they are merged: bounds what a long history takes
 RUN = 32  # pages decoded at a time in prefill: bounds the full-precision copy of history to 2,048 tokens
 
 
@@ -58,7 +59,11 @@ def attend_cache(
     already expanded. Returns [Hq, T, Dv]. The cache is read, not extended; its keeper hears what got attention.
     """
     asked = _Asked(cache, layer, q, scale, window, softcap, expand, [])
-    parts = [*_over_pages(asked)]
+    parts = list[Part]()
+    for part in _over_pages(asked):
+        parts.append(part)
+        if len(parts) == MERGED:
+            parts = [merge(parts)]
     if cache.tail:
         tail = cache.open_tail(layer)
         parts.append(_part(asked, *(expand(*tail) if expand else tail), _after(cache, -cache.tail, cache.tail)))
@@ -84,22 +89,12 @@ def _over_pages(a: _Asked) -> Iterator[Part]:
     elif a.single:
         yield _single(a, np.arange(first, count), skip)
     else:
-        for start, stop in runs(a.cache, first, 1 if a.cache.keeper.weighs else RUN):
+        for start, stop in a.cache.runs(first, 1 if a.cache.keeper.weighs else RUN):
             k, v = _read(a, start, stop)
             part = _part(a, k, v, a.cache.token_positions(a.layer, start, stop))
             if a.cache.keeper.weighs:
                 a.masses.append((start, part[1][..., None]))
             yield part
-
-
-def runs(cache: Cache, first: int, most: int) -> Iterator[tuple[int, int]]:
-    """The places ``first..`` in runs of at most ``most`` pages of one kind: (start, stop)."""
-    kinds = cache.pool.kinds(cache.pages)
-    start = first
-    for i in range(first + 1, len(kinds) + 1):
-        if i == len(kinds) or i - start == most or kinds[i] != kinds[start]:
-            yield start, i
-            start = i
 
 
 def _first_seen(a: _Asked) -> tuple[int, int]:
@@ -227,7 +222,7 @@ def _observe(a: _Asked, lse: Tensor) -> Tensor:
     """The mean weight the last queries give each sealed token, [H, tokens] float32 (SnapKV's votes)."""
     q, lse = a.q[:, -OBSERVED:], lse[:, -OBSERVED:]
     votes = []
-    for start, stop in runs(a.cache, 0, RUN):
+    for start, stop in a.cache.runs(0, RUN):
         k, _ = _read(a, start, stop)
         scores = (q.unflatten(0, (k.shape[0], -1)) @ k[:, None].transpose(2, 3)).float() * a.scale
         if a.softcap:

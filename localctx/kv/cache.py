@@ -4,6 +4,7 @@ A step appends the same tokens to every layer, layer by layer: ``begin``, ``exte
 ``rollback`` instead of ``commit`` leaves the sequence as it was before ``begin``.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,7 +45,7 @@ class _Layer:
     k: Tensor
     v: Tensor
     next_tail: tuple[Tensor, Tensor] | None = None
-    bounds: list[tuple[Tensor, Tensor]] | None = None
+    bounds: tuple[Tensor, Tensor] | None = None
     positions: np.ndarray | None = None  # of its pages' first keys, where they are not the sequence's
 
 
@@ -231,12 +232,24 @@ class Cache:
     def bounds(self, layer: int) -> tuple[Tensor, Tensor]:
         """The least and greatest stored key of each channel, [kv_heads, k_dim, pages] float32 each."""
         state = self._layers[layer]
-        state.bounds = state.bounds or []
-        for i in range(len(state.bounds), len(self.places)):
-            kind = self.pool.kinds([self.places[i].page])[0]
-            state.bounds.append(self.pool.codec_of(layer, kind).bounds(self.records(layer, i, i + 1)))
-        low, high = zip(*state.bounds, strict=True)
-        return torch.cat(low, 2), torch.cat(high, 2)
+        parts = [state.bounds] if state.bounds else []
+        known = parts[0][0].shape[2] if parts else 0
+        for start, stop in self.runs(known, len(self.places)):
+            kind = self.pool.kinds(self.pages[start : start + 1])[0]
+            parts.append(self.pool.codec_of(layer, kind).bounds(self.records(layer, start, stop)))
+        if len(parts) > 1 or not state.bounds:
+            low, high = (torch.cat(some, 2) for some in zip(*parts, strict=True))
+            state.bounds = low, high
+        return state.bounds
+
+    def runs(self, first: int, most: int) -> Iterator[tuple[int, int]]:
+        """The places ``first..`` in runs of at most ``most`` pages of one kind: (start, stop)."""
+        kinds = self.pool.kinds(self.pages)
+        start = first
+        for i in range(first + 1, len(kinds) + 1):
+            if i == len(kinds) or i - start == most or kinds[i] != kinds[start]:
+                yield start, i
+                start = i
 
     def open_tail(self, layer: int) -> tuple[Tensor, Tensor]:
         """The committed tokens of the open page: k [kv_heads, tail, k_dim], v [kv_heads, tail, v_dim]."""
@@ -254,8 +267,8 @@ class Cache:
         twin.originals = list(self.originals)
         twin._mass, twin._seen = self._mass.copy(), self._seen.copy()
         for mine, its in zip(self._layers, twin._layers, strict=True):
-            its.k, its.v, its.positions = mine.k.clone(), mine.v.clone(), mine.positions
-            its.bounds = list(mine.bounds) if mine.bounds else None
+            its.k, its.v = mine.k.clone(), mine.v.clone()
+            its.positions, its.bounds = mine.positions, mine.bounds
         return twin
 
     def trim(self, length: int) -> None:
@@ -291,7 +304,7 @@ class Cache:
         self.places = [self.places[i] for i in keep]
         self._mass, self._seen = self._mass[keep], self._seen[keep]
         for state in self._layers:
-            state.bounds = [state.bounds[i] for i in keep if i < len(state.bounds)] if state.bounds else None
+            state.bounds = None
             if state.positions is not None:
                 state.positions = state.positions[[i for i in keep if i < len(state.positions)]]
         self._known = None
