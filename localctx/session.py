@@ -14,7 +14,7 @@ from localctx.engine.events import Done, Event, Note, Planned, Progress, Token
 from localctx.engine.generate import decode, decode_each, prefill
 from localctx.engine.keep import Identity, Keeping
 from localctx.engine.memory import Memory, Relief, choose_codec, choose_window, decide, longest, smaller_codec
-from localctx.engine.plan import plan, refuse_too_long
+from localctx.engine.plan import plan, refuse_too_big, refuse_too_long
 from localctx.engine.prompt import Prompt, estimate_tokens, make_prompt
 from localctx.engine.work import Work
 from localctx.errors import Cancelled, StoreError
@@ -78,6 +78,7 @@ class Session:
         gc.disable()  # loading makes a million objects that stay: looking through them takes a fifth of the time
         try:
             folder = resolve(s.model, s.models, lambda phase, done, total: self._progress(Progress(phase, done, total)))
+            refuse_too_big(folder, s)
             self._progress(Progress("loading", 0, 0))
             model = load_model(folder, s.model, s.device, s.dtype, s.threads, s.rope)
         finally:

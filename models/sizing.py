@@ -1,7 +1,9 @@
 """What a model takes in memory, known from its config.json alone: no weights, no network, no code of the model."""
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +89,16 @@ def weights_bytes(config: Any, dtype: torch.dtype) -> int:
     with torch.device("meta"):
         module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
     return sum(p.numel() * p.element_size() for p in module.parameters())
+
+
+def stored_parameters(folder: Path) -> int:
+    """How many numbers the safetensors files of ``folder`` hold, from their headers; 0 where they cannot be read."""
+    count = 0
+    for file in folder.glob("*.safetensors"):
+        with suppress(OSError, ValueError, KeyError), file.open("rb") as f:
+            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+            count += sum(prod(t["shape"]) for name, t in header.items() if name != "__metadata__")
+    return count
 
 
 def find_config(name: str, models_dir: Path) -> Path:

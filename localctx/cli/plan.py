@@ -70,6 +70,8 @@ def _show(r: dict[str, Any]) -> None:
         f"{size(limits['disk'])} on disk"
     )
     print(_verdict(r))
+    for w in r["longer"]:
+        print(f"a document that needs it is read in the tested window of {w['context']:,} tokens (--rope {w['rope']})")
     if r["unfit"]:
         print(f"not run by this version: {r['unfit']}")
 

@@ -9,7 +9,9 @@ import torch
 
 from localctx.budget import Limits, measure_device, measure_limits
 from localctx.errors import UsageError
+from localctx.models.catalog import Window, load_catalog
 from localctx.models.hf import pick_device, pick_dtype
+from localctx.models.rope import parse_rope
 from localctx.models.sizing import Sizing, find_config, size_of
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, KVShape
@@ -28,7 +30,8 @@ def capacity(
     device = _device(settings.device, device_memory)
     dtype = pick_dtype(settings.dtype, device)
     model = size_of(config or find_config(settings.model, settings.models), dtype)
-    tokens = context or model.window
+    window = _stretched(model.window, settings.rope)
+    tokens = context or window
     if tokens < 1:
         raise UsageError("the model's config tells no window", "say how long with --context")
     free = measure_device(str(device)).free if device_memory is None else device_memory
@@ -46,7 +49,8 @@ def capacity(
         "kv": _kv(model.shape, codec, tokens),
         "fits": {c: largest_context(model.shape, c, lambda n: limits(n).device) for c in FORMATS},
         "context": tokens,
-        "window": model.window or None,
+        "window": window or None,
+        "longer": [vars(w) for w in _longer(settings, config)],
         "codecs": {c: _kv(model.shape, c, tokens) for c in FORMATS},
         "attention": _attention(model, codec),
         "sliding": _sliding(model.shape, codec, tokens),
@@ -69,6 +73,17 @@ def largest_context(shape: KVShape, codec: str, room: Callable[[int], int]) -> i
     while not too_many(top):
         top *= 2
     return PAGE * max(0, bisect_left(range(top), True, key=too_many) - 1)
+
+
+def _stretched(window: int, rope: str) -> int:
+    asked = parse_rope(rope)
+    return int(window * asked[1]) if asked else window
+
+
+def _longer(settings: Settings, config: Path | None) -> tuple[Window, ...]:
+    """The tested windows beyond the trained one, taken when a document needs them."""
+    entry = None if config or settings.rope != "auto" else load_catalog().get(settings.model)
+    return entry.longer if entry else ()
 
 
 def _device(name: str, device_memory: int | None) -> torch.device:

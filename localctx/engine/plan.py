@@ -1,11 +1,16 @@
 """The plan: what reading a prompt will cost, and a refusal with the numbers where it cannot be done."""
 
 from math import inf
+from pathlib import Path
 
+from localctx.budget import measure_device
 from localctx.engine.events import Planned
 from localctx.engine.memory import Memory
-from localctx.errors import TooLong
+from localctx.errors import ModelError, TooLong
 from localctx.models.base import Model
+from localctx.models.hf import pick_device, pick_dtype
+from localctx.models.sizing import stored_parameters
+from localctx.settings import Settings
 from localctx.shape import PAGE, KVShape
 
 
@@ -16,6 +21,18 @@ def refuse_too_long(tokens: int, context: float, model: str, about: str = "") ->
             f"the documents and the question are {about}{tokens:,} tokens, and {model} reads at most {context:,}",
             "ask a shorter part, choose a model with a longer window (localctx models list), or see only the end of "
             "them with --keep sink-window",
+        )
+
+
+def refuse_too_big(folder: Path, settings: Settings) -> None:
+    """Raises ModelError for weights that the device has no room for now, other processes' use counted."""
+    device = pick_device(settings.device)
+    dtype = pick_dtype(settings.dtype, device)
+    need, free = stored_parameters(folder) * dtype.itemsize, measure_device(str(device)).free
+    if need > free:
+        raise ModelError(
+            f"{settings.model} takes {need / 2**30:.1f} GiB in {str(dtype)[6:]}, and {free / 2**30:.1f} GiB are free",
+            "close programs, choose a smaller model (localctx models list), or see localctx plan",
         )
 
 
