@@ -49,7 +49,7 @@ class Stager:
             record = self._record(page, layer)
         except KeyError:  # released since it was wanted
             return
-        if record.device != self._device and (page, layer) not in self._ahead:
+        if record.device.type != self._device.type and (page, layer) not in self._ahead:
             copy = record.to(self._device, non_blocking=True)
             copy.record_stream(torch.cuda.current_stream(self._device))
             self._ahead[page, layer] = copy

@@ -1,10 +1,12 @@
 """Moving keys to other positions: sinks beside a moved window (StreamingLLM, arXiv:2309.17453), and counting anew."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from localctx.errors import NoRoom
 from localctx.kv.pool import Pool
 from localctx.shape import PAGE, SINKS
 
@@ -36,26 +38,39 @@ def sinks_beside_window(cache: "Cache") -> None:
     """Move the sink pages to end where the window begins, always from the originals, so that errors do not add up."""
     window = cache.places[SINKS].position
     for i in range(SINKS):
-        _move_sink(cache, i, window - (SINKS - i) * PAGE)
+        if i == len(cache.originals):
+            cache.originals.append(cache.pool.table.share(cache.places[i].page))
+        position = window - (SINKS - i) * PAGE
+        moved = turned(cache.pool, cache.originals[i], position)
+        cache.pool.release([cache.places[i].page])
+        cache.move(i, moved, position)
 
 
 def rebase(cache: "Cache") -> None:
-    """Count positions from the sinks again, so that nothing ever lies beyond the model's reach: RoPE is relative."""
+    """Count positions from the sinks again, so that nothing ever lies beyond the model's reach: RoPE is relative.
+
+    Raises NoRoom, with the cache as it was.
+    """
     shift = cache.places[0].position if cache.places else 0
     if not shift:
         return
-    for i in range(SINKS):
-        _move_sink(cache, i, cache.places[i].position - shift)
-    for i, place in enumerate(cache.places[SINKS:], SINKS):
-        moved = turned(cache.pool, place.page, -shift)
-        cache.pool.release([place.page])
-        cache.move(i, moved, place.position - shift)
+    copies: list[int] = []
+    try:
+        for page, by in _moves(cache, shift):
+            copies.append(turned(cache.pool, page, by))
+    except NoRoom:
+        cache.pool.release(copies)
+        raise
+    cache.pool.release(cache.pages)
+    for i, place in enumerate(list(cache.places)):
+        cache.move(i, copies[i], place.position - shift)
     cache.turn_tail(-shift)
 
 
-def _move_sink(cache: "Cache", i: int, position: int) -> None:
-    if i == len(cache.originals):
-        cache.originals.append(cache.places[i].page)
-    else:
-        cache.pool.release([cache.places[i].page])
-    cache.move(i, turned(cache.pool, cache.originals[i], position), position)
+def _moves(cache: "Cache", shift: int) -> Iterator[tuple[int, int]]:
+    """What each page is to be copied from, and turned by, to lie ``shift`` positions earlier."""
+    for i, place in enumerate(cache.places):
+        if i < len(cache.originals):
+            yield cache.originals[i], place.position - shift
+        else:
+            yield place.page, -shift
