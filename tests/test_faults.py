@@ -80,7 +80,7 @@ def asked(tmp_path_factory) -> Kept:
     cold = ask(folder / "home", model, document)
     with session(folder / "home", model) as s:
         shape = s.model.shape
-    layout, second = record_layout(shape.layers[1], CODEC), shape.record_bytes(0, CODEC)
+    layout, second = record_layout(shape.layers[1], CODEC), shape.record_bytes(CODEC)[0]
     starts = {"K codes": 0, "K scale": layout.k_scale, "V codes": second + layout.v_codes, "V scale": layout.v_scale}
     return Kept(folder / "home", model, document, cold, shape.slot_bytes(CODEC), starts)
 

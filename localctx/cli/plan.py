@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from localctx.cli.common import as_json_option, model_options, settings_of
-from localctx.errors import UsageError
+from localctx.errors import UsageError, size
 
 _NAMES = {
     "multi-query": "multi-query attention",
@@ -83,8 +83,6 @@ def _attention_line(a: dict[str, Any]) -> str:
 
 
 def _sliding_line(s: dict[str, Any] | None, kept: int) -> str:
-    from localctx.cli.terminal import size
-
     if s is None:
         return ""
     return (
