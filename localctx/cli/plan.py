@@ -46,7 +46,7 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
 
 
 def _show(r: dict[str, Any]) -> None:
-    from localctx.cli.terminal import size, table
+    from localctx.cli.terminal import table
 
     kv, limits = r["kv"], r["limits"]
     print(f"{r['model']} ({r['family']}), {r['context']:,} tokens on {r['device']} with {size(r['free_bytes'])} free")
