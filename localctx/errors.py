@@ -33,9 +33,9 @@ class NoRoom(UserError):
     """No tier has room for another page of KV: ``held`` bytes by tier, ``wanted`` more."""
 
     def __init__(self, held: dict[str, int], wanted: int, why: str = "") -> None:
-        places = ", ".join(f"{n >> 20:,} MiB on {name}" for name, n in held.items())
+        places = ", ".join(f"{size(n)} on {name}" for name, n in held.items())
         super().__init__(
-            f"the KV cache has no room for {wanted >> 10:,} KiB more ({why or places})",
+            f"the KV cache has no room for {size(wanted)} more ({why or places})",
             "give it more (--memory, --ram, --disk), use a smaller --kv, or ask a shorter part",
         )
 
@@ -50,3 +50,12 @@ class StoreError(UserError):
 
 class Cancelled(Exception):
     """The user said stop. Not an error: what was sealed is kept."""
+
+
+def size(nbytes: float) -> str:
+    """Bytes for people: ``61.3 MiB``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.1f} TiB"

@@ -26,7 +26,7 @@ from localctx.models.hf import load_model
 from localctx.models.sampling import Sampler
 from localctx.settings import Settings
 from localctx.shape import PAGE
-from localctx.store.store import Store
+from localctx.store.store import Store, told
 
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
 MIN_RATED = 256  # tokens; a shorter reading says little about speed
@@ -177,8 +177,11 @@ class Session:
 
     def _passed(self, codec: str) -> bool | None:
         """What the quality gate said of a codec with this model; None where it was not asked, or cannot be."""
+        if "store" not in self.__dict__ and not Store.is_at(self.settings.home):
+            return None  # and asking leaves no trace
         try:
-            return self.store.verdicts.passed(self.model.fingerprint(codec))
+            with told(self.settings.home):
+                return self.store.verdicts.passed(self.model.fingerprint(codec))
         except StoreError:
             return None
 

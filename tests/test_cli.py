@@ -120,7 +120,7 @@ def test_every_command_has_help_with_an_example(run, path, it):
         (["ask", "a.txt", " "], "question is empty", "in quotes"),
         (["ask", "-", "-", "why"], "only once", "name it once"),
         (["ask", "a.txt", "why", "--frobnicate"], "--frobnicate", "localctx ask --help"),
-        (["ask", "a.txt", "why", "--kv", "int3"], "'int3'", "auto, f32, bf16, int8"),
+        (["ask", "a.txt", "why", "--kv", "int3"], "'int3'", "auto, f32, bf16, int8, k8v4, int4, int2"),
         (["ask", "a.txt", "why", "--temperature", "11"], "temperature = 11", "from 0 to 10"),
         (["ask", "a.txt", "why", "--temperature", "nan"], "temperature = nan", "from 0 to 10"),
         (["ask", "a.txt", "why", "--temperature", "hot"], "'hot'", "localctx ask --help"),
@@ -251,6 +251,7 @@ def test_standard_input_is_a_document(run, home, tiny_model):
 
 FIELDS = {
     "answer": str,
+    "answers": list,
     "mode": str,
     "model": str,
     "stopped": str,
@@ -261,6 +262,10 @@ FIELDS = {
         "keeper": str,
         "bytes_per_token": int,
         "pages": {"device": int, "host": int, "disk": int},
+        "bytes": {"device": int, "host": int, "disk": int},
+        "window": int,
+        "chunk": int,
+        "evicted": list,
     },
     "citations": list,
 }

@@ -47,6 +47,7 @@ class Kept:
     document: Path
     cold: Answer
     slot: int
+    sinks: int  # slots that the first page, in full precision, takes
     starts: dict[str, int]  # where the parts of a page begin
 
     @property
@@ -54,13 +55,17 @@ class Kept:
         (file,) = (self.home / "pages").glob("*.kv")
         return file
 
+    def slot_of(self, page: int) -> int:
+        """The first slot of a page."""
+        return page + self.sinks - 1 if page else 0
+
     def ask(self, **settings) -> Answer:
         return ask(self.home, self.model, self.document, **settings)
 
     def flip(self, page: int, part: str) -> None:
         """Flip the second highest bit of the second byte of a part: the exponent's highest, in a scale."""
         with self.file.open("r+b") as f:
-            f.seek(page * self.slot + self.starts[part] + 1)
+            f.seek(self.slot_of(page) * self.slot + self.starts[part] + 1)
             byte = f.read(1)[0]
             f.seek(-1, os.SEEK_CUR)
             f.write(bytes([byte ^ 0x40]))
@@ -80,9 +85,10 @@ def asked(tmp_path_factory) -> Kept:
     cold = ask(folder / "home", model, document)
     with session(folder / "home", model) as s:
         shape = s.model.shape
-    layout, second = record_layout(shape.layers[1], CODEC), shape.record_bytes(0, CODEC)
+    layout, second = record_layout(shape.layers[1], CODEC), shape.record_bytes(CODEC)[0]
     starts = {"K codes": 0, "K scale": layout.k_scale, "V codes": second + layout.v_codes, "V scale": layout.v_scale}
-    return Kept(folder / "home", model, document, cold, shape.slot_bytes(CODEC), starts)
+    slot, sink = shape.slot_bytes(CODEC), shape.page_bytes(CODEC, sinks=True)
+    return Kept(folder / "home", model, document, cold, slot, -(-sink // slot), starts)
 
 
 @pytest.fixture
@@ -129,7 +135,7 @@ def test_a_flipped_bit(kept, page, part):
     [(0, 0, "has lost its file"), (0, 1, "is cut short"), (5, 0, "is cut short"), (LAST, 100, "is cut short")],
 )
 def test_a_truncated_file(kept, good, extra, reason):
-    os.truncate(kept.file, good * kept.slot + extra)
+    os.truncate(kept.file, kept.slot_of(good) * kept.slot + extra)
     assert_noticed_and_mended(kept, good, f"kept page {good + 1} {reason}")
 
 
@@ -160,14 +166,14 @@ def test_every_flip_and_cut_of_a_page_file_is_found_or_lies_outside_of_all_pages
     """A hundred each: what is damaged is exactly the page the byte belongs to."""
     dice, whole = random.Random(seed), kept.file.read_bytes()
     with closing(Store(kept.home)) as store:
-        pages = {r["slot"]: r for r in store.db.query("SELECT name, slot, bytes FROM pages")}
+        rows = store.db.query("SELECT name, slot, bytes FROM pages")
+        places = {r["name"]: range(r["slot"] * kept.slot, r["slot"] * kept.slot + r["bytes"]) for r in rows}
         for _ in range(100):
             at = dice.randrange(len(whole))
             kept.file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << dice.randrange(8)]) + whole[at + 1 :])
-            slot, offset = divmod(at, kept.slot)
-            assert store.pages.damaged() == ([pages[slot]["name"]] if offset < pages[slot]["bytes"] else [])
+            assert store.pages.damaged() == [name for name, place in places.items() if at in place]
             kept.file.write_bytes(whole[:at])
-            cut = {r["name"] for r in pages.values() if r["slot"] * kept.slot + r["bytes"] > at}
+            cut = {name for name, place in places.items() if place.stop > at}
             assert set(store.pages.damaged()) == cut
 
 
@@ -188,12 +194,12 @@ def test_every_flip_and_cut_of_a_page_file_is_found_or_lies_outside_of_all_pages
     ],
 )
 def test_a_changed_row(kept, column, value, reason):
-    kept.sql(f"UPDATE pages SET {column} = ? WHERE slot = 5", value)
+    kept.sql(f"UPDATE pages SET {column} = ? WHERE slot = ?", value, kept.slot_of(5))
     assert_noticed_and_mended(kept, 5, f"kept page 6 {reason}")
 
 
 def test_a_page_under_a_name_nobody_asks_for_is_simply_not_there(kept):
-    kept.sql("UPDATE pages SET name = ? WHERE slot = 5", b"\0" * 32)
+    kept.sql("UPDATE pages SET name = ? WHERE slot = ?", b"\0" * 32, kept.slot_of(5))
     answer = kept.ask()
     assert (answer.reused, answer.ids) == (5 * PAGE, kept.cold.ids)
     assert kept.ask().reused == (LAST + 1) * PAGE

@@ -206,7 +206,7 @@ MEASURE = """
 import ctypes, gc, sys
 from pathlib import Path
 from localctx.kv.cache import Cache
-from localctx.kv.tiers import Pool
+from localctx.kv.pool import Pool
 from localctx.models.hf import load_model
 from localctx.models.geometry import geometry_of
 

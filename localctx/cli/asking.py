@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import CANCELLED, answer_options, as_json_option, model_options, quiet_option, settings_of
-from localctx.errors import UsageError, UserError
+from localctx.errors import UsageError, UserError, size
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
@@ -67,7 +67,7 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
     \b
     localctx prepare book.txt notes/*.md
     """
-    from localctx.cli.terminal import print_json, size
+    from localctx.cli.terminal import print_json
 
     reports, failures, stopped = [], list[UserError | str](), "eos"
     with _session(flags, as_json, quiet) as (session, terminal):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, settings_of
+from localctx.errors import size
 
 if TYPE_CHECKING:
     from localctx.store.store import Store
@@ -25,7 +26,7 @@ def library_list(as_json: bool) -> None:
     \b
     localctx library list --json
     """
-    from localctx.cli.terminal import print_json, size, table
+    from localctx.cli.terminal import print_json, table
 
     with _store() as store:
         listed = [(d, store.caches.of(d.id)) for d in store.documents.all()]
@@ -60,7 +61,7 @@ def library_show(document: str, as_json: bool) -> None:
     \b
     localctx library show README.md
     """
-    from localctx.cli.terminal import print_json, size, table
+    from localctx.cli.terminal import print_json, table
 
     with _store() as store:
         row = store.documents.find(document)
@@ -92,8 +93,6 @@ def library_rm(documents: tuple[str, ...]) -> None:
     \b
     localctx library rm README.md 3f9a1c
     """
-    from localctx.cli.terminal import size
-
     for document in documents:
         with _store() as store:
             row = store.documents.find(document)

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from localctx.cli.common import as_json_option, quiet_option, settings_of
+from localctx.errors import size
 
 
 @click.group()
@@ -21,7 +22,7 @@ def models_list(as_json: bool) -> None:
     \b
     localctx models list
     """
-    from localctx.cli.terminal import print_json, size, table
+    from localctx.cli.terminal import print_json, table
     from localctx.models.catalog import load_catalog
     from localctx.models.fetch import installed
 
@@ -92,7 +93,6 @@ def models_rm(name: str) -> None:
     \b
     localctx models rm smollm2-135m-instruct
     """
-    from localctx.cli.terminal import size
     from localctx.models.fetch import remove
 
     print(f"{name} removed, {size(remove(name, settings_of({}).models))} freed")

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from localctx.cli.common import as_json_option, model_options, settings_of
-from localctx.errors import UsageError
+from localctx.errors import UsageError, size
 
 _NAMES = {
     "multi-query": "multi-query attention",
@@ -46,7 +46,7 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
 
 
 def _show(r: dict[str, Any]) -> None:
-    from localctx.cli.terminal import size, table
+    from localctx.cli.terminal import table
 
     kv, limits = r["kv"], r["limits"]
     print(f"{r['model']} ({r['family']}), {r['context']:,} tokens on {r['device']} with {size(r['free_bytes'])} free")
@@ -85,8 +85,6 @@ def _attention_line(a: dict[str, Any]) -> str:
 
 
 def _sliding_line(s: dict[str, Any] | None, kept: int) -> str:
-    from localctx.cli.terminal import size
-
     if s is None:
         return ""
     return (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, machine_options, quiet_option, settings_of
-from localctx.errors import DocumentError, UsageError
+from localctx.errors import DocumentError, UsageError, size
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
@@ -178,7 +178,7 @@ def _stream(
     keeps: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    from localctx.cli.terminal import print_json, size
+    from localctx.cli.terminal import print_json
     from localctx.quality.stream import stream
     from localctx.quality.variants import Variant
 

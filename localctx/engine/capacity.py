@@ -47,7 +47,7 @@ def capacity(
         "weights_bytes": model.weights,
         "activation_bytes": _activations(model, settings.chunk, tokens, device),
         "kv": _kv(model.shape, codec, tokens),
-        "fits": {c: largest_context(model.shape, c, lambda n: limits(n).device) for c in FORMATS},
+        "fits": {c: largest_context(model.shape, c, lambda n: limits(n).device or 0) for c in FORMATS},
         "context": tokens,
         "window": window or None,
         "longer": [vars(w) for w in _longer(settings, config)],

@@ -44,9 +44,9 @@ def decide(model: Model, settings: Settings, codec: str, tokens: int) -> Memory:
     half of the device's budget.
     """
     device, itemsize = str(model.device), model.dtype.itemsize
-    how = {"context": tokens, "itemsize": itemsize, "device": model.device.type}
-    chunk = largest_chunk(model.geometry, measure_device(device).free // 2, settings.chunk, **how)
-    reserve = model.geometry.activation_bytes(chunk, tokens, itemsize, model.device.type)
+    room, kind = measure_device(device).free // 2, model.device.type
+    chunk = largest_chunk(model.geometry, room, settings.chunk, context=tokens, itemsize=itemsize, device=kind)
+    reserve = model.geometry.activation_bytes(chunk, tokens, itemsize, kind)
     limits = measure_limits(device, settings.home, reserve, **settings.caps)
     if limits.device is not None:
         pages = limits.device // 2 // model.shape.page_bytes(codec)

@@ -6,7 +6,7 @@ from pathlib import Path
 from localctx.budget import measure_device
 from localctx.engine.events import Planned
 from localctx.engine.memory import Memory
-from localctx.errors import ModelError, TooLong
+from localctx.errors import ModelError, TooLong, size
 from localctx.models.base import Model
 from localctx.models.hf import pick_device, pick_dtype
 from localctx.models.sizing import stored_parameters
@@ -73,16 +73,16 @@ def _reason(model: Model, memory: Memory, tokens: int, held: int) -> str:
 
 def _placed(need: int, memory: Memory, shape: KVShape, tokens: int) -> dict[str, int]:
     """How ``need`` bytes will lie, the device first. Raises TooLong."""
-    placed, left = {}, need
+    placed, left = dict[str, int](), need
     rooms = vars(memory.limits)
     for tier, limit in rooms.items():
-        placed[tier] = min(left, inf if limit is None else limit)
+        placed[tier] = left if limit is None else min(left, limit)
         left -= placed[tier]
     if left > 0:
-        room = ", ".join(f"{n >> 20:,} MiB of {tier}" for tier, n in rooms.items())
+        room = ", ".join(f"{size(n)} of {tier}" for tier, n in rooms.items() if n is not None)
         smaller = "" if memory.codec == "int4" else ", try a smaller --kv (localctx quality says what it costs)"
         raise TooLong(
-            f"remembering {tokens:,} tokens takes {need >> 20:,} MiB of KV; there are {room}",
+            f"remembering {tokens:,} tokens takes {size(need)} of KV; there are {room}",
             f"close other programs, raise --memory, --ram or --disk{smaller}, or ask a shorter part",
         )
     return placed

@@ -187,7 +187,7 @@ def choose(a: _Asked) -> Tensor:
     q = q.unflatten(0, (heads, -1)).flatten(1, 2)  # [H, group * T, D]
     scores = (q.clamp(min=0) @ high + q.clamp(max=0) @ low).unflatten(1, (-1, a.q.shape[1]))
     if a.cache.pool.unbiased(a.layer):
-        bias = torch.stack([_bias_scores(a, t) for t in range(a.q.shape[1])], 1) / a.scale  # type: ignore[arg-type]
+        bias = torch.stack([_bias_scores(a, t) for t in range(a.q.shape[1])], 1) / a.scale
         scores = scores + bias.unflatten(2, (count, PAGE)).amax(-1).unflatten(0, (heads, -1))
     best = scores.amax(1)
     best[..., :SINKS] = best[..., -1] = float("inf")

@@ -58,7 +58,8 @@ class Cache:
     """
 
     def __init__(self, pool: Pool, dtype: torch.dtype, keeper: Keeper | None = None, reach: int | None = None) -> None:
-        self.pool, self.dtype, self.keeper, self.reach = pool, dtype, keeper or Full(), reach
+        self.pool, self.dtype, self.reach = pool, dtype, reach
+        self.keeper: Keeper = keeper or Full()
         self.length = self.position = self.tail = 0
         self.exact = True  # whether every page is what its name would say: nothing before it dropped or recoded
         self.places: list[Place] = []

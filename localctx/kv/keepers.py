@@ -21,13 +21,23 @@ class Keeper(Protocol):
     """A policy. ``drops``: pages may go before reading ends, so what is read later is not exact and is never stored.
 
     ``weighs``: attention must report how much mass each page gets. ``compresses``: acts once, when the prompt is read.
+    ``turns``: what it keeps moves to other positions.
     """
 
-    name: str
-    drops: bool
-    weighs: bool
-    compresses: bool
-    turns: bool
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def drops(self) -> bool: ...
+
+    @property
+    def weighs(self) -> bool: ...
+
+    @property
+    def compresses(self) -> bool: ...
+
+    @property
+    def turns(self) -> bool: ...
 
     def excess(self, pages: int, mass: np.ndarray) -> list[int]:
         """The places of the sealed pages to drop now; ``mass`` [pages] is what they got per query."""

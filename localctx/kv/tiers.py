@@ -4,7 +4,7 @@ import mmap
 import os
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -36,7 +36,7 @@ class Tier(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __iter__(self) -> "Iterable[int]": ...
+    def __iter__(self) -> Iterator[int]: ...
 
     @property
     def nbytes(self) -> int:
@@ -82,7 +82,7 @@ class MemoryTier:
     def __len__(self) -> int:
         return len(self._pages)
 
-    def __iter__(self) -> Iterable[int]:
+    def __iter__(self) -> Iterator[int]:
         return iter(self._pages)
 
     def _allocate(self, nbytes: int) -> Tensor:
@@ -130,7 +130,7 @@ class DiskTier:
     def __len__(self) -> int:
         return len(self._pages)
 
-    def __iter__(self) -> Iterable[int]:
+    def __iter__(self) -> Iterator[int]:
         return iter(self._pages)
 
     def _slot(self, nbytes: int) -> "tuple[_SpillFile, int]":

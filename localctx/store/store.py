@@ -39,6 +39,11 @@ class Store:
         self.caches = Caches(self.db)
         self.verdicts = Verdicts(self.db)
 
+    @staticmethod
+    def is_at(home: Path) -> bool:
+        """Whether anything was ever kept in the folder ``home``."""
+        return (home / "library.db").exists()
+
     def close(self) -> None:
         """Close the database."""
         self.db.close()
