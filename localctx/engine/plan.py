@@ -1,6 +1,5 @@
 """The plan: what reading a prompt will cost, and a refusal with the numbers where it cannot be done."""
 
-from math import inf
 from pathlib import Path
 
 from localctx.budget import measure_device
