@@ -4,7 +4,7 @@ from localctx.engine.events import Planned
 from localctx.engine.memory import Memory
 from localctx.errors import TooLong, size
 from localctx.models.base import Model
-from localctx.shape import PAGE, KVShape
+from localctx.shape import PAGE, SINKS, KVShape
 
 
 def refuse_too_long(tokens: int, context: float, model: str, about: str = "") -> None:
@@ -27,6 +27,8 @@ def plan(model: Model, memory: Memory, *, tokens: int, reused: int, answer: int,
         answer = min(answer, model.context - tokens)
     held = keeper.held(tokens + answer)
     kv_bytes = shape.cache_bytes(memory.codec, held + (memory.chunk if keeper.drops else 0), model.dtype.itemsize)
+    if keeper.turns and held < tokens + answer:
+        kv_bytes += SINKS * shape.page_bytes(memory.codec, sinks=True)  # as they were read, and turned
     fresh = kv_bytes - reused // PAGE * shape.page_bytes(memory.codec)
     seconds = (tokens - reused) / per_second if per_second else None
     return Planned(
@@ -40,6 +42,7 @@ def plan(model: Model, memory: Memory, *, tokens: int, reused: int, answer: int,
         window=model.context,
         codec=memory.codec,
         keeper=keeper.name,
+        unusual=held < tokens or model.context > model.trained,
         tiers=_placed(max(0, fresh), memory, shape, tokens + answer),
     )
 

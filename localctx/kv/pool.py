@@ -162,6 +162,7 @@ class Pool:
         before, self.memory.limit = len(self.memory), self.memory.nbytes // 2
         with suppress(NoRoom):
             self.make_room(0)
+        self.memory.trim()
         return before - len(self.memory)
 
     def counts(self) -> dict[str, int]:

@@ -40,17 +40,21 @@ def sinks_beside_window(cache: "Cache") -> None:
 
 
 def rebase(cache: "Cache") -> None:
-    """Count positions from the sinks again, so that nothing ever lies beyond the model's reach: RoPE is relative."""
-    shift = cache.places[0].position if cache.places else 0
-    if not shift:
-        return
-    for i in range(SINKS):
-        _move_sink(cache, i, cache.places[i].position - shift)
-    for i, place in enumerate(cache.places[SINKS:], SINKS):
-        moved = turned(cache.pool, place.page, -shift)
-        cache.pool.release([place.page])
-        cache.move(i, moved, place.position - shift)
-    cache.turn_tail(-shift)
+    """Count positions from the sinks again, so that nothing ever lies beyond the model's reach: RoPE is relative.
+
+    What NoRoom stops is taken up where it was by the next call.
+    """
+    for i, place in enumerate(cache.places):
+        if place.position == i * PAGE:
+            continue
+        if i < SINKS:
+            _move_sink(cache, i, i * PAGE)
+        else:
+            moved = turned(cache.pool, place.page, i * PAGE - place.position)
+            cache.pool.release([place.page])
+            cache.move(i, moved, i * PAGE)
+    if by := len(cache.places) * PAGE + cache.tail - cache.position:
+        cache.turn_tail(by)
 
 
 def _move_sink(cache: "Cache", i: int, position: int) -> None:
@@ -58,4 +62,4 @@ def _move_sink(cache: "Cache", i: int, position: int) -> None:
         cache.originals.append(cache.places[i].page)
     else:
         cache.pool.release([cache.places[i].page])
-    cache.move(i, turned(cache.pool, cache.originals[i], position), position)
+    cache.move(i, turned(cache.pool, cache.originals[i], position - i * PAGE), position)
