@@ -15,10 +15,11 @@ import torch
 from asking import PLAIN, session
 
 from localctx.budget import Limits
+from localctx.cli.terminal import Terminal
 from localctx.engine.beams import beam_search
 from localctx.engine.events import Done, Event, Evicted, Note, Planned, Token
 from localctx.engine.generate import decode
-from localctx.engine.memory import MARGIN, Relief, choose_window, new_cache, out_of_memory
+from localctx.engine.memory import MARGIN, Relief, choose_window, decide, new_cache, out_of_memory
 from localctx.errors import Cancelled, NoRoom, TooLong, UserError
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
@@ -172,6 +173,42 @@ def test_no_room_anywhere_is_told_before_reading(run, lakes, home):
     with closing(Store(home)) as store:
         assert store.documents.all() == []
         assert store.health()["pages"] == 0
+
+
+def test_a_device_that_holds_no_page_passes_each_on(open_sharp, document):
+    with open_sharp() as s:
+        plain = ask(s, document)
+    with open_sharp(memory="4KiB", ram="0") as s:
+        heard = ask(s, document)
+    assert heard.ids == plain.ids
+    assert (heard.kv["pages"]["device"], heard.kv["bytes"]["device"]) == (0, 0)
+
+
+def test_the_real_command_reads_with_the_disk_alone(localctx, document, sharp_model):
+    how = ["--model", sharp_model, "--max-tokens", 4, "--threads", 1, "--json", "--no-keep"]
+    plain, spilled = (localctx("ask", document, QUESTION, *how, *more) for more in ([], ["--memory", "40KiB"]))
+    assert (plain.returncode, spilled.returncode) == (0, 0), spilled.stderr
+    plain, spilled = json.loads(plain.stdout), json.loads(spilled.stdout)
+    assert spilled["kv"]["pages"]["disk"] > spilled["kv"]["pages"]["device"] > 0
+    assert sum(spilled["kv"]["pages"].values()) == sum(plain["kv"]["pages"].values())
+
+
+def test_the_plan_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    mib = 1 << 20
+    tiers = {"device": 30 * mib, "host": 20 * mib, "disk": 12 * mib}
+    plan = Planned("full", "because", 900, 0, 62 * mib, 3.2, 9, 4096, "int8", "full", tiers)
+    Terminal().show(plan)
+    line = "full: 900 tokens, 0 reused, 62 MiB of KV (int8), of which 20 MiB in RAM, 12 MiB on disk, about 3 s\n"
+    assert capsys.readouterr().err == line
+    Terminal().show(replace(plan, tiers={"device": 62 * mib, "host": 0, "disk": 0}, seconds=None, unusual=True))
+    assert capsys.readouterr().err == "full: 900 tokens, 0 reused, 62 MiB of KV (int8)\nbecause\n"
+
+
+@pytest.mark.parametrize(("memory", "chunk"), [("auto", 512), ("100KiB", 320), ("30KiB", 64), ("1KiB", 64)])
+def test_no_step_takes_more_than_half_of_the_device(open_session, memory, chunk):
+    with open_session(memory=memory) as s:
+        assert decide(s.model, s.settings, "int8", 1000).chunk == chunk
 
 
 # --- Memory runs out
