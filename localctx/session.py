@@ -17,7 +17,7 @@ from localctx.engine.memory import Memory, Relief, choose_codec, choose_window, 
 from localctx.engine.plan import plan, refuse_too_big, refuse_too_long
 from localctx.engine.prompt import Prompt, estimate_tokens, make_prompt
 from localctx.engine.work import Work
-from localctx.errors import Cancelled, StoreError
+from localctx.errors import Cancelled, StoreError, UsageError
 from localctx.kv.keepers import make_keeper
 from localctx.library.read import Document, read_document
 from localctx.models.base import Model
@@ -144,7 +144,11 @@ class Session:
         if not memory.keeper.turns:
             refuse_too_long(len(tokens), model.context, model.name)
         cache = memory.new_cache(model, self.settings.home / "spill")
-        keep = keep and not (memory.keeper.drops and memory.keeper.held(len(tokens)) < len(tokens))
+        drops = memory.keeper.drops and memory.keeper.held(len(tokens)) < len(tokens)
+        if drops and question is None:
+            what = f"{memory.keeper.name} drops part of {documents[0].row.name}: nothing could be kept for later"
+            raise UsageError(what, "prepare it with --keep full, snapkv or select, or ask at once")
+        keep = keep and not drops
         keeping = self._keeping(documents, prompt.tokens[:boundary], memory.codec) if keep else None
         restoring = time.perf_counter()
         notes = keeping.restore(cache) if keeping else []
@@ -153,6 +157,8 @@ class Session:
         yield from map(Note, notes)
         planned = self._plan(memory, tokens, cache.length, keeping)
         yield planned
+        if keeping:
+            keeping.enter(cache)
         relief = Relief(memory.chunk, self._smaller)
         return Work([d.row for d in documents], tokens, boundary, cache, keeping, planned, relief, start, seconds)
 
@@ -166,7 +172,7 @@ class Session:
             refuse_too_long(guess, most, model.name, "about ")
         prompt = make_prompt(model.tokenizer, texts, question)
         refuse_too_long(len(prompt.tokens), most, model.name)
-        window = choose_window(self.settings, model, prompt.shared).rope
+        window = choose_window(self.settings, model, prompt.shared, len(prompt.tokens)).rope
         if window != self._window:
             model.stretch(window)
             self._window = window

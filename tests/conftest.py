@@ -54,10 +54,31 @@ def save_tiny_model(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
+def save_sharp_model(folder: Path, seed: int) -> Path:
+    """A tiny model whose attention is sharp, so that its answer hangs on the keys and values of every page."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    save_tiny_model(folder, seed)
+    weights = load_file(folder / "model.safetensors")
+    for name in weights:
+        if "self_attn" in name:
+            weights[name] = weights[name] * 20
+    assert all(w.dtype == torch.float32 for w in weights.values())
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory) -> Path:
     """The folder of a tiny random model. Read only: copy it to change it."""
     return save_tiny_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def sharp_model(tmp_path_factory) -> Path:
+    """The folder of a tiny random model whose answer hangs on every page. Read only."""
+    return save_sharp_model(tmp_path_factory.mktemp("models") / "sharp", seed=0)
 
 
 @pytest.fixture

@@ -255,7 +255,7 @@ FIELDS = {
     "mode": str,
     "model": str,
     "stopped": str,
-    "tokens": {"prompt": int, "reused": int, "prefilled": int, "generated": int},
+    "tokens": {"prompt": int, "reused": int, "prefilled": int, "generated": int, "longest": int},
     "seconds": dict.fromkeys(("load", "parse", "restore", "prefill", "first_token", "decode"), float),
     "kv": {
         "codec": str,

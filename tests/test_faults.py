@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from asking import Answer, ask, session
-from conftest import save_tiny_model
+from conftest import save_sharp_model
 
 from localctx.kv.pages import names
 from localctx.shape import PAGE, record_layout
@@ -21,21 +21,6 @@ from localctx.store.store import Store
 
 LAST = 10  # the document has pages 0 to 10
 CODEC = "int8"
-
-
-def save_sharp_model(folder: Path, seed: int) -> Path:
-    """A tiny model whose attention is sharp, so that its answer hangs on the keys and values of every page."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    save_tiny_model(folder, seed)
-    weights = load_file(folder / "model.safetensors")
-    for name in weights:
-        if "self_attn" in name:
-            weights[name] = weights[name] * 20
-    assert all(w.dtype == torch.float32 for w in weights.values())
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    return folder
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,7 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, no_keep: bool, **fla
         if as_json:
             print_json(report)
         if report["stopped"] == "length":
-            t = report["tokens"]
-            full = t["generated"] < session.settings.max_tokens
-            why = "the model's window is full; ask a shorter part" if full else "see --max-tokens"
-            terminal.say(f"the answer was cut at {t['generated']:,} tokens; {why}")
+            terminal.say(_cut(report, session.settings.max_tokens))
         for line in _dropped(report):
             terminal.say(line)
         terminal.aside(_summary(report))
@@ -107,8 +104,9 @@ class _session:
         from localctx.cli.terminal import Terminal, stopping
         from localctx.session import Session
 
-        self.terminal = Terminal(as_json, quiet)
-        self.session = Session(settings_of(flags), self.terminal.show)
+        settings = settings_of(flags)
+        self.terminal = Terminal(as_json, quiet, settings.n)
+        self.session = Session(settings, self.terminal.show)
         self._stopping = stopping(self.session.cancel)
 
     def __enter__(self) -> "tuple[Session, Terminal]":
@@ -144,14 +142,22 @@ def _leave(stopped: str, failed: object) -> None:
         sys.exit(CANCELLED)
 
 
+def _cut(r: dict[str, Any], most: int) -> str:
+    """Why the answer, or the longest of several, ends in the middle."""
+    longest = r["tokens"]["longest"]
+    why = "the model's window is full; ask a shorter part" if longest < most else "see --max-tokens"
+    which = "the answer was" if len(r["answers"]) == 1 else "an answer was"
+    return f"{which} cut at {longest:,} tokens; {why}"
+
+
 def _dropped(r: dict[str, Any]) -> Iterator[str]:
     """What the answer did not see, if anything."""
     kv = r["kv"]
     if kv["evicted"]:
-        gone = sum(round((e["stop"] - e["start"]) * (1 - e["kept"])) for e in kv["evicted"])
+        prompt = r["tokens"]["prompt"]
+        gone = round(sum((min(e["stop"], prompt) - min(e["start"], prompt)) * (1 - e["kept"]) for e in kv["evicted"]))
         where = ", ".join(f"{e['start']:,}-{e['stop']:,}" for e in kv["evicted"][:3])
         more = ", ..." if len(kv["evicted"]) > 3 else ""
-        prompt = r["tokens"]["prompt"]
         yield f"{kv['keeper']} dropped {gone:,} of {prompt:,} tokens (from {where}{more}): not all was seen"
 
 

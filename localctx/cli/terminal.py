@@ -9,20 +9,26 @@ from typing import Any
 
 from tqdm import tqdm
 
-from localctx.engine.events import Done, Event, Note, Planned, Progress, Token
+from localctx.engine.events import Done, Event, Evicted, Note, Planned, Progress, Token
 
+_WHERE = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device
 _BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
 
 
 class Terminal:
-    """Renders events. ``as_json`` prints one object at the end and no answer text; ``quiet`` only the answer."""
+    """Renders events. ``as_json`` prints one object at the end and no answer text; ``quiet`` only the answer.
 
-    def __init__(self, as_json: bool = False, quiet: bool = False) -> None:
+    Where there are several ``answers`` they are numbered, each on lines of its own.
+    """
+
+    def __init__(self, as_json: bool = False, quiet: bool = False, answers: int = 1) -> None:
+        self._several = answers > 1
         self._json, self._quiet = as_json, quiet
         self._watched = sys.stderr.isatty() and not quiet
         self._bar: tqdm | None = None
         self._phase = ""
         self._wrote = False
+        self._answer = 0
 
     def show(self, event: Event) -> None:
         """Render one event. Done is left to the command, which knows what to print of it."""
@@ -34,7 +40,9 @@ class Terminal:
             case Note():
                 self.say(event.text)
             case Token() if not self._json:
-                self._token(event.text)
+                self._token(event)
+            case Evicted():
+                self._evicted(event)
             case Done():
                 self.clear()
 
@@ -70,23 +78,37 @@ class Terminal:
         finally:
             self.clear()
 
-    def _token(self, text: str) -> None:
+    def _token(self, token: Token) -> None:
         self.clear()
-        text = text if self._wrote else text.lstrip()
+        if token.answer != self._answer:
+            self.end_answer()
+            self._wrote, self._answer = False, token.answer
+        text = token.text if self._wrote else token.text.lstrip()
+        if text and not self._wrote and self._several:
+            text = f"{token.answer + 1}: {text}"
         self._wrote = self._wrote or bool(text)
         sys.stdout.write(text)
         sys.stdout.flush()
 
     def _plan(self, p: Planned) -> None:
         eta = f", about {p.seconds:.0f} s" if p.seconds and p.seconds >= 1 else ""
-        self.aside(f"{p.mode}: {p.tokens:,} tokens, {p.reused:,} reused, {p.kv_bytes / 2**20:,.0f} MiB of KV{eta}")
+        lower = [f"{_mib(n)} {_WHERE[tier]}" for tier, n in p.tiers.items() if n and tier in _WHERE]
+        placed = f", of which {', '.join(lower)}" if lower else ""
+        kv = f"{_mib(p.kv_bytes)} of KV ({p.codec}){placed}"
+        self.aside(f"{p.mode}: {p.tokens:,} tokens, {p.reused:,} reused, {kv}{eta}")
+        if p.unusual:
+            self.aside(p.reason)
+
+    def _evicted(self, e: Evicted) -> None:
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"{e.keeper} dropped {e.tokens:,}", refresh=False)
 
     def _progress(self, p: Progress) -> None:
         if not self._watched:
             return
         if p.phase != self._phase:
             self.clear()
-            self._phase, tokens = p.phase, p.phase.startswith("reading")
+            self._phase, tokens = p.phase, p.phase.startswith(("reading", "beams"))
             self._bar = tqdm(
                 total=p.total or None,
                 initial=p.reused,
@@ -139,3 +161,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _mib(nbytes: int) -> str:
+    return f"{nbytes / 2**20:,.0f} MiB"

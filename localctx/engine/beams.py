@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from localctx.engine.events import Progress, Token
+from localctx.engine.generate import no_room_told
 from localctx.kv.cache import Cache
 from localctx.models.base import Model
 
 
 @dataclass
 class _Beam:
-    """``score`` is the summed log-probability of ``tokens``; ``logits`` follow the last of them."""
+    """``score`` is the summed log-probability of ``tokens``, a stop token too; ``logits`` follow the last of them."""
 
     tokens: list[int]
     score: float
@@ -44,12 +45,12 @@ def beam_search(
             live = _extended(model, live, ended, width, cancelled)
             if not live or (len(ended) >= width and max(b.mean for b in ended) >= max(b.mean for b in live)):
                 break
-        best = max(ended or live, key=lambda b: b.mean)
+        best = max([*ended, *live], key=lambda b: b.mean)
     finally:
         for beam in live:
             beam.cache.drop()
     text_of = model.tokenizer.stream()
-    yield from (Token(text_of(t), t) for t in best.tokens)
+    yield from (Token(text_of(t), t) for t in best.tokens if t not in model.tokenizer.stop_ids)
 
 
 def _extended(
@@ -67,12 +68,13 @@ def _extended(
     going = []
     for score, token, beam in candidates[:width]:
         if token in model.tokenizer.stop_ids:
-            ended.append(_Beam(beam.tokens, score, beam.cache, beam.logits))
+            ended.append(_Beam([*beam.tokens, token], score, beam.cache, beam.logits))
         else:
             going.append(_Beam([*beam.tokens, token], score, beam.cache.fork(), beam.logits))
     for beam in live:
         beam.cache.drop()
     live[:] = going  # so that a cancel gives back what is held now
     for beam in going:
-        beam.logits = model.forward(beam.tokens[-1:], beam.cache, cancelled=cancelled)[-1]
+        with no_room_told(beam.cache):
+            beam.logits = model.forward(beam.tokens[-1:], beam.cache, cancelled=cancelled)[-1]
     return going

@@ -10,7 +10,8 @@ class Planned:
 
     ``tokens`` the prompt has, ``reused`` of them already kept; ``kv_bytes`` the whole cache, and by ``tiers`` what must
     be held beside the kept pages; ``seconds`` expected until the first token, None before any measurement;
-    ``answer_tokens`` there is room for; ``window`` the tokens the model reads at most.
+    ``answer_tokens`` there is room for; ``window`` the tokens the model reads at most. ``unusual``: not everything is
+    read as the model was trained to, and ``reason`` says why.
     """
 
     mode: str
@@ -24,6 +25,7 @@ class Planned:
     codec: str
     keeper: str
     tiers: dict[str, int]
+    unusual: bool = False
 
 
 @dataclass(frozen=True)

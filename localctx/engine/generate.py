@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from torch import Tensor
@@ -70,7 +71,7 @@ def decode(
 ) -> Iterator[Token]:
     """The answer after what ``cache`` holds, whose last logits [vocabulary] are given: to a stop token, or ``limit``.
 
-    Raises Cancelled; what was yielded before stands.
+    Raises Cancelled, or NoRoom; what was yielded before stands.
     """
     text_of = model.tokenizer.stream()
     for left in reversed(range(limit)):
@@ -79,7 +80,8 @@ def decode(
             return
         yield Token(text_of(token), token)
         if left:
-            logits = model.forward([token], cache, cancelled=cancelled)[-1]
+            with no_room_told(cache):
+                logits = model.forward([token], cache, cancelled=cancelled)[-1]
 
 
 def decode_each(
@@ -102,9 +104,24 @@ def _relieved(relief: Relief, cache: Cache, e: Exception) -> str:
     """What was done about ``e``, when it says that memory ran out. Raises it otherwise, or NoRoom."""
     if not (isinstance(e, NoRoom) or out_of_memory(e)):
         raise e
-    if said := relief(cache):
+    if said := relief(cache, of_budget=isinstance(e, NoRoom)):
         return said
-    raise e if isinstance(e, NoRoom) else NoRoom(cache.pool.nbytes(), 0, "the device's memory ran out") from e
+    raise e if isinstance(e, NoRoom) else _no_room(cache) from e
+
+
+@contextmanager
+def no_room_told(cache: Cache) -> Iterator[None]:
+    """Turn what torch raises when memory ran out into NoRoom."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as e:
+        if not out_of_memory(e):
+            raise
+        raise _no_room(cache) from e
+
+
+def _no_room(cache: Cache) -> NoRoom:
+    return NoRoom(cache.pool.nbytes(), cache.pool.shape.page_bytes(cache.pool.codec), "the device's memory ran out")
 
 
 def _news(cache: Cache, dropped: int) -> Iterator[Evicted]:

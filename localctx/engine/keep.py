@@ -49,6 +49,15 @@ class Keeping:
         self._try(lambda store: notes.extend(self._restore(store, cache)))
         return notes
 
+    def enter(self, cache: Cache) -> None:
+        """Enter the documents, and what is to be kept of them. Before, nothing was written: a plan may still refuse."""
+        self._try(lambda store: self._enter(store, cache))
+
+    @property
+    def kept(self) -> int:
+        """Pages that are kept by now."""
+        return 0 if self.failed else self._committed
+
     def __call__(self, cache: Cache) -> None:
         """Write what was sealed since the last call; commit now and then."""
         self._try(lambda store: self._write(cache))
@@ -80,17 +89,19 @@ class Keeping:
 
     def _restore(self, store: Store, cache: Cache) -> list[str]:
         prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens)
-        cache.adopt(prefix.payloads)  # before anything is written: a full disk can still be read
-        with store.db.atomic():  # or another process may remove a document before its cache is entered
-            for row, text, spans in self._documents:
-                store.documents.add(row, text, spans)
-            self._enter(store, cache)
+        cache.adopt(prefix.payloads)
         self.rate = store.caches.rate(self._rate_name)
         if prefix.fault:
             return [f"{prefix.fault}; reading again from token {cache.length:,}"]
         return [] if cache.length else self._other_readings(store)
 
     def _enter(self, store: Store, cache: Cache) -> None:
+        with store.db.atomic():  # or another process may remove a document before its cache is entered
+            for row, text, spans in self._documents:
+                store.documents.add(row, text, spans)
+            self._open(store, cache)
+
+    def _open(self, store: Store, cache: Cache) -> None:
         of, documents = self._identity, [row.id for row, _, _ in self._documents]
         self._cache_id = store.caches.open(
             of.fingerprint,

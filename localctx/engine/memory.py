@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from localctx.budget import Limits, measure_device, measure_limits
+from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import Keeper, make_keeper
 from localctx.kv.pool import Pool
@@ -77,14 +78,17 @@ def longest(settings: Settings, model: Model) -> float:
     return max([model.context, *(w.context for w in entry.longer)] if entry else [model.context])
 
 
-def choose_window(settings: Settings, model: Model, tokens: int) -> Window:
-    """The window for documents of ``tokens``: the trained one, or a longer one of the catalogue that holds them."""
+def choose_window(settings: Settings, model: Model, documents: int, prompt: int) -> Window:
+    """The window for a ``prompt`` of so many tokens, ``documents`` of them: the trained one, or a longer one of the
+    catalogue that holds them, with a margin where one does. What a keeper never sees at once needs no longer one.
+    """
     plain = Window(model.trained)
     if settings.rope != "auto":
         return Window(model.context, settings.rope)
-    if tokens + MARGIN <= plain.context:
+    with_margin = max(documents + MARGIN, prompt + 1)
+    if with_margin <= plain.context or make_keeper(settings.keep, prompt).turns:
         return plain
-    return window_for(settings.model, tokens + MARGIN) or plain
+    return window_for(settings.model, with_margin) or window_for(settings.model, prompt + 1) or plain
 
 
 @dataclass
@@ -96,19 +100,32 @@ class Relief:
     chunk: int
     smaller: Callable[[str], str | None] = lambda codec: None
 
-    def __call__(self, cache: Cache) -> str | None:
-        """Do the next thing; what was done, in words. None when there is nothing left to do."""
-        return next(self._tries(cache), None)
+    def __call__(self, cache: Cache, of_budget: bool = False) -> str | None:
+        """Do the next thing; what was done, in words. None when there is nothing left to do.
 
-    def _tries(self, cache: Cache) -> Iterator[str]:
+        ``of_budget``: no tier has room in what it may take, so that moving pages between them is no help.
+        """
+        return next(self._tries(cache, of_budget), None)
+
+    def _tries(self, cache: Cache, of_budget: bool) -> Iterator[str]:
         if self.chunk > PAGE:
             self.chunk = max(PAGE, self.chunk // 2 // PAGE * PAGE)
             yield f"memory ran out: reading {self.chunk} tokens at a time"
-        if codec := self.smaller(cache.pool.codec):
-            recode(cache, codec)
+        if (codec := self.smaller(cache.pool.codec)) and _recoded(cache, codec):
             yield f"memory ran out: keys and values are kept as {codec} from here on, and not on disk"
-        if moved := cache.pool.shrink():
+        if not of_budget and (moved := cache.pool.shrink()):
             yield f"memory ran out: {moved} pages of KV were moved from the device"
+
+
+def _recoded(cache: Cache, codec: str) -> bool:
+    """Whether there was memory enough to keep ``cache`` in another codec: for a moment it takes both."""
+    try:
+        recode(cache, codec)
+    except (MemoryError, RuntimeError, NoRoom) as e:
+        if isinstance(e, NoRoom) or out_of_memory(e):
+            return False
+        raise
+    return True
 
 
 def out_of_memory(e: BaseException) -> bool:

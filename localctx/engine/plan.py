@@ -10,7 +10,7 @@ from localctx.models.base import Model
 from localctx.models.hf import pick_device, pick_dtype
 from localctx.models.sizing import stored_parameters
 from localctx.settings import Settings
-from localctx.shape import PAGE, KVShape
+from localctx.shape import PAGE, SINKS, KVShape
 
 
 def refuse_too_long(tokens: int, context: float, model: str, about: str = "") -> None:
@@ -45,6 +45,8 @@ def plan(model: Model, memory: Memory, *, tokens: int, reused: int, answer: int,
         answer = min(answer, model.context - tokens)
     held = keeper.held(tokens + answer)
     kv_bytes = shape.cache_bytes(memory.codec, held + (memory.chunk if keeper.drops else 0), model.dtype.itemsize)
+    if keeper.turns and held < tokens + answer:
+        kv_bytes += SINKS * shape.page_bytes(memory.codec, sinks=True)  # as they were read, and turned
     fresh = kv_bytes - reused // PAGE * shape.page_bytes(memory.codec)
     seconds = (tokens - reused) / per_second if per_second else None
     return Planned(
@@ -58,6 +60,7 @@ def plan(model: Model, memory: Memory, *, tokens: int, reused: int, answer: int,
         window=model.context,
         codec=memory.codec,
         keeper=keeper.name,
+        unusual=held < tokens or model.context > model.trained,
         tiers=_placed(max(0, fresh), memory, shape, tokens + answer),
     )
 

@@ -9,7 +9,6 @@ from localctx.engine.events import Planned, Token
 from localctx.engine.keep import Keeping
 from localctx.engine.memory import Relief
 from localctx.kv.cache import Cache, Evicted
-from localctx.shape import PAGE
 from localctx.store.documents import DocumentRow
 
 PHASES = ("load", "parse", "restore", "prefill", "first_token", "decode")
@@ -54,6 +53,7 @@ class Work:
                 "reused": self.plan.reused,
                 "prefilled": self.read,
                 "generated": sum(map(len, self.answers)),
+                "longest": max(map(len, self.answers)),
             },
             "seconds": self._seconds(),
             "kv": self._kv(),
@@ -76,10 +76,10 @@ class Work:
         }
 
     def _kept_pages(self) -> int:
-        return 0 if self.failed else min(self.boundary, self.plan.reused + self.read) // PAGE
+        return self.keeping.kept if self.keeping else 0
 
     def _slot_bytes(self) -> int:
-        return self.cache.pool.shape.slot_bytes(self.cache.pool.codec)
+        return self.cache.pool.shape.slot_bytes(self.plan.codec)
 
     def _seconds(self) -> dict[str, float]:
         return {phase: round(self.seconds.get(phase, 0.0), 4) for phase in PHASES}

@@ -183,10 +183,10 @@ class Cache:
         self._mass, self._seen = np.zeros(len(self.places)), np.zeros(len(self.places))
         self._known = None
 
-    def settle_in(self, pool: Pool, pages: list[int]) -> None:
-        """Go on in another pool, in which ``pages`` are copies of the sealed pages."""
+    def settle_in(self, pool: Pool, pages: list[int], originals: list[int]) -> None:
+        """Go on in another pool, in which ``pages`` are copies of the sealed pages, and ``originals`` of the sinks."""
         self.places = [Place(page, p.token, p.position) for page, p in zip(pages, self.places, strict=True)]
-        self.pool, self.exact, self._known = pool, False, None
+        self.pool, self.originals, self.exact, self._known = pool, originals, False, None
         for state in self._layers:
             state.bounds = None
 

@@ -162,6 +162,7 @@ class Pool:
         before, self.memory.limit = len(self.memory), self.memory.nbytes // 2
         with suppress(NoRoom):
             self.make_room(0)
+        self.memory.trim()
         return before - len(self.memory)
 
     def counts(self) -> dict[str, int]:
@@ -180,7 +181,7 @@ class Pool:
         tier = self.tiers[level]
         while tier.limit is not None and tier.nbytes + nbytes > tier.limit:
             victim = self._least_needed(tier)
-            if level + 1 == len(self.tiers) or (victim is None and tier.nbytes == 0):
+            if level + 1 == len(self.tiers) or (victim is None and not tier.nbytes and not self._below(level, nbytes)):
                 raise NoRoom(self.nbytes(), nbytes)
             if victim is None:
                 return  # all that is here is being filled: this step may go over, the next pushes it down
@@ -188,8 +189,7 @@ class Pool:
 
     def _move_down(self, page: int, level: int) -> None:
         payload = self.payload(page)
-        below = next((i for i in range(level + 1, len(self.tiers)) if self._would_hold(i, len(payload))), None)
-        if below is None:
+        if not (below := self._below(level, len(payload))):
             raise NoRoom(self.nbytes(), len(payload))
         self._room(below, len(payload))
         try:
@@ -200,9 +200,10 @@ class Pool:
         self.tiers[level].drop(page)
         self.version += 1
 
-    def _would_hold(self, level: int, nbytes: int) -> bool:
-        limit = self.tiers[level].limit
-        return limit is None or limit >= nbytes
+    def _below(self, level: int, nbytes: int) -> int:
+        """The next lower level that is large enough for a page; 0 where none is."""
+        rooms = [tier.limit for tier in self.tiers]
+        return next((i for i, n in enumerate(rooms) if i > level and (n is None or n >= nbytes)), 0)
 
     def _least_needed(self, tier: Tier) -> int | None:
         pages = [p for p in tier if p not in self._open]

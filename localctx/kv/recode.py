@@ -2,7 +2,6 @@
 
 import torch
 
-from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 
@@ -10,19 +9,15 @@ from localctx.kv.pool import Pool
 def recode(cache: Cache, codec: str) -> None:
     """Keep ``cache`` in ``codec`` from here on. Its pages are then not what their names say, and not to be stored.
 
-    Other sequences keep the pages they share with it. Raises NoRoom, with the cache as it was.
+    Other sequences keep the pages they share with it. Whatever it raises, NoRoom or for want of memory, the
+    cache is as it was.
     """
     old = cache.pool
     pool = Pool(old.shape, codec, old.device, old.rope, old.limits, old.spill, old.in_place)
-    pages: list[int] = []
-    try:
-        for i in range(len(cache.places)):
-            pages.append(_copy(cache, i, pool))
-    except NoRoom:
-        pool.release(pages)
-        raise
-    old.release(cache.pages)
-    cache.settle_in(pool, pages)
+    copies = [_copy(cache, i, pool) for i in range(len(cache.places))]
+    originals = [_copy_of_sink(cache, page, pool) for page in cache.originals]
+    old.release([*cache.pages, *cache.originals])
+    cache.settle_in(pool, copies, originals)
 
 
 def _copy(cache: Cache, place: int, pool: Pool) -> int:
@@ -31,5 +26,17 @@ def _copy(cache: Cache, place: int, pool: Pool) -> int:
     for layer in range(len(pool.shape.layers)):
         k, v = cache.read(layer, place, place + 1, torch.float32)
         pool.seal(layer, [page], k, v, int(cache.positions(layer)[place]))
+    pool.close([page])
+    return page
+
+
+def _copy_of_sink(cache: Cache, original: int, pool: Pool) -> int:
+    """A copy of a sink page as it was read, at the positions it had then."""
+    was = int(cache.pool.kinds([original])[0])
+    page = pool.new(kind := max(was, pool.kind_at(0)))
+    for layer in range(len(pool.shape.layers)):
+        records = cache.pool.fetch([original], layer)
+        k, v = cache.pool.codec_of(layer, was).decode(records, torch.float32)
+        pool.fill(page, layer, pool.codec_of(layer, kind).encode(k, v)[0])
     pool.close([page])
     return page

@@ -76,6 +76,10 @@ class MemoryTier:
         self.nbytes -= len(payload)
         self._free.setdefault(len(payload), []).append(payload)
 
+    def trim(self) -> None:
+        """Give the memory that dropped pages took back to the system."""
+        self._free.clear()
+
     def __contains__(self, page: int) -> bool:
         return page in self._pages
 

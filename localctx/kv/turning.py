@@ -1,12 +1,10 @@
 """Moving keys to other positions: sinks beside a moved window (StreamingLLM, arXiv:2309.17453), and counting anew."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from localctx.errors import NoRoom
 from localctx.kv.pool import Pool
 from localctx.shape import PAGE, SINKS
 
@@ -38,39 +36,30 @@ def sinks_beside_window(cache: "Cache") -> None:
     """Move the sink pages to end where the window begins, always from the originals, so that errors do not add up."""
     window = cache.places[SINKS].position
     for i in range(SINKS):
-        if i == len(cache.originals):
-            cache.originals.append(cache.pool.table.share(cache.places[i].page))
-        position = window - (SINKS - i) * PAGE
-        moved = turned(cache.pool, cache.originals[i], position)
-        cache.pool.release([cache.places[i].page])
-        cache.move(i, moved, position)
+        _move_sink(cache, i, window - (SINKS - i) * PAGE)
 
 
 def rebase(cache: "Cache") -> None:
     """Count positions from the sinks again, so that nothing ever lies beyond the model's reach: RoPE is relative.
 
-    Raises NoRoom, with the cache as it was.
+    What NoRoom stops is taken up where it was by the next call.
     """
-    shift = cache.places[0].position if cache.places else 0
-    if not shift:
-        return
-    copies: list[int] = []
-    try:
-        for page, by in _moves(cache, shift):
-            copies.append(turned(cache.pool, page, by))
-    except NoRoom:
-        cache.pool.release(copies)
-        raise
-    cache.pool.release(cache.pages)
-    for i, place in enumerate(list(cache.places)):
-        cache.move(i, copies[i], place.position - shift)
-    cache.turn_tail(-shift)
-
-
-def _moves(cache: "Cache", shift: int) -> Iterator[tuple[int, int]]:
-    """What each page is to be copied from, and turned by, to lie ``shift`` positions earlier."""
     for i, place in enumerate(cache.places):
-        if i < len(cache.originals):
-            yield cache.originals[i], place.position - shift
+        if place.position == i * PAGE:
+            continue
+        if i < SINKS:
+            _move_sink(cache, i, i * PAGE)
         else:
-            yield place.page, -shift
+            moved = turned(cache.pool, place.page, i * PAGE - place.position)
+            cache.pool.release([place.page])
+            cache.move(i, moved, i * PAGE)
+    if by := len(cache.places) * PAGE + cache.tail - cache.position:
+        cache.turn_tail(by)
+
+
+def _move_sink(cache: "Cache", i: int, position: int) -> None:
+    if i == len(cache.originals):
+        cache.originals.append(cache.places[i].page)
+    else:
+        cache.pool.release([cache.places[i].page])
+    cache.move(i, turned(cache.pool, cache.originals[i], position - i * PAGE), position)
