@@ -94,6 +94,8 @@ def _gate(
     for result in gate.run(variants_of(codecs, keeps)):
         results.append(result)
         _remember(session, result, len(gate.tokens))  # at once: Ctrl-C keeps what was measured
+        row = _row(result)
+        terminal.say(f"{row['KV']}: KL {row['KL MEAN']}, top-1 {row['TOP-1']}, needles {row['NEEDLES']}")
     peers = _peers(session, terminal, gate) if how["peers"] else []
     terminal.clear()
     path = _draw(results, how["png"] or _place(session), session.settings.model)
