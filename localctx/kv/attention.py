@@ -9,6 +9,7 @@ from torch import Tensor
 
 from localctx.kernels import cpu, quant
 from localctx.kernels.attend import Part, attend, attend_reference, merge
+from localctx.kernels.sketch import best_scores
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import DENSE_LAYERS, OBSERVED
 from localctx.kv.pool import ORDINARY
@@ -178,18 +179,19 @@ def _selects(a: _Asked) -> bool:
 
 
 def choose(a: _Asked) -> Tensor:
-    """The places each token may see, ascending: [H, T, selected]. Quest's bound on a page's best score, joined over
-    the queries of a KV head by maximum; sinks and the last page always.
+    """The places each token may see, ascending: [H, T, selected]. Where a sketch of the keys promises the highest
+    scores, as in Quest, but two bits a key find what its bounds miss. Joined over the queries of a KV head by maximum;
+    sinks and the last page always.
     """
-    low, high = a.cache.bounds(a.layer)
-    heads, count = low.shape[0], low.shape[2]
-    q = quant.rotate(a.q.float()) if a.cache.pool.rotated else a.q.float()
-    q = q.unflatten(0, (heads, -1)).flatten(1, 2)  # [H, group * T, D]
-    scores = (q.clamp(min=0) @ high + q.clamp(max=0) @ low).unflatten(1, (-1, a.q.shape[1]))
-    if a.cache.pool.unbiased(a.layer):
-        bias = torch.stack([_bias_scores(a, t) for t in range(a.q.shape[1])], 1) / a.scale
-        scores = scores + bias.unflatten(2, (count, PAGE)).amax(-1).unflatten(0, (heads, -1))
-    best = scores.amax(1)
+    pool, tokens = a.cache.pool, a.q.shape[1]
+    sketch = a.cache.sketch(a.layer)
+    heads, count = sketch.codes.shape[:2]
+    q = (quant.rotate(a.q.float()) if pool.rotated else a.q.float()).unflatten(0, (heads, -1))  # [H, group, T, D]
+    extra = None
+    if pool.unbiased(a.layer):
+        bias = torch.stack([_bias_scores(a, t) for t in range(tokens)], 1) / a.scale
+        extra = bias.unflatten(0, (heads, -1)).flatten(1, 2)
+    best = best_scores(q.flatten(1, 2), sketch, extra).unflatten(1, (-1, tokens)).amax(1)
     best[..., :SINKS] = best[..., -1] = float("inf")
     return best.topk(a.cache.keeper.selected(count), -1).indices.sort(-1).values
 

@@ -14,10 +14,13 @@ from torch import Tensor
 
 from localctx.errors import NoRoom
 from localctx.kernels import cpu, quant
+from localctx.kernels.sketch import Sketch, make_sketch
 from localctx.kv import turning
 from localctx.kv.keepers import Full, Keeper
 from localctx.kv.pool import ORDINARY, Pool
 from localctx.shape import PAGE
+
+SKETCHED = 32  # pages whose keys are decoded at a time to be sketched
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,12 @@ class Place:
 
 @dataclass
 class _Layer:
-    """One layer's tail: k and v [kv_heads, 64, dim], of which the first ``tail`` are valid. And its pages' bounds."""
+    """One layer's tail: k and v [kv_heads, 64, dim], of which the first ``tail`` are valid. And a sketch of its pages."""
 
     k: Tensor
     v: Tensor
     next_tail: tuple[Tensor, Tensor] | None = None
-    bounds: tuple[Tensor, Tensor] | None = None
+    sketch: Sketch | None = None
     positions: np.ndarray | None = None  # of its pages' first keys, where they are not the sequence's
 
 
@@ -165,7 +168,7 @@ class Cache:
         """Turn the open page's keys, and count on from there."""
         for layer, state in enumerate(self._layers):
             state.k, state.v = turning.turn(self.pool, layer, state.k, state.v, by)
-            state.bounds = None
+            state.sketch = None
         self.position += by
 
     def replace(self, first: int, stop: int, pages: list[int], positions: list[np.ndarray | None]) -> None:
@@ -179,7 +182,7 @@ class Cache:
         self.places[first:stop] = kept
         self._note(Evicted(token, until, len(pages) * PAGE / (until - token)))
         for state, own in zip(self._layers, positions, strict=True):
-            state.positions, state.bounds = own, None
+            state.positions, state.sketch = own, None
         self._mass, self._seen = np.zeros(len(self.places)), np.zeros(len(self.places))
         self._known = None
 
@@ -188,7 +191,7 @@ class Cache:
         self.places = [Place(page, p.token, p.position) for page, p in zip(pages, self.places, strict=True)]
         self.pool, self.originals, self.exact, self._known = pool, originals, False, None
         for state in self._layers:
-            state.bounds = None
+            state.sketch = None
 
     def addresses(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the records of a layer's pages lie (int64), and each page's kind (uint8)."""
@@ -230,18 +233,16 @@ class Cache:
         starts = torch.from_numpy(self.positions(layer)[first:stop]).to(self.pool.device)
         return (starts[:, None] + torch.arange(PAGE, device=starts.device)).flatten()
 
-    def bounds(self, layer: int) -> tuple[Tensor, Tensor]:
-        """The least and greatest stored key of each channel, [kv_heads, k_dim, pages] float32 each."""
+    def sketch(self, layer: int) -> Sketch:
+        """Every page's stored keys at two bits, which stay on the device wherever the pages are."""
         state = self._layers[layer]
-        parts = [state.bounds] if state.bounds else []
-        known = parts[0][0].shape[2] if parts else 0
-        for start, stop in self.runs(known, len(self.places)):
+        for start, stop in self.runs(state.sketch.codes.shape[1] if state.sketch else 0, SKETCHED):
             kind = self.pool.kinds(self.pages[start : start + 1])[0]
-            parts.append(self.pool.codec_of(layer, kind).bounds(self.records(layer, start, stop)))
-        if len(parts) > 1 or not state.bounds:
-            low, high = (torch.cat(some, 2) for some in zip(*parts, strict=True))
-            state.bounds = low, high
-        return state.bounds
+            keys = self.pool.codec_of(layer, kind).stored_keys(self.records(layer, start, stop))
+            more = make_sketch(keys)
+            state.sketch = state.sketch.with_more(more) if state.sketch else more
+        assert state.sketch, "there are no pages"
+        return state.sketch
 
     def runs(self, first: int, most: int) -> Iterator[tuple[int, int]]:
         """The places ``first..`` in runs of at most ``most`` pages of one kind: (start, stop)."""
@@ -269,7 +270,7 @@ class Cache:
         twin._mass, twin._seen = self._mass.copy(), self._seen.copy()
         for mine, its in zip(self._layers, twin._layers, strict=True):
             its.k, its.v = mine.k.clone(), mine.v.clone()
-            its.positions, its.bounds = mine.positions, mine.bounds
+            its.positions, its.sketch = mine.positions, mine.sketch
         return twin
 
     def trim(self, length: int) -> None:
@@ -305,7 +306,7 @@ class Cache:
         self.places = [self.places[i] for i in keep]
         self._mass, self._seen = self._mass[keep], self._seen[keep]
         for state in self._layers:
-            state.bounds = None
+            state.sketch = None
             if state.positions is not None:
                 state.positions = state.positions[[i for i in keep if i < len(state.positions)]]
         self._known = None

@@ -49,20 +49,11 @@ class Codec:
             k, v = quant.rotate(k.float()), quant.rotate(v.float())
         return k.to(dtype), v.to(dtype)
 
-    def bounds(self, records: Tensor) -> tuple[Tensor, Tensor]:
-        """The least and the greatest of each key channel, [kv_heads, k_dim, pages] float32, as the records hold it.
-
-        The quantizer's zero and scale bound a page's keys: what Quest (arXiv:2406.10774) selects by, at no extra bytes.
-        """
+    def stored_keys(self, records: Tensor) -> Tensor:
+        """The keys as the records hold them, rotated where they are: [pages, kv_heads, k_dim, 64] float32."""
         s, y = self.shape, self.layout
-        shape = (s.kv_heads, s.k_dim)
-        if not self.format.scaled:
-            k = _decode(records, self.format.k_bits, (y.k_codes, 0, 0), (*shape, PAGE)).float()
-            low, high = k.aminmax(dim=-1)
-        else:
-            scale, low = (_part(records, at, torch.float16, shape).float() for at in (y.k_scale, y.k_zero))
-            high = low + scale * ((1 << self.format.k_bits) - 1)
-        return low.permute(1, 2, 0), high.permute(1, 2, 0)
+        starts, shape = (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE)
+        return _decode(records, self.format.k_bits, starts, shape).float()
 
 
 def make_codec(name: str, shape: LayerShape, rotated: bool | None = None) -> Codec:

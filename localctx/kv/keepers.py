@@ -133,8 +133,8 @@ class SnapKV(Full):
 
 @dataclass(frozen=True, kw_only=True)
 class Select(Full):
-    """A query sees the pages whose key bounds promise the highest scores: Quest, arXiv:2406.10774. Nothing is dropped;
-    reading a document is dense, the question and the answer select.
+    """A query sees the pages whose keys, sketched at two bits, promise the highest scores (after Quest,
+    arXiv:2406.10774). Nothing is dropped; reading a document is dense, the question and the answer select.
     """
 
     part: float = 0.25
