@@ -252,5 +252,6 @@ class Session:
             rate = work.read / work.seconds["prefill"] if work.read >= MIN_RATED else None
             work.keeping.close(work.cache, rate)
         pool = work.cache.pool
-        work.pages, work.bytes, work.evicted = pool.counts(), pool.nbytes(), list(work.cache.evicted)
+        work.pages, work.evicted = pool.counts(), list(work.cache.evicted)
+        work.bytes = {**pool.nbytes(), "sketches": work.cache.sketch_bytes()}
         work.cache.drop()

@@ -21,6 +21,11 @@ class Sketch(NamedTuple):
     scale: Tensor
     zero: Tensor
 
+    @property
+    def nbytes(self) -> int:
+        """What it takes."""
+        return sum(part.nbytes for part in self)
+
     def with_more(self, more: "Sketch") -> "Sketch":
         """These pages and ``more`` after them."""
         return Sketch(*(torch.cat(pair, 1) for pair in zip(self, more, strict=True)))

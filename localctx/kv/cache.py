@@ -43,7 +43,7 @@ class Place:
 
 @dataclass
 class _Layer:
-    """One layer's tail: k and v [kv_heads, 64, dim], of which the first ``tail`` are valid. And a sketch of its pages."""
+    """One layer's tail: k and v [kv_heads, 64, dim], the first ``tail`` tokens valid. And a sketch of its pages."""
 
     k: Tensor
     v: Tensor
@@ -243,6 +243,10 @@ class Cache:
             state.sketch = state.sketch.with_more(more) if state.sketch else more
         assert state.sketch, "there are no pages"
         return state.sketch
+
+    def sketch_bytes(self) -> int:
+        """What the sketches made so far take on the device, beside the pages."""
+        return sum(state.sketch.nbytes for state in self._layers if state.sketch)
 
     def runs(self, first: int, most: int) -> Iterator[tuple[int, int]]:
         """The places ``first..`` in runs of at most ``most`` pages of one kind: (start, stop)."""

@@ -64,6 +64,6 @@ def fork_for(cache: Cache, variant: Variant, tokens: int) -> Cache:
 
 
 def held_bytes(cache: Cache) -> int:
-    """What the sequence holds: its sealed pages, and the open one at full precision."""
+    """What the sequence holds: its sealed pages, their sketches, and the open page at full precision."""
     sealed = sum(len(cache.pool.payload(page)) for page in cache.pages)
-    return sealed + cache.pool.shape.tail_bytes(cache.dtype.itemsize)
+    return sealed + cache.sketch_bytes() + cache.pool.shape.tail_bytes(cache.dtype.itemsize)
