@@ -253,5 +253,5 @@ class Session:
             work.keeping.close(work.cache, rate)
         pool = work.cache.pool
         work.pages, work.evicted = pool.counts(), list(work.cache.evicted)
-        work.bytes = {**pool.nbytes(), "sketches": work.cache.sketch_bytes()}
+        work.bytes, work.sketched = pool.nbytes(), work.cache.sketch_bytes()
         work.cache.drop()

@@ -233,7 +233,7 @@ def test_the_working_memory_of_prefill_is_about_what_was_estimated(default_home)
     done = subprocess.run([sys.executable, "-c", MEASURE, folder], capture_output=True, text=True, check=True)
     measured, estimated = map(int, done.stdout.split())
     assert measured <= 1.15 * estimated, done.stdout
-    assert estimated <= 1.75 * measured, done.stdout
+    assert estimated <= 2.2 * measured, done.stdout  # high for so small a model: what is fixed weighs most
 
 
 # What cannot be planned

@@ -46,9 +46,9 @@ def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tenso
         return best_scores_reference(q, sketch, extra)
     q = q.float().contiguous()
     out = torch.empty(*q.shape[:2], sketch.codes.shape[1])
-    parts = (sketch.codes, sketch.scale.view(torch.uint16), sketch.zero.view(torch.uint16))
+    scale, zero = (x.view(torch.uint16).contiguous().numpy() for x in (sketch.scale, sketch.zero))
     more = torch.empty(*q.shape[:2], 0) if extra is None else extra.contiguous()
-    _best(q.numpy(), *(p.contiguous().numpy() for p in parts), more.numpy(), out.numpy())
+    _best(q.numpy(), sketch.codes.contiguous().numpy(), scale, zero, more.numpy(), out.numpy())
     return out
 
 

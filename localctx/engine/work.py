@@ -32,6 +32,7 @@ class Work:
     read: int = 0
     pages: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
+    sketched: int = 0
     evicted: list[Evicted] = field(default_factory=list)
 
     @property
@@ -92,6 +93,7 @@ class Work:
             "bytes_per_token": pool.shape.bytes_per_token(pool.codec),
             "pages": self.pages,
             "bytes": self.bytes,
+            "sketch_bytes": self.sketched,
             "window": self.plan.window,
             "chunk": self.relief.chunk,
             "evicted": [{"start": e.start, "stop": e.stop, "kept": round(e.kept, 4)} for e in self.evicted],
