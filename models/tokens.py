@@ -1,6 +1,8 @@
 """Text to tokens and back, through a model folder's own tokenizer and chat template."""
 
+import hashlib
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from localctx.models.base import Messages
@@ -16,10 +18,13 @@ class ChatTokenizer:
         self._tokenizer = tokenizer
         self.stop_ids = stop_ids
 
-    @property
+    @cached_property
     def identity(self) -> tuple[str, str]:
-        """What decides the tokens of a conversation: the tokenizer's whole definition, and the chat template."""
-        return self._tokenizer.backend_tokenizer.to_str(), self._tokenizer.chat_template or ""
+        """What decides the tokens of a conversation: the SHA-256 of the tokenizer's whole definition, and the chat
+        template. Megabytes are hashed for it, once.
+        """
+        whole = self._tokenizer.backend_tokenizer.to_str()
+        return hashlib.sha256(whole.encode()).hexdigest(), self._tokenizer.chat_template or ""
 
     def encode_chat(self, messages: Messages) -> list[int]:
         """See ``Tokenizer``. A model without a chat template gets its messages plainly, one after another."""

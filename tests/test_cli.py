@@ -263,10 +263,12 @@ FIELDS = {
         "bytes_per_token": int,
         "pages": {"device": int, "host": int, "disk": int},
         "bytes": {"device": int, "host": int, "disk": int},
+        "sketch_bytes": int,
         "window": int,
         "chunk": int,
         "evicted": list,
     },
+    "memory": {"peak_bytes": int},
     "citations": list,
 }
 
