@@ -52,4 +52,4 @@ def compare(reference: Sequence[Tensor], logs: Sequence[Tensor], targets: Sequen
 def surprise(logs: Sequence[Tensor], targets: Sequence[int]) -> Tensor:
     """-log p of each target, in nats: [targets] float64, on the CPU."""
     rows = zip(logs, torch.tensor(targets).split([len(log) for log in logs]), strict=True)
-    return torch.cat([-log.cpu().double().gather(1, t[:, None])[:, 0] for log, t in rows])
+    return torch.cat([-log.cpu().gather(1, t[:, None])[:, 0].double() for log, t in rows])
