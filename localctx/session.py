@@ -87,7 +87,7 @@ class Session:
         self._load_seconds = time.perf_counter() - start
         return model
 
-    def ask(self, sources: Sequence[str], question: str, keep: bool = True) -> Iterator[Event]:
+    def ask(self, sources: Sequence[str], question: str, keep: bool = True) -> Generator[Event, None, None]:
         """Answer ``question`` from the files ``sources`` (``-`` is standard input); the last event is Done.
 
         With ``keep`` False the store is not touched. Raises UserError before any work that would be wasted. A store
@@ -105,7 +105,7 @@ class Session:
                 self._shut(work)
         yield Done(work.answered(self.settings.model), work.failed)
 
-    def prepare(self, source: str) -> Iterator[Event]:
+    def prepare(self, source: str) -> Generator[Event, None, None]:
         """Read the document ``source`` and keep its pages, so that questions start where reading ended.
 
         The last event is Done; ``Done.failed`` when the pages could not be kept.
@@ -192,7 +192,7 @@ class Session:
             return None
 
     def _smaller(self, codec: str) -> str | None:
-        return smaller_codec(self.model.shape, self._passed)(codec) if self.settings.kv == "auto" else None
+        return smaller_codec(self.model.shape, self._passed, codec) if self.settings.kv == "auto" else None
 
     def _keeping(self, documents: list[Document], tokens: list[int], codec: str) -> Keeping:
         identity = Identity(self.model.fingerprint(codec), self.settings.model, codec)

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import Literal
 
 PAGE = 64  # tokens in a page: the group over which keys share a scale (KIVI) and the lanes of the CPU kernel
-SINKS = (
-    1  # pages at the beginning of a sequence that stay bf16: what is there gathers attention (KVQuant, StreamingLLM)
-)
+SINKS = 1  # first pages of a sequence that stay bf16: what is there gathers attention (KVQuant, StreamingLLM)
 LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the bytes of a record change their meaning
 ALIGN = 64  # bytes; a record starts on a cache line
 SLOT_ALIGN = 4096  # bytes; a slot starts on a disk block and a memory page
+
+LayerKind = Literal["full", "sliding", "latent"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class LayerShape:
     kv_heads: int
     k_dim: int
     v_dim: int
-    kind: Literal["full", "sliding", "latent"] = "full"
+    kind: LayerKind = "full"
     window: int | None = None
 
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from localctx.kv.attention import MERGED, RUN
-from localctx.shape import PAGE, KVShape, LayerShape
+from localctx.shape import PAGE, KVShape, LayerKind, LayerShape
 
-KINDS = {"full_attention": "full", "sliding_attention": "sliding"}
+KINDS: dict[str, LayerKind] = {"full_attention": "full", "sliding_attention": "sliding"}
 FIXED = 32 << 20  # bytes that threads and matrix kernels take for themselves, whatever the model
 SLACK = 1.5  # memory given back leaves holes that the next tensor does not fit: the more, the longer the cache
 
@@ -21,7 +21,7 @@ def shape_of(config: Any) -> KVShape:
     if not kinds:
         kinds = ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     return KVShape(
-        tuple(LayerShape(heads, dim, dim, KINDS[k], window if k == "sliding_attention" else None) for k in kinds)  # type: ignore[arg-type]
+        tuple(LayerShape(heads, dim, dim, KINDS[k], window if k == "sliding_attention" else None) for k in kinds)
     )
 
 

@@ -7,7 +7,7 @@ import transformers as tf
 
 from localctx.budget import Limits
 from localctx.errors import UsageError
-from localctx.kv.cache import Cache, Evicted
+from localctx.kv.cache import Cache, EvictedRange
 from localctx.kv.compress import compress
 from localctx.kv.keepers import H2O, KEEPERS, OBSERVED, Full, Select, SinkWindow, SnapKV, make_keeper
 from localctx.kv.pool import Pool
@@ -214,7 +214,7 @@ def test_a_streamed_token_sees_sinks_beside_its_window(reach):
     assert torch.isfinite(logits).all()
     assert cache.position <= reach
     assert cache.length == 2601
-    assert cache.evicted == [Evicted(PAGE, cache.places[1].token)]
+    assert cache.evicted == [EvictedRange(PAGE, cache.places[1].token)]
     assert len(cache.pool.table) == len(cache.places) + 1, "the original sink page, and what is kept"
 
 
@@ -265,7 +265,7 @@ def test_snapkv_keeps_the_tokens_that_were_looked_at_head_by_head(models):
     for head, (first, last) in enumerate([(300, 400), (700, 800)]):
         for token in range(first, last):
             assert (k[head] == before[head, token]).all(-1).any(), token
-    assert cache.evicted == [Evicted(64, 1280, pytest.approx(3 / 19))]
+    assert cache.evicted == [EvictedRange(64, 1280, pytest.approx(3 / 19))]
     assert OBSERVED == 64
 
 

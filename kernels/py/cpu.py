@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 PAGE = 64
 SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
 _STARTED_WITH = numba.get_num_threads()
-_MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}  # fast, but infinities keep their meaning
+MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}  # fast, but infinities keep their meaning
 
 
 class Layout(NamedTuple):
@@ -46,14 +46,14 @@ def _float_of_bits(typingctx, bits):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
+def float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
 
     return types.float32(types.uint16), codegen
 
 
-@njit(fastmath=_MATH, inline="always")
+@njit(fastmath=MATH, inline="always")
 def _exp(x):  # type: ignore[no-untyped-def]
     """exp for x <= 0, to 2 ulp, in plain arithmetic so that a loop over it becomes vector code (Cephes expf)."""
     x = max(x, np.float32(-87.0))
@@ -69,7 +69,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
     return p * _float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
 
 
-@njit(fastmath=_MATH)
+@njit(fastmath=MATH)
 def _load(address, bits, codes, scale, zero, head, rows, cols, out):  # type: ignore[no-untyped-def]
     """Decode one head's [rows, cols] block of a record into ``out``; below 16 bits a row has one scale, zero pair."""
     n = rows * cols
@@ -90,7 +90,7 @@ def _load(address, bits, codes, scale, zero, head, rows, cols, out):  # type: ig
     c = carray(_pointer(address + codes + head * rows * width), (rows * width,), np.uint8)
     mask = np.uint8((1 << bits) - 1)
     for r in range(rows):
-        a, b = _float_of_half(s[r]), _float_of_half(z[r])
+        a, b = float_of_half(s[r]), float_of_half(z[r])
         row, packed = flat[r * cols : r * cols + cols], c[r * width : r * width + width]
         if bits == 8:
             for i in range(width):
@@ -103,19 +103,19 @@ def _load(address, bits, codes, scale, zero, head, rows, cols, out):  # type: ig
                     some[i] = np.float32((packed[i] >> shift) & mask) * a + b
 
 
-@njit(fastmath=_MATH)
+@njit(fastmath=MATH)
 def _load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
     t = lay.table[row]
     _load(address, t[0], t[2], t[3], t[4], head, lay.k_dim, PAGE, out)
 
 
-@njit(fastmath=_MATH)
+@njit(fastmath=MATH)
 def _load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
     t = lay.table[row]
     _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
 
 
-@njit(fastmath=_MATH)
+@njit(fastmath=MATH)
 def _scores(q, k, extra, softcap, s):  # type: ignore[no-untyped-def]
     """s[t] = q . k[:, t] + extra[t] for the 64 tokens of a page; returns the greatest."""
     s[:] = np.float32(0)
@@ -134,7 +134,7 @@ def _scores(q, k, extra, softcap, s):  # type: ignore[no-untyped-def]
     return top
 
 
-@njit(fastmath=_MATH)
+@njit(fastmath=MATH)
 def _accumulate(s, v, top, out):  # type: ignore[no-untyped-def]
     """out += sum over tokens of exp(s - top) v; returns the sum of the weights."""
     total = np.float32(0)
@@ -148,7 +148,7 @@ def _accumulate(s, v, top, out):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(parallel=True, fastmath=_MATH, cache=True)
+@njit(parallel=True, fastmath=MATH, cache=True)
 def _attend_splits(q, addresses, formats, lay, skip, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
     pages, group = addresses.shape[1], q.shape[0] // lay.heads
     splits = (pages + SPLIT - 1) // SPLIT
@@ -176,7 +176,7 @@ def _attend_splits(q, addresses, formats, lay, skip, softcap, extra, out, tops, 
                     masses[i, page] = tops[split, i] + math.log(mass)
 
 
-@njit(parallel=True, fastmath=_MATH, cache=True)
+@njit(parallel=True, fastmath=MATH, cache=True)
 def _unpack(addresses, formats, lay, k_out, v_out):  # type: ignore[no-untyped-def]
     for task in prange(len(addresses) * lay.heads):
         page, head = task // lay.heads, task % lay.heads

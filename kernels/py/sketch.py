@@ -8,7 +8,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.kernels.cpu import _MATH, PAGE, _float_of_half
+from localctx.kernels.cpu import MATH, PAGE, float_of_half
 
 BITS = 2
 WIDTH = PAGE * BITS // 8  # bytes of a channel
@@ -59,14 +59,14 @@ def best_scores_reference(q: Tensor, sketch: Sketch, extra: Tensor | None = None
     return (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax(-1)
 
 
-@njit(parallel=True, fastmath=_MATH, cache=True)
+@njit(parallel=True, fastmath=MATH, cache=True)
 def _best(q, codes, scale, zero, extra, out):  # type: ignore[no-untyped-def]
     heads, pages, dim, _ = codes.shape
     for task in prange(heads * pages):
         head, page = task // pages, task % pages
         k = np.empty((dim, PAGE), np.float32)
         for d in range(dim):
-            a, b = _float_of_half(scale[head, page, d]), _float_of_half(zero[head, page, d])
+            a, b = float_of_half(scale[head, page, d]), float_of_half(zero[head, page, d])
             for part in range(8 // BITS):
                 shift = np.uint8(part * BITS)
                 for i in range(WIDTH):

@@ -1,7 +1,7 @@
 """``ask`` and ``prepare``: what needs a model."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -119,10 +119,10 @@ class _session:
         self.session.close()
 
 
-def _follow(events: "Iterator[Event]", terminal: "Terminal") -> Any:
+def _follow(events: "Generator[Event, None, None]", terminal: "Terminal") -> Any:
     """Show events to the end; the last one, Done. Whatever stops it, what was read is kept before the store closes."""
     event: Any = None
-    with closing(events):  # type: ignore[type-var]
+    with closing(events):
         for event in events:
             terminal.show(event)
     return event

@@ -8,7 +8,7 @@ from localctx.budget import measure_process
 from localctx.engine.events import Planned, Token
 from localctx.engine.keep import Keeping
 from localctx.engine.memory import Relief
-from localctx.kv.cache import Cache, Evicted
+from localctx.kv.cache import Cache, EvictedRange
 from localctx.store.documents import DocumentRow
 
 PHASES = ("load", "parse", "restore", "prefill", "first_token", "decode")
@@ -33,7 +33,7 @@ class Work:
     pages: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     sketched: int = 0
-    evicted: list[Evicted] = field(default_factory=list)
+    evicted: list[EvictedRange] = field(default_factory=list)
 
     @property
     def failed(self) -> str | None:

@@ -24,7 +24,7 @@ SKETCHED = 32  # pages whose keys are decoded at a time to be sketched
 
 
 @dataclass(frozen=True)
-class Evicted:
+class EvictedRange:
     """Tokens ``start..stop`` that left: all of them, or all but the part ``kept`` of each KV head's."""
 
     start: int
@@ -39,6 +39,16 @@ class Place:
     page: int
     token: int
     position: int
+
+
+@dataclass(frozen=True)
+class _Known:
+    """Where the pages lie (base addresses), their kinds and positions, as long as ``true_of`` is what it was."""
+
+    true_of: tuple[int, int]
+    bases: np.ndarray
+    kinds: np.ndarray
+    positions: np.ndarray
 
 
 @dataclass
@@ -66,7 +76,7 @@ class Cache:
         self.length = self.position = self.tail = 0
         self.exact = True  # whether every page is what its name would say: nothing before it dropped or recoded
         self.places: list[Place] = []
-        self.evicted: list[Evicted] = []
+        self.evicted: list[EvictedRange] = []
         self.observed: dict[int, Tensor] = {}  # by layer: what the prompt's last queries gave each sealed token
         self.phase: Literal["reading", "asking", "answering"] = "reading"
         self._mass, self._seen = np.zeros(0), np.zeros(0)
@@ -74,7 +84,7 @@ class Cache:
         self._pending: list[int] = []
         self._step = 0
         self._layers = [_Layer(*self._empty_tail(i)) for i in range(len(pool.shape.layers))]
-        self._known: tuple[object, np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._known: _Known | None = None
 
     @property
     def pages(self) -> list[int]:
@@ -154,7 +164,7 @@ class Cache:
 
     def evict(self, drop: list[int]) -> None:
         """Drop the pages at these places, in all layers; a keeper that turns then moves its sinks beside the rest."""
-        self._note(*(Evicted(self.places[i].token, self.places[i].token + PAGE) for i in drop))
+        self._note(*(EvictedRange(self.places[i].token, self.places[i].token + PAGE) for i in drop))
         self._release(drop)
         if self.keeper.turns:
             turning.sinks_beside_window(self)
@@ -180,7 +190,7 @@ class Cache:
         self.pool.release(p.page for p in self.places[first:stop])
         kept = [Place(page, token + i, self.places[first].position + i) for i, page in enumerate(pages)]
         self.places[first:stop] = kept
-        self._note(Evicted(token, until, len(pages) * PAGE / (until - token)))
+        self._note(EvictedRange(token, until, len(pages) * PAGE / (until - token)))
         for state, own in zip(self._layers, positions, strict=True):
             state.positions, state.sketch = own, None
         self._mass, self._seen = np.zeros(len(self.places)), np.zeros(len(self.places))
@@ -195,15 +205,15 @@ class Cache:
 
     def addresses(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the records of a layer's pages lie (int64), and each page's kind (uint8)."""
-        _, bases, kinds, _ = self._look()
-        return bases + self.pool.offsets[kinds, layer], kinds
+        known = self._look()
+        return known.bases + self.pool.offsets[known.kinds, layer], known.kinds
 
     def positions(self, layer: int) -> np.ndarray:
         """The position of each page's first key in this layer, int64."""
         own = self._layers[layer].positions
         if own is None:
-            return self._look()[3]
-        return np.concatenate((own, self._look()[3][len(own) :]))
+            return self._look().positions
+        return np.concatenate((own, self._look().positions[len(own) :]))
 
     def touch(self, places: np.ndarray) -> None:
         """A query chose the pages at these places."""
@@ -315,12 +325,12 @@ class Cache:
                 state.positions = state.positions[[i for i in keep if i < len(state.positions)]]
         self._known = None
 
-    def _note(self, *gone: Evicted) -> None:
+    def _note(self, *gone: EvictedRange) -> None:
         """Remember what left, in the order of the text; neighbours become one."""
-        self.exact, merged = False, list[Evicted]()
+        self.exact, merged = False, list[EvictedRange]()
         for e in sorted([*self.evicted, *gone], key=lambda e: e.start):
             if merged and (merged[-1].stop, merged[-1].kept) == (e.start, e.kept):
-                e = Evicted(merged.pop().start, e.stop, e.kept)
+                e = EvictedRange(merged.pop().start, e.stop, e.kept)
             merged.append(e)
         self.evicted = merged
 
@@ -334,14 +344,14 @@ class Cache:
             k, v = self.read(layer, place, place + 1, self.dtype)
             state.k, state.v = k.contiguous(), v.contiguous()
 
-    def _look(self) -> tuple[object, np.ndarray, np.ndarray, np.ndarray]:
-        """(what it was true of, base addresses, kinds, positions) of the pages; looked up again after any move."""
+    def _look(self) -> _Known:
+        """Looked up again after any move."""
         true_of = (self.pool.version, len(self.places))
-        if self._known is None or self._known[0] != true_of:
+        if self._known is None or self._known.true_of != true_of:
             pages = self.pages
             bases = np.array([self.pool.payload(p).data_ptr() for p in pages], np.int64)
             at = np.array([p.position for p in self.places], np.int64)
-            self._known = true_of, bases, self.pool.kinds(pages), at
+            self._known = _Known(true_of, bases, self.pool.kinds(pages), at)
         return self._known
 
     def _empty_tail(self, layer: int) -> tuple[Tensor, Tensor]:

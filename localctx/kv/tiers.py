@@ -43,15 +43,35 @@ class Tier(Protocol):
         """Bytes this tier has taken, which ``limit`` bounds."""
 
 
-class MemoryTier:
+class _Held:
+    """The pages a tier has, by id."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, Tensor] = {}
+        self.nbytes = 0
+
+    def get(self, page: int) -> Tensor:
+        """See ``Tier``."""
+        return self._pages[page]
+
+    def __contains__(self, page: int) -> bool:
+        return page in self._pages
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._pages)
+
+
+class MemoryTier(_Held):
     """Pages in memory of one device. What a dropped page took is used again by the next of its size."""
 
     def __init__(self, name: str, device: torch.device, limit: int | None = None, pinned: bool = False) -> None:
+        super().__init__()
         self.name, self.limit = name, limit
         self._device, self._pinned = device, pinned
-        self._pages: dict[int, Tensor] = {}
         self._free: dict[int, list[Tensor]] = {}
-        self.nbytes = 0
 
     def new(self, page: int, nbytes: int) -> Tensor:
         """Room for a page that is about to be filled."""
@@ -66,10 +86,6 @@ class MemoryTier:
         """See ``Tier``."""
         self.new(page, len(payload)).copy_(payload)
 
-    def get(self, page: int) -> Tensor:
-        """See ``Tier``."""
-        return self._pages[page]
-
     def drop(self, page: int) -> None:
         """See ``Tier``."""
         payload = self._pages.pop(page)
@@ -80,31 +96,21 @@ class MemoryTier:
         """Give the memory that dropped pages took back to the system."""
         self._free.clear()
 
-    def __contains__(self, page: int) -> bool:
-        return page in self._pages
-
-    def __len__(self) -> int:
-        return len(self._pages)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._pages)
-
     def _allocate(self, nbytes: int) -> Tensor:
         return torch.empty(nbytes, dtype=torch.uint8, device=self._device, pin_memory=self._pinned)
 
 
-class DiskTier:
+class DiskTier(_Held):
     """Pages in files, mapped, and read where they lie: those the store lends, and those spilled here.
 
     Spill files have no name, so that nothing outlives the process; only they count for ``nbytes``.
     """
 
     def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
+        super().__init__()
         self.name, self.limit, self._folder = "disk", limit, folder
-        self._pages: dict[int, Tensor] = {}
         self._slots: dict[int, tuple[_SpillFile, int]] = {}
         self._free: dict[int, list[tuple[_SpillFile, int]]] = {}
-        self.nbytes = 0
 
     def lend(self, page: int, payload: np.ndarray) -> None:
         """Take a stored page: mapped bytes that stay where they are."""
@@ -117,25 +123,12 @@ class DiskTier:
         self._slots[page] = file, slot
         self.nbytes += len(payload)
 
-    def get(self, page: int) -> Tensor:
-        """See ``Tier``."""
-        return self._pages[page]
-
     def drop(self, page: int) -> None:
         """See ``Tier``."""
         payload = self._pages.pop(page)
         if page in self._slots:
             self._free.setdefault(len(payload), []).append(self._slots.pop(page))
             self.nbytes -= len(payload)
-
-    def __contains__(self, page: int) -> bool:
-        return page in self._pages
-
-    def __len__(self) -> int:
-        return len(self._pages)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._pages)
 
     def _slot(self, nbytes: int) -> "tuple[_SpillFile, int]":
         free = self._free.setdefault(nbytes, [])
