@@ -19,9 +19,10 @@ from localctx.cli.terminal import Terminal
 from localctx.engine.beams import beam_search
 from localctx.engine.events import Done, Event, Evicted, Note, Planned, Token
 from localctx.engine.generate import decode
-from localctx.engine.memory import MARGIN, Relief, choose_window, decide, new_cache, out_of_memory
+from localctx.engine.memory import MARGIN, Memory, Relief, choose_window, decide, out_of_memory
 from localctx.errors import Cancelled, NoRoom, TooLong, UserError
 from localctx.kv.cache import Cache
+from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
 from localctx.kv.recode import recode
 from localctx.models.catalog import Entry, Window
@@ -358,7 +359,7 @@ def test_a_codec_there_is_no_memory_for_leaves_all_as_it_was(monkeypatch):
 def test_turned_sinks_move_along_to_another_codec(open_session, lakes):
     with open_session() as s:
         model = s.model
-        plain, other = (new_cache(model, "f32", "sink-window:256", 2000) for _ in range(2))
+        plain, other = (Memory("f32", make_keeper("sink-window:256", 2000)).new_cache(model) for _ in range(2))
         tokens = model.tokenizer.encode(lakes.read_text())[:1600]
         for cache in (plain, other):
             for at in range(0, 1024, 128):
@@ -479,7 +480,7 @@ def test_cancelled_beams_give_their_pages_back():
 def test_one_beam_is_greedy(open_session, document):
     with open_session() as s:
         greedy, model = ask(s, document), s.model
-        cache = new_cache(model, "int8")
+        cache = Memory("int8").new_cache(model)
         logits = model.forward(model.tokenizer.encode(document.read_text()), cache)[-1]
         one = beam_search(model, cache, logits, width=1, limit=8)
         beam = [e.id for e in one if isinstance(e, Token)]

@@ -12,7 +12,7 @@ from localctx.engine.memory import choose_codec
 from localctx.quality.compare import compare, score, split
 from localctx.quality.gate import Gate, good_enough, take_tokens
 from localctx.quality.needles import DEPTHS, make_needles, plant
-from localctx.quality.variants import Variant, groups, held_bytes, make_cache, variants_of
+from localctx.quality.variants import Setup, Variant, groups, held_bytes, variants_of
 from localctx.shape import FORMATS, PAGE, KVShape, LayerShape
 from localctx.store.store import Store
 
@@ -129,7 +129,7 @@ def test_what_is_measured_unless_told():
 
 
 def test_bytes_held_are_sealed_pages_and_the_open_one(model):
-    cache = make_cache(model, Variant("int8"), PAGE + 3)
+    cache = Setup(model).new_cache(Variant("int8"), PAGE + 3)
     model.forward([1] * (PAGE + 3), cache)
     assert held_bytes(cache) == model.shape.page_bytes("int8", sinks=True) + model.shape.tail_bytes()
 
@@ -140,7 +140,7 @@ def test_bytes_held_are_sealed_pages_and_the_open_one(model):
 def test_full_precision_differs_from_itself_in_nothing(model, text):
     tokens = take_tokens(model, text, 500)
     heard = []
-    reference, int8 = Gate(model, tokens, [400], hear=heard.append, chunk=64).run(variants_of(["int8"], []))
+    reference, int8 = Gate(Setup(model, 64), tokens, [400], hear=heard.append).run(variants_of(["int8"], []))
     assert reference.divergence.kl_mean == 0
     assert reference.divergence.top1 == 1
     assert 0 < int8.divergence.kl_mean < 0.01
@@ -157,7 +157,7 @@ def test_a_needle_is_found_where_the_model_answers_it(model, text, monkeypatch):
 
     deepest = make_needles()[-1].number
     monkeypatch.setattr(needles, "decode", lambda *a, **k: iter([Token("It is ", 0), Token(deepest, 1)]))
-    found = needles.retrieve(model, [Variant("f32")], text[:500], chunk=64)
+    found = needles.retrieve(Setup(model, 64), [Variant("f32")], text[:500])
     assert found == {Variant("f32"): (False, False, False, False, True)}
 
 
@@ -167,9 +167,9 @@ def test_what_follows_a_shared_beginning_is_read_as_if_alone(model, text, monkey
 
     answers = []
     monkeypatch.setattr(needles.Needle, "found_in", lambda self, answer: answers.append(answer) or True)
-    needles.retrieve(model, [Variant("f32")], text[:700], chunk=64)
+    needles.retrieve(Setup(model, 64), [Variant("f32")], text[:700])
     monkeypatch.setattr(needles, "_same", lambda a, b: 0)
-    needles.retrieve(model, [Variant("f32")], text[:700], chunk=64)
+    needles.retrieve(Setup(model, 64), [Variant("f32")], text[:700])
     assert len(answers) == 10
     assert answers[:5] == answers[5:]
 
@@ -180,11 +180,11 @@ def test_the_bar_is_what_the_reference_finds_even_if_that_is_nothing(model, text
 
     finds = {"f32": 0, "int8": 5, "bf16": 2}
 
-    def retrieve(model, variants, text, chunk, read):
+    def retrieve(on, variants, text, read):
         return {v: tuple(i < finds[v.codec] for i in range(5)) for v in variants}
 
     monkeypatch.setattr(gate, "retrieve", retrieve)
-    results = Gate(model, take_tokens(model, text, 320), [320]).run(variants_of(["int8", "bf16"], []))
+    results = Gate(Setup(model), take_tokens(model, text, 320), [320]).run(variants_of(["int8", "bf16"], []))
     assert [r.passed for r in results] == [True, True, True]
 
 
@@ -287,11 +287,11 @@ def test_what_cannot_be_measured_is_told_in_one_line(run, document, arguments, c
 def test_a_peer_reads_what_we_read_and_leaves_the_model_as_it_was(model, text):
     from localctx.quality.peers import measure_peers
 
-    gate = Gate(model, take_tokens(model, text, 400), [], chunk=64)
+    gate = Gate(Setup(model, 64), take_tokens(model, text, 400), [])
     list(gate.run([Variant("f32")]))
-    before = model.forward([1, 2, 3], make_cache(model, Variant("f32"), 3), 3)
+    before = model.forward([1, 2, 3], Setup(model).new_cache(Variant("f32"), 3), 3)
     fp8 = next(measure_peers(model, gate, lambda p: None, lambda line: None))
     assert fp8["name"] == "transformers fp8 8 bit"
     assert 0 < fp8["kl_mean"] < 0.05
     assert fp8["bytes_per_token"] == 2 * 2 * 2 * 16  # a byte an element: layers, k and v, heads, width
-    assert torch.equal(model.forward([1, 2, 3], make_cache(model, Variant("f32"), 3), 3), before)
+    assert torch.equal(model.forward([1, 2, 3], Setup(model).new_cache(Variant("f32"), 3), 3), before)

@@ -30,6 +30,9 @@ def model_options(command: Callable) -> Callable:
     return machine_options(command)
 
 
+MACHINE = ("model", "device", "dtype", "rope", "threads", "chunk", "memory", "ram", "disk")  # what these flags set
+
+
 def machine_options(command: Callable) -> Callable:
     """The flags that say which model computes, and how."""
     for option in (

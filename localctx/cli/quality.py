@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import as_json_option, machine_options, quiet_option, settings_of
+from localctx.cli.common import MACHINE, as_json_option, machine_options, quiet_option, settings_of
 from localctx.errors import DocumentError, UsageError, size
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
     from localctx.quality.gate import Gate, Result
+    from localctx.quality.variants import Setup
     from localctx.session import Session
 
 
@@ -44,7 +45,7 @@ def quality(
     from localctx.cli.terminal import Terminal
     from localctx.session import Session
 
-    flags = {name: how[name] for name in ("model", "device", "dtype", "threads", "chunk")}
+    flags = {name: how[name] for name in MACHINE}
     terminal = Terminal(how["as_json"], how["quiet"])
     with Session(settings_of(flags), terminal.show) as session, terminal.cleared():
         if streamed:
@@ -89,7 +90,7 @@ def _gate(
 
     lengths = _lengths(how["lengths"])
     tokens = take_tokens(session.model, text, max([how["tokens"], *lengths]))
-    gate = Gate(session.model, tokens, lengths or [len(tokens) - 1], chunk=session.settings.chunk, hear=terminal.show)
+    gate = Gate(_setup(session, len(tokens)), tokens, lengths or [len(tokens) - 1], hear=terminal.show)
     results = []
     for result in gate.run(variants_of(codecs, keeps)):
         results.append(result)
@@ -107,6 +108,15 @@ def _gate(
         terminal.say(
             f"the last {len(gate.tokens) - gate.first:,} of {len(gate.tokens):,} tokens; needles drawn in {path}"
         )
+
+
+def _setup(session: "Session", tokens: int) -> "Setup":
+    """The loaded model, and what is free here now under the flags."""
+    from localctx.engine.memory import decide
+    from localctx.quality.variants import REFERENCE, Setup
+
+    memory = decide(session.model, session.settings, REFERENCE, tokens)
+    return Setup(session.model, memory.chunk, memory.limits, session.settings.home / "spill")
 
 
 def _lengths(given: str | None) -> list[int]:
@@ -187,7 +197,7 @@ def _stream(
     if max(len(codecs), len(keeps)) > 1:
         raise UsageError("--stream measures one cache", "give one --kv and one --keep")
     variant = Variant(*(codecs or ("int8",)), *keeps)
-    s = stream(session.model, text, tokens, variant, chunk=session.settings.chunk, hear=terminal.show)
+    s = stream(_setup(session, tokens), text, tokens, variant, hear=terminal.show)
     terminal.clear()
     if as_json:
         print_json(s.to_json())

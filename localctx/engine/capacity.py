@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from localctx.budget import Limits, measure_device, measure_limits
+from localctx.engine.memory import choose_codec
 from localctx.errors import UsageError
 from localctx.models.catalog import Window, load_catalog
 from localctx.models.hf import pick_device, pick_dtype
@@ -15,8 +16,6 @@ from localctx.models.rope import parse_rope
 from localctx.models.sizing import Sizing, find_config, size_of
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, KVShape
-
-DEFAULT_CODEC = "int8"
 
 
 def capacity(
@@ -35,7 +34,7 @@ def capacity(
     if tokens < 1:
         raise UsageError("the model's config tells no window", "say how long with --context")
     free = measure_device(str(device)).free if device_memory is None else device_memory
-    codec = DEFAULT_CODEC if settings.kv == "auto" else settings.kv
+    codec = choose_codec(model.shape, lambda codec: None) if settings.kv == "auto" else settings.kv
 
     def limits(tokens: int) -> Limits:
         reserve = model.weights + _activations(model, settings.chunk, tokens, device)

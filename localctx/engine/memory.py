@@ -1,7 +1,7 @@
 """Memory: how a question will be remembered: window, codec, keeper, tiers, and how many tokens are read at a time."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import torch
 from localctx.budget import Limits, measure_device, measure_limits
 from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
-from localctx.kv.keepers import Keeper, make_keeper
+from localctx.kv.keepers import Full, Keeper, make_keeper
 from localctx.kv.pool import Pool
 from localctx.kv.recode import recode
 from localctx.models.base import Model
@@ -28,9 +28,9 @@ class Memory:
     """What was decided for one question."""
 
     codec: str
-    keeper: Keeper
-    limits: Limits
-    chunk: int
+    keeper: Keeper = field(default_factory=Full)
+    limits: Limits = field(default_factory=Limits)
+    chunk: int = 512
 
     def new_cache(self, model: Model, spill: Path | None = None) -> Cache:
         """An empty cache like that."""
@@ -53,11 +53,6 @@ def decide(model: Model, settings: Settings, codec: str, tokens: int) -> Memory:
         pages = limits.device // 2 // model.shape.page_bytes(codec)
         chunk = min(chunk, max(1, pages) * PAGE)
     return Memory(codec, make_keeper(settings.keep, tokens), limits, min(chunk, settings.chunk))
-
-
-def new_cache(model: Model, codec: str, keep: str = "full", tokens: int = 0, limits: Limits | None = None) -> Cache:
-    """An empty cache for a prompt of ``tokens``, without asking the machine. Raises UsageError for a keeper's name."""
-    return Memory(codec, make_keeper(keep, tokens), limits or Limits(), 0).new_cache(model)
 
 
 def choose_codec(shape: KVShape, verdict_of: Callable[[str], bool | None]) -> str:
@@ -135,11 +130,7 @@ def out_of_memory(e: BaseException) -> bool:
     return isinstance(e, RuntimeError) and "allocate memory" in str(e)
 
 
-def smaller_codec(shape: KVShape, verdict_of: Callable[[str], bool | None]) -> Callable[[str], str | None]:
-    """The codec ``choose_codec`` would have taken, where it is smaller than the one in use."""
-
-    def smaller(codec: str) -> str | None:
-        best = choose_codec(shape, verdict_of)
-        return best if shape.bytes_per_token(best) < shape.bytes_per_token(codec) else None
-
-    return smaller
+def smaller_codec(shape: KVShape, verdict_of: Callable[[str], bool | None], codec: str) -> str | None:
+    """What ``choose_codec`` would take now, where it is smaller than ``codec``."""
+    best = choose_codec(shape, verdict_of)
+    return best if shape.bytes_per_token(best) < shape.bytes_per_token(codec) else None

@@ -14,7 +14,7 @@ from localctx.kv.compress import compress
 from localctx.models.base import Model
 from localctx.quality.compare import EVEN, MIN_TOKENS, Divergence, Forward, compare, score, split
 from localctx.quality.needles import DEPTHS, ROOM, head_of, read_all, retrieve
-from localctx.quality.variants import Variant, fork_for, groups, held_bytes, make_cache
+from localctx.quality.variants import Setup, Variant, fork_for, groups, held_bytes
 
 MAX_KL = 0.02  # nats, mean
 MIN_TOP1 = 0.90
@@ -68,19 +68,18 @@ class Gate:
 
     Needles are planted in their first n, for each n of ``lengths``.
 
-    ``chunk`` tokens are read in a step; ``hear`` is told of the tokens read.
+    ``hear`` is told of the tokens read.
     """
 
     def __init__(
         self,
-        model: Model,
+        on: Setup,
         tokens: Sequence[int],
         lengths: Sequence[int],
         *,
-        chunk: int = 512,
         hear: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
-        self.model, self.tokens, self.chunk, self._hear = model, tokens[:-1], chunk, hear
+        self.on, self.tokens, self._hear = on, tokens[:-1], hear
         self.lengths = sorted({min(n, len(self.tokens)) for n in lengths})
         self.first, self._next = split(len(self.tokens)), tokens[1:]
         self._reference: list[Tensor] = []
@@ -103,8 +102,8 @@ class Gate:
         return compare(self._reference, logs, self._next[self.first :])
 
     def _diverge(self, group: Sequence[Variant], read: Callable[[int], None]) -> dict[Variant, tuple[int, Divergence]]:
-        cache = make_cache(self.model, group[0], len(self.tokens))
-        read_all(self.model, cache, self.tokens[: self.first], self.chunk, read)
+        cache = self.on.new_cache(group[0], len(self.tokens))
+        read_all(self.on, cache, self.tokens[: self.first], read)
         measured = {variant: self._measure(fork_for(cache, variant, len(self.tokens))) for variant in group}
         read(len(self.tokens) - cache.length)
         cache.drop()
@@ -112,7 +111,7 @@ class Gate:
 
     def _measure(self, cache: Cache) -> tuple[int, Divergence]:
         def forward(tokens: Sequence[int], keep: int) -> Tensor:
-            logits = self.model.forward(tokens, cache, keep)
+            logits = self.on.model.forward(tokens, cache, keep)
             if cache.keeper.compresses and cache.phase == "asking":  # the first step is the question
                 compress(cache)
                 cache.phase = "answering"
@@ -124,8 +123,8 @@ class Gate:
         return nbytes, divergence
 
     def _retrieve(self, group: Sequence[Variant], length: int, read: Callable[[int], None]) -> dict[Variant, Marks]:
-        text = head_of(self.model.tokenizer, self.tokens[:length])
-        return retrieve(self.model, group, text, self.chunk, read)
+        text = head_of(self.on.model.tokenizer, self.tokens[:length])
+        return retrieve(self.on, group, text, read)
 
     def _judge(
         self, variant: Variant, nbytes: int, divergence: Divergence, marks: dict[int, Marks], seconds: float

@@ -12,9 +12,9 @@ from localctx.engine.events import Progress
 from localctx.engine.generate import decode, prefill
 from localctx.engine.prompt import Prompt, make_prompt
 from localctx.kv.cache import Cache
-from localctx.models.base import Model, Tokenizer
+from localctx.models.base import Tokenizer
 from localctx.models.sampling import Sampler
-from localctx.quality.variants import Variant, fork_for, make_cache
+from localctx.quality.variants import Setup, Variant, fork_for
 from localctx.shape import PAGE
 
 DEPTHS = (0.05, 0.275, 0.5, 0.725, 0.95)
@@ -71,7 +71,7 @@ def head_of(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
 
 
 def retrieve(
-    model: Model, variants: Sequence[Variant], text: str, chunk: int, read: Callable[[int], None] = lambda tokens: None
+    on: Setup, variants: Sequence[Variant], text: str, read: Callable[[int], None] = lambda tokens: None
 ) -> dict[Variant, tuple[bool, ...]]:
     """Whether each of a group of variants, which share each reading, finds the needle at each of DEPTHS.
 
@@ -79,45 +79,46 @@ def retrieve(
     tokens read.
     """
     found: dict[Variant, list[bool]] = {v: [] for v in variants}
-    cache, before = make_cache(model, variants[0], 0), list[int]()
+    cache, before = on.new_cache(variants[0], 0), list[int]()
     for needle in reversed(make_needles()):
-        prompt = make_prompt(model.tokenizer, [plant(text, needle)], needle.question)
+        prompt = make_prompt(on.model.tokenizer, [plant(text, needle)], needle.question)
         size = len(prompt.tokens)
-        cache = _rewound(model, cache, variants[0], _same(before, prompt.tokens), size)
+        cache = _rewound(on, cache, variants[0], _same(before, prompt.tokens), size)
         before = prompt.tokens[: prompt.shared // PAGE * PAGE]
-        read_all(model, cache, before, chunk, read)
+        read_all(on, cache, before, read)
         for variant in variants:
-            found[variant].insert(0, needle.found_in(_answer(model, fork_for(cache, variant, size), prompt, chunk)))
+            found[variant].insert(0, needle.found_in(_answer(on, fork_for(cache, variant, size), prompt)))
     cache.drop()
     return {variant: tuple(marks) for variant, marks in found.items()}
 
 
-def read_all(model: Model, cache: Cache, tokens: Sequence[int], chunk: int, read: Callable[[int], None]) -> None:
+def read_all(on: Setup, cache: Cache, tokens: Sequence[int], read: Callable[[int], None]) -> None:
     """Read ``tokens`` from where the cache ends; ``read`` hears of the tokens of each chunk."""
     done = cache.length
-    for event in prefill(model, cache, tokens, chunk=chunk, boundary=len(tokens)) if done < len(tokens) else ():
+    reading = prefill(on.model, cache, tokens, chunk=on.chunk, boundary=len(tokens))
+    for event in reading if done < len(tokens) else ():
         if isinstance(event, Progress):
             read(event.done - done)
             done = event.done
 
 
-def _rewound(model: Model, cache: Cache, variant: Variant, common: int, tokens: int) -> Cache:
+def _rewound(on: Setup, cache: Cache, variant: Variant, common: int, tokens: int) -> Cache:
     if variant.late:
         cache.trim(common // PAGE * PAGE)
         return cache
     cache.drop()
-    return make_cache(model, variant, tokens)
+    return on.new_cache(variant, tokens)
 
 
-def _answer(model: Model, cache: Cache, prompt: Prompt, chunk: int) -> str:
-    reading = prefill(model, cache, prompt.tokens, chunk=chunk)
+def _answer(on: Setup, cache: Cache, prompt: Prompt) -> str:
+    reading = prefill(on.model, cache, prompt.tokens, chunk=on.chunk)
     while True:
         try:
             next(reading)
         except StopIteration as end:
             logits = end.value
             break
-    answer = "".join(t.text for t in decode(model, cache, logits, sampler=Sampler(), limit=ANSWER))
+    answer = "".join(t.text for t in decode(on.model, cache, logits, sampler=Sampler(), limit=ANSWER))
     cache.drop()
     return answer
 

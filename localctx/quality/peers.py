@@ -31,8 +31,8 @@ def measure_peers(
 def _measured(model: TransformersModel, gate: Gate, peer: Peer, hear: Callable[[Progress], None]) -> dict[str, Any]:
     start, total = time.perf_counter(), len(gate.tokens)
     with peer_reader(model, peer) as reader:
-        for at in range(0, gate.first, gate.chunk):
-            reader.forward(gate.tokens[at : min(at + gate.chunk, gate.first)])
+        for at in range(0, gate.first, gate.on.chunk):
+            reader.forward(gate.tokens[at : min(at + gate.on.chunk, gate.first)])
             hear(Progress(f"reading {peer.name}", reader.length, total))
         divergence = gate.compare(reader.forward)
         nbytes = reader.nbytes // reader.length

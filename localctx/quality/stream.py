@@ -18,7 +18,7 @@ from localctx.errors import DocumentError
 from localctx.kv.cache import Cache
 from localctx.models.base import Model
 from localctx.quality.compare import MIN_TOKENS, surprise
-from localctx.quality.variants import REFERENCE, Variant, held_bytes, make_cache
+from localctx.quality.variants import REFERENCE, Setup, Variant, held_bytes
 
 LAST = 10_000  # tokens scored at the end
 WINDOW = 2_048  # tokens a fresh window reads before a block
@@ -52,36 +52,35 @@ class Streamed:
 
 
 def stream(
-    model: Model,
+    on: Setup,
     text: str,
     tokens: int,
     variant: Variant,
     *,
-    chunk: int = 512,
     hear: Callable[[Progress], None] = lambda progress: None,
 ) -> Streamed:
     """Read ``tokens`` tokens of the text, from its beginning again where it ends. Raises DocumentError."""
-    once = model.tokenizer.encode(text)
+    once = on.model.tokenizer.encode(text)
     if not once or tokens < MIN_TOKENS:
         raise DocumentError(f"{tokens:,} tokens are too few to stream", f"take {MIN_TOKENS} or more")
     line = list(islice(cycle(once), tokens + 1))  # the last is only predicted
-    first, cache = tokens - min(LAST, tokens // 2), make_cache(model, variant, tokens)
+    first, cache = tokens - min(LAST, tokens // 2), on.new_cache(variant, tokens)
 
     def tell(at: int) -> None:
         hear(Progress(f"reading {variant.name}", at, tokens))
 
     early = None
-    for at in _read(model, cache, line, first, chunk):
+    for at in _read(on, cache, line, first):
         tell(at)
         early = early or (measure_process() if at >= tokens // 10 else None)
-    nll = _score(model, cache, line, first, tokens, tell)
+    nll = _score(on.model, cache, line, first, tokens, tell)
     end, nbytes = measure_process(), held_bytes(cache)
     cache.drop()
     window, blocks = min(WINDOW, first), _blocks(first, tokens)
     fresh = []
     for i, at in enumerate(blocks):
         hear(Progress("reading fresh windows", i * (window + BLOCK), len(blocks) * (window + BLOCK)))
-        fresh.append(_fresh(model, line, at, window, chunk))
+        fresh.append(_fresh(on, line, at, window))
     sampled = torch.cat([nll[at - first : at - first + BLOCK] for at in blocks])
     return Streamed(
         variant=variant,
@@ -98,10 +97,11 @@ def stream(
     )
 
 
-def _read(model: Model, cache: Cache, line: Sequence[int], stop: int, chunk: int) -> Iterator[int]:
-    for at in range(0, stop, chunk):
-        model.forward(line[at : min(at + chunk, stop)], cache)
-        yield min(at + chunk, stop)
+def _read(on: Setup, cache: Cache, line: Sequence[int], stop: int) -> Iterator[int]:
+    for at in range(0, stop, on.chunk):
+        end = min(at + on.chunk, stop)
+        on.model.forward(line[at:end], cache)
+        yield end
 
 
 def _score(
@@ -121,12 +121,12 @@ def _score(
     return nll
 
 
-def _fresh(model: Model, line: Sequence[int], at: int, window: int, chunk: int) -> Tensor:
+def _fresh(on: Setup, line: Sequence[int], at: int, window: int) -> Tensor:
     """-log p of the block at ``at`` after only the ``window`` tokens before it, at full precision."""
-    cache = make_cache(model, Variant(REFERENCE), window)
-    for _ in _read(model, cache, line[at - window : at], window, chunk):
+    cache = on.new_cache(Variant(REFERENCE), window)
+    for _ in _read(on, cache, line[at - window : at], window):
         pass
-    return _score(model, cache, line, at, at + BLOCK, lambda at: None)
+    return _score(on.model, cache, line, at, at + BLOCK, lambda at: None)
 
 
 def _blocks(first: int, stop: int) -> list[int]:

@@ -1,10 +1,12 @@
-"""Variants: which codec and which keeper are measured, and the one place that makes their caches."""
+"""Variants: which codec and which keeper are measured, and on what; the one place that makes their caches."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 
-from localctx.engine.memory import new_cache
+from localctx.budget import Limits
+from localctx.engine.memory import Memory
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.models.base import Model
@@ -51,9 +53,19 @@ def groups(variants: Sequence[Variant]) -> list[list[Variant]]:
     return [list(g) for _, g in groupby(late, lambda v: v.codec)] + [[v] for v in variants if not v.late]
 
 
-def make_cache(model: Model, variant: Variant, tokens: int) -> Cache:
-    """An empty cache for ``model`` in the variant's codec and keeper, whose budget may be a part of ``tokens``."""
-    return new_cache(model, variant.codec, variant.keep, tokens)
+@dataclass(frozen=True)
+class Setup:
+    """What variants are measured on: a model that reads ``chunk`` tokens in a step, and what its caches may take."""
+
+    model: Model
+    chunk: int = 512
+    limits: Limits = field(default_factory=Limits)
+    spill: Path | None = None
+
+    def new_cache(self, variant: Variant, tokens: int) -> Cache:
+        """An empty cache in the variant's codec and keeper, whose budget may be a part of ``tokens``."""
+        memory = Memory(variant.codec, make_keeper(variant.keep, tokens), self.limits, self.chunk)
+        return memory.new_cache(self.model, self.spill)
 
 
 def fork_for(cache: Cache, variant: Variant, tokens: int) -> Cache:
