@@ -25,7 +25,6 @@ from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
 from localctx.models.sampling import Sampler
 from localctx.settings import Settings
-from localctx.shape import PAGE
 from localctx.store.store import Store, told
 
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
@@ -138,7 +137,7 @@ class Session:
         start = time.perf_counter() - parsed
         self._listening = True
         prompt = self._prompt([d.text for d in documents], question or "")
-        boundary = prompt.shared // PAGE * PAGE
+        boundary = prompt.shared
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
         memory = decide(model, self.settings, self._codec(), len(tokens))
         if not memory.keeper.turns:

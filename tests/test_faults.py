@@ -19,7 +19,7 @@ from localctx.shape import PAGE, record_layout
 from localctx.store import pages as store_pages
 from localctx.store.store import Store
 
-LAST = 10  # the document has pages 0 to 10
+LAST = 10  # the document has sealed pages 0 to 10, and an open one after them
 CODEC = "int8"
 
 
@@ -34,6 +34,7 @@ class Kept:
     slot: int
     sinks: int  # slots that the first page, in full precision, takes
     starts: dict[str, int]  # where the parts of a page begin
+    whole: int  # tokens that are kept
 
     @property
     def file(self) -> Path:
@@ -73,7 +74,10 @@ def asked(tmp_path_factory) -> Kept:
     layout, second = record_layout(shape.layers[1], CODEC), shape.record_bytes(CODEC)[0]
     starts = {"K codes": 0, "K scale": layout.k_scale, "V codes": second + layout.v_codes, "V scale": layout.v_scale}
     slot, sink = shape.slot_bytes(CODEC), shape.page_bytes(CODEC, sinks=True)
-    return Kept(folder / "home", model, document, cold, slot, -(-sink // slot), starts)
+    with closing(Store(folder / "home")) as store:
+        whole = store.caches.of(store.documents.all()[0].id)[0].kept
+    assert whole > (LAST + 1) * PAGE
+    return Kept(folder / "home", model, document, cold, slot, -(-sink // slot), starts, whole)
 
 
 @pytest.fixture
@@ -91,17 +95,17 @@ def assert_noticed_and_mended(kept: Kept, good_pages: int, reason: str) -> None:
     assert "\n" not in answer.notes[0]
     assert answer.ids == kept.cold.ids
     again = kept.ask()
-    assert (again.reused, again.notes) == ((LAST + 1) * PAGE, []), "it did not mend itself"
+    assert (again.reused, again.notes) == (kept.whole, []), "it did not mend itself"
     assert again.ids == kept.cold.ids
     with closing(Store(kept.home)) as store:
         assert store.health()["damaged_pages"] == 0
 
 
-def test_without_a_fault_all_full_pages_are_reused_and_the_answer_is_the_same(kept):
+def test_without_a_fault_all_pages_are_reused_and_the_answer_is_the_same(kept):
     assert (kept.cold.reused, kept.cold.notes, len(kept.cold.ids)) == (0, [], 32)
     assert len(set(kept.cold.ids)) > 8, "a model that says one thing proves nothing"
     warm = kept.ask()
-    assert (warm.reused, warm.notes, warm.ids) == ((LAST + 1) * PAGE, [], kept.cold.ids)
+    assert (warm.reused, warm.notes, warm.ids) == (kept.whole, [], kept.cold.ids)
 
 
 # Page files
@@ -115,9 +119,20 @@ def test_a_flipped_bit(kept, page, part):
     assert_noticed_and_mended(kept, page, f"kept page {page + 1} fails its checksum")
 
 
+def test_a_flipped_bit_of_the_open_page(kept):
+    kept.flip(LAST + 1, "K codes")
+    assert_noticed_and_mended(kept, LAST + 1, f"kept page {LAST + 2} fails its checksum")
+
+
 @pytest.mark.parametrize(
     ("good", "extra", "reason"),
-    [(0, 0, "has lost its file"), (0, 1, "is cut short"), (5, 0, "is cut short"), (LAST, 100, "is cut short")],
+    [
+        (0, 0, "has lost its file"),
+        (0, 1, "is cut short"),
+        (5, 0, "is cut short"),
+        (LAST, 100, "is cut short"),
+        (LAST + 1, 100, "is cut short"),
+    ],
 )
 def test_a_truncated_file(kept, good, extra, reason):
     os.truncate(kept.file, kept.slot_of(good) * kept.slot + extra)
@@ -187,7 +202,7 @@ def test_a_page_under_a_name_nobody_asks_for_is_simply_not_there(kept):
     kept.sql("UPDATE pages SET name = ? WHERE slot = ?", b"\0" * 32, kept.slot_of(5))
     answer = kept.ask()
     assert (answer.reused, answer.ids) == (5 * PAGE, kept.cold.ids)
-    assert kept.ask().reused == (LAST + 1) * PAGE
+    assert kept.ask().reused == kept.whole
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -232,7 +247,7 @@ def test_another_model_under_the_same_name(kept, tmp_path, change: Callable):
     model = tmp_path / "model"
     shutil.copytree(kept.model, model)
     first = ask(kept.home, model, kept.document)
-    assert first.reused == (LAST + 1) * PAGE, "the same model in another folder has the same pages"
+    assert first.reused == kept.whole, "the same model in another folder has the same pages"
 
     def ask_it(home: Path) -> Answer:
         return ask(home, model, kept.document)
@@ -246,8 +261,8 @@ def test_another_model_under_the_same_name(kept, tmp_path, change: Callable):
     assert len(answer.notes) == 1
     assert f"the files or settings of model {model} changed" in answer.notes[0]
     again = ask_it(kept.home)
-    assert (again.reused, again.notes, again.ids) == ((LAST + 1) * PAGE, [], cold.ids)
-    assert kept.ask().reused == (LAST + 1) * PAGE, "the first model's pages are gone"
+    assert (again.reused, again.notes, again.ids) == (kept.whole, [], cold.ids)
+    assert kept.ask().reused == kept.whole, "the first model's pages are gone"
 
 
 def test_pages_of_another_codec_are_not_used_and_a_line_says_so(kept):
@@ -255,7 +270,7 @@ def test_pages_of_another_codec_are_not_used_and_a_line_says_so(kept):
     assert answer.reused == 0
     assert "its pages were kept for" in answer.notes[0]
     assert "with int8 KV, not" in answer.notes[0]
-    assert kept.ask(kv="f32").reused == kept.ask().reused == (LAST + 1) * PAGE
+    assert kept.ask(kv="f32").reused == kept.ask().reused == kept.whole
 
 
 # Broken twins: with the proof taken away, the tests above must fail

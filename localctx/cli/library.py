@@ -42,7 +42,7 @@ def library_list(as_json: bool) -> None:
                         "ID": d.id[:12],
                         "NAME": d.name,
                         "CHARACTERS": d.chars,
-                        "KEPT TOKENS": max((c.pages * 64 for c in caches), default=0),
+                        "KEPT TOKENS": max((c.kept for c in caches), default=0),
                         "ON DISK": size(sum(c.bytes for c in caches)),
                         "LAST USED": _when(d.used),
                     }
@@ -75,7 +75,7 @@ def library_show(document: str, as_json: bool) -> None:
         {
             "MODEL": c.model,
             "KV": c.codec,
-            "KEPT TOKENS": c.pages * 64,
+            "KEPT TOKENS": c.kept,
             "STATE": "ready" if c.state == "ready" else "partly read",
             "ON DISK": size(c.bytes),
             "LAST USED": _when(c.used),

@@ -30,14 +30,15 @@ class Identity:
 
 
 class Keeping:
-    """Restores and keeps the full pages of ``tokens``, with which every question on ``documents`` begins."""
+    """Restores and keeps the pages of ``tokens``, with which every question on ``documents`` begins."""
 
     def __init__(
         self, open_store: Callable[[], Store], documents: Sequence[Held], identity: Identity, tokens: Sequence[int]
     ) -> None:
         self._open_store, self._documents, self._identity, self._tokens = open_store, documents, identity, tokens
-        self._pages = len(tokens) // PAGE
+        self._pages = -(-len(tokens) // PAGE)
         self._written = self._committed = 0
+        self.nbytes = 0  # of the pages restored and written
         self._cache_id = ""
         self._writer: PageWriter | None = None
         self.rate: float | None = None  # tokens of this model read per second, as last measured here
@@ -90,6 +91,9 @@ class Keeping:
     def _restore(self, store: Store, cache: Cache) -> list[str]:
         prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens)
         cache.adopt(prefix.payloads)
+        if prefix.tail is not None:
+            cache.adopt_tail(prefix.tail)
+        self.nbytes = sum(map(len, (*prefix.payloads, *([] if prefix.tail is None else [prefix.tail]))))
         self.rate = store.caches.rate(self._rate_name)
         if prefix.fault:
             return [f"{prefix.fault}; reading again from token {cache.length:,}"]
@@ -111,15 +115,23 @@ class Keeping:
             keeper=cache.keeper.name,
             tokens=len(self._tokens),
         )
-        self._written = len(cache.pages)
+        self._written = -(-cache.length // PAGE)
         slot_bytes = cache.pool.shape.slot_bytes(of.codec)
         self._writer = store.pages.writer(of.fingerprint, self._tokens, slot_bytes, self._cache_id)
 
     def _write(self, cache: Cache) -> None:
         assert self._writer
-        while cache.exact and self._written < min(self._pages, len(cache.pages)):
-            self._writer.write(self._written, cache.pool.payload(cache.pages[self._written]).cpu().numpy())
-            self._written += 1
+        while cache.exact and self._written < self._writable(cache):
+            sealed = self._written < len(cache.pages)
+            payload = cache.pool.payload(cache.pages[self._written]).cpu().numpy() if sealed else cache.tail_payload()
+            self._writer.write(self._written, payload)
+            self._written, self.nbytes = self._written + 1, self.nbytes + len(payload)
+
+    def _writable(self, cache: Cache) -> int:
+        """Pages that are sealed, and the open one where the sequence ends just there."""
+        if cache.length == len(self._tokens):
+            return self._pages
+        return min(len(self._tokens) // PAGE, len(cache.pages))
 
     def _commit(self, store: Store) -> None:
         assert self._writer

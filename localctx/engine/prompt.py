@@ -7,6 +7,7 @@ from localctx.errors import Cancelled
 from localctx.models.base import Tokenizer
 
 _ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
+_PROBES = ("\0", "A")  # other questions: two, that no question begins as both do
 _PIECE = 100_000  # characters tokenized between looks at the cancel flag
 
 
@@ -24,9 +25,10 @@ def make_prompt(tokenizer: Tokenizer, texts: Sequence[str], question: str) -> Pr
     Names are left out: a renamed file is the same document. Where the question begins is found by asking another, so
     no chat template needs to be understood.
     """
-    tokens, other = (tokenizer.encode_chat([{"role": "user", "content": _content(texts, q)}]) for q in (question, "\0"))
-    same = (i for i, pair in enumerate(zip(tokens, other, strict=False)) if pair[0] != pair[1])
-    return Prompt(tokens, next(same, min(len(tokens), len(other)) - 1))
+    tokens, *others = (
+        tokenizer.encode_chat([{"role": "user", "content": _content(texts, q)}]) for q in (question, *_PROBES)
+    )
+    return Prompt(tokens, min(_common(tokens, other) for other in others))
 
 
 def estimate_tokens(
@@ -46,6 +48,12 @@ def estimate_tokens(
             if counted > enough:
                 return counted * sum(map(len, texts)) // read
     return counted
+
+
+def _common(tokens: list[int], other: list[int]) -> int:
+    """How many tokens both begin with, of which one is left to be read."""
+    same = (i for i, (a, b) in enumerate(zip(tokens, other, strict=False)) if a != b)
+    return next(same, min(len(tokens), len(other)) - 1)
 
 
 def _content(texts: Sequence[str], question: str) -> str:

@@ -16,7 +16,8 @@ PHASES = ("load", "parse", "restore", "prefill", "first_token", "decode")
 
 @dataclass
 class Work:
-    """``tokens`` are to be read, kept pages end at ``boundary``; ``started`` is the clock when the model was loaded."""
+    """``tokens`` are to be read, what is kept ends at ``boundary``; ``started`` is the clock when the model was
+    loaded."""
 
     documents: Sequence[DocumentRow]
     tokens: list[int]
@@ -71,16 +72,14 @@ class Work:
             "model": model,
             "stopped": self.stopped,
             "tokens": {"prompt": len(self.tokens), "reused": self.plan.reused, "prefilled": self.read},
-            "kept": {"pages": (kept := self._kept_pages()), "bytes": kept * self._slot_bytes()},
+            "kept": self._kept(),
             "seconds": self._seconds(),
             "kv": self._kv(),
         }
 
-    def _kept_pages(self) -> int:
-        return self.keeping.kept if self.keeping else 0
-
-    def _slot_bytes(self) -> int:
-        return self.cache.pool.shape.slot_bytes(self.plan.codec)
+    def _kept(self) -> dict[str, int]:
+        kept = self.keeping if self.keeping and self.keeping.kept else None
+        return {"pages": kept.kept if kept else 0, "bytes": kept.nbytes if kept else 0}
 
     def _seconds(self) -> dict[str, float]:
         return {phase: round(self.seconds.get(phase, 0.0), 4) for phase in PHASES}

@@ -158,6 +158,25 @@ class Cache:
             self.length, self.position = self.length + PAGE, self.position + PAGE
         self._weighed(0)
 
+    def tail_payload(self) -> np.ndarray:
+        """The open page as it is, in full precision: each layer's k and v of its tokens, uint8."""
+        parts = [
+            x.contiguous().view(torch.uint8).flatten() for i in range(len(self._layers)) for x in self.open_tail(i)
+        ]
+        return torch.cat(parts).cpu().numpy()
+
+    def adopt_tail(self, payload: np.ndarray) -> None:
+        """Take what ``tail_payload`` gave as the open page, which must be empty."""
+        assert self.tail == 0
+        assert not self._step
+        flat = torch.from_numpy(payload.copy()).view(self.dtype).to(self.pool.device)
+        self.tail = len(flat) // sum(s.kv_heads * (s.k_dim + s.v_dim) for s in self.pool.shape.layers)
+        for layer in range(len(self._layers)):
+            for x in self.open_tail(layer):
+                x.copy_(flat[: x.numel()].view_as(x))
+                flat = flat[x.numel() :]
+        self.length, self.position = self.length + self.tail, self.position + self.tail
+
     def weigh(self, first: int, mass: np.ndarray) -> None:
         """Add the attention mass that pages ``first..`` got in this step."""
         self._mass[first : first + len(mass)] += mass

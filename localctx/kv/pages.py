@@ -1,7 +1,7 @@
 """Page names and the page table: who uses which sealed page. Ints and bytes, no tensors.
 
 A page's name says everything its bytes depend on: ``h0 = fingerprint``, ``h_i = sha256(h_{i-1} || tokens)``.
-Chained names as in vLLM's prefix caching; only full pages are named.
+Chained names as in vLLM's prefix caching; the open page that ends a kept sequence has a name of its own kind.
 """
 
 import hashlib
@@ -27,9 +27,9 @@ def next_name(parent: bytes, tokens: bytes) -> bytes:
 
 
 def names(fingerprint: bytes, tokens: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
-    """(name, packed tokens) of every full page of ``tokens``, in order. An open tail has no name."""
+    """(name, packed tokens) of every page of ``tokens``, in order; the last may be an open one, of fewer than 64."""
     name = fingerprint
-    for start in range(0, len(tokens) - PAGE + 1, PAGE):
+    for start in range(0, len(tokens), PAGE):
         packed = pack_tokens(tokens[start : start + PAGE])
         name = next_name(name, packed)
         yield name, packed

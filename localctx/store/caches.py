@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from sqlite_utils import Database
 
+from localctx.shape import PAGE
+
 
 @dataclass(frozen=True)
 class CacheRow:
-    """A kept cache as listed; ``pages`` of 64 tokens and their ``bytes`` are what is durable now."""
+    """A kept cache as listed; ``pages`` and their ``bytes`` are what is durable now, of ``tokens``."""
 
     id: str
     model: str
@@ -23,6 +25,11 @@ class CacheRow:
     used: float
     pages: int
     bytes: int
+
+    @property
+    def kept(self) -> int:
+        """Tokens whose pages are durable; the last page may be an open one."""
+        return min(self.pages * PAGE, self.tokens)
 
 
 class Caches:

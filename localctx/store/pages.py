@@ -20,15 +20,20 @@ from xxhash import xxh3_128_digest
 from localctx.errors import StoreError
 from localctx.kv.pages import names
 from localctx.kv.tiers import EmptyFile, SlotFile, SlotWriter
+from localctx.shape import PAGE
 
 _SELECT = "SELECT pages.*, slot_bytes FROM pages JOIN segments ON segments.id = segment"
 
 
 @dataclass
 class Prefix:
-    """The stored pages a prompt begins with, as mapped bytes, and why they end early where a page was damaged."""
+    """The stored pages a prompt begins with, as mapped bytes, and why they end early where a page was damaged.
+
+    ``tail`` is the open page that ends it, where that too was kept.
+    """
 
     payloads: list[np.ndarray] = field(default_factory=list)
+    tail: np.ndarray | None = None
     fault: str | None = None
 
 
@@ -39,7 +44,7 @@ class Pages:
         self._db, self._folder = db, folder
 
     def longest_prefix(self, fingerprint: bytes, tokens: Sequence[int]) -> Prefix:
-        """The longest run of kept pages that ``tokens`` begins with, each proved.
+        """The longest run of kept pages that ``tokens`` begins with, each proved; an open page only at their end.
 
         After a damaged page the rest is proved too, and all that is damaged is forgotten: one reading mends everything.
         """
@@ -59,10 +64,12 @@ class Pages:
                 prefix.payloads.append(payload)
         if damaged:
             self._forget(damaged)
+        if len(prefix.payloads) * PAGE > len(tokens):
+            prefix.tail = prefix.payloads.pop()
         return prefix
 
     def writer(self, fingerprint: bytes, tokens: Sequence[int], slot_bytes: int, cache: str) -> "PageWriter":
-        """A writer for the full pages of ``tokens``, entered under ``cache`` as they become durable."""
+        """A writer for the pages of ``tokens``, entered under ``cache`` as they become durable."""
         self._sweep()
         return PageWriter(self._db, self._folder, list(names(fingerprint, tokens)), slot_bytes, cache)
 
