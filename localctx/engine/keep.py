@@ -69,13 +69,9 @@ class Keeping:
         self._try(lambda store: self._write(cache))
         self._try(self._commit)
         if rate:
-            self._try(lambda store: store.caches.note_rate(self._rate_name, rate))
+            self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, rate))
         if self._writer:
             self._writer.close()
-
-    @property
-    def _rate_name(self) -> str:
-        return f"prefill {self._identity.fingerprint.hex()}"
 
     def _try(self, work: Callable[[Store], None]) -> None:
         if self.failed:
@@ -90,7 +86,7 @@ class Keeping:
     def _restore(self, store: Store, cache: Cache) -> list[str]:
         prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens)
         cache.adopt(prefix.payloads)
-        self.rate = store.caches.rate(self._rate_name)
+        self.rate = store.caches.rate(self._identity.fingerprint)
         if prefix.fault:
             return [f"{prefix.fault}; reading again from token {cache.length:,}"]
         return [] if cache.length else self._other_readings(store)
