@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from sqlite_utils import Database
 
+from localctx.store.segments import IN_SLOTS
+
+_STAYS = """caches.id = ? OR caches.id IN
+    (SELECT cache FROM cache_documents JOIN documents ON documents.id = document WHERE pinned)"""
+
 
 @dataclass(frozen=True)
 class CacheRow:
@@ -87,8 +92,16 @@ class Caches:
 
     def may_go(self, using: str = "") -> list[CacheRow]:
         """The caches with pages that may be given up: not ``using``, and of no pinned document."""
-        pinned = "SELECT cache FROM cache_documents JOIN documents ON documents.id = document WHERE pinned"
-        return [c for c in self._rows(f"caches.id <> ? AND caches.id NOT IN ({pinned})", using) if c.pages]
+        return [c for c in self._rows(f"NOT ({_STAYS})", using) if c.pages]
+
+    def bytes_that_stay(self, using: str = "") -> int:
+        """Bytes that pages which may not be given up take of their files."""
+        (row,) = self._db.query(
+            f"""SELECT coalesce(sum({IN_SLOTS}), 0) AS bytes FROM pages JOIN segments ON segments.id = segment
+            WHERE name IN (SELECT page FROM cache_pages JOIN caches ON caches.id = cache WHERE {_STAYS})""",
+            [using],
+        )
+        return row["bytes"]
 
     def about(self, cache: str) -> list[str]:
         """The names of a cache's documents, or the title of its chat."""

@@ -44,8 +44,8 @@ class Chat:
 
 @dataclass(frozen=True)
 class Message:
-    """One message; ``stopped`` says how an answer ended: eos, length or cancelled (then ``text`` is a part of it). What a
-    person said has none.
+    """One message; ``stopped`` says how an answer ended: eos, length or cancelled (then ``text`` is a part of it). A
+    question has none.
     """
 
     id: int
@@ -115,7 +115,7 @@ class Chats:
         stats: dict[str, Any] | None = None,
         stopped: str = "",
     ) -> Message:
-        """Add a message after ``parent`` (None: a first one); it ends the branch shown. A part of an answer is kept too."""
+        """Add a message after ``parent`` (None: a first one); it ends the branch shown from now on."""
         assert parent is None or self.message(parent).chat == chat, "a message of another chat"
         now = time.time()
         row = {"chat": chat, "parent": parent, "role": role, "text": text, "stopped": stopped, "created": now}
@@ -148,7 +148,9 @@ class Chats:
     def messages(self, chat: str, leaf: int | None = None) -> list[Message]:
         """The branch that ends at ``leaf`` (None: the one shown), from its first message."""
         leaf = self.get(chat).leaf if leaf is None else leaf
-        rows = self._db.query(f"{_ABOVE} SELECT messages.* FROM above JOIN messages USING (id) ORDER BY depth DESC", [leaf])
+        rows = self._db.query(
+            f"{_ABOVE} SELECT messages.* FROM above JOIN messages USING (id) ORDER BY depth DESC", [leaf]
+        )
         return [_message(row) for row in rows]
 
     def tree(self, chat: str) -> list[Message]:
@@ -175,7 +177,7 @@ class Chats:
         return self.message(row["leaf"])
 
     def branch_of(self, message: int) -> int:
-        """What names the branch ``message`` is on, however long it grows: the last message on it that is another version.
+        """What names the branch of ``message``, however long it grows: the last message of it that is another version.
 
         A branch's cache is opened under this name, so that it grows with each turn, and an edit begins another.
         """
@@ -189,11 +191,12 @@ class Chats:
 
     def _chat(self, row: dict[str, Any]) -> Chat:
         about = self._db.query(
-            """SELECT document AS id, coalesce(documents.name, chat_documents.name) AS name, documents.id IS NULL AS removed
-            FROM chat_documents LEFT JOIN documents ON documents.id = document WHERE chat = ? ORDER BY position""",
+            """SELECT document AS id, coalesce(documents.name, chat_documents.name) AS name,
+            documents.id IS NULL AS gone FROM chat_documents LEFT JOIN documents ON documents.id = document
+            WHERE chat = ? ORDER BY position""",
             [row["id"]],
         )
-        documents = tuple(About(d["id"], d["name"], bool(d["removed"])) for d in about)
+        documents = tuple(About(d["id"], d["name"], bool(d["gone"])) for d in about)
         return Chat(**{**row, "settings": json.loads(row["settings"]), "documents": documents})
 
 

@@ -22,8 +22,8 @@ class Span:
 
 @dataclass(frozen=True)
 class DocumentRow:
-    """A document as listed; ``bytes`` of the file as it came, times in seconds since 1970. Pages of a ``pinned`` one are
-    never given up to make room.
+    """A document as listed; ``bytes`` of the file as it came, times in seconds since 1970. A ``pinned`` one
+    keeps its pages whatever else needs room.
     """
 
     id: str
@@ -51,11 +51,15 @@ class Documents:
     def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> None:
         """Keep a document. The same text again is the same document: its name, path and last use are renewed."""
         with self._db.atomic():
-            if self._db.table("documents").count_where("id = ?", [row.id]):
+            if self.has(row.id):
                 self._db.table("documents").update(row.id, {"name": row.name, "path": row.path, "used": row.used})
                 return
             self._db.table("documents").insert({**asdict(row), "text": text})
             self._db.table("spans").insert_all({"document": row.id, **asdict(s)} for s in spans)
+
+    def has(self, document: str) -> bool:
+        """Whether a document is kept."""
+        return bool(self._db.table("documents").count_where("id = ?", [document]))
 
     def all(self) -> list[DocumentRow]:
         """Every document, the last used first."""

@@ -17,9 +17,10 @@ from xxhash import xxh3_128_digest
 from localctx.errors import StoreError
 from localctx.kv.pages import names
 from localctx.kv.tiers import EmptyFile, SlotFile
-from localctx.store.segments import Segment, lock_of
+from localctx.store.segments import IN_SLOTS, Segment, lock_of
 
 _SELECT = "SELECT pages.*, slot_bytes FROM pages JOIN segments ON segments.id = segment"
+_LIVE = f"SELECT segment, sum({IN_SLOTS}) AS live FROM pages JOIN segments ON segments.id = segment GROUP BY segment"
 _OF_CACHE = _SELECT.replace("pages.*", "pages.*, position") + " JOIN cache_pages ON page = pages.name"
 
 
@@ -92,6 +93,10 @@ class Pages:
         """Bytes the page files take."""
         return sum(f.stat().st_size for f in self._folder.glob("*.kv"))
 
+    def live(self) -> int:
+        """Bytes the kept pages take of them."""
+        return sum(row["live"] for row in self._db.query(_LIVE))
+
     def forget_unused(self) -> list[str]:
         """Drop the pages no cache holds, and the segments without pages; returns those segments, to be unlinked."""
         self._db.execute("DELETE FROM cache_pages WHERE cache NOT IN (SELECT id FROM caches)")  # removed while written
@@ -122,9 +127,7 @@ class Pages:
 
     def _wasted(self) -> Iterator[tuple[int, int, str]]:
         """(dead bytes, bytes, segment) of each page file."""
-        live = """SELECT segment, sum((bytes + slot_bytes - 1) / slot_bytes * slot_bytes) AS live
-            FROM pages JOIN segments ON segments.id = segment GROUP BY segment"""
-        for row in self._db.query(live):
+        for row in list(self._db.query(_LIVE)):
             with contextlib.suppress(FileNotFoundError):
                 nbytes = self._path(row["segment"]).stat().st_size
                 yield nbytes - row["live"], nbytes, row["segment"]
@@ -164,9 +167,7 @@ class Pages:
     def _row(self, name: bytes) -> dict | None:
         return next(iter(self._db.query(f"{_SELECT} WHERE name = ?", [name])), None)
 
-    def _proved(
-        self, name: bytes, packed: bytes, files: dict[str, SlotFile | None]
-    ) -> tuple[np.ndarray | None, str]:
+    def _proved(self, name: bytes, packed: bytes, files: dict[str, SlotFile | None]) -> tuple[np.ndarray | None, str]:
         """A kept page's bytes, or what is wrong with it; neither where it is not kept."""
         row = self._row(name)
         while row:

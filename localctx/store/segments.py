@@ -1,4 +1,4 @@
-"""Page files while they are written: locked, so that nobody sweeps them; named in SQL only when they are on the disk."""
+"""Page files while they are written: locked, so that nobody sweeps them; named in SQL once they are on the disk."""
 
 import os
 import secrets
@@ -9,6 +9,9 @@ import numpy as np
 from filelock import FileLock
 
 from localctx.kv.tiers import SlotWriter
+
+IN_SLOTS = "((pages.bytes + slot_bytes - 1) / slot_bytes * slot_bytes)"
+"""SQL: what a page takes of its file."""
 
 
 class Segment:

@@ -23,7 +23,7 @@ from localctx.store.verdicts import Verdicts
 
 
 class Store:
-    """``documents``, ``pages``, ``caches``, ``chats`` and ``verdicts`` of one data folder. Use from one thread; close when done.
+    """``documents``, ``pages``, ``caches``, ``chats`` and ``verdicts`` of one data folder. One thread; close it.
 
     Raises StoreError where the folder cannot be used.
     """
@@ -70,7 +70,7 @@ class Store:
             return self.pages.unlink(dead)
 
     def verify(self, hear: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
-        """Read everything and compare: SQLite's own check, each document's text with its id, each page with its checksum.
+        """Read everything: SQLite's own check, each document's text against its id, each page against its checksum.
 
         ``hear`` is told bytes of pages read, of how many.
         """
@@ -85,9 +85,8 @@ class Store:
             )
 
     def health(self) -> dict[str, Any]:
-        """What doctor reports: ``verify``, with damaged documents by id and damaged pages by their number."""
-        found = self.verify()
-        return {**vars(found), "damaged_pages": len(found.damaged_pages)}
+        """What doctor reports: ``verify`` as JSON."""
+        return self.verify().to_json()
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,15 @@ class Verified:
     bytes: int
     damaged_documents: list[str]
     damaged_pages: list[bytes]
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything is what was written."""
+        return self.database == "ok" and not self.damaged_documents and not self.damaged_pages
+
+    def to_json(self) -> dict[str, Any]:
+        """Damaged documents by id, damaged pages by their number."""
+        return {**vars(self), "damaged_pages": len(self.damaged_pages)}
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def _cited(citation: dict[str, Any]) -> str:
     page, heading = citation.get("page"), citation.get("heading")
     where = f", page {_plain(str(page))}" if page else f", {_plain(str(heading))}" if heading else ""
     quote = _plain(str(citation.get("text") or ""))
-    return f"{_plain(str(citation.get('name') or 'a document'))}{where}" + (f": \"{quote}\"" if quote else "")
+    return f"{_plain(str(citation.get('name') or 'a document'))}{where}" + (f': "{quote}"' if quote else "")
 
 
 def _plain(text: str) -> str:
