@@ -132,7 +132,7 @@ class Session:
         tokens = prompt.tokens[: prompt.shared // PAGE * PAGE]
         sizes = [shape.page_bytes(kept.codec, sinks=i < SINKS) for i in range(count)] if kept.codec in FORMATS else []
         return (
-            [page.bytes for page in kept.pages] == sizes
+            [page.nbytes for page in kept.pages] == sizes
             and kept.fingerprint == self.model.fingerprint(kept.codec)
             and kept.slot_bytes == shape.slot_bytes(kept.codec)
             and b"".join(page.tokens for page in kept.pages) == pack_tokens(tokens[: count * PAGE])

@@ -36,7 +36,7 @@ class Page:
 
     name: bytes
     tokens: bytes
-    bytes: int
+    nbytes: int
     checksum: bytes
 
 
@@ -99,7 +99,7 @@ def open_bundle(path: Path) -> Bundle:
         manifest = json.loads(said["manifest"])
         text = file.get_tensor("text").tobytes().decode()
         caches = tuple(_prepared(c) for c in manifest["caches"])
-        wanted = {f"{i}/{j}": p.bytes for i, c in enumerate(caches) for j, p in enumerate(c.pages)}
+        wanted = {f"{i}/{j}": p.nbytes for i, c in enumerate(caches) for j, p in enumerate(c.pages)}
         if set(file.keys()) != {"text", *wanted} or any(_length(file, k) != n for k, n in wanted.items()):
             raise ValueError("its pages are not those of the manifest")
         row, spans = _row(manifest["document"], text, path), tuple(_span(s, text) for s in manifest["spans"])
@@ -200,8 +200,15 @@ def _prepared(said: dict[str, Any]) -> Prepared:
         if bytes.fromhex(page["name"]) != name or len(tokens) != 4 * PAGE:
             raise ValueError("its pages are not named after their tokens")
         pages.append(Page(name, tokens, _number(page["bytes"], 1), bytes.fromhex(page["checksum"])))
-    tokens, slot = _number(said["tokens"], len(pages) * PAGE), _number(said["slot_bytes"], 1)
-    return Prepared(fingerprint, *(_name(said[n]) for n in ("model", "codec", "keeper")), tokens, slot, tuple(pages))
+    return Prepared(
+        fingerprint,
+        model=_name(said["model"]),
+        codec=_name(said["codec"]),
+        keeper=_name(said["keeper"]),
+        tokens=_number(said["tokens"], len(pages) * PAGE),
+        slot_bytes=_number(said["slot_bytes"], 1),
+        pages=tuple(pages),
+    )
 
 
 def _number(said: Any, least: int = 0) -> int:
@@ -223,7 +230,7 @@ def _writer(store: Store, bundle: Bundle, cache: Prepared) -> PageWriter:
 
 def _write(store: Store, bundle: Bundle, cache: int, writer: PageWriter, budget: int) -> None:
     prepared = bundle.caches[cache]
-    need = sum(writer.takes(i, page.bytes) for i, page in enumerate(prepared.pages))
+    need = sum(writer.takes(i, page.nbytes) for i, page in enumerate(prepared.pages))
     if not make_room(store, budget, need, using=cache_id(prepared.fingerprint, [bundle.row.id])).enough:
         raise StoreError(
             f"its pages take {size(need)}, and all kept pages may take {size(budget)}",
@@ -237,7 +244,7 @@ def _payloads(path: Path, cache: int, pages: Sequence[Page]) -> Iterator[np.ndar
     with _doubted(path), _opened(path) as file:
         for i, page in enumerate(pages):
             payload = file.get_tensor(f"{cache}/{i}")
-            if len(payload) != page.bytes or xxh3_128_digest(payload.data) != page.checksum:
+            if len(payload) != page.nbytes or xxh3_128_digest(payload.data) != page.checksum:
                 raise ValueError(f"page {i + 1} fails its checksum")
             yield payload
 

@@ -121,7 +121,7 @@ class Chats:
         row = {"chat": chat, "parent": parent, "role": role, "text": text, "stopped": stopped, "created": now}
         more = {"citations": json.dumps(list(citations)), "stats": json.dumps(stats or {})}
         with self._db.atomic():
-            message = self._db.table("messages").insert({**row, **more}).last_pk
+            message: Any = self._db.table("messages").insert({**row, **more}).last_pk
             self._db.table("chats").update(chat, {"leaf": message, "used": now})
         return self.message(message)
 

@@ -89,6 +89,9 @@ class Store:
         return self.verify().to_json()
 
 
+PageName = bytes
+
+
 @dataclass(frozen=True)
 class Verified:
     """What reading everything found: what SQLite says of itself, how much there is, what is not what was written."""
@@ -98,7 +101,7 @@ class Verified:
     pages: int
     bytes: int
     damaged_documents: list[str]
-    damaged_pages: list[bytes]
+    damaged_pages: list[PageName]
 
     @property
     def whole(self) -> bool:
