@@ -368,7 +368,7 @@ def test_the_library_lists_shows_and_removes(run, tmp_path, tiny_model, home):
     assert cache["pages"] * PAGE == cache["tokens"] > 0
     plain = run("library", "list").stdout.splitlines()
     assert len(plain) == 2
-    assert all(word in plain[1] for word in (listed["id"][:12], "notes.md", f"{cache['tokens']}"))
+    assert all(word in plain[1] for word in (listed["id"][:12], "notes.md", f" {cache['pages']} "))
 
     shown = json.loads(run("library", "show", listed["id"][:6], "--json").stdout)
     assert [s["label"] for s in shown["spans"]] == ["Rivers", "Canals"]
