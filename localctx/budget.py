@@ -11,6 +11,8 @@ import psutil
 
 SPARE_DISK = 1 << 30  # bytes of a disk that are left alone, or a twentieth of what is free where that is more
 
+KEPT_SHARE = 5  # kept pages may take a fifth of the disk they share with what is free
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -54,6 +56,14 @@ def measure_limits(
         room -= host
     on_disk = measure_disk(home).free
     return Limits(_capped(room, memory), host, _capped(on_disk - max(SPARE_DISK, on_disk // 20), disk))
+
+
+def measure_kept(home: Path, kept: int, disk: int | None = None) -> int:
+    """The most bytes of pages to keep in ``home``, which has ``kept``: ``disk``, or a fifth of what is free or kept.
+
+    What is kept counts with what is free, so that keeping does not lower the budget; four fifths are left to all else.
+    """
+    return (measure_disk(home).free + kept) // KEPT_SHARE if disk is None else disk
 
 
 def measure_ram() -> Measured:

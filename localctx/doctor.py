@@ -88,6 +88,8 @@ def _store(settings: Settings, problems: list[str]) -> dict[str, Any]:
         return {"state": "unusable"}
     if health["database"] != "ok":
         problems.append(f"{store.file} is damaged ({health['database']}); move it away, documents are then read anew")
+    for document in health["damaged_documents"]:
+        problems.append(f"the text of document {document[:12]} is damaged; remove it, then read the file again")
     if health["damaged_pages"]:
         problems.append(f"{health['damaged_pages']} kept pages are damaged; no need to act: they are read anew")
     return {"state": "ok" if health["database"] == "ok" else "damaged", **health}

@@ -25,6 +25,10 @@ class DocumentError(UserError):
     """A document cannot be read."""
 
 
+class ChatError(UserError):
+    """A chat is not there, or its name is that of several."""
+
+
 class TooLong(UserError):
     """The documents and the question do not fit the model's window."""
 

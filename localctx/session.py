@@ -19,12 +19,15 @@ from localctx.engine.prompt import Prompt, estimate_tokens, make_prompt
 from localctx.engine.work import Work
 from localctx.errors import Cancelled, StoreError, UsageError
 from localctx.kv.keepers import make_keeper
+from localctx.kv.pages import pack_tokens
 from localctx.library.read import Document, read_document
 from localctx.models.base import Model
 from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
 from localctx.models.sampling import Sampler
 from localctx.settings import Settings
+from localctx.shape import FORMATS, PAGE, SINKS
+from localctx.store.bundle import Prepared
 from localctx.store.store import Store, told
 
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
@@ -102,6 +105,7 @@ class Session:
                 pass
             finally:
                 self._shut(work)
+        yield from map(Note, work.notes)
         yield Done(work.answered(self.settings.model), work.failed)
 
     def prepare(self, source: str) -> Generator[Event, None, None]:
@@ -119,7 +123,23 @@ class Session:
                 pass
             finally:
                 self._shut(work)
+        yield from map(Note, work.notes)
         yield Done(work.prepared(self.settings.model), work.failed)
+
+    def may_adopt(self, text: str, kept: Prepared) -> bool:
+        """Whether pages made elsewhere have the fingerprint, tokens and sizes that this ``text`` has here."""
+        prompt, shape, count = self._prompt([text], ""), self.model.shape, len(kept.pages)
+        tokens = prompt.tokens[: prompt.shared]
+        sizes = [shape.page_bytes(kept.codec, sinks=i < SINKS) for i in range(count)] if kept.codec in FORMATS else []
+        if opened := count and len(tokens[(count - 1) * PAGE :][:PAGE]) % PAGE:
+            sizes[-1:] = [shape.tail_bytes(self.model.dtype.itemsize) // PAGE * opened]
+        return (
+            [page.nbytes for page in kept.pages] == sizes
+            and kept.fingerprint == self.model.fingerprint(kept.codec)
+            and kept.slot_bytes == shape.slot_bytes(kept.codec)
+            and b"".join(page.tokens for page in kept.pages) == pack_tokens(tokens[: count * PAGE])
+            and kept.tokens == len(tokens)
+        )
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -195,7 +215,8 @@ class Session:
 
     def _keeping(self, documents: list[Document], tokens: list[int], codec: str) -> Keeping:
         identity = Identity(self.model.fingerprint(codec), self.settings.model, codec)
-        return Keeping(lambda: self.store, [(d.row, d.text, d.spans) for d in documents], identity, tokens)
+        held, disk = [(d.row, d.text, d.spans) for d in documents], self.settings.caps["disk"]
+        return Keeping(lambda: self.store, held, identity, tokens, disk)
 
     def _plan(self, memory: Memory, tokens: list[int], reused: int, keeping: Keeping | None) -> Planned:
         rate, answer = keeping.rate if keeping else None, self.settings.max_tokens

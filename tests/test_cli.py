@@ -19,6 +19,7 @@ from subprocess import CompletedProcess
 import click
 import pytest
 from asking import PLAIN, command, said, session, start
+from conftest import KEPT
 
 from localctx import cli
 from localctx.shape import PAGE
@@ -289,7 +290,7 @@ def test_json_is_one_object_of_the_promised_fields_and_its_numbers_add_up(asks, 
         assert (report["kv"]["codec"], report["kv"]["keeper"], report["citations"]) == ("int8", "full", [])
         assert report["seconds"]["first_token"] >= report["seconds"]["restore"] + report["seconds"]["prefill"]
     assert (first["tokens"]["reused"], first["kv"]["pages"]["disk"]) == (0, 0)
-    assert (again["tokens"]["reused"], again["kv"]["pages"]["disk"]) == (11 * PAGE, 11)
+    assert (again["tokens"]["reused"], again["kv"]["pages"]["disk"]) == (KEPT, 11)
     assert again["answer"] == first["answer"]
 
 
@@ -316,11 +317,11 @@ def test_prepare_then_ask_in_another_process_reuses_every_full_page(home, run, d
     prepared = elsewhere(home, "prepare", document, "--model", tiny_model, "--json")
     assert (prepared.returncode, prepared.stderr) == (0, "")
     (report,) = json.loads(prepared.stdout)["documents"]
-    assert report["tokens"] == {"prompt": 11 * PAGE, "reused": 0, "prefilled": 11 * PAGE}
+    assert report["tokens"] == {"prompt": KEPT, "reused": 0, "prefilled": KEPT}
     assert report["kept"]["pages"] == 11
     asked = json.loads(run("ask", document, "why?", "--model", tiny_model, "--json").stdout)
-    assert asked["tokens"]["reused"] == 11 * PAGE
-    assert "704 of 704 tokens kept (704 were already)" in run("prepare", document, "--model", tiny_model).stdout
+    assert asked["tokens"]["reused"] == KEPT
+    assert "736 of 736 tokens kept (736 were already)" in run("prepare", document, "--model", tiny_model).stdout
 
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
@@ -346,7 +347,7 @@ def test_a_document_beyond_the_window_is_refused_with_both_numbers(asks, run, tm
         done = run(*arguments, "--model", tiny_model)
         assert_one_line(done, 1, r"are 5,\d\d\d tokens, and .* reads at most 4,096", "longer window")
         assert not done.stdout
-    assert json.loads(asks("--json").stdout)["tokens"]["reused"] == 11 * PAGE
+    assert json.loads(asks("--json").stdout)["tokens"]["reused"] == KEPT
     with closing(Store(home)) as store:
         assert store.health()["pages"] == 11
 
@@ -365,10 +366,10 @@ def test_the_library_lists_shows_and_removes(run, tmp_path, tiny_model, home):
     assert (listed["name"], listed["path"], listed["chars"]) == ("notes.md", str(notes), len(notes.read_text()))
     (cache,) = listed["caches"]
     assert (cache["model"], cache["codec"], cache["state"]) == (str(tiny_model), "int8", "ready")
-    assert cache["pages"] * PAGE == cache["tokens"] > 0
+    assert (cache["pages"] - 1) * PAGE < cache["tokens"] <= cache["pages"] * PAGE
     plain = run("library", "list").stdout.splitlines()
     assert len(plain) == 2
-    assert all(word in plain[1] for word in (listed["id"][:12], "notes.md", f"{cache['tokens']}"))
+    assert all(word in plain[1] for word in (listed["id"][:12], "notes.md", f" {cache['pages']} "))
 
     shown = json.loads(run("library", "show", listed["id"][:6], "--json").stdout)
     assert [s["label"] for s in shown["spans"]] == ["Rivers", "Canals"]
@@ -451,7 +452,7 @@ def test_a_full_disk_costs_the_keeping_but_not_the_answer(
     after, again = (json.loads(run(*ask).stdout) for _ in range(2))
     assert after["tokens"]["reused"] >= kept * PAGE
     assert again["tokens"]["reused"] >= pages * PAGE
-    assert "(704 were already)" in run("prepare", document, "--model", wide_model).stdout, (
+    assert "(736 were already)" in run("prepare", document, "--model", wide_model).stdout, (
         "what was kept before is lost"
     )
 
@@ -460,7 +461,7 @@ def test_what_is_kept_is_still_read_from_a_full_disk(home, run, asks, document, 
     asks()
     done = elsewhere(home, "ask", document, "why?", "--model", tiny_model, "--json", "-q", limit=0)
     assert_one_line(done, *FULL)
-    assert json.loads(done.stdout)["tokens"]["reused"] == 11 * PAGE
+    assert json.loads(done.stdout)["tokens"]["reused"] == KEPT
 
 
 def test_prepare_fails_in_one_line_on_a_full_disk(home, document, tiny_model):
@@ -547,7 +548,7 @@ def test_a_reader_that_has_gone_is_no_error_to_tell_and_costs_nothing_kept(home,
     )
     assert done.stderr == b""
     again = json.loads(run("ask", document, "why?", "--model", tiny_model, "--json").stdout)
-    assert again["tokens"]["reused"] == 11 * PAGE
+    assert again["tokens"]["reused"] == KEPT
     done = subprocess.run(command_line("library", "list"), stdout=its, stderr=subprocess.PIPE, timeout=60)
     os.close(its)
     assert done.stderr == b""

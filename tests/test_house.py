@@ -50,7 +50,7 @@ HOMES = {
     "gguf": "models",
     "huggingface_hub": "models",
     "llama_cpp": "models",
-    "safetensors": "models",
+    "safetensors": "models store",
     "tokenizers": "models",
     "transformers": "models",
     "sqlite_utils": "store",

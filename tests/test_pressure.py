@@ -160,7 +160,7 @@ def test_part_in_ram_and_the_rest_on_disk_and_kept_pages_are_read_where_they_lie
     assert spread.ids == kept.ids == plain.ids
     assert all(spread.kv["pages"].values())
     assert kept.kv["bytes"] | {"device": 0} == {"device": 0, "host": 0, "disk": 0}
-    assert kept.report["tokens"]["reused"] == kept.kv["pages"]["disk"] * PAGE
+    assert kept.report["tokens"]["reused"] // PAGE == kept.kv["pages"]["disk"]
 
 
 def test_no_room_anywhere_is_told_before_reading(run, lakes, home):

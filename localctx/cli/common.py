@@ -1,6 +1,7 @@
 """What several commands share: options, settings, JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,12 +10,15 @@ CANCELLED = 130  # what a shell reports of a program ended by Ctrl-C
 
 if TYPE_CHECKING:
     from localctx.settings import Settings
+    from localctx.store.store import Store
 
 
 cap_options = (
     click.option("--memory", metavar="SIZE", help="Most KV on the device that computes, as 4GiB (what is free)."),
     click.option("--ram", metavar="SIZE", help="Most KV in RAM beside a GPU (half of what is free)."),
-    click.option("--disk", metavar="SIZE", help="Most KV on disk (what is free, less a reserve)."),
+    click.option(
+        "--disk", metavar="SIZE", help="Most KV on disk: kept (a fifth of what is free), and spilled (what is free)."
+    ),
 )
 
 
@@ -76,3 +80,13 @@ def settings_of(flags: dict[str, Any]) -> "Settings":
     from localctx.settings import load_settings
 
     return load_settings(**flags)
+
+
+@contextmanager
+def open_store() -> "Iterator[Store]":
+    """The data folder's store. Raises StoreError."""
+    from localctx.store.store import Store, told
+
+    home = settings_of({}).home
+    with closing(Store(home)) as store, told(home):
+        yield store

@@ -1,16 +1,12 @@
 """``library``: what was read and is kept."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from localctx.cli.common import as_json_option, settings_of
+from localctx.cli.common import as_json_option, open_store
+from localctx.cli.shelf import export, import_, pin, unpin, verify
 from localctx.errors import size
-
-if TYPE_CHECKING:
-    from localctx.store.store import Store
 
 
 @click.group()
@@ -28,10 +24,10 @@ def library_list(as_json: bool) -> None:
     """
     from localctx.cli.terminal import print_json, table
 
-    with _store() as store:
-        listed = [(d, store.caches.of(d.id)) for d in store.documents.all()]
+    with open_store() as store:
+        listed = [(d, store.caches.of(d.id), store.caches.takes(d.id)) for d in store.documents.all()]
     if as_json:
-        print_json([_document_json(d, caches) for d, caches in listed])
+        print_json([_document_json(d, caches, kept) for d, caches, kept in listed])
     elif not listed:
         print("The library is empty. Read a document with: localctx ask FILE QUESTION")
     else:
@@ -42,11 +38,12 @@ def library_list(as_json: bool) -> None:
                         "ID": d.id[:12],
                         "NAME": d.name,
                         "CHARACTERS": d.chars,
-                        "KEPT TOKENS": max((c.kept for c in caches), default=0),
-                        "ON DISK": size(sum(c.bytes for c in caches)),
+                        "PAGES": pages,
+                        "ON DISK": size(nbytes),
                         "LAST USED": _when(d.used),
+                        "PINNED": "yes" if d.pinned else "",
                     }
-                    for d, caches in listed
+                    for d, _, (pages, nbytes) in listed
                 ]
             )
         )
@@ -63,14 +60,15 @@ def library_show(document: str, as_json: bool) -> None:
     """
     from localctx.cli.terminal import print_json, table
 
-    with _store() as store:
+    with open_store() as store:
         row = store.documents.find(document)
-        caches, spans = store.caches.of(row.id), store.documents.spans(row.id)
+        caches, spans, kept = store.caches.of(row.id), store.documents.spans(row.id), store.caches.takes(row.id)
     if as_json:
-        print_json(_document_json(row, caches) | {"spans": [vars(s) for s in spans]})
+        print_json(_document_json(row, caches, kept) | {"spans": [vars(s) for s in spans]})
         return
     print(f"{row.name}  {row.chars:,} characters, {row.encoding}, {row.path}\nid {row.id}")
-    print(f"added {_when(row.added)}, last used {_when(row.used)}, {len(spans)} headings")
+    pinned = ", pinned" if row.pinned else ""
+    print(f"added {_when(row.added)}, last used {_when(row.used)}, {len(spans)} headings{pinned}")
     rows = [
         {
             "MODEL": c.model,
@@ -94,29 +92,24 @@ def library_rm(documents: tuple[str, ...]) -> None:
     localctx library rm README.md 3f9a1c
     """
     for document in documents:
-        with _store() as store:
+        with open_store() as store:
             row = store.documents.find(document)
             freed = store.remove_document(row.id)
         print(f"{row.name} removed, {size(freed)} freed")
 
 
-@contextmanager
-def _store() -> "Iterator[Store]":
-    from localctx.store.store import Store, told
-
-    home = settings_of({}).home
-    with closing(Store(home)) as store, told(home):
-        yield store
-
-
-def _document_json(row: Any, caches: list[Any]) -> dict[str, Any]:
-    kept = [
+def _document_json(row: Any, caches: list[Any], kept: tuple[int, int]) -> dict[str, Any]:
+    listed = [
         {k: v for k, v in vars(c).items() if k != "fingerprint"} | {"fingerprint": c.fingerprint.hex()} for c in caches
     ]
-    return {**vars(row), "caches": kept}
+    return {**vars(row), "pages": kept[0], "kept_bytes": kept[1], "caches": listed}
 
 
 def _when(seconds: float) -> str:
     from datetime import datetime
 
     return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
+
+
+for _command in (pin, unpin, verify, export, import_):
+    library.add_command(_command)

@@ -6,12 +6,14 @@ Nothing here stops an answer: when the store cannot be used, ``failed`` says why
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from localctx.errors import StoreError
+from localctx.budget import measure_kept
+from localctx.errors import StoreError, size
 from localctx.kv.cache import Cache
 from localctx.shape import PAGE
 from localctx.store.caches import CacheRow
 from localctx.store.documents import DocumentRow, Span
 from localctx.store.pages import PageWriter
+from localctx.store.shelf import make_room
 from localctx.store.store import Store, told
 
 COMMIT = 16  # pages between commits: a power cut costs at most the reading of 1,024 tokens
@@ -30,13 +32,23 @@ class Identity:
 
 
 class Keeping:
-    """Restores and keeps the pages of ``tokens``, with which every question on ``documents`` begins."""
+    """Restores and keeps the pages of ``tokens``, with which every question on ``documents`` begins.
+
+    All kept pages together take ``disk`` bytes at most, or the share that ``budget`` grants (None).
+    """
 
     def __init__(
-        self, open_store: Callable[[], Store], documents: Sequence[Held], identity: Identity, tokens: Sequence[int]
+        self,
+        open_store: Callable[[], Store],
+        documents: Sequence[Held],
+        identity: Identity,
+        tokens: Sequence[int],
+        disk: int | None = None,
     ) -> None:
         self._open_store, self._documents, self._identity, self._tokens = open_store, documents, identity, tokens
-        self._pages = -(-len(tokens) // PAGE)
+        self._pages, self._disk = -(-len(tokens) // PAGE), disk
+        self._full = False
+        self.notes = list[str]()  # what was given up to make room, and what found none
         self._written = self._committed = 0
         self.nbytes = 0  # of the pages restored and written
         self._cache_id = ""
@@ -61,22 +73,18 @@ class Keeping:
 
     def __call__(self, cache: Cache) -> None:
         """Write what was sealed since the last call; commit now and then."""
-        self._try(lambda store: self._write(cache))
+        self._try(lambda store: self._write(store, cache))
         if self._written - self._committed >= COMMIT:
             self._try(self._commit)
 
     def close(self, cache: Cache, rate: float | None = None) -> None:
         """Commit what is sealed; the cache is ready when that is everything. ``rate`` is for the next plan."""
-        self._try(lambda store: self._write(cache))
+        self._try(lambda store: self._write(store, cache))
         self._try(self._commit)
         if rate:
-            self._try(lambda store: store.caches.note_rate(self._rate_name, rate))
+            self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, rate))
         if self._writer:
             self._writer.close()
-
-    @property
-    def _rate_name(self) -> str:
-        return f"prefill {self._identity.fingerprint.hex()}"
 
     def _try(self, work: Callable[[Store], None]) -> None:
         if self.failed:
@@ -93,8 +101,8 @@ class Keeping:
         cache.adopt(prefix.payloads)
         if prefix.tail is not None:
             cache.adopt_tail(prefix.tail)
-        self.nbytes = sum(map(len, (*prefix.payloads, *([] if prefix.tail is None else [prefix.tail]))))
-        self.rate = store.caches.rate(self._rate_name)
+        self.nbytes = sum(map(len, prefix.payloads)) + (0 if prefix.tail is None else len(prefix.tail))
+        self.rate = store.caches.rate(self._identity.fingerprint)
         if prefix.fault:
             return [f"{prefix.fault}; reading again from token {cache.length:,}"]
         return [] if cache.length else self._other_readings(store)
@@ -118,12 +126,15 @@ class Keeping:
         self._written = -(-cache.length // PAGE)
         slot_bytes = cache.pool.shape.slot_bytes(of.codec)
         self._writer = store.pages.writer(of.fingerprint, self._tokens, slot_bytes, self._cache_id)
+        self._writer.commit(self._written)  # what was restored is this cache's too, and not given up for the rest
 
-    def _write(self, cache: Cache) -> None:
+    def _write(self, store: Store, cache: Cache) -> None:
         assert self._writer
-        while cache.exact and self._written < self._writable(cache):
+        while cache.exact and not self._full and self._written < self._writable(cache):
             sealed = self._written < len(cache.pages)
             payload = cache.pool.payload(cache.pages[self._written]).cpu().numpy() if sealed else cache.tail_payload()
+            if not self._make_room(store, self._writer.takes(self._written, len(payload))):
+                break
             self._writer.write(self._written, payload)
             self._written, self.nbytes = self._written + 1, self.nbytes + len(payload)
 
@@ -132,6 +143,23 @@ class Keeping:
         if cache.length == len(self._tokens):
             return self._pages
         return min(len(self._tokens) // PAGE, len(cache.pages))
+
+    def _make_room(self, store: Store, need: int) -> bool:
+        kept = store.pages.nbytes()
+        budget = measure_kept(store.home, kept, self._disk)
+        if kept + need <= budget:
+            return True
+        self._commit(store)  # or pages that this cache found kept would not count as its own
+        room = make_room(store, budget, need, self._cache_id)
+        self.notes += map(str, room.given_up)
+        if need and not room.enough:
+            self._full = True
+            left = (self._pages - self._written) * PAGE
+            self.notes.append(
+                f"{left:,} tokens are not kept: kept pages may take {size(budget)}; raise --disk, or unpin or remove "
+                "a document"
+            )
+        return not self._full
 
     def _commit(self, store: Store) -> None:
         assert self._writer

@@ -41,6 +41,11 @@ class Work:
         """Why the pages could not be kept, in one line."""
         return str(self.keeping.failed) if self.keeping and self.keeping.failed else None
 
+    @property
+    def notes(self) -> list[str]:
+        """What keeping the pages cost other documents, in lines."""
+        return self.keeping.notes if self.keeping else []
+
     def answered(self, model: str) -> dict[str, Any]:
         """What ``ask --json`` prints. Fields are added with time, none is renamed."""
         texts = ["".join(token.text for token in answer).strip() for answer in self.answers]

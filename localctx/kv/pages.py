@@ -21,6 +21,14 @@ def pack_tokens(tokens: Iterable[int]) -> bytes:
     return packed.tobytes()
 
 
+def unpack_tokens(packed: bytes) -> list[int]:
+    """Token ids of what ``pack_tokens`` made."""
+    tokens = array("I", packed)
+    if sys.byteorder == "big":
+        tokens.byteswap()
+    return tokens.tolist()
+
+
 def next_name(parent: bytes, tokens: bytes) -> bytes:
     """The name of the page that follows ``parent`` and holds ``tokens`` (packed)."""
     return hashlib.sha256(parent + tokens).digest()

@@ -1,7 +1,6 @@
 """A file or standard input to a Document: text, where its parts are, and an id made of the text alone."""
 
 import codecs
-import hashlib
 import re
 import stat
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from localctx.errors import DocumentError
-from localctx.store.documents import DocumentRow, Span
+from localctx.store.documents import DocumentRow, Span, text_id
 
 MAX_BYTES = 512 << 20
 _BOMS = (
@@ -52,7 +51,7 @@ def read_document(source: str) -> Document:
         raise DocumentError(f"{shown} is empty", "give a file with text in it")
     name, path = ("stdin", "-") if source == "-" else (Path(source).name, str(Path(source).absolute()))
     now = time.time()
-    row = DocumentRow(hashlib.sha256(text.encode()).hexdigest(), name, path, encoding, len(data), len(text), now, now)
+    row = DocumentRow(text_id(text), name, path, encoding, len(data), len(text), now, now)
     return Document(row, text, tuple(headings(text)) if name.endswith((".md", ".markdown")) else ())
 
 

@@ -1,5 +1,6 @@
 """Documents as kept: text, where it came from, and spans that name its parts."""
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +22,9 @@ class Span:
 
 @dataclass(frozen=True)
 class DocumentRow:
-    """A document as listed; ``bytes`` of the file as it came, times in seconds since 1970."""
+    """A document as listed; ``bytes`` of the file as it came, times in seconds since 1970. A ``pinned`` one
+    keeps its pages whatever else needs room.
+    """
 
     id: str
     name: str
@@ -31,6 +34,12 @@ class DocumentRow:
     chars: int
     added: float
     used: float
+    pinned: bool = False
+
+
+def text_id(text: str) -> str:
+    """A document's id: SHA-256 of its text as UTF-8. The same text is the same document."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Documents:
@@ -42,16 +51,21 @@ class Documents:
     def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> None:
         """Keep a document. The same text again is the same document: its name, path and last use are renewed."""
         with self._db.atomic():
-            if self._db.table("documents").count_where("id = ?", [row.id]):
+            if self.has(row.id):
                 self._db.table("documents").update(row.id, {"name": row.name, "path": row.path, "used": row.used})
                 return
             self._db.table("documents").insert({**asdict(row), "text": text})
             self._db.table("spans").insert_all({"document": row.id, **asdict(s)} for s in spans)
 
+    def has(self, document: str) -> bool:
+        """Whether a document is kept."""
+        return bool(self._db.table("documents").count_where("id = ?", [document]))
+
     def all(self) -> list[DocumentRow]:
         """Every document, the last used first."""
         columns = ", ".join(DocumentRow.__annotations__)
-        return [DocumentRow(**r) for r in self._db.query(f"SELECT {columns} FROM documents ORDER BY used DESC, name")]
+        rows = self._db.query(f"SELECT {columns} FROM documents ORDER BY used DESC, name")
+        return [DocumentRow(**{**r, "pinned": bool(r["pinned"])}) for r in rows]
 
     def find(self, wanted: str) -> DocumentRow:
         """The one document with this id, beginning of an id, name or path. Raises DocumentError otherwise."""
@@ -69,12 +83,20 @@ class Documents:
         """A document's text."""
         return next(iter(self._db.query("SELECT text FROM documents WHERE id = ?", [document])))["text"]
 
+    def damaged(self) -> list[str]:
+        """The ids of documents whose text is not what was read."""
+        return [d.id for d in self.all() if text_id(self.text(d.id)) != d.id]
+
     def spans(self, document: str) -> list[Span]:
         """A document's spans in order."""
         rows = self._db.query(
             'SELECT start, "end", kind, label FROM spans WHERE document = ? ORDER BY start', [document]
         )
         return [Span(**r) for r in rows]
+
+    def pin(self, document: str, pinned: bool = True) -> None:
+        """Never give up this document's pages to make room; or do again."""
+        self._db.table("documents").update(document, {"pinned": pinned})
 
     def remove(self, document: str) -> None:
         """Forget a document; its caches must be gone."""

@@ -4,25 +4,25 @@ A page's row appears only after its bytes are on the disk, so what a crash leave
 """
 
 import contextlib
-import os
-import secrets
 import sqlite3
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from sqlite_utils import Database
 from xxhash import xxh3_128_digest
 
 from localctx.errors import StoreError
 from localctx.kv.pages import names
-from localctx.kv.tiers import EmptyFile, SlotFile, SlotWriter
+from localctx.kv.tiers import EmptyFile, SlotFile
 from localctx.shape import PAGE
+from localctx.store.segments import IN_SLOTS, Segment, lock_of
 
 _SELECT = "SELECT pages.*, slot_bytes FROM pages JOIN segments ON segments.id = segment"
+_LIVE = f"SELECT segment, sum({IN_SLOTS}) AS live FROM pages JOIN segments ON segments.id = segment GROUP BY segment"
+_OF_CACHE = _SELECT.replace("pages.*", "pages.*, position") + " JOIN cache_pages ON page = pages.name"
 
 
 @dataclass
@@ -51,19 +51,18 @@ class Pages:
         prefix, files = Prefix(), dict[str, SlotFile | None]()
         damaged = list[bytes]()
         for name, packed in names(fingerprint, tokens):
-            row = next(iter(self._db.query(f"{_SELECT} WHERE name = ?", [name])), None)
-            if row is None:
+            payload, fault = self._proved(name, packed, files)
+            if payload is None and not fault:
                 if damaged:
                     continue
                 break
-            payload, fault = self._prove(row, packed, files)
             if payload is None:
                 prefix.fault = prefix.fault or f"kept page {len(prefix.payloads) + 1} {fault}"
                 damaged.append(name)
             elif not damaged:
                 prefix.payloads.append(payload)
         if damaged:
-            self._forget(damaged)
+            self.forget(damaged)
         if len(prefix.payloads) * PAGE > len(tokens):
             prefix.tail = prefix.payloads.pop()
         return prefix
@@ -73,19 +72,37 @@ class Pages:
         self._sweep()
         return PageWriter(self._db, self._folder, list(names(fingerprint, tokens)), slot_bytes, cache)
 
-    def damaged(self) -> list[bytes]:
-        """The names of pages whose bytes are not what was written."""
-        found, files = [], dict[str, SlotFile | None]()
-        for row in list(self._db.query(f"{_SELECT} ORDER BY segment")):  # at once: an open query would stop writers
+    def of(self, cache: str) -> Iterator[tuple[dict, np.ndarray]]:
+        """The rows and the proved bytes of a cache's pages in order, until one is missing or damaged."""
+        files = dict[str, SlotFile | None]()
+        rows = list(self._db.query(f"{_OF_CACHE} WHERE cache = ? ORDER BY position", [cache]))
+        for i, row in enumerate(rows):
+            payload = self._prove(row, row["tokens"], files)[0]
+            if row["position"] != i or payload is None:
+                return
+            yield row, payload
+
+    def damaged(self, hear: Callable[[int, int], None] = lambda done, total: None) -> list[bytes]:
+        """The names of pages whose bytes are not what was written. ``hear`` is told bytes read, of how many."""
+        found, files, done = list[bytes](), dict[str, SlotFile | None](), 0
+        rows = list(self._db.query(f"{_SELECT} ORDER BY segment"))  # at once: an open query would stop writers
+        total = sum(row["bytes"] for row in rows)
+        for row in rows:
             if row["segment"] not in files:
                 files.clear()
             if self._prove(row, row["tokens"], files)[0] is None:
                 found.append(row["name"])
+            done += row["bytes"]
+            hear(done, total)
         return found
 
     def nbytes(self) -> int:
         """Bytes the page files take."""
         return sum(f.stat().st_size for f in self._folder.glob("*.kv"))
+
+    def live(self) -> int:
+        """Bytes the kept pages take of them."""
+        return sum(row["live"] for row in self._db.query(_LIVE))
 
     def forget_unused(self) -> list[str]:
         """Drop the pages no cache holds, and the segments without pages; returns those segments, to be unlinked."""
@@ -97,18 +114,75 @@ class Pages:
         """Delete the files of forgotten segments, but for those still being written; bytes freed."""
         return sum(map(self._discard, segments))
 
-    def _forget(self, pages: Iterable[bytes]) -> None:
+    def forget(self, pages: Iterable[bytes]) -> None:
+        """Drop these pages, damaged as they are: they are read anew."""
         with self._db.atomic():
             for name in pages:
                 self._db.execute("DELETE FROM pages WHERE name = ?", [name])
             dead = self._forget_empty()
         self.unlink(dead)
 
+    def compact(self, share: float = 0.0) -> int:
+        """Rewrite the page file with most dead bytes, of those where they are ``share`` of it; bytes freed.
+
+        Who has the old file mapped goes on reading it: it is unlinked, while a hole punched into it would be read as
+        zeros. 0 where nothing is dead, or the disk has no room for the copy.
+        """
+        wasted = sorted(self._wasted(), reverse=True)
+        freed = (self._rewrite(segment) for dead, nbytes, segment in wasted if dead and dead >= share * nbytes)
+        return next(filter(None, freed), 0)
+
+    def _wasted(self) -> Iterator[tuple[int, int, str]]:
+        """(dead bytes, bytes, segment) of each page file."""
+        for row in list(self._db.query(_LIVE)):
+            with contextlib.suppress(FileNotFoundError):
+                nbytes = self._path(row["segment"]).stat().st_size
+                yield nbytes - row["live"], nbytes, row["segment"]
+
+    def _rewrite(self, segment: str) -> int:
+        """Copy a segment's whole pages to another and delete it; bytes freed, 0 while its writer lives."""
+        before, dead = self.nbytes(), list[str]()
+        with contextlib.suppress(Timeout, OSError), lock_of(self._path(segment), timeout=0):
+            dead = self._move(segment, list(self._db.query(f"{_SELECT} WHERE segment = ?", [segment])))
+        self.unlink(dead)
+        return before - self.nbytes()
+
+    def _move(self, old: str, rows: list[dict]) -> list[str]:
+        new, files, named = Segment(self._folder, rows[0]["slot_bytes"]), dict[str, SlotFile | None](), False
+        try:
+            found = [(row["name"], self._prove(row, row["tokens"], files)[0]) for row in rows]
+            slots = [(new.append(payload), name) for name, payload in found if payload is not None]
+            new.sync()
+            with self._db.atomic():
+                self._db.table("segments").insert(new.row)
+                for slot, name in slots:
+                    where = "WHERE name = ? AND segment = ?"  # or it was forgotten meanwhile
+                    self._db.execute(f"UPDATE pages SET segment = ?, slot = ? {where}", [new.id, slot, name, old])
+                self._db.execute("DELETE FROM pages WHERE segment = ?", [old])  # the damaged
+                dead = self._forget_empty()
+            named = new.id not in dead
+            return dead
+        finally:
+            new.close(named)
+
     def _forget_empty(self) -> list[str]:
         dead = [r["id"] for r in self._db.query("SELECT id FROM segments WHERE id NOT IN (SELECT segment FROM pages)")]
         for segment in dead:
             self._db.execute("DELETE FROM segments WHERE id = ?", [segment])
         return dead
+
+    def _row(self, name: bytes) -> dict | None:
+        return next(iter(self._db.query(f"{_SELECT} WHERE name = ?", [name])), None)
+
+    def _proved(self, name: bytes, packed: bytes, files: dict[str, SlotFile | None]) -> tuple[np.ndarray | None, str]:
+        """A kept page's bytes, or what is wrong with it; neither where it is not kept."""
+        row = self._row(name)
+        while row:
+            payload, fault = self._prove(row, packed, files)
+            if payload is not None or (now := self._row(name)) == row:
+                return payload, fault
+            row = now  # another process moved it or gave it up meanwhile
+        return None, ""
 
     def _prove(self, row: dict, packed: bytes, files: dict[str, SlotFile | None]) -> tuple[np.ndarray | None, str]:
         segment = row["segment"]
@@ -139,12 +213,12 @@ class Pages:
     def _discard(self, segment: str) -> int:
         """Delete a segment's file, unless its writer lives or has named pages in it meanwhile; bytes freed."""
         file, freed = self._path(segment), 0
-        with contextlib.suppress(Timeout, OSError), FileLock(_lock(file), timeout=0):
+        with contextlib.suppress(Timeout, OSError), lock_of(file, timeout=0) as lock:
             if not self._db.table("segments").count_where("id = ?", [segment]):
                 with contextlib.suppress(FileNotFoundError):
                     freed = file.stat().st_size
                     file.unlink()
-            _lock(file).unlink(missing_ok=True)
+            Path(lock.lock_file).unlink(missing_ok=True)
         return freed
 
 
@@ -155,23 +229,27 @@ class PageWriter:
         self, db: Database, folder: Path, pages: list[tuple[bytes, bytes]], slot_bytes: int, cache: str
     ) -> None:
         self._db, self._folder, self._pages, self._slot_bytes, self._cache = db, folder, pages, slot_bytes, cache
-        self._segment = f"{time.time_ns():x}-{secrets.token_hex(4)}"
-        self._file: SlotWriter | None = None
-        self._lock: FileLock | None = None
+        self._segment: Segment | None = None
         self._rows: list[dict] = []
         self._entered = 0
+
+    def takes(self, position: int, nbytes: int) -> int:
+        """Bytes of disk that page ``position`` of ``nbytes`` would take: none where a page of that name is kept."""
+        return 0 if self._kept(self._pages[position][0]) else -(-nbytes // self._slot_bytes) * self._slot_bytes
 
     def write(self, position: int, payload: np.ndarray) -> None:
         """Append page ``position`` of the sequence, unless a page of that name is kept. Raises OSError."""
         name, packed = self._pages[position]
         if self._kept(name):
             return
-        slot = self._open().append(payload)
+        if self._segment is None:
+            self._segment = Segment(self._folder, self._slot_bytes)
+        slot = self._segment.append(payload)
         self._rows.append(
             {
                 "name": name,
                 "tokens": packed,
-                "segment": self._segment,
+                "segment": self._segment.id,
                 "slot": slot,
                 "bytes": len(payload),
                 "checksum": xxh3_128_digest(payload.data),
@@ -183,14 +261,13 @@ class PageWriter:
 
         Raises StoreError when the cache was removed meanwhile: nothing more of it is kept then.
         """
-        if self._file:
-            self._file.sync()
+        if self._segment:
+            self._segment.sync()
         with self._db.atomic():
             if not self._db.table("caches").count_where("id = ?", [self._cache]):
                 raise StoreError("the document was removed while it was read", "ask again to read it anew")
-            if rows := [row for row in self._rows if not self._kept(row["name"])]:
-                segment = {"id": self._segment, "slot_bytes": self._slot_bytes, "created": time.time()}
-                self._db.table("segments").insert(segment, ignore=True)
+            if self._segment and (rows := [row for row in self._rows if not self._kept(row["name"])]):
+                self._db.table("segments").insert(self._segment.row, ignore=True)
                 self._db.table("pages").insert_all(rows)
             self._db.table("cache_pages").insert_all(
                 ({"cache": self._cache, "position": i, "page": self._pages[i][0]} for i in range(self._entered, pages)),
@@ -200,38 +277,11 @@ class PageWriter:
 
     def close(self) -> None:
         """Let go of the file. What was not committed is forgotten; a file without a named page goes at once."""
-        if self._file and self._lock:
-            self._file.close()
-            with contextlib.suppress(sqlite3.Error):  # else the next writer sweeps it
-                if not self._db.table("segments").count_where("id = ?", [self._segment]):
-                    self._path.unlink(missing_ok=True)
-            self._lock.release()
-            _lock(self._path).unlink(missing_ok=True)
-
-    @property
-    def _path(self) -> Path:
-        return self._folder / f"{self._segment}.kv"
+        if self._segment:
+            named = True  # where SQL cannot tell: the next writer sweeps it
+            with contextlib.suppress(sqlite3.Error):
+                named = bool(self._db.table("segments").count_where("id = ?", [self._segment.id]))
+            self._segment.close(named)
 
     def _kept(self, name: bytes) -> bool:
         return bool(self._db.table("pages").count_where("name = ?", [name]))
-
-    def _open(self) -> SlotWriter:
-        if self._file is None:
-            self._lock = FileLock(_lock(self._path))
-            self._lock.acquire()
-            self._file = SlotWriter(self._path, self._slot_bytes)
-            _sync_folder(self._folder)
-        return self._file
-
-
-def _lock(file: Path) -> Path:
-    return file.with_suffix(".lock")
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file's name is durable once its folder is synced."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -67,3 +67,50 @@ def verdicts(db: Database) -> None:
         pk="fingerprint",
         not_null={"passed", "report"},
     )
+
+
+@migrate()
+def chats(db: Database) -> None:
+    """Chats as trees of messages; a cache may belong to a chat."""
+    db.table("chats").create(
+        {
+            "id": str,
+            "title": str,
+            "settings": str,  # JSON
+            "leaf": int,  # the message at the end of the branch shown, null before the first
+            "created": float,
+            "used": float,
+        },
+        pk="id",
+        not_null={"title", "settings"},
+    )
+    db.table("chat_documents").create(
+        {"chat": str, "position": int, "document": str, "name": str},  # the name outlives the document
+        pk=("chat", "position"),
+        foreign_keys=[("chat", "chats", "id")],
+    )
+    db.table("messages").create(
+        {
+            "id": int,
+            "chat": str,
+            "parent": int,  # null for a first message
+            "role": str,
+            "text": str,
+            "citations": str,  # JSON
+            "stats": str,  # JSON
+            "stopped": str,  # eos, length or cancelled; empty for a question
+            "created": float,
+        },
+        pk="id",
+        not_null={"role", "text"},
+        foreign_keys=[("chat", "chats", "id"), ("parent", "messages", "id")],
+    )
+    db.table("messages").create_index(["chat"])
+    db.table("messages").create_index(["parent"])
+    db.execute("ALTER TABLE caches ADD COLUMN chat TEXT REFERENCES chats(id)")
+
+
+@migrate()
+def pins(db: Database) -> None:
+    """Documents whose pages are never given up."""
+    db.execute("ALTER TABLE documents ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0")

@@ -5,8 +5,9 @@ can corrupt a WAL database on reset.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sqlite_utils import Database
 
 from localctx.errors import StoreError
 from localctx.store.caches import Caches
+from localctx.store.chats import Chats
 from localctx.store.documents import Documents
 from localctx.store.pages import Pages
 from localctx.store.schema import migrate
@@ -21,7 +23,7 @@ from localctx.store.verdicts import Verdicts
 
 
 class Store:
-    """``documents``, ``pages``, ``caches`` and ``verdicts`` of one data folder. Use from one thread; close when done.
+    """``documents``, ``pages``, ``caches``, ``chats`` and ``verdicts`` of one data folder. One thread; close it.
 
     Raises StoreError where the folder cannot be used.
     """
@@ -37,6 +39,7 @@ class Store:
         self.pages = Pages(self.db, self.folder)
         self.documents = Documents(self.db)
         self.caches = Caches(self.db)
+        self.chats = Chats(self.db)
         self.verdicts = Verdicts(self.db)
 
     @staticmethod
@@ -57,16 +60,57 @@ class Store:
                 dead = self.pages.forget_unused()
             return self.pages.unlink(dead)
 
-    def health(self) -> dict[str, object]:
-        """What doctor reports: SQLite's own check, and every kept page read and compared with its checksum."""
+    def remove_chat(self, chat: str) -> int:
+        """Forget a chat, its caches and the pages no other cache holds; bytes freed on disk."""
         with told(self.home):
-            return {
-                "database": next(iter(self.db.query("PRAGMA quick_check")))["quick_check"],
-                "documents": self.db.table("documents").count,
-                "pages": self.db.table("pages").count,
-                "bytes": self.pages.nbytes(),
-                "damaged_pages": len(self.pages.damaged()),
-            }
+            with self.db.atomic():
+                self.caches.remove_of_chat(chat)
+                self.chats.remove(chat)
+                dead = self.pages.forget_unused()
+            return self.pages.unlink(dead)
+
+    def verify(self, hear: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
+        """Read everything: SQLite's own check, each document's text against its id, each page against its checksum.
+
+        ``hear`` is told bytes of pages read, of how many.
+        """
+        with told(self.home):
+            return Verified(
+                database=next(iter(self.db.query("PRAGMA quick_check")))["quick_check"],
+                documents=self.db.table("documents").count,
+                pages=self.db.table("pages").count,
+                bytes=self.pages.nbytes(),
+                damaged_documents=self.documents.damaged(),
+                damaged_pages=self.pages.damaged(hear),
+            )
+
+    def health(self) -> dict[str, Any]:
+        """What doctor reports: ``verify`` as JSON."""
+        return self.verify().to_json()
+
+
+PageName = bytes
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What reading everything found: what SQLite says of itself, how much there is, what is not what was written."""
+
+    database: str
+    documents: int
+    pages: int
+    bytes: int
+    damaged_documents: list[str]
+    damaged_pages: list[PageName]
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything is what was written."""
+        return self.database == "ok" and not self.damaged_documents and not self.damaged_pages
+
+    def to_json(self) -> dict[str, Any]:
+        """Damaged documents by id, damaged pages by their number."""
+        return {**vars(self), "damaged_pages": len(self.damaged_pages)}
 
 
 @contextmanager

@@ -1,0 +1,260 @@
+"""A prepared document as one file: a safetensors file of bytes (``text``, and ``<cache>/<page>`` for each kept page)
+whose metadata is a manifest, as JSON, and its SHA-256. Opening one runs nothing, and trusts nothing in it.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+from xxhash import xxh3_128_digest
+
+from localctx.errors import DocumentError, StoreError, size
+from localctx.kv.pages import next_name, unpack_tokens
+from localctx.shape import PAGE
+from localctx.store.caches import CacheRow, cache_id
+from localctx.store.documents import DocumentRow, Span, text_id
+from localctx.store.pages import PageWriter
+from localctx.store.shelf import make_room
+from localctx.store.store import Store, told
+
+FORMAT = "localctx document 1"
+_MOST = 1 << 40  # of any number in a manifest
+_LONGEST = 255  # characters of a name
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page as the manifest tells of it; ``tokens`` packed."""
+
+    name: bytes
+    tokens: bytes
+    nbytes: int
+    checksum: bytes
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What one model remembers of the document: its first ``pages``, of ``tokens`` to be kept in all."""
+
+    fingerprint: bytes
+    model: str
+    codec: str
+    keeper: str
+    tokens: int
+    slot_bytes: int
+    pages: tuple[Page, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A file that was opened: its manifest and text are proved, its pages are when they are imported."""
+
+    path: Path
+    row: DocumentRow
+    text: str = field(repr=False)
+    spans: tuple[Span, ...] = field(repr=False)
+    caches: tuple[Prepared, ...]
+
+
+def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[int, int]:
+    """Write a document and the whole pages kept of it alone to the new file ``path``; (bytes, pages) of it.
+
+    Neither where it lay nor where its model lies is told. Raises DocumentError where ``path`` exists or cannot be
+    written.
+    """
+    if path.exists():
+        raise DocumentError(f"{path} exists", "choose another name, or remove it first")
+    with told(store.home):
+        text = store.documents.text(document.id)
+        alone = [c for c in store.caches.of(document.id) if c.id == cache_id(c.fingerprint, [document.id])]
+        kept = [(c, pages) for c in alone if (pages := list(store.pages.of(c.id)))]
+        spans = [[s.start, s.end, s.kind, s.label] for s in store.documents.spans(document.id)]
+    manifest = {
+        "document": {name: getattr(document, name) for name in ("id", "name", "encoding", "bytes")},
+        "spans": spans,
+        "caches": [_described(cache, [row for row, _ in pages]) for cache, pages in kept],
+    }
+    tensors = {"text": np.frombuffer(text.encode(), np.uint8)}
+    tensors |= {f"{i}/{j}": payload for i, (_, pages) in enumerate(kept) for j, (_, payload) in enumerate(pages)}
+    _save(path, tensors, json.dumps(manifest))
+    return path.stat().st_size, len(tensors) - 1
+
+
+def open_bundle(path: Path) -> Bundle:
+    """What ``export_document`` wrote. Raises DocumentError for anything else: each number, name and size is checked."""
+    with _doubted(path), _opened(path) as file:
+        said = file.metadata() or {}
+        if said.get("format") != FORMAT:
+            raise ValueError("it is of another format")
+        if hashlib.sha256(said["manifest"].encode()).hexdigest() != said["sha256"]:
+            raise ValueError("its manifest is damaged")
+        manifest = json.loads(said["manifest"])
+        text = file.get_tensor("text").tobytes().decode()
+        caches = tuple(_prepared(c) for c in manifest["caches"])
+        wanted = {f"{i}/{j}": p.nbytes for i, c in enumerate(caches) for j, p in enumerate(c.pages)}
+        if set(file.keys()) != {"text", *wanted} or any(_length(file, k) != n for k, n in wanted.items()):
+            raise ValueError("its pages are not those of the manifest")
+        row, spans = _row(manifest["document"], text, path), tuple(_span(s, text) for s in manifest["spans"])
+    return Bundle(path, row, text, spans, caches)
+
+
+def import_document(store: Store, bundle: Bundle, accept: Callable[[Prepared], bool], budget: int) -> int:
+    """Keep the document and those of its caches that ``accept`` takes, within ``budget`` bytes of kept pages; how many
+    pages came with it. All of it in one transaction, or nothing.
+
+    ``accept`` decides whether fingerprint, tokens and sizes are those that a model here would use. Raises
+    DocumentError for a damaged page, StoreError where there is no room.
+    """
+    taken = [(i, cache) for i, cache in enumerate(bundle.caches) if accept(cache)]
+    with told(store.home), ExitStack() as stack:
+        writers = list[PageWriter]()
+        for i, cache in taken:
+            writers.append(stack.enter_context(closing(_writer(store, bundle, cache))))
+            _write(store, bundle, i, writers[-1], budget)
+        with store.db.atomic():
+            if not store.documents.has(bundle.row.id):  # its name here stays
+                store.documents.add(bundle.row, bundle.text, bundle.spans)
+            for (_, cache), writer in zip(taken, writers, strict=True):
+                _enter(store, bundle.row.id, cache, writer)
+    return sum(len(cache.pages) for _, cache in taken)
+
+
+def _described(cache: CacheRow, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    hexed = ("name", "tokens", "checksum")
+    return {
+        "fingerprint": cache.fingerprint.hex(),
+        "model": Path(cache.model).name,
+        **{name: getattr(cache, name) for name in ("codec", "keeper", "tokens")},
+        "slot_bytes": rows[0]["slot_bytes"],
+        "pages": [{**{name: row[name].hex() for name in hexed}, "bytes": row["bytes"]} for row in rows],
+    }
+
+
+def _save(path: Path, tensors: dict[str, np.ndarray], manifest: str) -> None:
+    part = path.with_name(f".{path.name}.part")
+    metadata = {"format": FORMAT, "manifest": manifest, "sha256": hashlib.sha256(manifest.encode()).hexdigest()}
+    try:
+        part.touch(0o600)  # it holds what the document says
+        save_file(tensors, part, metadata)
+        part.replace(path)
+    except (OSError, SafetensorError) as e:
+        raise DocumentError(f"{path} cannot be written ({e})", "choose another place, or free some space") from e
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _doubted(path: Path) -> Iterator[None]:
+    """Whatever reading a file leads to when it is not what it seems, as a DocumentError."""
+    try:
+        yield
+    except OSError as e:
+        raise DocumentError(f"{path} cannot be read ({e})", "check that it is a file you may read") from e
+    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as e:
+        reason = str(e) if type(e) is ValueError else type(e).__name__
+        raise DocumentError(f"{path} is damaged, or no exported document ({reason})", "export it again") from e
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    if path.exists() and not path.is_file():  # a pipe would never end
+        raise ValueError("it is no file")
+    with safe_open(path, framework="numpy") as file:
+        yield file
+
+
+def _length(file: Any, key: str) -> int:
+    part = file.get_slice(key)
+    return part.get_shape()[0] if part.get_dtype() == "U8" and len(part.get_shape()) == 1 else -1
+
+
+def _row(said: dict[str, Any], text: str, path: Path) -> DocumentRow:
+    if text_id(text) != said["id"]:
+        raise ValueError("its text is not what its id says")
+    now, name, encoding = time.time(), _name(said["name"]), _name(said["encoding"])
+    return DocumentRow(said["id"], name, str(path.absolute()), encoding, _number(said["bytes"]), len(text), now, now)
+
+
+def _span(said: list[Any], text: str) -> Span:
+    start, end, kind, label = said
+    if not 0 <= _number(start) <= _number(end) <= len(text) or not isinstance(label, str):
+        raise ValueError("a span lies outside of its text")
+    label.encode()  # or SQLite would not take it
+    return Span(start, end, _name(kind), label)
+
+
+def _prepared(said: dict[str, Any]) -> Prepared:
+    fingerprint = bytes.fromhex(said["fingerprint"])
+    pages, name = list[Page](), fingerprint
+    for page in said["pages"]:
+        tokens = bytes.fromhex(page["tokens"])
+        name = next_name(name, tokens)
+        last = len(pages) == len(said["pages"]) - 1  # which may be an open one
+        if bytes.fromhex(page["name"]) != name or not (
+            len(tokens) == 4 * PAGE or (last and 0 < len(tokens) < 4 * PAGE)
+        ):
+            raise ValueError("its pages are not named after their tokens")
+        pages.append(Page(name, tokens, _number(page["bytes"], 1), bytes.fromhex(page["checksum"])))
+    return Prepared(
+        fingerprint,
+        model=_name(said["model"]),
+        codec=_name(said["codec"]),
+        keeper=_name(said["keeper"]),
+        tokens=_number(said["tokens"], sum(len(page.tokens) for page in pages) // 4),
+        slot_bytes=_number(said["slot_bytes"], 1),
+        pages=tuple(pages),
+    )
+
+
+def _number(said: Any, least: int = 0) -> int:
+    if type(said) is not int or not least <= said < _MOST:
+        raise ValueError("a number is out of range")
+    return said
+
+
+def _name(said: Any) -> str:
+    if not isinstance(said, str) or not said.isprintable() or not 0 < len(said) <= _LONGEST:
+        raise ValueError("a name is none")
+    return said
+
+
+def _writer(store: Store, bundle: Bundle, cache: Prepared) -> PageWriter:
+    tokens = unpack_tokens(b"".join(page.tokens for page in cache.pages))
+    return store.pages.writer(cache.fingerprint, tokens, cache.slot_bytes, cache_id(cache.fingerprint, [bundle.row.id]))
+
+
+def _write(store: Store, bundle: Bundle, cache: int, writer: PageWriter, budget: int) -> None:
+    prepared = bundle.caches[cache]
+    need = sum(writer.takes(i, page.nbytes) for i, page in enumerate(prepared.pages))
+    if not make_room(store, budget, need, using=cache_id(prepared.fingerprint, [bundle.row.id])).enough:
+        raise StoreError(
+            f"its pages take {size(need)}, and all kept pages may take {size(budget)}",
+            "raise --disk, or import it with --text-only",
+        )
+    for i, payload in enumerate(_payloads(bundle.path, cache, prepared.pages)):
+        writer.write(i, payload)
+
+
+def _payloads(path: Path, cache: int, pages: Sequence[Page]) -> Iterator[np.ndarray]:
+    with _doubted(path), _opened(path) as file:
+        for i, page in enumerate(pages):
+            payload = file.get_tensor(f"{cache}/{i}")
+            if len(payload) != page.nbytes or xxh3_128_digest(payload.data) != page.checksum:
+                raise ValueError(f"page {i + 1} fails its checksum")
+            yield payload
+
+
+def _enter(store: Store, document: str, cache: Prepared, writer: PageWriter) -> None:
+    named = {name: getattr(cache, name) for name in ("model", "codec", "keeper", "tokens")}
+    entered = store.caches.open(cache.fingerprint, [document], **named)
+    writer.commit(len(cache.pages))
+    if sum(len(page.tokens) for page in cache.pages) == 4 * cache.tokens:
+        store.caches.ready(entered)

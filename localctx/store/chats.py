@@ -1,0 +1,209 @@
+"""Chats: conversations as trees of messages, about documents. A branch is the path from a first message to a leaf."""
+
+import json
+import secrets
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlite_utils import Database
+
+from localctx.errors import ChatError
+
+_BELOW = """WITH RECURSIVE below(id) AS (
+    VALUES(?) UNION ALL SELECT messages.id FROM messages JOIN below ON parent = below.id
+)"""
+_ABOVE = """WITH RECURSIVE above(id, parent, depth) AS (
+    SELECT id, parent, 0 FROM messages WHERE id = ?
+    UNION ALL SELECT messages.id, messages.parent, depth + 1 FROM messages JOIN above ON messages.id = above.parent
+)"""
+
+
+@dataclass(frozen=True)
+class About:
+    """A document a chat is about; ``removed`` once the library forgot it, the name is what it was called then."""
+
+    id: str
+    name: str
+    removed: bool
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A chat as listed; ``leaf`` ends the branch last shown, None before the first message."""
+
+    id: str
+    title: str
+    documents: tuple[About, ...]
+    settings: dict[str, Any]
+    leaf: int | None
+    created: float
+    used: float
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message; ``stopped`` says how an answer ended: eos, length or cancelled (then ``text`` is a part of it). A
+    question has none.
+    """
+
+    id: int
+    chat: str
+    parent: int | None
+    role: str
+    text: str
+    citations: list[dict[str, Any]]
+    stats: dict[str, Any]
+    stopped: str
+    created: float
+
+
+class Chats:
+    """The chats of a store."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def create(self, title: str, documents: Sequence[str] = (), settings: dict[str, Any] | None = None) -> Chat:
+        """A new chat about kept documents, given by id."""
+        chat, now = secrets.token_hex(8), time.time()
+        with self._db.atomic():
+            row = {"id": chat, "title": _line(title), "settings": json.dumps(settings or {}), "leaf": None}
+            self._db.table("chats").insert({**row, "created": now, "used": now})
+            for i, document in enumerate(documents):
+                self._db.execute(
+                    "INSERT INTO chat_documents SELECT ?, ?, id, name FROM documents WHERE id = ?", [chat, i, document]
+                )
+        return self.get(chat)
+
+    def get(self, chat: str) -> Chat:
+        """The chat with this id, which must exist."""
+        (row,) = self._db.query("SELECT * FROM chats WHERE id = ?", [chat])
+        return self._chat(row)
+
+    def all(self) -> list[Chat]:
+        """Every chat, the last used first."""
+        return [self._chat(row) for row in self._db.query("SELECT * FROM chats ORDER BY used DESC, id")]
+
+    def find(self, wanted: str) -> Chat:
+        """The one chat with this id, beginning of an id, or title. Raises ChatError otherwise."""
+        begins = wanted if len(wanted) > 3 else "never"  # fewer letters say too little
+        found = [c for c in self.all() if c.title == wanted or c.id.startswith(begins)]
+        if not found:
+            raise ChatError(f"there is no chat {wanted!r}", "begin a new one")
+        if len(found) > 1:
+            raise ChatError(f"{wanted!r} names {len(found)} chats", f"say which: {', '.join(c.id for c in found)}")
+        return found[0]
+
+    def rename(self, chat: str, title: str) -> None:
+        """Give a chat another title."""
+        self._db.table("chats").update(chat, {"title": _line(title)})
+
+    def remove(self, chat: str) -> None:
+        """Forget a chat and its messages; its caches must be gone."""
+        for table, column in (("messages", "chat"), ("chat_documents", "chat"), ("chats", "id")):
+            self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", [chat])
+
+    def append(
+        self,
+        chat: str,
+        parent: int | None,
+        role: str,
+        text: str,
+        citations: Iterable[dict[str, Any]] = (),
+        stats: dict[str, Any] | None = None,
+        stopped: str = "",
+    ) -> Message:
+        """Add a message after ``parent`` (None: a first one); it ends the branch shown from now on."""
+        assert parent is None or self.message(parent).chat == chat, "a message of another chat"
+        now = time.time()
+        row = {"chat": chat, "parent": parent, "role": role, "text": text, "stopped": stopped, "created": now}
+        more = {"citations": json.dumps(list(citations)), "stats": json.dumps(stats or {})}
+        with self._db.atomic():
+            message: Any = self._db.table("messages").insert({**row, **more}).last_pk
+            self._db.table("chats").update(chat, {"leaf": message, "used": now})
+        return self.message(message)
+
+    def edit(self, message: Message, text: str) -> Message:
+        """The same message in other words: a new branch beside it, which is shown from now on."""
+        return self.append(message.chat, message.parent, message.role, text)
+
+    def regenerate(
+        self,
+        answer: Message,
+        text: str,
+        citations: Iterable[dict[str, Any]] = (),
+        stats: dict[str, Any] | None = None,
+        stopped: str = "eos",
+    ) -> Message:
+        """Another answer to the same question: a new branch beside ``answer``, which is shown from now on."""
+        return self.append(answer.chat, answer.parent, answer.role, text, citations, stats, stopped)
+
+    def message(self, message: int) -> Message:
+        """One message, which must exist."""
+        (row,) = self._db.query("SELECT * FROM messages WHERE id = ?", [message])
+        return _message(row)
+
+    def messages(self, chat: str, leaf: int | None = None) -> list[Message]:
+        """The branch that ends at ``leaf`` (None: the one shown), from its first message."""
+        leaf = self.get(chat).leaf if leaf is None else leaf
+        rows = self._db.query(
+            f"{_ABOVE} SELECT messages.* FROM above JOIN messages USING (id) ORDER BY depth DESC", [leaf]
+        )
+        return [_message(row) for row in rows]
+
+    def tree(self, chat: str) -> list[Message]:
+        """Every message of every branch, in the order they were written."""
+        return [_message(row) for row in self._db.query("SELECT * FROM messages WHERE chat = ? ORDER BY id", [chat])]
+
+    def siblings(self, message: Message) -> list[Message]:
+        """The versions of a message, itself included, in the order they were written."""
+        rows = self._db.query(
+            "SELECT * FROM messages WHERE chat = ? AND parent IS ? ORDER BY id", [message.chat, message.parent]
+        )
+        return [_message(row) for row in rows]
+
+    def branches(self, chat: str) -> list[Message]:
+        """The leaves of a chat, the last written first."""
+        messages = self.tree(chat)
+        parents = {m.parent for m in messages}
+        return [m for m in reversed(messages) if m.id not in parents]
+
+    def select(self, message: Message) -> Message:
+        """Show the branch through ``message`` that was written last; its leaf."""
+        (row,) = self._db.query(f"{_BELOW} SELECT max(id) AS leaf FROM below", [message.id])
+        self._db.table("chats").update(message.chat, {"leaf": row["leaf"]})
+        return self.message(row["leaf"])
+
+    def branch_of(self, message: int) -> int:
+        """What names the branch of ``message``, however long it grows: the last message of it that is another version.
+
+        A branch's cache is opened under this name, so that it grows with each turn, and an edit begins another.
+        """
+        rows = self._db.query(
+            f"""{_ABOVE} SELECT above.id FROM above JOIN messages USING (id) WHERE above.parent IS NULL OR EXISTS
+            (SELECT 1 FROM messages AS older WHERE older.parent = above.parent AND older.id < above.id)
+            ORDER BY depth LIMIT 1""",
+            [message],
+        )
+        return next(iter(rows))["id"]
+
+    def _chat(self, row: dict[str, Any]) -> Chat:
+        about = self._db.query(
+            """SELECT document AS id, coalesce(documents.name, chat_documents.name) AS name,
+            documents.id IS NULL AS gone FROM chat_documents LEFT JOIN documents ON documents.id = document
+            WHERE chat = ? ORDER BY position""",
+            [row["id"]],
+        )
+        documents = tuple(About(d["id"], d["name"], bool(d["gone"])) for d in about)
+        return Chat(**{**row, "settings": json.loads(row["settings"]), "documents": documents})
+
+
+def _message(row: dict[str, Any]) -> Message:
+    return Message(**{**row, "citations": json.loads(row["citations"]), "stats": json.loads(row["stats"])})
+
+
+def _line(title: str) -> str:
+    """A title is one line, and not empty."""
+    return " ".join(title.split()) or "New chat"

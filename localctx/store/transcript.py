@@ -1,0 +1,62 @@
+"""Chats as Markdown and as JSON. Pure functions: what messages and documents say cannot break out of its place."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from localctx.store.chats import Chat, Message
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#|!&~])")
+_DEFINITION = re.compile(r"^([\s>*+-]*)\[(?=[^\]]*\]:)")  # of a link or footnote: it would count in all of the file
+_ENDS = {"length": "cut at its longest", "cancelled": "stopped"}
+
+
+def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
+    """One branch of a chat. What was said is quoted, so that no heading or open fence of it reaches beyond; citations
+    are footnotes with document, page or heading, and quoted text.
+    """
+    lines = [f"# {_plain(chat.title)}", ""]
+    lines += [f"- {_plain(d.name)}{' (removed from the library)' if d.removed else ''}" for d in chat.documents]
+    notes = list[str]()
+    for message in messages:
+        lines += ["", f"## {_heading(message)}", "", *_quoted(message.text)]
+        if message.citations:
+            marks = range(len(notes) + 1, len(notes) + 1 + len(message.citations))
+            notes += [f"[^{n}]: {_cited(c)}" for n, c in zip(marks, message.citations, strict=True)]
+            lines += ["", " ".join(f"[^{n}]" for n in marks)]
+    return "\n".join([*lines, *([""] if notes else []), *notes, ""])
+
+
+def to_json(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
+    """A chat with its messages (of one branch, or all), as one JSON object; times as ISO 8601 in UTC."""
+    said = [{**asdict(m), "created": _iso(m.created)} for m in messages]
+    times = {"created": _iso(chat.created), "used": _iso(chat.used)}
+    return {"format": "localctx chat", "version": 1, **asdict(chat), **times, "messages": said}
+
+
+def _heading(message: Message) -> str:
+    who = {"user": "Question", "assistant": "Answer"}.get(message.role, _plain(message.role))
+    return f"{who} ({_ENDS[message.stopped]})" if message.stopped in _ENDS else who
+
+
+def _quoted(text: str) -> Iterator[str]:
+    for line in text.splitlines() or [""]:
+        yield ("> " + _DEFINITION.sub(r"\1\\[", line)).rstrip()
+
+
+def _cited(citation: dict[str, Any]) -> str:
+    page, heading = citation.get("page"), citation.get("heading")
+    where = f", page {_plain(str(page))}" if page else f", {_plain(str(heading))}" if heading else ""
+    quote = _plain(str(citation.get("text") or ""))
+    return f"{_plain(str(citation.get('name') or 'a document'))}{where}" + (f': "{quote}"' if quote else "")
+
+
+def _plain(text: str) -> str:
+    """One line in which nothing is Markdown."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

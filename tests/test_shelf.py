@@ -1,0 +1,694 @@
+"""The shelf: kept pages within a budget, pins, compaction, and documents that travel with their pages."""
+
+import dataclasses
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from asking import ask, session, start
+from conftest import KEPT
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from safetensors.numpy import load_file, save_file
+from test_cli import assert_one_line, run  # noqa: F401 (a fixture)
+from test_store import (
+    MODEL,
+    OTHER_MODEL,
+    SLOT,
+    TOKENS,
+    add,
+    assert_whole,
+    files,
+    keep,
+    kept,
+    open_cache,
+    row,
+    segments,
+    write,
+)
+
+from localctx import budget
+from localctx.engine import keep as keeping
+from localctx.errors import DocumentError, StoreError
+from localctx.kv.pages import names
+from localctx.shape import PAGE
+from localctx.store import bundle as bundles
+from localctx.store.bundle import export_document, import_document, open_bundle
+from localctx.store.segments import Segment
+from localctx.store.shelf import make_room
+from localctx.store.store import Store
+
+MUCH = 1 << 40
+
+
+@pytest.fixture
+def store(home) -> Iterator[Store]:
+    with closing(Store(home)) as store:
+        yield store
+
+
+def tokens_of(n: int, pages: int = 5) -> list[int]:
+    """Tokens that share no page with those of another ``n``."""
+    return [n, *range(1, pages * PAGE)]
+
+
+def shelve(store: Store, name: str, n: int, ago: float, pages: int = 5, fingerprint: bytes = MODEL) -> str:
+    """A document with ``pages`` of its own, last used ``ago`` seconds ago; its id."""
+    (document,) = add(store, name)
+    cache = keep(store, [document], tokens_of(n, pages), fingerprint)
+    store.caches.ready(cache)
+    store.db.execute("UPDATE caches SET used = ? WHERE id = ?", [time.time() - ago, cache])
+    return document
+
+
+def names_given_up(store: Store, limit: int, need: int = 0, using: str = "") -> list[str]:
+    return [name for gone in make_room(store, limit, need, using).given_up for name in gone.names]
+
+
+# What goes, and what stays
+
+
+def test_within_the_budget_nothing_goes(store):
+    shelve(store, "a", 1, 10)
+    room = make_room(store, 6 * SLOT, SLOT)
+    assert (room.enough, room.given_up) == (True, [])
+
+
+def test_the_longest_unused_goes_first_and_no_more_than_needed(store):
+    for n, (name, ago) in enumerate({"old": 300, "new": 10, "older": 900}.items()):
+        shelve(store, name, n, ago)
+    assert names_given_up(store, 10 * SLOT) == ["older"]
+    assert names_given_up(store, 10 * SLOT, need=1) == ["old"]
+    assert store.pages.nbytes() == 5 * SLOT
+    assert len(store.documents.all()) == 3, "a document went with its pages"
+    assert kept(store, tokens_of(1)) == 5
+    assert store.caches.of(add(store, "old")[0])[0].state == "writing"
+
+
+def test_what_took_longer_to_read_is_kept_longer(store):
+    shelve(store, "slow", 1, 500)
+    shelve(store, "fast", 2, 100, fingerprint=OTHER_MODEL)
+    store.caches.note_rate(MODEL, 10.0)
+    store.caches.note_rate(OTHER_MODEL, 1000.0)
+    assert names_given_up(store, 5 * SLOT) == ["fast"]
+    store.caches.note_rate(OTHER_MODEL, 10.0)
+    shelve(store, "fast", 2, 100, fingerprint=OTHER_MODEL)
+    assert names_given_up(store, 5 * SLOT) == ["slow"], "as fast as the other, it is older"
+
+
+def test_a_pinned_document_and_the_cache_in_use_stay(store):
+    pinned, _, _ = (shelve(store, name, n, 1000 - n) for n, name in enumerate(["pinned", "used", "other"]))
+    store.documents.pin(pinned)
+    (used,) = store.caches.of(add(store, "used")[0])
+    assert names_given_up(store, 12 * SLOT, using=used.id) == ["other"]
+    room = make_room(store, 9 * SLOT, using=used.id)
+    assert (room.enough, room.given_up) == (False, [])
+    assert names_given_up(store, 5 * SLOT) == ["used"]
+    store.documents.add(row("pinned"), "pinned", [])
+    assert store.documents.find("pinned").pinned, "reading it again unpinned it"
+    store.documents.pin(pinned, False)
+    assert names_given_up(store, 0) == ["pinned"]
+    assert not files(store)
+
+
+def test_nothing_is_given_up_in_vain(store):
+    pinned = shelve(store, "pinned", 1, 100)
+    shelve(store, "free", 2, 100)
+    store.documents.pin(pinned)
+    room = make_room(store, 6 * SLOT, need=2 * SLOT)
+    assert (room.enough, room.given_up) == (False, [])
+    assert make_room(store, 0, SLOT).given_up == []
+    assert kept(store, tokens_of(2)) == 5
+
+
+def test_shared_pages_count_once_and_go_with_the_last(store):
+    a, b = add(store, "a", "b")
+    keep(store, [a], tokens_of(1, 5))
+    keep(store, [a, b], tokens_of(1, 8))
+    assert store.pages.nbytes() == 8 * SLOT
+    assert store.caches.takes(a) == store.caches.takes(b) == (8, 8 * 160)
+    assert make_room(store, 8 * SLOT).given_up == []
+    store.db.execute("UPDATE caches SET used = used - 100 WHERE tokens = ?", [5 * PAGE])
+    (gone,) = make_room(store, 7 * SLOT).given_up
+    assert (gone.names, gone.tokens, gone.bytes) == (("a", "b"), 8 * PAGE, 8 * SLOT), "a alone freed nothing"
+    assert "a, b: 512 tokens given up to make room on disk (32.0 KiB)" in str(gone)
+
+
+def test_who_reads_pages_goes_on_reading_them_when_they_are_given_up(home, store):
+    shelve(store, "a", 1, 100)
+    shelve(store, "b", 2, 10)
+    with closing(Store(home)) as reader:
+        mapped = reader.pages.longest_prefix(MODEL, tokens_of(1)).payloads
+        before = [p.tobytes() for p in mapped]
+        make_room(store, 0)
+        assert [p.tobytes() for p in mapped] == before
+        again = reader.pages.longest_prefix(MODEL, tokens_of(1))
+        assert (again.payloads, again.fault) == ([], None)
+
+
+# Compaction
+
+
+def half_dead(store: Store) -> Path:
+    """A page file of ten slots, of which the first, third, ... are dead; the file."""
+    a, b = add(store, "a", "b")
+    cache = open_cache(store, [a], tokens_of(1, 10))
+    with closing(store.pages.writer(MODEL, tokens_of(1, 10), SLOT, cache)) as writer:
+        write(writer, 0, 10)
+        writer.commit(10)
+    (file,) = store.folder.glob("*.kv")
+    store.db.execute("DELETE FROM pages WHERE slot % 2 = 0")
+    open_cache(store, [b], [])
+    return file
+
+
+def test_dead_slots_come_back_as_bytes_and_no_page_changes(store):
+    old = half_dead(store)
+    before = {name: payload(store, name) for name in page_names(store)}
+    assert len(before) == 5
+    assert store.pages.compact(0.6) == 0, "too little of it is dead"
+    assert store.pages.compact(0.5) == 5 * SLOT
+    assert not old.exists()
+    assert store.pages.nbytes() == store.pages.live() == 5 * SLOT
+    assert {name: payload(store, name) for name in page_names(store)} == before
+    assert files(store) == segments(store)
+    assert store.pages.compact() == 0
+
+
+def page_names(store: Store) -> list[bytes]:
+    return [r["name"] for r in store.db.query("SELECT name FROM pages ORDER BY name")]
+
+
+def payload(store: Store, name: bytes) -> bytes:
+    row = store.pages._row(name)
+    return store.pages._prove(row, row["tokens"], {})[0].tobytes()
+
+
+def test_a_damaged_page_is_not_copied(store):
+    old = half_dead(store)
+    with old.open("r+b") as f:
+        f.seek(3 * SLOT)
+        f.write(b"\xff" * 8)
+    store.pages.compact()
+    assert len(page_names(store)) == 4
+    assert_whole(store)
+
+
+def test_a_file_that_is_being_written_is_left_alone(store):
+    half_dead(store)
+    cache = open_cache(store, add(store, "c"), tokens_of(3))
+    with closing(store.pages.writer(MODEL, tokens_of(3), SLOT, cache)) as writer:
+        write(writer, 0, 2)
+        writer.commit(2)
+        write(writer, 2, 5)
+        assert store.pages.compact() == 5 * SLOT
+        assert store.pages.compact() == 0
+        writer.commit(5)
+    assert kept(store, tokens_of(3)) == 5
+
+
+def test_a_disk_without_room_for_the_copy_costs_nothing(store, monkeypatch):
+    old = half_dead(store)
+
+    def full(*_) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Segment, "append", full)
+    assert store.pages.compact() == 0
+    assert old.exists()
+    assert files(store) - {old.with_suffix(".lock").name} == segments(store)
+    assert_whole(store)
+
+
+def test_a_page_that_moves_while_it_is_looked_up_is_found(home, store, monkeypatch):
+    cache = keep(store, add(store, "a", "b")[:1], tokens_of(1))
+    keep(store, add(store, "b"), tokens_of(1, 8))
+    with closing(Store(home)) as other:
+        prove, moved = type(store.pages)._prove, []
+
+        def compact_first(pages, row, packed, files):
+            if not moved:
+                moved.append(1)
+                other.caches.empty(cache)
+                (first,) = other.db.query("SELECT name FROM pages ORDER BY rowid DESC LIMIT 1")
+                other.pages.forget([first["name"]])
+                assert other.pages.compact()
+            return prove(pages, row, packed, files)
+
+        monkeypatch.setattr(type(store.pages), "_prove", compact_first)
+        prefix = store.pages.longest_prefix(MODEL, tokens_of(1, 8))
+    assert (len(prefix.payloads), prefix.fault) == (7, None)
+
+
+STEPS = ["append", "sync", "insert", "unlink"]
+
+
+def compact_and_die(say: Callable, home: Path, step: str) -> None:
+    from localctx.store.pages import Pages
+
+    def die(*_) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    owner = Pages if step == "unlink" else Segment
+    if step == "insert":
+        Pages._forget_empty = die  # type: ignore[method-assign] (inside the transaction)
+    else:
+        setattr(owner, step, die)
+    with closing(Store(home)) as store:
+        store.pages.compact()
+    say("survived")
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_kill_9_while_a_file_is_rewritten_loses_no_page(home, store, step):
+    half_dead(store)
+    before = {name: payload(store, name) for name in page_names(store)}
+    process, connection = start(compact_and_die, home, step)
+    process.join()
+    with pytest.raises(EOFError):
+        connection.recv()
+    assert {name: payload(store, name) for name in page_names(store)} == before
+    assert_whole(store)
+    keep(store, add(store, "next"), tokens_of(9))  # a writer sweeps
+    assert files(store) == segments(store)
+
+
+# Whatever happens
+
+
+class Shelf(RuleBasedStateMachine):
+    """Documents of several lengths that share their beginning, kept, pinned, removed; and room made in between."""
+
+    folder: Path
+
+    @initialize()
+    def open(self) -> None:
+        self.home = self.folder / str(time.time_ns())
+        self.store = Store(self.home)
+        self.store.db.execute("PRAGMA synchronous = OFF")
+        self.ids: dict[str, str] = {}
+        self.caches: dict[str, list[bytes]] = {}  # by document: the pages of its cache
+        self.pinned: set[str] = set()
+
+    @rule(n=st.integers(0, 5), pages=st.integers(1, 9), beginning=st.integers(0, 2))
+    def keep(self, n: int, pages: int, beginning: int) -> None:
+        tokens = [*tokens_of(beginning, 3), *range(n, n + pages * PAGE)][: pages * PAGE]
+        (document,) = add(self.store, f"{n} {pages} {beginning}")
+        self.ids[f"{n} {pages} {beginning}"] = document
+        cache = keep(self.store, [document], tokens)
+        self.store.db.execute("UPDATE caches SET used = used - ? WHERE id = ?", [n * 100, cache])
+        self.caches[document] = [name for name, _ in names(MODEL, tokens)]
+
+    @precondition(lambda self: self.ids)
+    @rule(which=st.integers(0), pinned=st.booleans())
+    def pin(self, which: int, pinned: bool) -> None:
+        document = list(self.ids.values())[which % len(self.ids)]
+        self.store.documents.pin(document, pinned)
+        (self.pinned.add if pinned else self.pinned.discard)(document)
+
+    @precondition(lambda self: self.ids)
+    @rule(which=st.integers(0))
+    def remove(self, which: int) -> None:
+        name = list(self.ids)[which % len(self.ids)]
+        document = self.ids.pop(name)
+        self.store.remove_document(document)
+        self.caches.pop(document)
+        self.pinned.discard(document)
+
+    @rule(slots=st.integers(0, 30), need=st.integers(0, 5))
+    def make_room(self, slots: int, need: int) -> None:
+        before = self.pages()
+        room = make_room(self.store, slots * SLOT, need * SLOT)
+        held = {name for document in self.pinned for name in self.caches[document]}
+        assert held <= self.pages(), "a pinned document lost a page"
+        assert room.enough == (self.store.pages.nbytes() + need * SLOT <= slots * SLOT)
+        assert room.enough == (len(held) + need <= slots) or self.pages() == held, "it could have made room"
+        if not room.given_up and room.enough:
+            assert self.pages() == before or self.store.pages.nbytes() <= slots * SLOT
+        for document, pages in list(self.caches.items()):
+            self.caches[document] = pages if self.listed(document) else []
+
+    @rule()
+    def compact(self) -> None:
+        before = self.pages()
+        while self.store.pages.compact():
+            pass
+        assert self.pages() == before
+        assert self.store.pages.nbytes() == self.store.pages.live()
+
+    @invariant()
+    def what_sql_says_is_on_the_disk(self) -> None:
+        if not hasattr(self, "store"):
+            return
+        assert {name for pages in self.caches.values() for name in pages} == self.pages(), (
+            "held, but gone, or the reverse"
+        )
+        assert {f for f in files(self.store) if f.endswith(".kv")} == segments(self.store)
+        assert self.store.pages.damaged() == []
+        assert {d.id for d in self.store.documents.all()} == set(self.ids.values())
+
+    def pages(self) -> set[bytes]:
+        return set(page_names(self.store))
+
+    def listed(self, document: str) -> bool:
+        return any(c.pages for c in self.store.caches.of(document))
+
+    def teardown(self) -> None:
+        if hasattr(self, "store"):
+            self.store.close()
+            shutil.rmtree(self.home)
+
+
+def test_whatever_happens_the_budget_holds_and_pins_hold(tmp_path, monkeypatch):
+    from hypothesis.stateful import run_state_machine_as_test
+
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    monkeypatch.setattr(Shelf, "folder", tmp_path, raising=False)
+    run_state_machine_as_test(Shelf, settings=settings(max_examples=25, stateful_step_count=12, deadline=None))
+
+
+# Reading within a budget
+
+
+@pytest.fixture
+def two(tmp_path) -> list[Path]:
+    texts = [tmp_path / f"{n}.txt" for n in range(2)]
+    for n, text in enumerate(texts):
+        text.write_text("".join(f"River {i} is {(i + n) * 37} km long.\n" for i in range(26)))
+    return texts
+
+
+def test_reading_one_document_gives_up_another_and_says_so(home, tiny_model, two, monkeypatch):
+    a, b = two
+    first = ask(home, tiny_model, a, max_tokens=1)
+    size = sum(f.stat().st_size for f in (home / "pages").iterdir())
+    again = ask(home, tiny_model, b, max_tokens=1, disk=str(size + size // 2))
+    assert first.notes == []
+    (note,) = again.notes
+    assert note.startswith("0.txt: 736 tokens given up to make room on disk")
+    assert sum(f.stat().st_size for f in (home / "pages").iterdir()) <= size + size // 2
+    assert ask(home, tiny_model, b, max_tokens=1).reused == KEPT
+    with closing(Store(home)) as store:
+        store.documents.pin(store.documents.find("1.txt").id)
+    third = ask(home, tiny_model, a, max_tokens=1, disk=str(size))
+    assert (len(third.notes), third.failed) == (1, None)
+    assert "736 tokens are not kept: kept pages may take" in third.notes[0]
+    assert ask(home, tiny_model, b, max_tokens=1).reused == KEPT
+
+
+def test_a_document_larger_than_the_budget_is_kept_in_part(home, tiny_model, two):
+    whole = ask(home, tiny_model, two[0], max_tokens=4)
+    with closing(Store(home)) as store:
+        size = store.pages.nbytes()
+        store.remove_document(store.documents.all()[0].id)
+    part = ask(home, tiny_model, two[0], max_tokens=4, disk=str(size // 2))
+    assert part.ids == whole.ids
+    assert "tokens are not kept" in part.notes[0]
+    with closing(Store(home)) as store:
+        assert store.pages.nbytes() <= size // 2
+        assert [c.state for c in store.caches.of(store.documents.all()[0].id)] == ["writing"]
+    again = ask(home, tiny_model, two[0], max_tokens=4, disk=str(size // 2))
+    assert 0 < again.reused < whole.report["tokens"]["prompt"] // 2
+    assert again.ids == whole.ids
+
+
+def test_without_a_word_a_fifth_of_the_disk_is_the_budget(home, monkeypatch):
+    monkeypatch.setattr(budget, "measure_disk", lambda folder: budget.Measured(800, 5000))
+    assert budget.measure_kept(home, 200) == 200
+    assert budget.measure_kept(home, 0) == 160
+    assert budget.measure_kept(home, 200, disk=7) == 7
+    assert keeping.measure_kept is budget.measure_kept
+
+
+# Export and import
+
+
+@pytest.fixture
+def exported(store, tmp_path) -> Path:
+    """A document of seven pages in two caches, one of them cut short, as a file."""
+    document = shelve(store, "rivers.md", 1, 10)
+    keep(store, [document], tokens_of(2, 2), OTHER_MODEL)
+    store.db.execute("UPDATE caches SET used = 0 WHERE fingerprint = ?", [OTHER_MODEL])
+    path = tmp_path / "rivers.lctx"
+    assert export_document(store, store.documents.find("rivers.md"), path) == (path.stat().st_size, 7)
+    return path
+
+
+@pytest.fixture
+def there(tmp_path) -> Iterator[Store]:
+    """Another store, with a document of its own."""
+    with closing(Store(tmp_path / "there")) as there:
+        shelve(there, "other", 5, 10)
+        yield there
+
+
+def test_a_document_travels_with_its_pages(store, exported, there):
+    bundle = open_bundle(exported)
+    assert [(c.fingerprint, c.codec, len(c.pages)) for c in bundle.caches] == [
+        (MODEL, "int8", 5),
+        (OTHER_MODEL, "int8", 2),
+    ]
+    assert import_document(there, bundle, lambda cache: cache.fingerprint == MODEL, MUCH) == 5
+    assert (kept(there, tokens_of(1)), kept(there, tokens_of(2), OTHER_MODEL)) == (5, 0)
+    found, mine = there.documents.find("rivers.md"), store.documents.find("rivers.md")
+    assert there.documents.text(found.id) == store.documents.text(mine.id)
+    assert found.path == str(exported)
+    (cache,) = there.caches.of(found.id)
+    assert (cache.state, cache.pages) == ("ready", 5)
+    assert import_document(there, bundle, lambda cache: True, MUCH) == 7, "what is there is not written again"
+    assert there.verify().pages == 5 + 7
+    assert_whole(there)
+    assert exported.stat().st_mode & 0o077 == 0
+
+
+def test_pages_of_several_documents_and_the_way_to_a_model_are_not_exported(store, tmp_path):
+    a, b = add(store, "a", "b")
+    keep(store, [a, b], TOKENS)
+    store.db.execute("UPDATE caches SET model = '/home/ann/models/tiny'")
+    path = tmp_path / "a.lctx"
+    export_document(store, store.documents.find("a"), path)
+    assert open_bundle(path).caches == ()
+    keep(store, [a], TOKENS)
+    store.db.execute("UPDATE caches SET model = '/home/ann/models/tiny'")
+    export_document(store, store.documents.find("a"), tmp_path / "b.lctx")
+    assert open_bundle(tmp_path / "b.lctx").caches[0].model == "tiny"
+    assert b"/texts/a" not in (tmp_path / "b.lctx").read_bytes()
+    assert b"/home" not in (tmp_path / "b.lctx").read_bytes()
+    with pytest.raises(DocumentError, match="exists; choose another name"):
+        export_document(store, store.documents.find("a"), path)
+    with pytest.raises(DocumentError, match="cannot be written"):
+        export_document(store, store.documents.find("a"), tmp_path / "no" / "b.lctx")
+
+
+def test_a_name_in_use_here_stays(exported, there):
+    there.documents.add(row("mine.txt", "rivers.md"), "rivers.md", [])
+    import_document(there, open_bundle(exported), lambda cache: False, MUCH)
+    assert {d.name for d in there.documents.all()} == {"mine.txt", "other"}
+
+
+def test_an_import_without_room_is_refused_and_nothing_is_written(exported, there):
+    there.documents.pin(there.documents.find("other").id)
+    with pytest.raises(StoreError, match=r"its pages take 20\.0 KiB.*; raise --disk"):
+        import_document(there, open_bundle(exported), lambda cache: cache.fingerprint == MODEL, 9 * SLOT)
+    assert_untouched(there)
+    assert import_document(there, open_bundle(exported), lambda cache: cache.fingerprint == MODEL, 10 * SLOT) == 5
+
+
+def assert_untouched(there: Store) -> None:
+    assert [d.name for d in there.documents.all()] == ["other"]
+    assert kept(there, tokens_of(5)) == there.verify().pages == 5
+    assert {f for f in files(there) if f.endswith(".kv")} == segments(there)
+    assert_whole(there)
+
+
+def forge(path: Path, change: Callable[[dict, dict], None]) -> None:
+    """Change an exported file's manifest or pages, and make its own checks right again."""
+    from safetensors import safe_open
+
+    tensors = load_file(path)
+    with safe_open(path, framework="numpy") as file:
+        manifest = json.loads(file.metadata()["manifest"])
+    change(manifest, tensors)
+    said = json.dumps(manifest)
+    bundles._save(path.with_suffix(".forged"), tensors, said)
+    path.with_suffix(".forged").replace(path)
+
+
+def first(manifest: dict) -> dict:
+    return manifest["caches"][0]["pages"][0]
+
+
+FORGED = {
+    "another text": lambda m, t: t.update(text=t["text"][::-1].copy()),
+    "no text": lambda m, t: t.pop("text"),
+    "an id of another text": lambda m, t: m["document"].update(id="0" * 64),
+    "a name with a line": lambda m, t: m["document"].update(name="a\nb"),
+    "a name that moves the cursor": lambda m, t: m["document"].update(name="\x1b[2Ja"),
+    "a name too long": lambda m, t: m["document"].update(name="a" * 256),
+    "no name": lambda m, t: m["document"].pop("name"),
+    "a name of half a character": lambda m, t: m["document"].update(name="\ud800"),
+    "a span past the end": lambda m, t: m["spans"].append([0, 1 << 30, "heading", "a"]),
+    "a span of half a character": lambda m, t: m["spans"].append([0, 1, "heading", "\ud800"]),
+    "a span of three": lambda m, t: m["spans"].append([0, 1, "heading"]),
+    "tokens of another page": lambda m, t: first(m).update(tokens="00" * 4 * PAGE),
+    "too few tokens": lambda m, t: first(m).update(tokens="00"),
+    "a name of another page": lambda m, t: first(m).update(name="00" * 32),
+    "another fingerprint": lambda m, t: m["caches"][0].update(fingerprint=OTHER_MODEL.hex()),
+    "a page lost": lambda m, t: t.pop("0/3"),
+    "a page too many": lambda m, t: t.update({"0/9": np.zeros(9, np.uint8)}),
+    "a page of other bytes": lambda m, t: t.update({"0/3": t["0/3"][::-1].copy()}),
+    "a page too short": lambda m, t: t.update({"0/3": t["0/3"][1:].copy()}),
+    "a page of floats": lambda m, t: t.update({"0/3": np.zeros(160, np.float32)}),
+    "a page that is a table": lambda m, t: t.update({"0/3": t["0/3"].reshape(2, -1)}),
+    "bytes that are no number": lambda m, t: first(m).update(bytes="160"),
+    "bytes that are true": lambda m, t: first(m).update(bytes=True),
+    "bytes below nothing": lambda m, t: first(m).update(bytes=-1),
+    "a slot of nothing": lambda m, t: m["caches"][0].update(slot_bytes=0),
+    "more pages than tokens": lambda m, t: m["caches"][0].update(tokens=PAGE),
+    "a number beyond SQLite": lambda m, t: m["document"].update(bytes=1 << 70),
+    "caches that are none": lambda m, t: m.update(caches=3),
+    "a list": lambda m, t: m.update(document=[]),
+}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_file_is_refused_and_nothing_is_written(exported, there, what):
+    forge(exported, FORGED[what])
+    with pytest.raises(DocumentError, match="is damaged, or no exported document"):
+        import_document(there, open_bundle(exported), lambda cache: True, MUCH)
+    assert_untouched(there)
+
+
+def test_what_is_no_exported_document_is_refused(tmp_path, exported):
+    deep = tmp_path / "deep.lctx"
+    bundles._save(deep, {"text": np.zeros(1, np.uint8)}, "[" * 100_000)
+    other, huge = tmp_path / "other.lctx", tmp_path / "huge.lctx"
+    save_file({"weight": np.zeros(4, np.float32)}, other)
+    huge.write_bytes((1 << 62).to_bytes(8, "little") + b"{}")
+    os.mkfifo(tmp_path / "pipe")
+    for path in (deep, other, huge, tmp_path / "pipe", tmp_path):
+        with pytest.raises(DocumentError, match="is damaged, or no exported document"):
+            open_bundle(path)
+    with pytest.raises(DocumentError, match="cannot be read"):
+        open_bundle(tmp_path / "missing.lctx")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_flips_and_cuts_of_an_exported_file_import_nothing_wrong(exported, there, seed):
+    """A hundred each: refused, or the byte was none that means anything."""
+    dice, whole, path = random.Random(seed), exported.read_bytes(), exported.with_name("broken.lctx")
+    refused = 0
+    for i in range(200):
+        at = dice.randrange(len(whole) if i % 4 else 2000)
+        broken = whole[:at] + bytes([whole[at] ^ 1 << dice.randrange(8)]) + whole[at + 1 :]
+        path.write_bytes(broken if i % 2 else whole[:at])
+        try:
+            import_document(there, open_bundle(path), lambda cache: True, MUCH)
+        except DocumentError:
+            refused += 1
+            continue
+        assert open_bundle(path) == dataclasses.replace(open_bundle(exported), path=path, row=open_bundle(path).row)
+        assert (kept(there, tokens_of(1)), kept(there, tokens_of(2), OTHER_MODEL)) == (5, 2)
+        there.remove_document(there.documents.find("rivers.md").id)
+    assert refused > 190
+    assert_untouched(there)
+
+
+def test_an_import_that_dies_half_way_leaves_nothing(exported, there, monkeypatch):
+    monkeypatch.setattr(type(there.caches), "ready", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        import_document(there, open_bundle(exported), lambda cache: True, MUCH)
+    assert_untouched(there)
+
+
+# The command
+
+
+def test_the_command_pins_verifies_exports_and_imports(
+    run,  # noqa: F811
+    home,
+    tmp_path,
+    tiny_model,
+    sharp_model,
+    document,
+    monkeypatch,
+):
+    run("prepare", document, "--model", tiny_model)
+    assert run("library", "pin", "rivers.txt").stdout == "rivers.txt is pinned\n"
+    (listed,) = json.loads(run("library", "list", "--json").stdout)
+    assert (listed["pinned"], listed["pages"], listed["kept_bytes"]) == (True, 12, listed["caches"][0]["bytes"])
+    plain = run("library", "list").stdout.splitlines()
+    assert max(map(len, plain)) <= 80
+    assert plain[1].endswith("yes")
+    assert ", pinned" in run("library", "show", "rivers.txt").stdout
+    run("library", "unpin", "rivers.txt")
+    assert not json.loads(run("library", "list", "--json").stdout)[0]["pinned"]
+
+    path = tmp_path / "rivers.lctx"
+    assert "exported to" in run("library", "export", "rivers.txt", "-o", path).stdout
+    assert_one_line(run("library", "export", "rivers.txt", "-o", path), 1, "exists", "another name")
+
+    monkeypatch.setenv("LOCALCTX_HOME", str(tmp_path / "elsewhere"))
+    refused = run("library", "import", path, "--model", sharp_model)
+    assert_one_line(refused, 1, "another fingerprint: its pages were made by tiny with int8 KV", "--text-only")
+    assert json.loads(run("library", "list", "--json").stdout) == []
+    assert (
+        run("library", "import", path, "--model", sharp_model, "--text-only").stdout == "rivers.txt imported, 0 pages\n"
+    )
+    assert run("library", "import", path, "--model", tiny_model).stdout == "rivers.txt imported, 12 pages\n"
+    done = json.loads(run("ask", document, "How long is river 7?", "--model", tiny_model, "--json").stdout)
+    assert done["tokens"]["reused"] == KEPT
+    assert_one_line(run("library", "import", document), 1, "no exported document", "export it again")
+
+
+def test_pages_for_other_tokens_or_sizes_are_refused_though_the_fingerprint_is_right(
+    home, tiny_model, document, tmp_path
+):
+    ask(home, tiny_model, document, max_tokens=1)
+    with closing(Store(home)) as store:
+        export_document(store, store.documents.find("rivers.txt"), tmp_path / "r.lctx")
+    bundle = open_bundle(tmp_path / "r.lctx")
+    (cache,) = bundle.caches
+    short = dataclasses.replace(cache.pages[3], nbytes=cache.pages[3].nbytes - 1)
+    wrong = {
+        "codec": "int9",
+        "slot_bytes": cache.slot_bytes * 2,
+        "tokens": cache.tokens + PAGE,
+        "fingerprint": MODEL,
+        "pages": (*cache.pages[:3], short, *cache.pages[4:]),
+    }
+    with session(home, tiny_model) as s:
+        assert s.may_adopt(bundle.text, cache)
+        assert not s.may_adopt(bundle.text.replace("River", "Canal"), cache), "pages of one text under another"
+        for name, value in wrong.items():
+            assert not s.may_adopt(bundle.text, dataclasses.replace(cache, **{name: value})), name
+
+
+def test_verify_finds_damage_and_repair_costs_only_the_reading(run, home, tiny_model, document):  # noqa: F811
+    run("prepare", document, "--model", tiny_model)
+    assert run("library", "verify").stdout.endswith("whole\n")
+    (file,) = (home / "pages").glob("*.kv")
+    with file.open("r+b") as f:
+        f.seek(file.stat().st_size // 2)
+        f.write(b"\xff" * 8)
+    done = run("library", "verify")
+    assert (done.returncode, "1 pages damaged" in done.stdout, "--repair" in done.stdout) == (1, True, True)
+    done = run("library", "verify", "--repair", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["damaged_pages"], found["repaired"]) == (0, 1, True)
+    assert run("library", "verify").returncode == 0
+    assert json.loads(run("library", "list", "--json").stdout)[0]["pages"] == 11
+    with closing(Store(home)) as store:
+        store.db.execute("UPDATE documents SET text = text || '.'")
+    done = run("library", "verify", "--repair")
+    assert (done.returncode, "the text of document" in done.stdout) == (1, True)
+    assert any("text of document" in p for p in json.loads(run("doctor", "--json").stdout)["problems"])
