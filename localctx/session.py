@@ -122,6 +122,9 @@ class Session:
                 self._shut(work)
         yield Done(work.prepared(self.settings.model), work.failed)
 
+    def _turning(self, source: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._progress(Progress(f"pages of {source}", done, total))
+
     @contextmanager
     def _running(self) -> Iterator[None]:
         self._stop.clear()
@@ -132,7 +135,7 @@ class Session:
 
     def _open(self, sources: Sequence[str], question: str | None, keep: bool) -> Generator[Event, None, Work]:
         start = time.perf_counter()
-        documents = [read_document(s) for s in sources]
+        documents = [read_document(s, self._turning(s)) for s in sources]
         parsed = time.perf_counter() - start
         model = self.model
         start = time.perf_counter() - parsed

@@ -1,21 +1,82 @@
 """``library``: what was read and is kept."""
 
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import as_json_option, settings_of
-from localctx.errors import size
+from localctx.cli.common import CANCELLED, as_json_option, quiet_option, settings_of
+from localctx.errors import DocumentError, size
 
 if TYPE_CHECKING:
+    from localctx.cli.terminal import Terminal
+    from localctx.library.add import Added
     from localctx.store.store import Store
+
+SOME_FAILED = 3
 
 
 @click.group()
 def library() -> None:
     """The documents that were read, and what is kept of them."""
+
+
+@library.command("add")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@as_json_option
+@quiet_option
+def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
+    """Read PATHs into the library: files, folders with all below, patterns; - is standard input.
+
+    Text, Markdown, HTML, PDF, Word (docx), EPUB, CSV and source code. Exit code 3 when some could not be read; the rest
+    is kept, also after Ctrl-C.
+
+    \b
+    localctx library add report.pdf notes/ "books/*.epub"
+    """
+    from localctx.cli.terminal import Terminal, print_json
+    from localctx.library.find import find_documents
+
+    terminal, results, stopped = Terminal(as_json, quiet), list["Added"](), False
+    passed_over: list[dict[str, str]] = []
+    with _store() as store, terminal.cleared():
+        files = find_documents(paths, lambda path, why: passed_over.append({"path": path, "why": why}))
+        try:
+            _add(store, files, terminal, results, as_json)
+        except KeyboardInterrupt:
+            stopped = True
+    for p in passed_over:
+        terminal.say(f"{p['path']} {p['why']}: passed over")
+    if as_json:
+        print_json({"documents": [vars(r) for r in results], "passed_over": passed_over, "stopped": stopped})
+    if not results and not stopped:
+        raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
+    if stopped:
+        terminal.say("stopped; what was added is kept")
+        sys.exit(CANCELLED)
+    if any(r.status == "failed" for r in results):
+        sys.exit(SOME_FAILED)
+
+
+def _add(store: "Store", files: Iterator[str], terminal: "Terminal", results: "list[Added]", as_json: bool) -> None:
+    from localctx.engine.events import Progress
+    from localctx.library.add import add_documents
+
+    def show(source: str, done: int, total: int) -> None:
+        terminal.show(Progress(f"pages of {source}" if total else source, done, total))
+
+    for result in add_documents(store, files, show):
+        results.append(result)
+        terminal.clear()
+        if result.status == "failed":
+            print(f"localctx: {result.why}", file=sys.stderr, flush=True)
+        elif not as_json:
+            pages = f"{result.pages:,} pages, " if result.pages else ""
+            told = f"{pages}{result.characters:,} characters, {result.seconds:.1f} s"
+            print(f"{result.path}: {result.status}, {told}", flush=True)
 
 
 @library.command("list")
@@ -33,7 +94,7 @@ def library_list(as_json: bool) -> None:
     if as_json:
         print_json([_document_json(d, caches) for d, caches in listed])
     elif not listed:
-        print("The library is empty. Read a document with: localctx ask FILE QUESTION")
+        print("The library is empty. Read documents with: localctx library add PATH...")
     else:
         print(
             table(
@@ -45,6 +106,7 @@ def library_list(as_json: bool) -> None:
                         "KEPT TOKENS": max((c.pages * 64 for c in caches), default=0),
                         "ON DISK": size(sum(c.bytes for c in caches)),
                         "LAST USED": _when(d.used),
+                        "VERSION": f"older than {d.superseded[:12]}" if d.superseded else "latest",
                     }
                     for d, caches in listed
                 ]
@@ -70,7 +132,9 @@ def library_show(document: str, as_json: bool) -> None:
         print_json(_document_json(row, caches) | {"spans": [vars(s) for s in spans]})
         return
     print(f"{row.name}  {row.chars:,} characters, {row.encoding}, {row.path}\nid {row.id}")
-    print(f"added {_when(row.added)}, last used {_when(row.used)}, {len(spans)} headings")
+    print(f"added {_when(row.added)}, last used {_when(row.used)}, {_parts(spans)}")
+    if row.superseded:
+        print(f"an older version; the next is {row.superseded[:12]}")
     rows = [
         {
             "MODEL": c.model,
@@ -107,6 +171,12 @@ def _store() -> "Iterator[Store]":
     home = settings_of({}).home
     with closing(Store(home)) as store, told(home):
         yield store
+
+
+def _parts(spans: list[Any]) -> str:
+    """How many pages, if it has any, and headings."""
+    n = Counter(s.kind for s in spans)
+    return (f"{n['page']:,} pages, " if n["page"] else "") + f"{n['heading']:,} headings"
 
 
 def _document_json(row: Any, caches: list[Any]) -> dict[str, Any]:

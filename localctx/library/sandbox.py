@@ -1,0 +1,105 @@
+"""Parsing in a child process with limits, so that a bomb or a crash costs one file and one clear message."""
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from localctx.errors import DocumentError
+from localctx.library.flow import MAX_LABEL, Mark
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one parse may take: CPU and wall-clock seconds, bytes of memory beside the file, characters of text."""
+
+    seconds: int = 60
+    wall: int = 180
+    memory: int = 1 << 30
+    characters: int = 64 << 20
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a parser made of a file: its format, its text, and where its parts begin."""
+
+    format: str
+    text: str
+    marks: list[Mark]
+
+
+def parse(what: str, data: bytes, progress: Callable[[int, int], None], limits: Limits | None = None) -> Parsed:
+    """Parse a ``pdf``, ``zip`` (Word or EPUB) or ``html`` (as UTF-8). ``progress`` hears of pages done, of all.
+
+    Raises DocumentError, whose problem lacks the file's name. Whatever ends it, the child is dead afterwards.
+    """
+    limits = limits or Limits()
+    with _child(limits.wall) as child:
+        _send(child, what, data, limits)
+        for answer in _answers(child, limits):
+            if "done" not in answer:
+                return _accepted(answer)
+            progress(int(answer["done"]), int(answer["total"]))
+        raise _death(child.wait(), limits)
+
+
+@contextmanager
+def _child(wall: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A fresh interpreter that imports one parser. A session of its own: Ctrl-C reaches it through us alone."""
+    start = f"import sys; sys.path[:] = {sys.path!r}; from localctx.library.child import main; main()"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, "-I", "-c", start], start_new_session=True, **pipes) as child:
+        clock = threading.Timer(wall, child.kill)
+        clock.daemon = True
+        clock.start()
+        try:
+            yield child
+        finally:
+            clock.cancel()
+            child.kill()
+            with suppress(BrokenPipeError):
+                child.stdin.close()
+
+
+def _send(child: subprocess.Popen[bytes], what: str, data: bytes, limits: Limits) -> None:
+    request = {"what": what, "bytes": len(data), "seconds": limits.seconds, "memory": limits.memory}
+    with suppress(BrokenPipeError):  # it died: what it left to read, and its exit, tell why
+        child.stdin.write(json.dumps(request | {"characters": limits.characters}).encode() + b"\n")
+        child.stdin.write(data)
+        child.stdin.flush()
+
+
+def _answers(child: subprocess.Popen[bytes], limits: Limits) -> Iterator[dict[str, Any]]:
+    """What the child says, line by line; nothing of what a broken parser might say beyond the limit."""
+    most = 4 * limits.characters + (1 << 20)
+    while line := child.stdout.readline(most):
+        try:
+            yield json.loads(line)
+        except ValueError:
+            return
+
+
+def _accepted(answer: dict[str, Any]) -> Parsed:
+    """Believe nothing of the child that can be checked."""
+    if "problem" in answer:
+        raise DocumentError(_one_line(answer["problem"]), _one_line(answer["remedy"]))
+    text = str(answer["text"])
+    marks = [(int(start), str(kind), str(label)[:MAX_LABEL]) for start, kind, label in answer["marks"]]
+    assert all(0 <= start <= len(text) for start, _, _ in marks)
+    return Parsed(str(answer["format"]), text, marks)
+
+
+def _one_line(words: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in words).split())[:300]
+
+
+def _death(code: int, limits: Limits) -> DocumentError:
+    """Why the child died without an answer."""
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):  # of its own clock, or ours
+        return DocumentError(f"takes more than {limits.seconds} s to read", "split it into parts, or do not trust it")
+    return DocumentError(f"makes its reader crash (exit {code})", "open it elsewhere and save it anew")
