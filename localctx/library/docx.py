@@ -75,6 +75,10 @@ class _Body:
             self._flow.begin_heading()
         self._in_text = name == "t"
 
+    def doctype(self, *of: str | None) -> None:
+        """Word writes none; only bombs declare entities."""
+        raise DocumentError("is no true Word document: it declares entities", "do not trust it")
+
     def data(self, text: str) -> None:
         if self._in_text and not self._passing:
             self._flow.words(text)

@@ -33,7 +33,7 @@ def _expand(source: str, passed_over: Callable[[str, str], None]) -> Iterator[st
     literal = source == "-" or os.path.lexists(source)
     named = [] if literal else sorted(glob.glob(source, recursive=True))  # noqa: PTH207 (patterns may be absolute)
     for path in named or [source]:  # what is not there is told by who reads it
-        if path != "-" and Path(path).is_dir():
+        if path != "-" and os.path.isdir(path):  # noqa: PTH112 (pathlib raises for names that cannot be)
             yield from _below(path, passed_over)
         else:
             yield path

@@ -71,4 +71,5 @@ class Flow:
     def done(self) -> tuple[str, list[Mark]]:
         """The text and its marks in order."""
         text = "".join(self._pieces).rstrip()
-        return text, sorted((min(start, len(text)), kind, label) for start, kind, label in self._marks)
+        marks = ((min(start, len(text)), kind, label) for start, kind, label in self._marks)
+        return text, sorted(marks, key=lambda mark: mark[0])

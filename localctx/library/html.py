@@ -1,6 +1,6 @@
 """A web page's whole readable text with its headings. Runs in the child process."""
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from localctx.library.flow import Flow
 
@@ -18,9 +18,13 @@ _LINES = {"div", "li", "tr", "dt", "dd", "br", "caption", "figcaption", "address
 
 def read(text: str, flow: Flow) -> None:
     """Append a page's text in order, without what a reader does not see."""
-    root = LexborHTMLParser(text).body
+    try:
+        page = LexborHTMLParser(text)
+    except SelectolaxError as e:
+        raise MemoryError from e  # anything else is HTML
+    root = page.body or page.root  # a page of frames has no body
     node, down = root, True
-    while node is not None:  # no recursion: pages nest as deep as they like
+    while root is not None and node is not None:  # no recursion: pages nest as deep as they like
         if down and _enter(node, flow) and node.child is not None:
             node = node.child
             continue

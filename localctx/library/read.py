@@ -68,10 +68,10 @@ def read_document(source: str, progress: Callable[[int, int], None] = _unheard) 
 def spans_of(marks: list[Mark], length: int) -> list[Span]:
     """Parts of a text of ``length`` characters; each reaches to where the next of its kind begins."""
     spans = []
-    for kind in sorted({kind for _, kind, _ in marks}):
+    for kind in sorted({kind for _, kind, _ in marks}, reverse=True):  # pages before headings
         own = [(start, label) for start, of, label in marks if of == kind]
         spans += [Span(start, end, kind, label) for (start, label), (end, _) in pairwise([*own, (length, "")])]
-    return sorted(spans, key=lambda s: (s.start, -s.end))
+    return sorted(spans, key=lambda s: s.start)
 
 
 def _parsed(data: bytes, name: str, shown: str, progress: Callable[[int, int], None]) -> Parsed:

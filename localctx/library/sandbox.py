@@ -8,10 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 from localctx.errors import DocumentError
 from localctx.library.flow import MAX_LABEL, Mark
+
+_ROOT = str(Path(__file__).parents[2])
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,13 @@ def parse(what: str, data: bytes, progress: Callable[[int, int], None], limits: 
 
 @contextmanager
 def _child(wall: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A fresh interpreter that imports one parser. A session of its own: Ctrl-C reaches it through us alone."""
-    start = f"import sys; sys.path[:] = {sys.path!r}; from localctx.library.child import main; main()"
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen([sys.executable, "-I", "-c", start], start_new_session=True, **pipes) as child:
+    """A fresh interpreter that imports one parser, from where we would: without ``site`` it starts in half the time.
+
+    It has a session of its own: Ctrl-C reaches it through us alone.
+    """
+    start = f"import sys; sys.path[:] = {[_ROOT, *sys.path]!r}; from localctx.library.child import main; main()"
+    command, pipe = [sys.executable, "-I", "-S", "-c", start], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True) as child:
         clock = threading.Timer(wall, child.kill)
         clock.daemon = True
         clock.start()
@@ -63,21 +69,27 @@ def _child(wall: int) -> Iterator[subprocess.Popen[bytes]]:
             clock.cancel()
             child.kill()
             with suppress(BrokenPipeError):
-                child.stdin.close()
+                _pipes(child)[0].close()
+
+
+def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    assert child.stdin and child.stdout
+    return child.stdin, child.stdout
 
 
 def _send(child: subprocess.Popen[bytes], what: str, data: bytes, limits: Limits) -> None:
     request = {"what": what, "bytes": len(data), "seconds": limits.seconds, "memory": limits.memory}
+    ours, _ = _pipes(child)
     with suppress(BrokenPipeError):  # it died: what it left to read, and its exit, tell why
-        child.stdin.write(json.dumps(request | {"characters": limits.characters}).encode() + b"\n")
-        child.stdin.write(data)
-        child.stdin.flush()
+        ours.write(json.dumps(request | {"characters": limits.characters}).encode() + b"\n")
+        ours.write(data)
+        ours.flush()
 
 
 def _answers(child: subprocess.Popen[bytes], limits: Limits) -> Iterator[dict[str, Any]]:
     """What the child says, line by line; nothing of what a broken parser might say beyond the limit."""
     most = 4 * limits.characters + (1 << 20)
-    while line := child.stdout.readline(most):
+    while line := _pipes(child)[1].readline(most):
         try:
             yield json.loads(line)
         except ValueError:
