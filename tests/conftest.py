@@ -1,5 +1,6 @@
 """Tiny random models made on the spot, data folders of their own, and the real command."""
 
+import io
 import os
 import subprocess
 import sys
@@ -102,6 +103,19 @@ def localctx(home) -> Command:
         done = subprocess.run(command, input=stdin or b"", capture_output=True, **how)
         done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
         return done
+
+    return run
+
+
+@pytest.fixture
+def run(monkeypatch, capsys) -> Command:
+    """The command in this process: the same entry, without seconds of imports."""
+    from localctx import cli
+
+    def run(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess:
+        monkeypatch.setattr(sys, "argv", ["localctx", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        return subprocess.CompletedProcess(arguments, cli.run(), *capsys.readouterr())
 
     return run
 

@@ -153,10 +153,10 @@ def test_a_word_document_with_headings_tables_and_breaks(read):
 def test_what_is_inserted_boxed_or_noted_is_read_and_what_is_struck_out_is_not(read):
     body = f"""<w:document {NAMESPACE}><w:body><w:p><w:pPr><w:tabs><w:tab/></w:tabs></w:pPr>
     <w:r><w:t>kept</w:t></w:r><w:del><w:r><w:delText> struck</w:delText></w:r></w:del>
-    <w:ins><w:r><w:t xml:space="preserve"> inserted</w:t></w:r></w:ins><w:moveFrom><w:r><w:t>gone</w:t></w:r></w:moveFrom>
-    </w:p><w:sdt><w:sdtContent><w:p><w:r><w:t>form</w:t></w:r></w:p></w:sdtContent></w:sdt>
-    <w:p><w:r><m:AlternateContent><m:Choice><w:txbxContent><w:p><w:r><w:t>box</w:t></w:r></w:p></w:txbxContent></m:Choice>
-    <m:Fallback><w:p><w:r><w:t>box</w:t></w:r></w:p></m:Fallback></m:AlternateContent></w:r></w:p></w:body></w:document>"""
+    <w:ins><w:r><w:t xml:space="preserve"> inserted</w:t></w:r></w:ins>
+    <w:moveFrom><w:r><w:t>gone</w:t></w:r></w:moveFrom></w:p><w:sdt><w:sdtContent><w:p><w:r><w:t>form</w:t></w:r></w:p></w:sdtContent></w:sdt>
+    <w:p><w:r><m:AlternateContent>
+    <m:Choice><w:txbxContent><w:p><w:r><w:t>box</w:t></w:r></w:p></w:txbxContent></m:Choice><m:Fallback><w:p><w:r><w:t>box</w:t></w:r></w:p></m:Fallback></m:AlternateContent></w:r></w:p></w:body></w:document>"""
     notes = f"<w:footnotes {NAMESPACE}><w:footnote><w:p><w:r><w:t>a note</w:t></w:r></w:p></w:footnote></w:footnotes>"
     document = read(with_member(with_member(docx(), "word/document.xml", body), "word/footnotes.xml", notes))
     assert document.text == "kept inserted\n\nform\n\nbox\n\na note"

@@ -52,11 +52,11 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
         terminal.say(f"{p['path']} {p['why']}: passed over")
     if as_json:
         print_json({"documents": [vars(r) for r in results], "passed_over": passed_over, "stopped": stopped})
-    if not results and not stopped:
-        raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
     if stopped:
         terminal.say("stopped; what was added is kept")
         sys.exit(CANCELLED)
+    if not results:
+        raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
     if any(r.status == "failed" for r in results):
         sys.exit(SOME_FAILED)
 

@@ -29,16 +29,13 @@ class Archive:
         self._left = MAX_UNPACKED
 
     def read(self, name: str) -> bytes:
-        """A member's bytes. Raises DocumentError when it is missing, damaged, locked or too large."""
-        try:
-            with self._zip.open(name) as member:  # what the file says of its size is not believed
-                data = member.read(self._left + 1)
-        except KeyError as e:
-            raise DocumentError(f"is damaged: {name[:80]} is missing in it", _AGAIN) from e
-        except RuntimeError as e:
-            raise DocumentError("is locked with a password", "save a copy without one") from e
-        except Exception as e:  # whatever zipfile and zlib make of damaged bytes
-            raise DocumentError(f"is damaged ({e})", _AGAIN) from e
+        """A member's bytes. Raises DocumentError when it is missing, locked or too large, and what zipfile does."""
+        if name not in self.names:
+            raise DocumentError(f"is damaged: {name[:80]} is missing in it", _AGAIN)
+        if self._zip.getinfo(name).flag_bits & 1:
+            raise DocumentError("is locked with a password", "save a copy without one")
+        with self._zip.open(name) as member:  # what the file says of its size is not believed
+            data = member.read(self._left + 1)
         self._left -= len(data)
         if self._left < 0:
             raise DocumentError(

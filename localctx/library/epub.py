@@ -27,12 +27,13 @@ def read(archive: Archive, progress: Callable[[int, int], None]) -> Flow:
 
 def _chapters(archive: Archive) -> Iterator[str]:
     """Names of the members that the book's spine lists."""
-    package = next((e.get("full-path") for e in archive.xml("META-INF/container.xml").iter() if e.get("full-path")), "")
-    elements = [e for e in archive.xml(package or "").iter() if isinstance(e.tag, str)]
+    container = archive.xml("META-INF/container.xml")
+    package = next((path for e in container.iter() if (path := e.get("full-path"))), "")
+    elements = list(archive.xml(package).iter())
     items = {e.get("id"): e.get("href", "") for e in elements if local(e.tag) == "item"}
     for reference in (e.get("idref") for e in elements if local(e.tag) == "itemref"):
         if href := items.get(reference):
-            yield posixpath.normpath(posixpath.join(posixpath.dirname(package or ""), unquote(href)))
+            yield posixpath.normpath(posixpath.join(posixpath.dirname(package), unquote(href)))
 
 
 def _refuse_locked(archive: Archive, chapters: list[str]) -> None:

@@ -5,7 +5,7 @@ import re
 Mark = tuple[int, str, str]
 """Where a part begins, in characters; its kind (page, heading); its label. It reaches to the next of its kind."""
 
-MAX_LABEL = 200
+_MAX_LABEL = 200
 _UNWANTED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\ufffe\uffff\ud800-\udfff]")
 """Control characters, soft hyphens (PDFium writes U+FFFE for one), and halves of characters."""
 
@@ -53,7 +53,7 @@ class Flow:
 
     def mark(self, kind: str, label: str, start: int | None = None) -> None:
         """A part begins at ``start``, or here."""
-        label = " ".join(_UNWANTED.sub("", label).split())[:MAX_LABEL]
+        label = " ".join(_UNWANTED.sub("", label).split())[:_MAX_LABEL]
         self._marks.append((self.length if start is None else start, kind, label))
 
     def begin_heading(self) -> None:

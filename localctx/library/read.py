@@ -86,7 +86,8 @@ def _parsed(data: bytes, name: str, shown: str, progress: Callable[[int, int], N
 
 def _kind(data: bytes, shown: str) -> str:
     """``pdf``, ``zip``, or nothing where it may be text. Raises DocumentError for what is known not to be read here."""
-    if b"%PDF-" in data[:1024]:
+    head = data[:1024]
+    if head.lstrip().startswith(b"%PDF-") or (b"%PDF-" in head and b"%%EOF" in data[-1024:]):
         return "pdf"
     if data.startswith((b"PK\3\4", b"PK\5\6")):
         return "zip"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from localctx.errors import DocumentError
-from localctx.library.flow import MAX_LABEL, Mark
+from localctx.library.flow import Mark
 
 _ROOT = str(Path(__file__).parents[2])
 
@@ -73,7 +73,8 @@ def _child(wall: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
-    assert child.stdin and child.stdout
+    assert child.stdin
+    assert child.stdout
     return child.stdin, child.stdout
 
 
@@ -97,16 +98,14 @@ def _answers(child: subprocess.Popen[bytes], limits: Limits) -> Iterator[dict[st
 
 
 def _accepted(answer: dict[str, Any]) -> Parsed:
-    """Believe nothing of the child that can be checked."""
+    """What the child made of the file. Raises DocumentError with what it says instead."""
     if "problem" in answer:
         raise DocumentError(_one_line(answer["problem"]), _one_line(answer["remedy"]))
-    text = str(answer["text"])
-    marks = [(int(start), str(kind), str(label)[:MAX_LABEL]) for start, kind, label in answer["marks"]]
-    assert all(0 <= start <= len(text) for start, _, _ in marks)
-    return Parsed(str(answer["format"]), text, marks)
+    return Parsed(answer["format"], answer["text"], [(start, kind, label) for start, kind, label in answer["marks"]])
 
 
 def _one_line(words: str) -> str:
+    """Messages of parsers quote the file: nothing of it may steer a terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in words).split())[:300]
 
 

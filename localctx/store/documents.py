@@ -70,13 +70,12 @@ class Documents:
 
     def untouched(self, path: str, nbytes: int, modified: int) -> DocumentRow | None:
         """The document last read from ``path``, if the file had this size and time of writing then."""
-        same = (d for d in self.all() if (d.path, d.bytes, d.modified) == (path, nbytes, modified))
-        return next((d for d in same if not d.superseded), None)
+        same = "path = ? AND bytes = ? AND modified = ? AND superseded IS NULL"
+        return next(iter(self._rows(same, path, nbytes, modified)), None)
 
     def all(self) -> list[DocumentRow]:
         """Every document, the last used first."""
-        columns = ", ".join(DocumentRow.__annotations__)
-        return [DocumentRow(**r) for r in self._db.query(f"SELECT {columns} FROM documents ORDER BY used DESC, name")]
+        return self._rows("1")
 
     def find(self, wanted: str) -> DocumentRow:
         """The one document with this id, beginning of an id, name or path. Raises DocumentError otherwise.
@@ -93,6 +92,11 @@ class Documents:
             ids = ", ".join(d.id[:12] for d in rows)
             raise DocumentError(f"{wanted!r} names {len(rows)} documents", f"say which by its id: {ids}")
         return rows[0]
+
+    def _rows(self, where: str, *values: object) -> list[DocumentRow]:
+        columns = ", ".join(DocumentRow.__annotations__)
+        found = self._db.query(f"SELECT {columns} FROM documents WHERE {where} ORDER BY used DESC, name", values)
+        return [DocumentRow(**r) for r in found]
 
     def text(self, document: str) -> str:
         """A document's text."""
