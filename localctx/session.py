@@ -141,6 +141,9 @@ class Session:
             and kept.tokens == len(tokens)
         )
 
+    def _turning(self, source: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._progress(Progress(f"pages of {source}", done, total))
+
     @contextmanager
     def _running(self) -> Iterator[None]:
         self._stop.clear()
@@ -151,7 +154,7 @@ class Session:
 
     def _open(self, sources: Sequence[str], question: str | None, keep: bool) -> Generator[Event, None, Work]:
         start = time.perf_counter()
-        documents = [read_document(s) for s in sources]
+        documents = [read_document(s, self._turning(s)) for s in sources]
         parsed = time.perf_counter() - start
         model = self.model
         start = time.perf_counter() - parsed

@@ -1,5 +1,6 @@
 """Tiny random models made on the spot, data folders of their own, and the real command."""
 
+import io
 import os
 import subprocess
 import sys
@@ -107,6 +108,19 @@ def localctx(home) -> Command:
 
 
 KEPT = 736  # tokens of ``document`` that every question shares, as the tiny models read it: 12 pages, the last open
+
+
+@pytest.fixture
+def run(monkeypatch, capsys) -> Command:
+    """The command in this process: the same entry, without seconds of imports."""
+    from localctx import cli
+
+    def run(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess:
+        monkeypatch.setattr(sys, "argv", ["localctx", *map(str, arguments)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        return subprocess.CompletedProcess(arguments, cli.run(), *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture

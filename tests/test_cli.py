@@ -1,6 +1,5 @@
 """The command as a person or a script meets it: codes, one clear line, one JSON object, and Ctrl-C."""
 
-import io
 import json
 import os
 import pty
@@ -33,18 +32,6 @@ def settings(home, monkeypatch):
     """Small answers with one thread, unless a test says otherwise."""
     for name, value in {**PLAIN, "max_tokens": 6}.items():
         monkeypatch.setenv(f"LOCALCTX_{name.upper()}", str(value))
-
-
-@pytest.fixture
-def run(monkeypatch, capsys) -> Run:
-    """The command in this process: the same entry, without five seconds of imports."""
-
-    def run(*arguments: object, stdin: bytes = b"") -> CompletedProcess:
-        monkeypatch.setattr(sys, "argv", ["localctx", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        return CompletedProcess(arguments, cli.run(), *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -143,12 +130,12 @@ def test_usage_errors(run, home, arguments, problem, remedy):
 
 BAD_FILES = {
     "missing.txt": (None, "missing.txt does not exist", "check the name"),
-    "folder": (Path.mkdir, "folder is a folder", "name its files"),
+    "folder": (Path.mkdir, "folder is a folder", "library add"),
     "empty.txt": (lambda p: p.touch(), "empty.txt is empty", "a file with text"),
     "blank.txt": (lambda p: p.write_text(" \n\t\r\n  "), "blank.txt is empty", "a file with text"),
     "binary": (lambda p: p.write_bytes(bytes(range(256)) * 20), "binary is not text", "UTF-8"),
-    "paper.pdf": (lambda p: p.write_bytes(b"%PDF-1.7\n%\xe2\xe3\n"), "paper.pdf is a PDF", "plain text"),
-    "letter.docx": (lambda p: p.write_bytes(b"PK\3\4" + bytes(60)), "letter.docx is a Word", "plain text"),
+    "paper.pdf": (lambda p: p.write_bytes(b"%PDF-1.7\n%\xe2\xe3\n"), "paper.pdf is a damaged PDF", "to a new PDF"),
+    "letter.docx": (lambda p: p.write_bytes(b"PK\3\4" + bytes(60)), "letter.docx is a damaged zip", "save it anew"),
     "half.txt": (lambda p: p.write_bytes("ab".encode("utf-16")[:-1]), "begins as utf-16 but is not", "save it as"),
 }
 

@@ -66,8 +66,8 @@ HOMES = {
     "matplotlib": "quality",
     "tqdm": "cli",
     "charset_normalizer": "library",
-    "docx": "library",
     "pypdfium2": "library",
+    "selectolax": "library",
 }
 
 

@@ -19,7 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from safetensors.numpy import load_file, save_file
-from test_cli import assert_one_line, run  # noqa: F401 (a fixture)
+from test_cli import assert_one_line
 from test_store import (
     MODEL,
     OTHER_MODEL,
@@ -673,7 +673,7 @@ def test_pages_for_other_tokens_or_sizes_are_refused_though_the_fingerprint_is_r
             assert not s.may_adopt(bundle.text, dataclasses.replace(cache, **{name: value})), name
 
 
-def test_verify_finds_damage_and_repair_costs_only_the_reading(run, home, tiny_model, document):  # noqa: F811
+def test_verify_finds_damage_and_repair_costs_only_the_reading(run, home, tiny_model, document):
     run("prepare", document, "--model", tiny_model)
     assert run("library", "verify").stdout.endswith("whole\n")
     (file,) = (home / "pages").glob("*.kv")

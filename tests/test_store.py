@@ -114,7 +114,7 @@ def test_an_unknown_name_is_refused_and_says_where_to_look(store, unknown):
 
 
 def test_a_name_of_two_documents_is_refused_with_both_ids(store):
-    rows = [row("notes.txt", text) for text in ("mine", "yours")]
+    rows = [row("notes.txt", text, f"/{text}/notes.txt") for text in ("mine", "yours")]
     for r in rows:
         store.documents.add(r, r.id, [])
     with pytest.raises(DocumentError, match="names 2 documents") as e:

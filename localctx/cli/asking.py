@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @answer_options
 @model_options
 def ask(words: tuple[str, ...], as_json: bool, quiet: bool, no_keep: bool, **flags: Any) -> None:
-    """Answer QUESTION from FILEs (text or Markdown; - is standard input).
+    """Answer QUESTION from FILEs (text, Markdown, HTML, PDF, docx, EPUB; - is standard input).
 
     \b
     localctx ask README.md "How do I run the tests?"

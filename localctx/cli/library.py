@@ -1,17 +1,82 @@
 """``library``: what was read and is kept."""
 
-from typing import Any
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import as_json_option, open_store
+from localctx.cli.common import CANCELLED, as_json_option, open_store, quiet_option
 from localctx.cli.shelf import export, import_, pin, unpin, verify
-from localctx.errors import size
+from localctx.errors import DocumentError, size
+
+if TYPE_CHECKING:
+    from localctx.cli.terminal import Terminal
+    from localctx.library.add import Added
+    from localctx.store.store import Store
+
+SOME_FAILED = 3
 
 
 @click.group()
 def library() -> None:
     """The documents that were read, and what is kept of them."""
+
+
+@library.command("add")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@as_json_option
+@quiet_option
+def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
+    """Read PATHs into the library: files, folders with all below, patterns; - is standard input.
+
+    Text, Markdown, HTML, PDF, Word (docx), EPUB, CSV and source code. Exit code 3 when some could not be read; the rest
+    is kept, also after Ctrl-C.
+
+    \b
+    localctx library add report.pdf notes/ "books/*.epub"
+    """
+    from localctx.cli.terminal import Terminal, print_json
+    from localctx.library.find import find_documents
+
+    terminal, results, stopped = Terminal(as_json, quiet), list["Added"](), False
+    passed_over: list[dict[str, str]] = []
+    with open_store() as store, terminal.cleared():
+        files = find_documents(paths, lambda path, why: passed_over.append({"path": path, "why": why}))
+        try:
+            _add(store, files, terminal, results, as_json)
+        except KeyboardInterrupt:
+            stopped = True
+    for p in passed_over:
+        terminal.say(f"{p['path']} {p['why']}: passed over")
+    if as_json:
+        print_json({"documents": [vars(r) for r in results], "passed_over": passed_over, "stopped": stopped})
+    if stopped:
+        terminal.say("stopped; what was added is kept")
+        sys.exit(CANCELLED)
+    if not results:
+        raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
+    if any(r.status == "failed" for r in results):
+        sys.exit(SOME_FAILED)
+
+
+def _add(store: "Store", files: Iterator[str], terminal: "Terminal", results: "list[Added]", as_json: bool) -> None:
+    from localctx.engine.events import Progress
+    from localctx.library.add import add_documents
+
+    def show(source: str, done: int, total: int) -> None:
+        terminal.show(Progress(f"pages of {source}" if total else source, done, total))
+
+    for result in add_documents(store, files, show):
+        results.append(result)
+        terminal.clear()
+        if result.status == "failed":
+            print(f"localctx: {result.why}", file=sys.stderr, flush=True)
+        elif not as_json:
+            pages = f"{result.pages:,} pages, " if result.pages else ""
+            told = f"{pages}{result.characters:,} characters, {result.seconds:.1f} s"
+            print(f"{result.path}: {result.status}, {told}", flush=True)
 
 
 @library.command("list")
@@ -29,7 +94,7 @@ def library_list(as_json: bool) -> None:
     if as_json:
         print_json([_document_json(d, caches, kept) for d, caches, kept in listed])
     elif not listed:
-        print("The library is empty. Read a document with: localctx ask FILE QUESTION")
+        print("The library is empty. Read documents with: localctx library add PATH...")
     else:
         print(
             table(
@@ -42,6 +107,7 @@ def library_list(as_json: bool) -> None:
                         "ON DISK": size(nbytes),
                         "LAST USED": _when(d.used),
                         "PINNED": "yes" if d.pinned else "",
+                        "VERSION": f"older than {d.superseded[:12]}" if d.superseded else "latest",
                     }
                     for d, _, (pages, nbytes) in listed
                 ]
@@ -68,7 +134,9 @@ def library_show(document: str, as_json: bool) -> None:
         return
     print(f"{row.name}  {row.chars:,} characters, {row.encoding}, {row.path}\nid {row.id}")
     pinned = ", pinned" if row.pinned else ""
-    print(f"added {_when(row.added)}, last used {_when(row.used)}, {len(spans)} headings{pinned}")
+    print(f"added {_when(row.added)}, last used {_when(row.used)}, {_parts(spans)}{pinned}")
+    if row.superseded:
+        print(f"an older version; the next is {row.superseded[:12]}")
     rows = [
         {
             "MODEL": c.model,
@@ -96,6 +164,12 @@ def library_rm(documents: tuple[str, ...]) -> None:
             row = store.documents.find(document)
             freed = store.remove_document(row.id)
         print(f"{row.name} removed, {size(freed)} freed")
+
+
+def _parts(spans: list[Any]) -> str:
+    """How many pages, if it has any, and headings."""
+    n = Counter(s.kind for s in spans)
+    return (f"{n['page']:,} pages, " if n["page"] else "") + f"{n['heading']:,} headings"
 
 
 def _document_json(row: Any, caches: list[Any], kept: tuple[int, int]) -> dict[str, Any]:

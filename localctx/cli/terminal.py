@@ -12,6 +12,7 @@ from tqdm import tqdm
 from localctx.engine.events import Done, Event, Evicted, Note, Planned, Progress, Token
 
 _WHERE = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device
+_UNITS = {"reading": " tokens", "beams": " tokens", "pages": " pages"}  # by the first word of a phase; else bytes
 _BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
 
 
@@ -108,7 +109,7 @@ class Terminal:
             return
         if p.phase != self._phase:
             self.clear()
-            self._phase, tokens = p.phase, p.phase.startswith(("reading", "beams"))
+            self._phase, unit = p.phase, _UNITS.get(p.phase.partition(" ")[0], "B")
             self._bar = tqdm(
                 total=p.total or None,
                 initial=p.reused,
@@ -116,8 +117,8 @@ class Terminal:
                 file=sys.stderr,
                 leave=False,
                 bar_format=_BAR if p.total else "{desc} ... {elapsed}",
-                unit=" tokens" if tokens else "B",
-                unit_scale=not tokens,
+                unit=unit,
+                unit_scale=unit == "B",
                 postfix=f"{p.reused:,} reused" if p.phase == "reading" else None,
             )
         if self._bar is not None:

@@ -22,8 +22,11 @@ class Span:
 
 @dataclass(frozen=True)
 class DocumentRow:
-    """A document as listed; ``bytes`` of the file as it came, times in seconds since 1970. A ``pinned`` one
-    keeps its pages whatever else needs room.
+    """A document as listed; ``bytes`` of the file as it came, times in seconds since 1970.
+
+    ``encoding`` of a text, or the format it was parsed from (pdf, docx, epub, html). ``modified``: when the file was
+    last written, in nanoseconds (0: unknown). ``superseded``: the id of the next version read from the same path.
+    A ``pinned`` one keeps its pages whatever else needs room.
     """
 
     id: str
@@ -34,6 +37,8 @@ class DocumentRow:
     chars: int
     added: float
     used: float
+    modified: int = 0
+    superseded: str | None = None
     pinned: bool = False
 
 
@@ -48,14 +53,33 @@ class Documents:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> None:
-        """Keep a document. The same text again is the same document: its name, path and last use are renewed."""
+    def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> str:
+        """Keep a document: ``added``, ``unchanged``, or ``new version`` where its path held another text.
+
+        The same text again is the same document: where it was found, when, and its last use are renewed.
+        """
         with self._db.atomic():
-            if self.has(row.id):
-                self._db.table("documents").update(row.id, {"name": row.name, "path": row.path, "used": row.used})
-                return
-            self._db.table("documents").insert({**asdict(row), "text": text})
-            self._db.table("spans").insert_all({"document": row.id, **asdict(s)} for s in spans)
+            known = self.has(row.id)
+            if known:
+                now = {name: value for name, value in asdict(row).items() if name not in ("id", "added", "pinned")}
+                self._db.table("documents").update(row.id, now)
+            else:
+                self._db.table("documents").insert({**asdict(row), "text": text})
+                self._db.table("spans").insert_all({"document": row.id, **asdict(s)} for s in spans)
+            replaced = row.path != "-" and self._supersede(row)
+        return "new version" if replaced else "unchanged" if known else "added"
+
+    def _supersede(self, row: DocumentRow) -> bool:
+        """Whether there was an older version, which now knows its successor."""
+        where = "path = ? AND id <> ? AND superseded IS NULL"
+        older = self._db.table("documents").count_where(where, [row.path, row.id])
+        self._db.execute(f"UPDATE documents SET superseded = ? WHERE {where}", [row.id, row.path, row.id])
+        return bool(older)
+
+    def untouched(self, path: str, nbytes: int, modified: int) -> DocumentRow | None:
+        """The document last read from ``path``, if the file had this size and time of writing then."""
+        same = "path = ? AND bytes = ? AND modified = ? AND superseded IS NULL"
+        return next(iter(self._rows(same, path, nbytes, modified)), None)
 
     def has(self, document: str) -> bool:
         """Whether a document is kept."""
@@ -63,21 +87,28 @@ class Documents:
 
     def all(self) -> list[DocumentRow]:
         """Every document, the last used first."""
-        columns = ", ".join(DocumentRow.__annotations__)
-        rows = self._db.query(f"SELECT {columns} FROM documents ORDER BY used DESC, name")
-        return [DocumentRow(**{**r, "pinned": bool(r["pinned"])}) for r in rows]
+        return self._rows("1")
 
     def find(self, wanted: str) -> DocumentRow:
-        """The one document with this id, beginning of an id, name or path. Raises DocumentError otherwise."""
+        """The one document with this id, beginning of an id, name or path. Raises DocumentError otherwise.
+
+        Of several, superseded versions do not count: those are named by their ids.
+        """
         path = str(Path(wanted).absolute())
         begins = wanted if len(wanted) > 3 else "never"  # fewer letters say too little
         rows = [d for d in self.all() if d.name == wanted or d.path in (wanted, path) or d.id.startswith(begins)]
         if not rows:
             raise DocumentError(f"there is no document {wanted!r} in the library", "see: localctx library list")
+        rows = [d for d in rows if not d.superseded] or rows
         if len(rows) > 1:
             ids = ", ".join(d.id[:12] for d in rows)
             raise DocumentError(f"{wanted!r} names {len(rows)} documents", f"say which by its id: {ids}")
         return rows[0]
+
+    def _rows(self, where: str, *values: object) -> list[DocumentRow]:
+        columns = ", ".join(DocumentRow.__annotations__)
+        found = self._db.query(f"SELECT {columns} FROM documents WHERE {where} ORDER BY used DESC, name", values)
+        return [DocumentRow(**{**r, "pinned": bool(r["pinned"])}) for r in found]
 
     def text(self, document: str) -> str:
         """A document's text."""
@@ -98,7 +129,16 @@ class Documents:
         """Never give up this document's pages to make room; or do again."""
         self._db.table("documents").update(document, {"pinned": pinned})
 
+    def count_spans(self, document: str, kind: str) -> int:
+        """How many pages, or headings, a document has."""
+        return self._db.table("spans").count_where("document = ? AND kind = ?", [document, kind])
+
     def remove(self, document: str) -> None:
-        """Forget a document; its caches must be gone."""
+        """Forget a document; its caches must be gone. The version before it is followed by the one after it."""
+        self._db.execute(
+            """UPDATE documents SET superseded = (SELECT superseded FROM documents WHERE id = ?)
+            WHERE superseded = ?""",
+            [document, document],
+        )
         self._db.execute("DELETE FROM spans WHERE document = ?", [document])
         self._db.execute("DELETE FROM documents WHERE id = ?", [document])

@@ -114,3 +114,16 @@ def chats(db: Database) -> None:
 def pins(db: Database) -> None:
     """Documents whose pages are never given up."""
     db.execute("ALTER TABLE documents ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0")
+
+
+@migrate()
+def versions(db: Database) -> None:
+    """Which document took the place of which, and when a file was written. Texts of one path are versions by age."""
+    db.table("documents").add_column("modified", int, not_null_default=0)  # nanoseconds since 1970
+    db.table("documents").add_column("superseded", str)
+    db.table("documents").create_index(["path"])
+    db.execute(
+        """UPDATE documents SET superseded = (SELECT newer.id FROM documents AS newer
+        WHERE newer.path = documents.path AND newer.added > documents.added ORDER BY newer.added LIMIT 1)
+        WHERE path <> '-'"""
+    )

@@ -1,0 +1,61 @@
+"""Adding to the library: each file is read, kept and told about; one that fails leaves the rest alone."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from localctx.errors import DocumentError
+from localctx.library.read import Document, read_document
+from localctx.store.documents import DocumentRow
+from localctx.store.store import Store
+
+
+@dataclass(frozen=True)
+class Added:
+    """What became of one file: ``status`` is added, unchanged, new version or failed; ``why`` it failed."""
+
+    path: str
+    id: str
+    status: str
+    why: str
+    characters: int
+    pages: int
+    seconds: float
+
+
+def add_documents(store: Store, sources: Iterable[str], progress: Callable[[str, int, int], None]) -> Iterator[Added]:
+    """Read and keep the files ``sources``, one by one. ``progress`` hears the source and its pages done, of all.
+
+    What was yielded is durable. Raises StoreError when the store cannot be written.
+    """
+    for source in sources:
+        start = time.perf_counter()
+        try:
+            row, status, pages = _add(store, source, progress)
+            result = Added(source, row.id, status, "", row.chars, pages, time.perf_counter() - start)
+        except DocumentError as e:
+            result = Added(source, "", "failed", str(e), 0, 0, time.perf_counter() - start)
+        yield result
+
+
+def _add(store: Store, source: str, progress: Callable[[str, int, int], None]) -> tuple[DocumentRow, str, int]:
+    if kept := _untouched(store, source):
+        return kept, "unchanged", store.documents.count_spans(kept.id, "page")
+    progress(source, 0, 0)
+    document = read_document(source, lambda done, total: progress(source, done, total))
+    return document.row, keep(store, document), sum(s.kind == "page" for s in document.spans)
+
+
+def keep(store: Store, document: Document) -> str:
+    """All that adding does to the store, here and only here; the status."""
+    return store.documents.add(document.row, document.text, document.spans)
+
+
+def _untouched(store: Store, source: str) -> DocumentRow | None:
+    """The document kept of a file that has not been written since."""
+    try:
+        about = Path(source).stat()
+    except (OSError, ValueError):
+        return None  # who reads it says why
+    return store.documents.untouched(str(Path(source).absolute()), about.st_size, about.st_mtime_ns)

@@ -1,0 +1,54 @@
+"""An EPUB's chapters in reading order. Runs in the child process."""
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+from urllib.parse import unquote
+
+from localctx.errors import DocumentError
+from localctx.library import html
+from localctx.library.archive import Archive, local
+from localctx.library.flow import Flow
+
+_ENCODING = re.compile(rb"""^[^>]*encoding=["']([-\w]+)""")
+
+
+def read(archive: Archive, progress: Callable[[int, int], None]) -> Flow:
+    """Raises DocumentError for a book that is locked, damaged or without chapters."""
+    flow = Flow()
+    chapters = list(_chapters(archive))
+    _refuse_locked(archive, chapters)
+    for i, chapter in enumerate(chapters):
+        html.read(_decode(archive.read(chapter)), flow)
+        flow.line(2)
+        progress(i + 1, len(chapters))
+    return flow
+
+
+def _chapters(archive: Archive) -> Iterator[str]:
+    """Names of the members that the book's spine lists."""
+    container = archive.xml("META-INF/container.xml")
+    package = next((path for e in container.iter() if (path := e.get("full-path"))), "")
+    elements = list(archive.xml(package).iter())
+    items = {e.get("id"): e.get("href", "") for e in elements if local(e.tag) == "item"}
+    for reference in (e.get("idref") for e in elements if local(e.tag) == "itemref"):
+        if href := items.get(reference):
+            yield posixpath.normpath(posixpath.join(posixpath.dirname(package), unquote(href)))
+
+
+def _refuse_locked(archive: Archive, chapters: list[str]) -> None:
+    """Fonts may be encrypted; where chapters are, the text is not there to be read."""
+    if "META-INF/encryption.xml" in archive.names:
+        locked = {unquote(e.get("URI", "")) for e in archive.xml("META-INF/encryption.xml").iter()}
+        if not locked.isdisjoint(chapters):
+            raise DocumentError("is locked by its seller (DRM)", "get a copy that is not")
+
+
+def _decode(chapter: bytes) -> str:
+    """XHTML is UTF-8 unless it says otherwise."""
+    marked = "utf-16" if chapter[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    declared = _ENCODING.match(chapter[:200])
+    try:
+        return chapter.decode(declared.group(1).decode() if declared and marked != "utf-16" else marked, "replace")
+    except LookupError:
+        return chapter.decode("utf-8", "replace")
