@@ -64,7 +64,7 @@ def test_a_changed_file_is_a_new_version_and_the_old_one_can_be_removed(run, hom
         ids.append(json.loads(done.stdout)["documents"][0]["id"])
     listed = {d["id"]: d["superseded"] for d in json.loads(run("library", "list", "--json").stdout)}
     assert listed == {ids[0]: ids[1], ids[1]: ids[2], ids[2]: None}
-    assert f"older than {ids[1][:12]}" in run("library", "list").stdout
+    assert "older version" in run("library", "list").stdout
     assert json.loads(run("library", "show", "draft.md", "--json").stdout)["id"] == ids[2]
     assert "older version" in run("library", "show", ids[0][:8]).stdout
     with closing(Store(home)) as store:
@@ -99,7 +99,7 @@ def test_a_text_that_comes_back_is_the_latest_version_again(home, tmp_path):
 def test_two_texts_of_standard_input_are_no_versions_of_each_other(run, home):
     for text in (b"one", b"two"):
         assert added(run("library", "add", "-", "--json", stdin=text)) == {"-": ("added", 0)}
-    assert "older than" not in run("library", "list").stdout
+    assert "older version" not in run("library", "list").stdout
 
 
 def test_texts_kept_before_there_were_versions_become_versions_by_age(home):
@@ -113,7 +113,8 @@ def test_texts_kept_before_there_were_versions_become_versions_by_age(home):
         old.apply(Database(db))
         for added_at, (id, path) in enumerate([("a" * 64, "/x"), ("b" * 64, "/x"), ("c" * 64, "-"), ("d" * 64, "-")]):
             row = (id, "x", path, "utf-8", 1, 1, "x", added_at, added_at)
-            db.execute("INSERT INTO documents VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+            names = "id, name, path, encoding, bytes, chars, text, added, used"
+            db.execute(f"INSERT INTO documents ({names}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
         db.commit()
     with closing(Store(home)) as store:
         assert {d.id[0]: d.superseded for d in store.documents.all()} == {

@@ -396,13 +396,13 @@ def test_reading_one_document_gives_up_another_and_says_so(home, tiny_model, two
     (note,) = again.notes
     assert note.startswith("0.txt: 736 tokens given up to make room on disk")
     assert sum(f.stat().st_size for f in (home / "pages").iterdir()) <= size + size // 2
-    assert ask(home, tiny_model, b, max_tokens=1).reused == KEPT
+    assert ask(home, tiny_model, b, max_tokens=1).reused == KEPT + 2
     with closing(Store(home)) as store:
         store.documents.pin(store.documents.find("1.txt").id)
     third = ask(home, tiny_model, a, max_tokens=1, disk=str(size))
     assert (len(third.notes), third.failed) == (1, None)
     assert "736 tokens are not kept: kept pages may take" in third.notes[0]
-    assert ask(home, tiny_model, b, max_tokens=1).reused == KEPT
+    assert ask(home, tiny_model, b, max_tokens=1).reused == KEPT + 2
 
 
 def test_a_document_larger_than_the_budget_is_kept_in_part(home, tiny_model, two):
@@ -417,7 +417,7 @@ def test_a_document_larger_than_the_budget_is_kept_in_part(home, tiny_model, two
         assert store.pages.nbytes() <= size // 2
         assert [c.state for c in store.caches.of(store.documents.all()[0].id)] == ["writing"]
     again = ask(home, tiny_model, two[0], max_tokens=4, disk=str(size // 2))
-    assert 0 < again.reused < whole.report["tokens"]["prompt"] // 2
+    assert 0 < again.reused <= whole.report["tokens"]["prompt"] // 2
     assert again.ids == whole.ids
 
 
@@ -628,7 +628,7 @@ def test_the_command_pins_verifies_exports_and_imports(
     assert (listed["pinned"], listed["pages"], listed["kept_bytes"]) == (True, 12, listed["caches"][0]["bytes"])
     plain = run("library", "list").stdout.splitlines()
     assert max(map(len, plain)) <= 80
-    assert plain[1].endswith("yes")
+    assert plain[1].endswith("pinned")
     assert ", pinned" in run("library", "show", "rivers.txt").stdout
     run("library", "unpin", "rivers.txt")
     assert not json.loads(run("library", "list", "--json").stdout)[0]["pinned"]

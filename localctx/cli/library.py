@@ -106,8 +106,7 @@ def library_list(as_json: bool) -> None:
                         "PAGES": pages,
                         "ON DISK": size(nbytes),
                         "LAST USED": _when(d.used),
-                        "PINNED": "yes" if d.pinned else "",
-                        "VERSION": f"older than {d.superseded[:12]}" if d.superseded else "latest",
+                        "NOTES": ", ".join(filter(None, ("pinned" * d.pinned, d.superseded and "older version"))),
                     }
                     for d, _, (pages, nbytes) in listed
                 ]

@@ -154,7 +154,7 @@ class Keeping:
         self.notes += map(str, room.given_up)
         if need and not room.enough:
             self._full = True
-            left = (self._pages - self._written) * PAGE
+            left = len(self._tokens) - self._written * PAGE
             self.notes.append(
                 f"{left:,} tokens are not kept: kept pages may take {size(budget)}; raise --disk, or unpin or remove "
                 "a document"
