@@ -1,6 +1,5 @@
 """The command as a person or a script meets it: codes, one clear line, one JSON object, and Ctrl-C."""
 
-import io
 import json
 import os
 import pty
@@ -32,18 +31,6 @@ def settings(home, monkeypatch):
     """Small answers with one thread, unless a test says otherwise."""
     for name, value in {**PLAIN, "max_tokens": 6}.items():
         monkeypatch.setenv(f"LOCALCTX_{name.upper()}", str(value))
-
-
-@pytest.fixture
-def run(monkeypatch, capsys) -> Run:
-    """The command in this process: the same entry, without five seconds of imports."""
-
-    def run(*arguments: object, stdin: bytes = b"") -> CompletedProcess:
-        monkeypatch.setattr(sys, "argv", ["localctx", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        return CompletedProcess(arguments, cli.run(), *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import re
 import sys
 from contextlib import closing
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -55,30 +55,27 @@ def library_search(
 def _found(
     store: "Store", settings: "Settings", words: str, ids: list[str] | None, top: int, terminal: "Terminal"
 ) -> "Found":
+    """What is found, by words alone where the embedder cannot be had; a line says why."""
     from localctx.engine.events import Progress
+    from localctx.errors import ModelError
     from localctx.library.search import index, search, unindexed
+    from localctx.models.embed import load_embedder
 
     def progress(phase: str, done: int, total: int) -> None:
         terminal.show(Progress(phase, done, total))
 
-    embedder = _embedder(settings, progress, terminal)
-    for document in unindexed(store, embedder):
-        if ids is None or document.id in ids:
-            index(store, document, embedder, progress)
-    terminal.clear()
-    return search(store, words, embedder, ids, top)
-
-
-def _embedder(settings: "Settings", progress: Any, terminal: "Terminal") -> "Embedder | None":
-    """The embedder of the settings; None, and a line that says why, where it cannot be had: words are searched then."""
-    from localctx.errors import ModelError
-    from localctx.models.embed import load_embedder
+    def with_(embedder: "Embedder | None") -> "Found":
+        for document in unindexed(store, embedder):
+            if ids is None or document.id in ids:
+                index(store, document, embedder, progress)
+        terminal.clear()
+        return search(store, words, embedder, ids, top)
 
     try:
-        return load_embedder(settings.embedder, settings.models, progress)
+        return with_(load_embedder(settings.embedder, settings.models, progress))
     except ModelError as e:
         terminal.say(str(e))
-        return None
+        return with_(None)
 
 
 def _shown(p: "Passage", words: str, marked: bool) -> str:

@@ -14,8 +14,10 @@ from sqlite_utils import Database
 TERMS = 64  # of a query, the first that differ
 _TERM = re.compile(r"\w+")
 _COMMON = frozenset(
-    """a an and are as at be by did do does for from had has have how in is it its of on or that the their this to was
-    were what when where which who whom whose why will with""".split()
+    _TERM.findall(
+        "a an and are as at be by did do does for from had has have how in is it its of on or that the their this to "
+        "was were what when where which who whom whose why will with"
+    )
 )
 _BLOCK = 8192  # vectors compared at once: a matrix of float16 is never widened whole
 _THESE = "IN (SELECT value FROM json_each(?))"
@@ -34,7 +36,7 @@ class ChunkRow:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """The vectors of one embedder; row i is of a part of ``chunks[i]``. ``state`` is the database's when they were read."""
+    """The vectors of one embedder; row i is of a part of ``chunks[i]``. ``state`` is the database's then."""
 
     state: tuple[object, ...]
     chunks: np.ndarray
@@ -128,7 +130,7 @@ class Index:
     def by_vector(
         self, embedder: str, vector: np.ndarray, top: int, documents: Sequence[str] | None = None
     ) -> list[int]:
-        """The ``top`` chunks of which a part's vector by ``embedder`` has the largest dot product with ``vector`` [d]."""
+        """The ``top`` chunks that have a vector by ``embedder`` nearest to ``vector`` [d], by dot product."""
         matrix = self._vectors(embedder)
         near = np.empty(len(matrix.chunks), np.float32)
         for at in range(0, len(near), _BLOCK):

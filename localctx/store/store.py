@@ -22,7 +22,7 @@ from localctx.store.verdicts import Verdicts
 
 
 class Store:
-    """``documents``, ``index``, ``pages``, ``caches``, ``verdicts`` of one data folder. Use from one thread; close when done.
+    """``documents``, ``index``, ``pages``, ``caches``, ``verdicts`` of a data folder. Use from one thread; close it.
 
     Raises StoreError where the folder cannot be used.
     """
