@@ -62,7 +62,7 @@ def report(store: Store, embedder: Embedder, questions: list[Question], scope: s
         within = [document] if scope == "own document" else None
         by_words = store.index.by_words(words, DEPTH, within)
         by_vector = store.index.by_vector(embedder.name, embedder.embed([words])[0], DEPTH, within)
-        scores = fuse([by_words, by_vector])
+        scores = fuse({"words": by_words, "vectors": by_vector})
         fused = sorted(scores, key=lambda c: (-scores[c], c))
         for name, ranked in zip(ranks, (by_words, by_vector, fused), strict=True):
             hits = [holds(c, document, start, end) for c in store.index.get(ranked)]

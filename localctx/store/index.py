@@ -19,7 +19,8 @@ _COMMON = frozenset(
         "was were what when where which who whom whose why will with"
     )
 )
-_BLOCK = 8192  # vectors compared at once: a matrix of float16 is never widened whole
+_BLOCK = 1024  # vectors compared at once: what is widened from float16 stays in the processor's cache
+_EMBEDDED = "EXISTS (SELECT 1 FROM vectors WHERE chunk = chunks.id AND part = 0 AND embedder = ?)"
 _THESE = "IN (SELECT value FROM json_each(?))"
 
 
@@ -59,10 +60,12 @@ class Index:
             if self.has(document):
                 return
             for start, end, title in chunks:
-                row = {"document": document, "start": start, "end": end, "title": title}
-                chunk = self._db.table("chunks").insert(row).last_pk
+                at = self._db.execute(
+                    'INSERT INTO chunks (document, start, "end", title) VALUES (?, ?, ?, ?)',
+                    [document, start, end, title],
+                )
                 words = f"{title}\n{text[start:end]}"
-                self._db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [chunk, words])
+                self._db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [at.lastrowid, words])
 
     def remove(self, document: str, text: str) -> None:
         """Forget a document's chunks, their words and vectors; ``text`` as it was entered."""
@@ -91,14 +94,12 @@ class Index:
 
     def lacking(self, document: str, embedder: str) -> list[ChunkRow]:
         """A document's chunks without vectors by ``embedder``, the shortest first."""
-        without = 'id NOT IN (SELECT chunk FROM vectors WHERE embedder = ?) ORDER BY "end" - start, id'
-        return self._rows(f"document = ? AND {without}", document, embedder)
+        return self._rows(f'document = ? AND NOT {_EMBEDDED} ORDER BY "end" - start, id', document, embedder)
 
     def coverage(self, embedder: str | None, documents: Sequence[str] | None = None) -> tuple[int, int]:
         """How many chunks there are, in these documents or all, and how many of them have vectors by ``embedder``."""
         where, args = _within(documents)
-        sql = f"""SELECT count(*) AS chunks, total(id IN (SELECT chunk FROM vectors WHERE embedder = ?)) AS vectors
-            FROM chunks WHERE {where}"""
+        sql = f"SELECT count(*) AS chunks, total({_EMBEDDED}) AS vectors FROM chunks WHERE {where}"
         row = next(iter(self._db.query(sql, [embedder, *args])))
         return row["chunks"], int(row["vectors"])
 
@@ -110,10 +111,8 @@ class Index:
             for chunk, parts in zip(chunks, vectors, strict=True):
                 if self._rows("id = ? AND document = ?", chunk.id, chunk.document):
                     self._db.execute("DELETE FROM vectors WHERE chunk = ?", [chunk.id])
-                    self._db.table("vectors").insert_all(
-                        {"chunk": chunk.id, "part": i, "embedder": embedder, "vector": v.tobytes()}
-                        for i, v in enumerate(parts.astype("<f2"))
-                    )
+                    rows = [(chunk.id, i, embedder, v.tobytes()) for i, v in enumerate(parts.astype("<f2"))]
+                    self._db.conn.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", rows)
 
     def by_words(self, query: str, top: int, documents: Sequence[str] | None = None) -> list[int]:
         """The ``top`` chunks with words of ``query``, best first by BM25. Words match by their stems; the commonest of
@@ -121,9 +120,10 @@ class Index:
         """
         words = list(dict.fromkeys(_TERM.findall(query.lower())))
         terms = ([w for w in words if w not in _COMMON] or words)[:TERMS]
-        where, args = _within(documents)
-        sql = f"""SELECT rowid FROM chunk_words WHERE chunk_words MATCH ?
-            AND rowid IN (SELECT id FROM chunks WHERE {where}) ORDER BY rank, rowid LIMIT ?"""
+        where, args = _within(
+            documents, "+rowid IN (SELECT id FROM chunks WHERE {})"
+        )  # +: the words are looked up first
+        sql = f"SELECT rowid FROM chunk_words WHERE chunk_words MATCH ? AND {where} ORDER BY rank, rowid LIMIT ?"
         match = " OR ".join(f'"{t}"' for t in terms)
         return [r["rowid"] for r in self._db.query(sql, [match, *args, top])] if terms else []
 
@@ -155,5 +155,6 @@ class Index:
         return [ChunkRow(**r) for r in self._db.query(sql, args)]
 
 
-def _within(documents: Sequence[str] | None) -> tuple[str, list[str]]:
-    return ("1", []) if documents is None else (f"document {_THESE}", [json.dumps(list(documents))])
+def _within(documents: Sequence[str] | None, where: str = "{}") -> tuple[str, list[str]]:
+    """A condition on chunks, put into ``where``, and its arguments; it says nothing where all documents are meant."""
+    return ("1", []) if documents is None else (where.format(f"document {_THESE}"), [json.dumps(list(documents))])
