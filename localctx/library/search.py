@@ -108,16 +108,16 @@ def join_neighbours(store: Store, passages: Sequence[Passage]) -> list[Passage]:
         last = joined[-1] if joined else None
         text = open_(p.document).text
         if last and _touch(last, p, text):
-            ranks = {n: min(r.get(n, DEPTH) for r in (last.ranks, p.ranks)) for n in last.ranks | p.ranks}
-            whole = {"end": p.end, "text": text[last.start : p.end], "score": max(last.score, p.score), "ranks": ranks}
-            joined[-1] = replace(last, **whole)
+            ranks = {n: min(r[n] for r in (last.ranks, p.ranks) if n in r) for n in last.ranks | p.ranks}
+            score, inside = max(last.score, p.score), text[last.start : p.end]
+            joined[-1] = replace(last, end=p.end, text=inside, score=score, ranks=ranks)
         else:
             joined.append(p)
     return sorted(joined, key=lambda p: -p.score)
 
 
 def fuse(lists: Mapping[str, Sequence[int]]) -> dict[int, float]:
-    """Weighted reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009): the score of each chunk of ranked lists."""
+    """Weighted reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009): the score of each chunk in the lists."""
     scores = dict[int, float]()
     for name, ranked in lists.items():
         for rank, chunk in enumerate(ranked, 1):
