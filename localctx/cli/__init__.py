@@ -16,6 +16,7 @@ from localctx.cli.library import library
 from localctx.cli.models import models
 from localctx.cli.plan import plan
 from localctx.cli.quality import quality
+from localctx.cli.search import library_search
 from localctx.errors import Cancelled, UserError
 
 
@@ -80,3 +81,4 @@ def cli() -> None:
 
 for _command in (ask, prepare, plan, quality, library, models, doctor):
     cli.add_command(_command)
+library.add_command(library_search)

@@ -31,6 +31,7 @@ def models_list(as_json: bool) -> None:
     rows: list[dict[str, Any]] = [
         {
             "name": e.name,
+            "kind": e.kind,
             "licence": e.licence,
             "context": e.context,
             "longer": [asdict(w) for w in e.longer],
@@ -40,7 +41,16 @@ def models_list(as_json: bool) -> None:
         }
         for e in known.values()
     ] + [
-        {"name": m.name, "licence": "", "context": 0, "longer": [], "bytes": m.bytes, "gpu_gib": 0, "here": True}
+        {
+            "name": m.name,
+            "kind": "",
+            "licence": "",
+            "context": 0,
+            "longer": [],
+            "bytes": m.bytes,
+            "gpu_gib": 0,
+            "here": True,
+        }
         for m in here.values()
         if m.name not in known
     ]
@@ -53,6 +63,7 @@ def models_list(as_json: bool) -> None:
                 {
                     "NAME": r["name"],
                     "HERE": "yes" if r["here"] else "",
+                    "FOR": {"chat": "answers", "embedder": "search"}.get(r["kind"], ""),
                     "SIZE": size(r["bytes"]),
                     "WINDOW": f"{r['context']:,}" if r["context"] else "",
                     "GPU": f"{r['gpu_gib']} GiB" if r["gpu_gib"] else "",

@@ -127,3 +127,22 @@ def versions(db: Database) -> None:
         WHERE newer.path = documents.path AND newer.added > documents.added ORDER BY newer.added LIMIT 1)
         WHERE path <> '-'"""
     )
+
+
+@migrate()
+def search_index(db: Database) -> None:
+    """Chunks of documents; their words, without a copy of the text; their parts' vectors."""
+    db.table("chunks").create(
+        {"id": int, "document": str, "start": int, "end": int, "title": str},
+        pk="id",
+        not_null={"document", "start", "end", "title"},
+        foreign_keys=[("document", "documents", "id")],
+    )
+    db.table("chunks").create_index(["document", "start"])
+    db.execute("CREATE VIRTUAL TABLE chunk_words USING fts5(words, content='', tokenize='porter unicode61')")
+    db.table("vectors").create(
+        {"chunk": int, "part": int, "embedder": str, "vector": bytes},  # float16, little-endian
+        pk=("chunk", "part"),
+        not_null={"embedder", "vector"},
+        foreign_keys=[("chunk", "chunks", "id")],
+    )

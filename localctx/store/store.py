@@ -17,13 +17,15 @@ from localctx.errors import StoreError
 from localctx.store.caches import Caches
 from localctx.store.chats import Chats
 from localctx.store.documents import Documents
+from localctx.store.index import Index
 from localctx.store.pages import Pages
 from localctx.store.schema import migrate
 from localctx.store.verdicts import Verdicts
 
 
 class Store:
-    """``documents``, ``pages``, ``caches``, ``chats`` and ``verdicts`` of one data folder. One thread; close it.
+    """``documents``, ``index``, ``pages``, ``caches``, ``chats`` and ``verdicts`` of one data folder. One thread; close
+    it.
 
     Raises StoreError where the folder cannot be used.
     """
@@ -38,6 +40,7 @@ class Store:
             self.db = _open(self.file)
         self.pages = Pages(self.db, self.folder)
         self.documents = Documents(self.db)
+        self.index = Index(self.db)
         self.caches = Caches(self.db)
         self.chats = Chats(self.db)
         self.verdicts = Verdicts(self.db)
@@ -52,10 +55,12 @@ class Store:
         self.db.close()
 
     def remove_document(self, document: str) -> int:
-        """Forget a document, the caches it is part of and the pages no other cache holds; bytes freed on disk."""
+        """Forget a document, its chunks, its caches and the pages no other cache holds; bytes freed on disk."""
         with told(self.home):
             with self.db.atomic():
                 self.caches.remove_of(document)
+                if self.index.has(document):
+                    self.index.remove(document, self.documents.text(document))
                 self.documents.remove(document)
                 dead = self.pages.forget_unused()
             return self.pages.unlink(dead)
