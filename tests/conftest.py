@@ -124,19 +124,6 @@ def run(monkeypatch, capsys) -> Command:
 
 
 @pytest.fixture
-def run(monkeypatch, capsys) -> Command:
-    """The command in this process: the same entry, without five seconds of imports."""
-    from localctx import cli
-
-    def run(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess:
-        monkeypatch.setattr(sys, "argv", ["localctx", *map(str, arguments)])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        return subprocess.CompletedProcess(arguments, cli.run(), *capsys.readouterr())
-
-    return run
-
-
-@pytest.fixture
 def document(tmp_path) -> Path:
     """A text of about 700 bytes."""
     path = tmp_path / "rivers.txt"
