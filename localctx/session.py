@@ -9,29 +9,24 @@ from functools import cached_property
 
 from torch import Tensor
 
-from localctx.engine.beams import beam_search
-from localctx.engine.events import Done, Event, Note, Planned, Progress, Token
-from localctx.engine.generate import decode, decode_each, prefill
-from localctx.engine.keep import Identity, Keeping
-from localctx.engine.memory import Memory, Relief, choose_codec, choose_window, decide, longest, smaller_codec
-from localctx.engine.plan import plan, refuse_too_big, refuse_too_long
-from localctx.engine.prompt import Prompt, estimate_tokens, make_prompt
+from localctx.engine.answer import answer, read, shut
+from localctx.engine.events import Done, Event, Note, Progress
+from localctx.engine.keep import Held
+from localctx.engine.opener import Opener
+from localctx.engine.plan import refuse_too_big
 from localctx.engine.work import Work
-from localctx.errors import Cancelled, StoreError, UsageError
+from localctx.errors import Cancelled, TooLong
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pages import pack_tokens
-from localctx.library.read import Document, read_document
+from localctx.library.read import read_document
 from localctx.models.base import Model
 from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
-from localctx.models.sampling import Sampler
+from localctx.retrieval import Retrieval
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, SINKS
 from localctx.store.bundle import Prepared
-from localctx.store.store import Store, told
-
-SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
-MIN_RATED = 256  # tokens; a shorter reading says little about speed
+from localctx.store.store import Store
 
 
 class Session:
@@ -43,7 +38,6 @@ class Session:
     def __init__(self, settings: Settings, progress: Callable[[Progress], None] = lambda event: None) -> None:
         make_keeper(settings.keep, 0)  # nonsense is told before anything is loaded
         self.settings, self._progress = settings, progress
-        self._window = settings.rope
         self._stop = threading.Event()
         self._listening = False
         self._load_seconds = 0.0
@@ -89,22 +83,29 @@ class Session:
         self._load_seconds = time.perf_counter() - start
         return model
 
-    def ask(self, sources: Sequence[str], question: str, keep: bool = True) -> Generator[Event, None, None]:
-        """Answer ``question`` from the files ``sources`` (``-`` is standard input); the last event is Done.
+    def ask(
+        self, sources: Sequence[str], question: str, keep: bool = True, library: bool = False
+    ) -> Generator[Event, None, None]:
+        """Answer ``question`` from the files ``sources`` (``-`` is standard input), or from passages of all documents
+        of the ``library``; the last event is Done.
 
         With ``keep`` False the store is not touched. Raises UserError before any work that would be wasted. A store
         that cannot be written costs the keeping (``Done.failed``), not the answer. Raises Cancelled when cancelled
         before reading began.
         """
         with self._running():
-            work = yield from self._open(sources, question, keep)
+            documents, spent = self._read_files(sources)
+            work, logits = yield from self._begin(None if library else documents, question, keep)
+            work.seconds |= spent
             try:
-                logits = yield from self._read(work)
-                yield from self._answer(work, logits)
+                if logits is None:
+                    logits = yield from read(self.model, work, self._stop.is_set)
+                assert logits is not None, "a question is never there before it is read"
+                yield from answer(self.model, work, logits, self.settings, self._stop.is_set)
             except Cancelled:
                 pass
             finally:
-                self._shut(work)
+                shut(work)
         yield from map(Note, work.notes)
         yield Done(work.answered(self.settings.model), work.failed)
 
@@ -114,21 +115,22 @@ class Session:
         The last event is Done; ``Done.failed`` when the pages could not be kept.
         """
         with self._running():
-            work = yield from self._open([source], None, keep=True)
+            documents, spent = self._read_files([source])
+            work = yield from self._open(documents, None, True)
+            work.seconds |= spent
             try:
-                if work.cache.length < len(work.tokens):
-                    yield from self._read(work)
+                yield from read(self.model, work, self._stop.is_set)
                 work.stopped = "eos"
             except Cancelled:
                 pass
             finally:
-                self._shut(work)
+                shut(work)
         yield from map(Note, work.notes)
         yield Done(work.prepared(self.settings.model), work.failed)
 
     def may_adopt(self, text: str, kept: Prepared) -> bool:
         """Whether pages made elsewhere have the fingerprint, tokens and sizes that this ``text`` has here."""
-        prompt, shape, count = self._prompt([text], ""), self.model.shape, len(kept.pages)
+        prompt, shape, count = self._opener.prompt([text], ""), self.model.shape, len(kept.pages)
         tokens = prompt.tokens[: prompt.shared]
         sizes = [shape.page_bytes(kept.codec, sinks=i < SINKS) for i in range(count)] if kept.codec in FORMATS else []
         if opened := count and len(tokens[(count - 1) * PAGE :][:PAGE]) % PAGE:
@@ -141,9 +143,6 @@ class Session:
             and kept.tokens == len(tokens)
         )
 
-    def _turning(self, source: str) -> Callable[[int, int], None]:
-        return lambda done, total: self._progress(Progress(f"pages of {source}", done, total))
-
     @contextmanager
     def _running(self) -> Iterator[None]:
         self._stop.clear()
@@ -152,129 +151,47 @@ class Session:
         finally:
             self._listening = False
 
-    def _open(self, sources: Sequence[str], question: str | None, keep: bool) -> Generator[Event, None, Work]:
+    @cached_property
+    def _opener(self) -> Opener:
+        return Opener(self.model, self.settings, lambda: self.store, self._stop.is_set)
+
+    @cached_property
+    def _retrieval(self) -> Retrieval:
+        return Retrieval(self._opener, self.settings, lambda: self.store, self._progress, self._stop.is_set)
+
+    def _read_files(self, sources: Sequence[str]) -> tuple[list[Held], dict[str, float]]:
+        """The documents, and seconds spent. The model is loaded after: a wrong name is told at once."""
         start = time.perf_counter()
         documents = [read_document(s, self._turning(s)) for s in sources]
         parsed = time.perf_counter() - start
-        model = self.model
-        start = time.perf_counter() - parsed
+        self.model  # noqa: B018 (loads)
         self._listening = True
-        prompt = self._prompt([d.text for d in documents], question or "")
-        boundary = prompt.shared
-        tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
-        memory = decide(model, self.settings, self._codec(), len(tokens))
-        if not memory.keeper.turns:
-            refuse_too_long(len(tokens), model.context, model.name)
-        cache = memory.new_cache(model, self.settings.home / "spill")
-        drops = memory.keeper.drops and memory.keeper.held(len(tokens)) < len(tokens)
-        if drops and question is None:
-            what = f"{memory.keeper.name} drops part of {documents[0].row.name}: nothing could be kept for later"
-            raise UsageError(what, "prepare it with --keep full, snapkv or select, or ask at once")
-        keep = keep and not drops
-        keeping = self._keeping(documents, prompt.tokens[:boundary], memory.codec) if keep else None
-        restoring = time.perf_counter()
-        notes = keeping.restore(cache) if keeping else []
-        seconds = {"load": self._load_seconds, "parse": parsed, "restore": time.perf_counter() - restoring}
-        self._load_seconds = 0.0  # the next question finds it loaded
-        yield from map(Note, notes)
-        planned = self._plan(memory, tokens, cache.length, keeping)
-        yield planned
-        if keeping:
-            keeping.enter(cache)
-        relief = Relief(memory.chunk, self._smaller)
-        return Work([d.row for d in documents], tokens, boundary, cache, keeping, planned, relief, start, seconds)
+        spent, self._load_seconds = {"parse": parsed, "load": self._load_seconds}, 0.0  # the next finds it loaded
+        return [(d.row, d.text, d.spans) for d in documents], spent
 
-    def _prompt(self, texts: list[str], question: str) -> Prompt:
-        """The prompt, and the model's window as it wants it. TooLong before anything is kept of it; what is hopelessly
-        long is not even counted.
-        """
-        model, most = self.model, longest(self.settings, self.model)
-        if sum(map(len, texts)) > SURELY_COUNTED * most:
-            guess = estimate_tokens(model.tokenizer, texts, int(most), self._stop.is_set)
-            refuse_too_long(guess, most, model.name, "about ")
-        prompt = make_prompt(model.tokenizer, texts, question)
-        refuse_too_long(len(prompt.tokens), most, model.name)
-        window = choose_window(self.settings, model, prompt.shared, len(prompt.tokens)).rope
-        if window != self._window:
-            model.stretch(window)
-            self._window = window
-        return prompt
+    def _turning(self, source: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._progress(Progress(f"pages of {source}", done, total))
 
-    def _codec(self) -> str:
-        return choose_codec(self.model.shape, self._passed) if self.settings.kv == "auto" else self.settings.kv
+    def _begin(
+        self, documents: Sequence[Held] | None, question: str, keep: bool
+    ) -> Generator[Event, None, tuple[Work, Tensor | None]]:
+        """Whole documents where they fit the window and the budget, else passages of them, unless the mode forbids."""
+        mode, why = self.settings.mode, "passages were asked for"
+        if documents is None:
+            why = "the whole library was asked"
+        elif mode != "retrieve":
+            try:
+                return (yield from self._open(documents, question, keep)), None
+            except TooLong as e:
+                if mode == "full":
+                    raise
+                why = e.problem
+        return (yield from self._retrieval.begin(documents, question, keep, why))
 
-    def _passed(self, codec: str) -> bool | None:
-        """What the quality gate said of a codec with this model; None where it was not asked, or cannot be."""
-        if "store" not in self.__dict__ and not Store.is_at(self.settings.home):
-            return None  # and asking leaves no trace
-        try:
-            with told(self.settings.home):
-                return self.store.verdicts.passed(self.model.fingerprint(codec))
-        except StoreError:
-            return None
-
-    def _smaller(self, codec: str) -> str | None:
-        return smaller_codec(self.model.shape, self._passed, codec) if self.settings.kv == "auto" else None
-
-    def _keeping(self, documents: list[Document], tokens: list[int], codec: str) -> Keeping:
-        identity = Identity(self.model.fingerprint(codec), self.settings.model, codec)
-        held, disk = [(d.row, d.text, d.spans) for d in documents], self.settings.caps["disk"]
-        return Keeping(lambda: self.store, held, identity, tokens, disk)
-
-    def _plan(self, memory: Memory, tokens: list[int], reused: int, keeping: Keeping | None) -> Planned:
-        rate, answer = keeping.rate if keeping else None, self.settings.max_tokens
-        return plan(self.model, memory, tokens=len(tokens), reused=reused, answer=answer, per_second=rate)
-
-    def _read(self, work: Work) -> Generator[Event, None, Tensor]:
-        start = time.perf_counter()
-        try:
-            return (
-                yield from prefill(
-                    self.model,
-                    work.cache,
-                    work.tokens,
-                    chunk=work.relief,
-                    boundary=work.boundary,
-                    cancelled=self._stop.is_set,
-                    after_chunk=work.keeping or (lambda cache: None),
-                )
-            )
-        finally:
-            work.read = work.cache.length - work.plan.reused
-            work.seconds["prefill"] = time.perf_counter() - start
-
-    def _answer(self, work: Work, logits: Tensor) -> Iterator[Event]:
-        first = 0.0
-        for event in self._decoding(work, logits):
-            yield event
-            if not isinstance(event, Token):
-                continue
-            now = time.perf_counter()
-            first = first or now
-            work.seconds |= {"first_token": first - work.started, "decode": now - first}
-            work.answers[event.answer].append(event)
-        work.seconds.setdefault("first_token", time.perf_counter() - work.started)  # the model had nothing to say
-        work.stopped = "length" if max(map(len, work.answers)) == work.plan.answer_tokens else "eos"
-
-    def _decoding(self, work: Work, logits: Tensor) -> Iterator[Event]:
-        s, model, stop = self.settings, self.model, self._stop.is_set
-        limit = work.plan.answer_tokens
-        if s.beams > 1:
-            yield from beam_search(model, work.cache, logits, width=s.beams, limit=limit, cancelled=stop)
-            return
-        seeds = [None if s.seed is None else s.seed + i for i in range(s.n)]
-        samplers = [Sampler(s.temperature, s.top_p, s.top_k, seed) for seed in seeds]
-        work.answers = [[] for _ in samplers]
-        if s.n == 1:
-            yield from decode(model, work.cache, logits, sampler=samplers[0], limit=limit, cancelled=stop)
-        else:
-            yield from decode_each(model, work.cache, logits, samplers=samplers, limit=limit, cancelled=stop)
-
-    def _shut(self, work: Work) -> None:
-        if work.keeping:
-            rate = work.read / work.seconds["prefill"] if work.read >= MIN_RATED else None
-            work.keeping.close(work.cache, rate)
-        pool = work.cache.pool
-        work.pages, work.evicted = pool.counts(), list(work.cache.evicted)
-        work.bytes, work.sketched = pool.nbytes(), work.cache.sketch_bytes()
-        work.cache.drop()
+    def _open(self, documents: Sequence[Held], question: str | None, keep: bool) -> Generator[Event, None, Work]:
+        """The work of reading whole documents."""
+        work = self._opener.open(documents, [text for _, text, _ in documents], question, keep=keep)
+        yield from map(Note, work.news)
+        yield work.plan
+        work.enter()
+        return work

@@ -25,7 +25,8 @@ class Settings:
     ``rope`` stretches the window (``yarn:2``, ``linear:2``, ``llama3:8``). ``memory``, ``ram`` and ``disk`` are the
     most bytes of KV on the device, in RAM beside it and on disk, or ``auto``. ``keep`` names a keeper and its budget.
     ``n`` answers are sampled, or the best of ``beams`` is found. ``embedder`` makes the vectors that search compares;
-    ``none``: it compares words alone.
+    ``none``: it compares words alone. ``mode`` is full (whole documents are read), retrieve (the best ``passages`` of
+    them; 0 leaves their number to what the model was measured to bear), or auto (whole where they fit).
     """
 
     home: Path
@@ -48,6 +49,8 @@ class Settings:
     n: int = 1
     beams: int = 1
     embedder: str = "all-minilm-l6-v2"
+    mode: str = "auto"
+    passages: int = 0
 
     @property
     def models(self) -> Path:
@@ -129,6 +132,7 @@ def _checked(s: Settings) -> Settings:
         "chunk": (1, 1 << 16),
         "n": (1, 64),
         "beams": (1, 64),
+        "passages": (0, 64),
         "seed": (-(1 << 63), (1 << 63) - 1),
     }
     for name, (low, high) in bounds.items():
@@ -136,6 +140,8 @@ def _checked(s: Settings) -> Settings:
             raise UsageError(f"{name} = {getattr(s, name)} is out of range", f"choose from {low:g} to {high:g}")
     if s.kv not in ("auto", *FORMATS):
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
+    if s.mode not in ("auto", "full", "retrieve"):
+        raise UsageError(f"there is no mode {s.mode!r}", "use auto, full or retrieve")
     if s.rope != "auto" and not ROPE.fullmatch(s.rope):
         raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
     s.caps  # noqa: B018 (reads the sizes)

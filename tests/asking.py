@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-PLAIN = {"max_tokens": 32, "chunk": 64, "threads": 1}
+PLAIN = {"max_tokens": 32, "chunk": 64, "threads": 1, "embedder": "none"}
 """Chunks of one page: whatever part of a document is kept, the rest is computed as a cold reading computes it."""
 
 _IMPORTED = [

@@ -17,14 +17,15 @@ SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setup
 
 # Imports go strictly down, or stay in their room. A name stands for everything below it that is not named itself.
 FLOORS = {
-    "localctx.__main__": 8,
-    "localctx.cli": 7,
-    "localctx.ui": 6,
-    "localctx.server": 6,
-    "localctx.session": 5,
-    "localctx.doctor": 5,
-    "localctx.batch": 5,
-    "localctx.quality": 5,
+    "localctx.__main__": 9,
+    "localctx.cli": 8,
+    "localctx.ui": 7,
+    "localctx.server": 7,
+    "localctx.session": 6,
+    "localctx.doctor": 6,
+    "localctx.batch": 6,
+    "localctx.quality": 6,
+    "localctx.retrieval": 5,
     "localctx.engine": 4,
     "localctx.library": 4,
     "localctx.models": 3,

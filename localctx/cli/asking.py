@@ -20,17 +20,25 @@ if TYPE_CHECKING:
 @click.argument("words", nargs=-1, metavar="FILE... QUESTION")
 @as_json_option
 @quiet_option
+@click.option("--library", is_flag=True, help="Ask all documents of the library; no FILE is needed.")
 @click.option("--no-keep", is_flag=True, help="Leave nothing of these documents on the disk.")
 @answer_options
 @model_options
-def ask(words: tuple[str, ...], as_json: bool, quiet: bool, no_keep: bool, **flags: Any) -> None:
-    """Answer QUESTION from FILEs (text, Markdown, HTML, PDF, docx, EPUB; - is standard input).
+def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_keep: bool, **flags: Any) -> None:
+    """Answer QUESTION from FILEs (text, Markdown, HTML, PDF, docx, EPUB; - is standard input), or from the library.
+
+    Documents that fit the model's window are read whole; of longer ones the passages that promise most.
 
     \b
     localctx ask README.md "How do I run the tests?"
     git log | localctx ask - "What changed most?"
+    localctx ask --library "Who signed the lease?"
     """
-    if len(words) < 2:
+    if library and len(words) != 1:
+        raise UsageError("--library takes a question and no files", "add files with: localctx library add FILE")
+    if library and no_keep:
+        raise UsageError("--library reads what is kept", "leave out --no-keep")
+    if not library and len(words) < 2:
         raise UsageError("ask takes files and a question", 'for example: localctx ask README.md "What is this?"')
     *files, question = words
     if not question.strip():
@@ -40,7 +48,7 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, no_keep: bool, **fla
     from localctx.cli.terminal import print_json
 
     with _session(flags, as_json, quiet) as (session, terminal):
-        done = _follow(session.ask(files, question, keep=not no_keep), terminal)
+        done = _follow(session.ask(files, question, keep=not no_keep, library=library), terminal)
         terminal.end_answer()
         report = done.report
         if as_json:
@@ -162,6 +170,8 @@ def _dropped(r: dict[str, Any]) -> Iterator[str]:
 
 
 def _summary(r: dict[str, Any]) -> str:
-    t, s = r["tokens"], r["seconds"]
+    t, s, ranking = r["tokens"], r["seconds"], r["ranking"]
     speed = f", {(t['generated'] - 1) / s['decode']:.1f} tokens/s" if t["generated"] > 1 and s["decode"] else ""
-    return f"reused {t['reused']:,} / {t['prompt']:,} tokens, first token after {s['first_token']:.2f} s{speed}"
+    ranked = f" ({ranking['passages']} passages)" if ranking else ""
+    reused, of = (ranking["reused"], ranking["tokens"]) if ranking else (t["reused"], t["prompt"])
+    return f"reused {reused:,} / {of:,} tokens{ranked}, first token after {s['first_token']:.2f} s{speed}"

@@ -59,6 +59,9 @@ def machine_options(command: Callable) -> Callable:
 def answer_options(command: Callable) -> Callable:
     """The flags of a command that answers, as Settings names them."""
     for option in (
+        click.option("--mode", metavar="MODE", help="full (whole documents), retrieve (passages), auto (what fits)."),
+        click.option("--passages", type=int, metavar="N", help="Passages answered from (what the model bears best)."),
+        click.option("--embedder", metavar="NAME", help="What makes vectors for search: all-minilm-l6-v2, none, ..."),
         click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens (256)."),
         click.option("--temperature", type=float, metavar="T", help="0 takes the likeliest token each time (0)."),
         click.option("--top-p", type=float, metavar="P", help="Sample among the likeliest tokens of mass P."),

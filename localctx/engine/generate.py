@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from localctx.engine.events import Event, Evicted, Note, Progress, Token
@@ -58,6 +59,21 @@ def prefill(
         yield from _news(cache, dropped)
     cache.phase = "answering"
     return logits[-1]
+
+
+def likelihood(model: Model, cache: Cache, tokens: Sequence[int], cancelled: Check) -> tuple[float, Tensor]:
+    """Read the rest of ``tokens`` at once; log p of all but the first of it, and the last logits [vocabulary].
+
+    How likely a question is after a passage ranks passages (Sachan et al., arXiv:2204.07496). Raises Cancelled, NoRoom.
+    """
+    rest, cache.phase = tokens[cache.length :], "asking"
+    with no_room_told(cache):
+        logits = model.forward(rest, cache, len(rest), cancelled)
+    if cache.keeper.compresses:
+        compress(cache)
+    cache.phase = "answering"
+    logs = logits[:-1].log_softmax(-1).gather(1, torch.tensor(rest[1:], device=logits.device)[:, None])
+    return float(logs.sum()), logits[-1]
 
 
 def decode(

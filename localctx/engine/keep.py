@@ -24,11 +24,15 @@ Held = tuple[DocumentRow, str, Sequence[Span]]
 
 @dataclass(frozen=True)
 class Identity:
-    """What pages are kept under: a fingerprint, and the model and codec it stands for."""
+    """What pages are kept under: a fingerprint, and the model and codec it stands for.
+
+    ``part`` of the documents, where not the whole of them was read.
+    """
 
     fingerprint: bytes
     model: str
     codec: str
+    part: str = ""
 
 
 class Keeping:
@@ -105,7 +109,7 @@ class Keeping:
         self.rate = store.caches.rate(self._identity.fingerprint)
         if prefix.fault:
             return [f"{prefix.fault}; reading again from token {cache.length:,}"]
-        return [] if cache.length else self._other_readings(store)
+        return [] if cache.length or self._identity.part else self._other_readings(store)
 
     def _enter(self, store: Store, cache: Cache) -> None:
         with store.db.atomic():  # or another process may remove a document before its cache is entered
@@ -122,6 +126,7 @@ class Keeping:
             codec=of.codec,
             keeper=cache.keeper.name,
             tokens=len(self._tokens),
+            part=of.part,
         )
         self._written = -(-cache.length // PAGE)
         slot_bytes = cache.pool.shape.slot_bytes(of.codec)

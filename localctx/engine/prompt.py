@@ -1,7 +1,8 @@
-"""Documents and a question as one conversation whose beginning depends on the documents alone."""
+"""Documents and a question as one conversation, whose beginning depends only on what comes before the question."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from localctx.errors import Cancelled
 from localctx.models.base import Tokenizer
@@ -9,6 +10,10 @@ from localctx.models.base import Tokenizer
 _ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
 _PROBES = ("\0", "A")  # other questions: two, that no question begins as both do
 _PIECE = 100_000  # characters tokenized between looks at the cancel flag
+
+
+Turn = tuple[str, str]
+"""An earlier question and its answer."""
 
 
 @dataclass(frozen=True)
@@ -19,15 +24,13 @@ class Prompt:
     shared: int
 
 
-def make_prompt(tokenizer: Tokenizer, texts: Sequence[str], question: str) -> Prompt:
-    """The documents first, the question last, so that reading ends where the question begins.
+def make_prompt(tokenizer: Tokenizer, texts: Sequence[str], question: str, history: Sequence[Turn] = ()) -> Prompt:
+    """The documents first, then what was asked and answered, the question last: reading ends where it begins.
 
     Names are left out: a renamed file is the same document. Where the question begins is found by asking another, so
     no chat template needs to be understood.
     """
-    tokens, *others = (
-        tokenizer.encode_chat([{"role": "user", "content": _content(texts, q)}]) for q in (question, *_PROBES)
-    )
+    tokens, *others = (tokenizer.encode_chat(_messages(texts, history, q)) for q in (question, *_PROBES))
     return Prompt(tokens, min(_common(tokens, other) for other in others))
 
 
@@ -48,6 +51,14 @@ def estimate_tokens(
             if counted > enough:
                 return counted * sum(map(len, texts)) // read
     return counted
+
+
+def _messages(texts: Sequence[str], history: Sequence[Turn], question: str) -> list[dict[str, str]]:
+    """The documents stand in the first question."""
+    questions = [*(asked for asked, _ in history), question]
+    asked = [{"role": "user", "content": q} for q in (_content(texts, questions[0]), *questions[1:])]
+    answers = [{"role": "assistant", "content": answer} for _, answer in history]
+    return [message for pair in zip_longest(asked, answers) for message in pair if message]
 
 
 def _common(tokens: list[int], other: list[int]) -> int:

@@ -11,13 +11,16 @@ from localctx.engine.memory import Relief
 from localctx.kv.cache import Cache, EvictedRange
 from localctx.store.documents import DocumentRow
 
-PHASES = ("load", "parse", "restore", "prefill", "first_token", "decode")
+PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
 
 
 @dataclass
 class Work:
-    """``tokens`` are to be read, what is kept ends at ``boundary``; ``started`` is the clock when the model was
-    loaded."""
+    """``tokens`` are to be read, what is kept ends at ``boundary``; ``started`` is the clock when the model was loaded.
+
+    ``news``: why there was not more kept of it. ``passages`` it answers from, where not whole documents were read, and
+    the works that were ``ranked`` to find them.
+    """
 
     documents: Sequence[DocumentRow]
     tokens: list[int]
@@ -35,6 +38,14 @@ class Work:
     bytes: dict[str, int] = field(default_factory=dict)
     sketched: int = 0
     evicted: list[EvictedRange] = field(default_factory=list)
+    news: list[str] = field(default_factory=list)
+    passages: Sequence[dict[str, Any]] = ()
+    ranked: Sequence["Work"] = ()
+
+    def enter(self) -> None:
+        """Enter in the store what is about to be read."""
+        if self.keeping:
+            self.keeping.enter(self.cache)
 
     @property
     def failed(self) -> str | None:
@@ -62,6 +73,8 @@ class Work:
                 "generated": sum(map(len, self.answers)),
                 "longest": max(map(len, self.answers)),
             },
+            "passages": list(self.passages),
+            "ranking": self._ranking(),
             "seconds": self._seconds(),
             "kv": self._kv(),
             "memory": {"peak_bytes": measure_process().peak},
@@ -81,6 +94,17 @@ class Work:
             "seconds": self._seconds(),
             "kv": self._kv(),
         }
+
+    def _ranking(self) -> dict[str, int] | None:
+        """What was read of all passages that were ranked; None where none was."""
+        if not self.ranked:
+            return None
+        counts = {
+            "tokens": sum(len(w.tokens) for w in self.ranked),
+            "reused": sum(w.plan.reused for w in self.ranked),
+            "prefilled": sum(w.read for w in self.ranked),
+        }
+        return {"passages": len(self.ranked), **counts}
 
     def _kept(self) -> dict[str, int]:
         kept = self.keeping if self.keeping and self.keeping.kept else None

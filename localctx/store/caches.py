@@ -37,9 +37,11 @@ class CacheRow:
         return min(self.pages * PAGE, self.tokens)
 
 
-def cache_id(fingerprint: bytes, documents: Sequence[str], chat: str | None = None, branch: int = 0) -> str:
-    """The id of the cache of ``documents`` in this order, or of a chat's branch about them."""
-    whose = "".join(documents) + (f"/{chat}/{branch}" if chat else "")
+def cache_id(
+    fingerprint: bytes, documents: Sequence[str], chat: str | None = None, branch: int = 0, part: str = ""
+) -> str:
+    """The id of the cache of ``documents`` in this order, or a part of them, or of a chat's branch about them."""
+    whose = "".join(documents) + (f"#{part}" if part else "") + (f"/{chat}/{branch}" if chat else "")
     return hashlib.sha256(fingerprint + whose.encode()).hexdigest()
 
 
@@ -60,13 +62,14 @@ class Caches:
         tokens: int,
         chat: str | None = None,
         branch: int = 0,
+        part: str = "",
     ) -> str:
         """The id of the cache of these documents, in this order, under this fingerprint; entered as ``writing``.
 
-        With ``chat`` it is that chat's, for one ``branch`` of it (``Chats.branch_of``), and goes with the chat, or with
-        a document it is about.
+        ``part`` names what was read of them, where that is not the whole. With ``chat`` it is that chat's, for one
+        ``branch`` of it (``Chats.branch_of``), and goes with the chat, or with a document it is about.
         """
-        cache = cache_id(fingerprint, documents, chat, branch)
+        cache = cache_id(fingerprint, documents, chat, branch, part)
         now = time.time()
         row = {"id": cache, "fingerprint": fingerprint, "model": model, "codec": codec, "keeper": keeper, "chat": chat}
         with self._db.atomic():

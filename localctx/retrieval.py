@@ -1,0 +1,189 @@
+"""Retrieval: answering from passages. Words and vectors find them, the model's own likelihood of the question ranks
+them, and the best are what is read; every passage's pages are kept, so that ranking again costs the question's tokens.
+"""
+
+import re
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, replace
+from functools import cached_property
+from pathlib import Path
+
+from torch import Tensor
+
+from localctx.engine.answer import rank, read, shut
+from localctx.engine.events import Event, Note, Planned, Progress
+from localctx.engine.keep import Held
+from localctx.engine.opener import Opener
+from localctx.engine.work import Work
+from localctx.errors import DocumentError, ModelError
+from localctx.library.search import Passage, index, join_neighbours, search, unindexed
+from localctx.models.catalog import load_catalog
+from localctx.models.embed import Embedder, load_embedder
+from localctx.settings import Settings
+from localctx.store.store import Store, told
+
+RANKED = 5  # passages whose likelihood is asked
+_OVER_ALL = re.compile(
+    r"\b(summari[sz]e|summary|overview|how (many|often)|list (all|every|each|the)|(all|every|each) of|in total|overall|"
+    r"main (points?|ideas?|themes?)|throughout)\b",
+    re.IGNORECASE,
+)
+
+
+class Retrieval:
+    """Finds passages and opens work on them. ``progress`` hears of the embedder, of indexing and of embedding."""
+
+    def __init__(
+        self,
+        opener: Opener,
+        settings: Settings,
+        open_store: Callable[[], Store],
+        progress: Callable[[Progress], None],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self._opener, self._settings, self._open_store = opener, settings, open_store
+        self._progress, self._cancelled = progress, cancelled
+        self._doubt: str | None = None
+
+    def begin(
+        self, documents: Sequence[Held] | None, question: str, keep: bool, why: str
+    ) -> Generator[Event, None, tuple[Work, Tensor]]:
+        """The work of answering from the best passages of ``documents`` (None: of the whole library), which is read,
+        and its last logits. Raises UserError, Cancelled.
+        """
+        with self._shelf(keep) as store:
+            return (yield from self._begin(store, documents, question, keep, why))
+
+    def _begin(
+        self, store: Store, documents: Sequence[Held] | None, question: str, keep: bool, why: str
+    ) -> Generator[Event, None, tuple[Work, Tensor]]:
+        start = time.perf_counter()
+        with told(store.home):
+            passages, held = self._find(store, documents, question)
+        searched = time.perf_counter() - start
+        works = [self._open([held[p.document]], [p], question, keep) for p in passages]
+        if self._doubt:
+            yield Note(self._doubt)
+        if _OVER_ALL.search(question):
+            yield Note(
+                "this may ask about the whole, but passages are read, not the documents: --mode full reads them, where "
+                "they fit the model's window"
+            )
+        yield self._plan(works, why)
+        start = time.perf_counter()
+        work, logits = yield from self._best(store, works, passages, held, question, keep)
+        work.started -= searched
+        work.seconds |= {"search": searched, "rank": time.perf_counter() - start}
+        return work, logits
+
+    @property
+    def count(self) -> int:
+        """Passages answered from: as set, or as many as the model was measured to bear; one until it is measured."""
+        entry = load_catalog().get(self._settings.model)
+        return self._settings.passages or (entry.passages if entry else 0) or 1
+
+    @cached_property
+    def embedder(self) -> Embedder | None:
+        """What makes vectors; None where it is not wanted, or cannot be had, which is told once."""
+        s = self._settings
+        try:
+            return load_embedder(s.embedder, s.models, lambda *p: self._progress(Progress(*p)))
+        except ModelError as e:
+            self._doubt = f"{e.problem}; passages are searched by their words alone"
+            return None
+
+    @contextmanager
+    def _shelf(self, keep: bool) -> Iterator[Store]:
+        """The store, or one that is gone afterwards."""
+        if keep:
+            yield self._open_store()
+            return
+        with tempfile.TemporaryDirectory() as home, closing(Store(Path(home))) as store:
+            yield store
+
+    def _find(
+        self, store: Store, documents: Sequence[Held] | None, question: str
+    ) -> tuple[list[Passage], dict[str, Held]]:
+        if documents is not None:
+            for row, text, spans in documents:
+                store.documents.add(row, text, spans)
+        ids = None if documents is None else [row.id for row, _, _ in documents]
+        rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
+        for row in unindexed(store, self.embedder):
+            if row.id in rows:
+                index(store, row, self.embedder, lambda *p: self._progress(Progress(*p)), self._cancelled)
+        found = search(store, question, self.embedder, list(rows), max(RANKED, self.count)).passages
+        if not found:
+            raise DocumentError("nothing in the documents is like the question", "say it in other words")
+        spans_of, text_of = store.documents.spans, store.documents.text
+        return found, {d: (rows[d], text_of(d), spans_of(d)) for d in {p.document for p in found}}
+
+    def _open(self, held: Sequence[Held], passages: Sequence[Passage], question: str, keep: bool) -> Work:
+        part = "+".join(f"{p.document}:{p.start}-{p.end}" for p in passages)
+        return self._opener.open(held, [p.text for p in passages], question, keep=keep, part=part)
+
+    def _plan(self, works: Sequence[Work], why: str) -> Planned:
+        """One plan for all that is ranked."""
+        plans = [w.plan for w in works]
+        seconds = [p.seconds for p in plans if p.seconds is not None]
+        return replace(
+            plans[0],
+            mode="retrieve",
+            reason=f"{why}: the {self.count} best of {len(works)} passages {'are' if self.count > 1 else 'is'} read",
+            tokens=sum(p.tokens for p in plans),
+            reused=sum(p.reused for p in plans),
+            kv_bytes=sum(p.kv_bytes for p in plans),
+            seconds=sum(seconds) if len(seconds) == len(plans) else None,
+            unusual=True,
+        )
+
+    def _best(
+        self,
+        store: Store,
+        works: Sequence[Work],
+        passages: Sequence[Passage],
+        held: dict[str, Held],
+        question: str,
+        keep: bool,
+    ) -> Generator[Event, None, tuple[Work, Tensor]]:
+        model, likely, ends = self._opener.model, list[float](), list[Tensor]()
+        left = list(works)
+        try:
+            for i, work in enumerate(works):
+                self._progress(Progress("ranking passages", i, len(works)))
+                work.enter()
+                score, end = yield from rank(model, work, self._cancelled)
+                likely.append(score)
+                ends.append(end)
+            order = sorted(range(len(works)), key=lambda i: -likely[i])
+            listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(passages, likely, strict=True)]
+            chosen = order[: self.count]
+            if len(chosen) == 1:
+                best, logits = left.pop(chosen[0]), ends[chosen[0]]
+            else:
+                best, logits = yield from self._several(store, [passages[i] for i in chosen], held, question, keep)
+        finally:
+            for work in left:
+                shut(work)
+        best.passages, best.ranked = [listed[i] for i in order], works
+        best.plan = replace(best.plan, mode="retrieve")
+        return best, logits
+
+    def _several(
+        self, store: Store, passages: Sequence[Passage], held: dict[str, Held], question: str, keep: bool
+    ) -> Generator[Event, None, tuple[Work, Tensor]]:
+        """Several passages in one prompt, in the order of the text: the same ones are then the same prompt."""
+        joined = sorted(join_neighbours(store, passages), key=lambda p: (p.document, p.start))
+        documents = [held[d] for d in dict.fromkeys(p.document for p in joined)]
+        work = self._open(documents, joined, question, keep)
+        try:
+            work.enter()
+            logits = yield from read(self._opener.model, work, self._cancelled)
+            assert logits is not None
+        except BaseException:
+            shut(work)
+            raise
+        return work, logits
