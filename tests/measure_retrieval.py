@@ -8,7 +8,9 @@ import json
 import random
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,7 +22,17 @@ from localctx.store.index import ChunkRow
 from localctx.store.store import Store
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "squad-dev-A.json"
-Question = tuple[str, str, int, int]  # document, words, and where its paragraph begins and ends
+
+
+@dataclass(frozen=True)
+class Question:
+    """Its words, its paragraph and where that begins and ends in the article, and the answers that are right."""
+
+    words: str
+    paragraph: str
+    start: int
+    end: int
+    answers: list[str]
 
 
 def main(path: Path = DATA, count: int = 5) -> None:
@@ -37,35 +49,43 @@ def main(path: Path = DATA, count: int = 5) -> None:
             report(store, embedder, questions, scope)
 
 
-def add(store: Store, embedder: Embedder, articles: list[dict], count: int, folder: Path) -> list[Question]:
-    """Index every article; ``count`` questions from each, the same in every run."""
-    questions, sampled = [], random.Random(0)
+def sample(articles: list[dict], count: int) -> Iterator[list[Question]]:
+    """``count`` questions of each article, the same in every run. Paragraphs are parted by an empty line."""
+    sampled = random.Random(0)
     for article in articles:
+        asked, at = [], 0
+        for p in article["paragraphs"]:
+            end = at + len(p["text"])
+            asked += [Question(q["question"], p["text"], at, end, q["answers"]) for q in p["questions"]]
+            at = end + 2
+        yield sampled.sample(asked, min(count, len(asked)))
+
+
+def add(store: Store, embedder: Embedder, articles: list[dict], count: int, folder: Path) -> list[tuple[str, Question]]:
+    """Index every article; questions with the ids of their documents."""
+    questions = []
+    for article, asked in zip(articles, sample(articles, count), strict=True):
         texts = [p["text"] for p in article["paragraphs"]]
         file = folder / f"{article['title']}.txt"
         file.write_text("\n\n".join(texts), encoding="utf-8")
         document = read_document(str(file))
         store.documents.add(document.row, document.text, document.spans)
         index(store, document.row, embedder)
-        asked, at = [], 0
-        for paragraph, text in zip(article["paragraphs"], texts, strict=True):
-            asked += [(document.row.id, q["question"], at, at + len(text)) for q in paragraph["questions"]]
-            at += len(text) + 2
-        questions += sampled.sample(asked, min(count, len(asked)))
+        questions += [(document.row.id, q) for q in asked]
     return questions
 
 
-def report(store: Store, embedder: Embedder, questions: list[Question], scope: str) -> None:
+def report(store: Store, embedder: Embedder, questions: list[tuple[str, Question]], scope: str) -> None:
     """Print recall, searching each question's own document or the whole library."""
     ranks: dict[str, list[int]] = {"BM25": [], "vectors": [], "fused": []}
-    for document, words, start, end in questions:
+    for document, q in questions:
         within = [document] if scope == "own document" else None
-        by_words = store.index.by_words(words, DEPTH, within)
-        by_vector = store.index.by_vector(embedder.name, embedder.embed([words])[0], DEPTH, within)
+        by_words = store.index.by_words(q.words, DEPTH, within)
+        by_vector = store.index.by_vector(embedder.name, embedder.embed([q.words])[0], DEPTH, within)
         scores = fuse({"words": by_words, "vectors": by_vector})
         fused = sorted(scores, key=lambda c: (-scores[c], c))
         for name, ranked in zip(ranks, (by_words, by_vector, fused), strict=True):
-            hits = [holds(c, document, start, end) for c in store.index.get(ranked)]
+            hits = [holds(c, document, q.start, q.end) for c in store.index.get(ranked)]
             ranks[name].append(hits.index(True) + 1 if True in hits else DEPTH * 2)
     print(f"{scope}, {len(questions)} questions: recall at 1, 3, 5")
     for name, found in ranks.items():
