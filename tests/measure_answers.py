@@ -44,9 +44,8 @@ def main(path: Path = DATA, count: int = 5, passages: int = 0) -> None:
         outcomes = list(measure(session, json.loads(path.read_text()), count, Path(folder)))
     total, right = len(outcomes), [o for o in outcomes if o.right]
     for k in (1, 3):
-        print(
-            f"the right paragraph among the first {k} after ranking: {sum(0 < o.rank <= k for o in outcomes) / total:.3f}"
-        )
+        share = sum(0 < o.rank <= k for o in outcomes) / total
+        print(f"the right paragraph among the first {k} after ranking: {share:.3f}")
     print(f"answers that contain a right one: {len(right) / total:.3f} of {total}")
     print(f"given the right paragraph:        {sum(o.right_alone for o in outcomes) / total:.3f}")
     if right:
