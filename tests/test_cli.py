@@ -330,13 +330,13 @@ def test_a_document_beyond_the_window_is_refused_with_both_numbers(asks, run, tm
     asks()
     long = tmp_path / "long.txt"
     long.write_text("word " * 1000)
-    for arguments in (["ask", long, "why?"], ["prepare", long]):
+    for arguments in (["ask", long, "why?", "--mode", "full"], ["prepare", long]):
         done = run(*arguments, "--model", tiny_model)
         assert_one_line(done, 1, r"are 5,\d\d\d tokens, and .* reads at most 4,096", "longer window")
         assert not done.stdout
     assert json.loads(asks("--json").stdout)["tokens"]["reused"] == KEPT
     with closing(Store(home)) as store:
-        assert store.health()["pages"] == 11
+        assert store.health()["pages"] == 12
 
 
 # Library and doctor

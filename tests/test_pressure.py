@@ -551,7 +551,7 @@ def test_a_document_longer_than_the_window(open_session, tmp_path):
         assert heard.report["tokens"]["prompt"] > s.model.context
         assert len(heard.ids) == 12
         assert heard.kv["evicted"][0]["start"] == PAGE
-    with open_session() as s, pytest.raises(TooLong, match="at most 4,096"):
+    with open_session(mode="full") as s, pytest.raises(TooLong, match="at most 4,096"):
         ask(s, path)
 
 

@@ -82,13 +82,17 @@ class Keeping:
             self._try(self._commit)
 
     def close(self, cache: Cache, rate: float | None = None) -> None:
-        """Commit what is sealed; the cache is ready when that is everything. ``rate`` is for the next plan."""
+        """Commit what is sealed; the cache is ready when that is everything. ``rate`` is for the next plan.
+
+        What was never entered leaves nothing.
+        """
+        if not self._writer:
+            return
         self._try(lambda store: self._write(store, cache))
         self._try(self._commit)
         if rate:
             self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, rate))
-        if self._writer:
-            self._writer.close()
+        self._writer.close()
 
     def _try(self, work: Callable[[Store], None]) -> None:
         if self.failed:
