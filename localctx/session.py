@@ -5,14 +5,17 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
+from typing import Any
 
 from torch import Tensor
 
 from localctx.engine.beams import beam_search
 from localctx.engine.events import Done, Event, Note, Planned, Progress, Token
 from localctx.engine.generate import decode, decode_each, prefill
-from localctx.engine.keep import Identity, Keeping
+from localctx.engine.keep import Held, Identity, Keeping
+from localctx.engine.looks import looks
 from localctx.engine.memory import Memory, Relief, choose_codec, choose_window, decide, longest, smaller_codec
 from localctx.engine.plan import plan, refuse_too_big, refuse_too_long
 from localctx.engine.prompt import Prompt, estimate_tokens, make_prompt
@@ -20,7 +23,8 @@ from localctx.engine.work import Work
 from localctx.errors import Cancelled, StoreError, UsageError
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pages import pack_tokens
-from localctx.library.read import Document, read_document
+from localctx.library.cite import glimpses
+from localctx.library.read import read_document
 from localctx.models.base import Model
 from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
@@ -101,6 +105,7 @@ class Session:
             try:
                 logits = yield from self._read(work)
                 yield from self._answer(work, logits)
+                work.citations = self._citations(work, question)
             except Cancelled:
                 pass
             finally:
@@ -171,7 +176,8 @@ class Session:
             what = f"{memory.keeper.name} drops part of {documents[0].row.name}: nothing could be kept for later"
             raise UsageError(what, "prepare it with --keep full, snapkv or select, or ask at once")
         keep = keep and not drops
-        keeping = self._keeping(documents, prompt.tokens[:boundary], memory.codec) if keep else None
+        held: list[Held] = [(d.row, d.text, d.spans) for d in documents]
+        keeping = self._keeping(held, prompt.tokens[:boundary], memory.codec) if keep else None
         restoring = time.perf_counter()
         notes = keeping.restore(cache) if keeping else []
         seconds = {"load": self._load_seconds, "parse": parsed, "restore": time.perf_counter() - restoring}
@@ -182,7 +188,7 @@ class Session:
         if keeping:
             keeping.enter(cache)
         relief = Relief(memory.chunk, self._smaller)
-        return Work([d.row for d in documents], tokens, boundary, cache, keeping, planned, relief, start, seconds)
+        return Work(held, tokens, boundary, cache, keeping, planned, relief, start, seconds)
 
     def _prompt(self, texts: list[str], question: str) -> Prompt:
         """The prompt, and the model's window as it wants it. TooLong before anything is kept of it; what is hopelessly
@@ -216,10 +222,9 @@ class Session:
     def _smaller(self, codec: str) -> str | None:
         return smaller_codec(self.model.shape, self._passed, codec) if self.settings.kv == "auto" else None
 
-    def _keeping(self, documents: list[Document], tokens: list[int], codec: str) -> Keeping:
+    def _keeping(self, held: list[Held], tokens: list[int], codec: str) -> Keeping:
         identity = Identity(self.model.fingerprint(codec), self.settings.model, codec)
-        held, disk = [(d.row, d.text, d.spans) for d in documents], self.settings.caps["disk"]
-        return Keeping(lambda: self.store, held, identity, tokens, disk)
+        return Keeping(lambda: self.store, held, identity, tokens, self.settings.caps["disk"])
 
     def _plan(self, memory: Memory, tokens: list[int], reused: int, keeping: Keeping | None) -> Planned:
         rate, answer = keeping.rate if keeping else None, self.settings.max_tokens
@@ -258,6 +263,7 @@ class Session:
 
     def _decoding(self, work: Work, logits: Tensor) -> Iterator[Event]:
         s, model, stop = self.settings, self.model, self._stop.is_set
+        work.cache.watch()
         limit = work.plan.answer_tokens
         if s.beams > 1:
             yield from beam_search(model, work.cache, logits, width=s.beams, limit=limit, cancelled=stop)
@@ -269,6 +275,11 @@ class Session:
             yield from decode(model, work.cache, logits, sampler=samplers[0], limit=limit, cancelled=stop)
         else:
             yield from decode_each(model, work.cache, logits, samplers=samplers, limit=limit, cancelled=stop)
+
+    def _citations(self, work: Work, question: str) -> list[dict[str, Any]]:
+        texts = [text for _, text, _ in work.held]
+        seen = looks(work.cache, self.model.tokenizer, work.tokens[: work.boundary], texts)
+        return [asdict(citation) for citation in glimpses(work.texts[0], question, work.held, seen)]
 
     def _shut(self, work: Work) -> None:
         if work.keeping:

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
     from localctx.engine.events import Event
     from localctx.session import Session
+
+QUOTED = 200  # characters of a quote that are shown
 
 
 @click.command()
@@ -49,6 +52,8 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, no_keep: bool, **fla
             terminal.say(_cut(report, session.settings.max_tokens))
         for line in _dropped(report):
             terminal.say(line)
+        for number, citation in enumerate(report["citations"], 1):
+            terminal.aside(f"[{number}] {_cited(citation)}")
         terminal.aside(_summary(report))
     _leave(report["stopped"], done.failed)
 
@@ -159,6 +164,13 @@ def _dropped(r: dict[str, Any]) -> Iterator[str]:
         where = ", ".join(f"{e['start']:,}-{e['stop']:,}" for e in kv["evicted"][:3])
         more = ", ..." if len(kv["evicted"]) > 3 else ""
         yield f"{kv['keeper']} dropped {gone:,} of {prompt:,} tokens (from {where}{more}): not all was seen"
+
+
+def _cited(c: dict[str, Any]) -> str:
+    """Where a citation is and how it begins, in one line."""
+    page = f", page {c['page']}" if c["page"] else ""
+    heading = f', under "{c["heading"]}"' if c["heading"] else ""
+    return f'{c["name"]}{page}{heading}: "{shorten(c["quote"], QUOTED, placeholder="...")}"'
 
 
 def _summary(r: dict[str, Any]) -> str:

@@ -6,10 +6,9 @@ from typing import Any
 
 from localctx.budget import measure_process
 from localctx.engine.events import Planned, Token
-from localctx.engine.keep import Keeping
+from localctx.engine.keep import Held, Keeping
 from localctx.engine.memory import Relief
 from localctx.kv.cache import Cache, EvictedRange
-from localctx.store.documents import DocumentRow
 
 PHASES = ("load", "parse", "restore", "prefill", "first_token", "decode")
 
@@ -19,7 +18,7 @@ class Work:
     """``tokens`` are to be read, what is kept ends at ``boundary``; ``started`` is the clock when the model was
     loaded."""
 
-    documents: Sequence[DocumentRow]
+    held: Sequence[Held]
     tokens: list[int]
     boundary: int
     cache: Cache
@@ -35,6 +34,7 @@ class Work:
     bytes: dict[str, int] = field(default_factory=dict)
     sketched: int = 0
     evicted: list[EvictedRange] = field(default_factory=list)
+    citations: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def failed(self) -> str | None:
@@ -46,9 +46,14 @@ class Work:
         """What keeping the pages cost other documents, in lines."""
         return self.keeping.notes if self.keeping else []
 
+    @property
+    def texts(self) -> list[str]:
+        """The answers as text."""
+        return ["".join(token.text for token in answer).strip() for answer in self.answers]
+
     def answered(self, model: str) -> dict[str, Any]:
         """What ``ask --json`` prints. Fields are added with time, none is renamed."""
-        texts = ["".join(token.text for token in answer).strip() for answer in self.answers]
+        texts = self.texts
         return {
             "answer": texts[0],
             "answers": texts,
@@ -65,12 +70,12 @@ class Work:
             "seconds": self._seconds(),
             "kv": self._kv(),
             "memory": {"peak_bytes": measure_process().peak},
-            "citations": [],
+            "citations": self.citations,
         }
 
     def prepared(self, model: str) -> dict[str, Any]:
         """What ``prepare --json`` prints of one document."""
-        row = self.documents[0]
+        row = self.held[0][0]
         return {
             "document": row.id,
             "name": row.name,
