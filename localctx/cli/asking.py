@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -168,9 +167,17 @@ def _dropped(r: dict[str, Any]) -> Iterator[str]:
 
 def _cited(c: dict[str, Any]) -> str:
     """Where a citation is and how it begins, in one line."""
-    page = f", page {c['page']}" if c["page"] else ""
-    heading = f', under "{c["heading"]}"' if c["heading"] else ""
-    return f'{c["name"]}{page}{heading}: "{shorten(c["quote"], QUOTED, placeholder="...")}"'
+    from localctx.library.cite import ENOUGH
+
+    where = f", page {c['page']}" if c["page"] else f', under "{c["heading"]}"' if c["heading"] else ""
+    nearest = " (the nearest)" if c["source"] == "passage" and c["weight"] < ENOUGH else ""
+    quote = c["quote"] if len(c["quote"]) <= QUOTED else c["quote"][:QUOTED] + "..."
+    return _plain(f'{c["name"]}{where}{nearest}: "{quote}"')
+
+
+def _plain(text: str) -> str:
+    """One line, in which nothing that stood in a document speaks to the terminal."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _summary(r: dict[str, Any]) -> str:
