@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -33,6 +34,14 @@ _OVER_ALL = re.compile(
 )
 
 
+class Begun(NamedTuple):
+    """Work that is to be answered; its last logits where it is read already, and the passages it is about, if any."""
+
+    work: Work
+    logits: Tensor | None = None
+    passages: Sequence[Passage] = ()
+
+
 class Retrieval:
     """Finds passages and opens work on them. ``progress`` hears of the embedder, of indexing and of embedding."""
 
@@ -50,16 +59,17 @@ class Retrieval:
 
     def begin(
         self, documents: Sequence[Held] | None, question: str, keep: bool, why: str
-    ) -> Generator[Event, None, tuple[Work, Tensor]]:
-        """The work of answering from the best passages of ``documents`` (None: of the whole library), which is read,
-        and its last logits. Raises UserError, Cancelled.
+    ) -> Generator[Event, None, Begun]:
+        """The work of answering from the best passages of ``documents`` (None: of the whole library), read.
+
+        Raises UserError, Cancelled.
         """
         with self._shelf(keep) as store:
             return (yield from self._begin(store, documents, question, keep, why))
 
     def _begin(
         self, store: Store, documents: Sequence[Held] | None, question: str, keep: bool, why: str
-    ) -> Generator[Event, None, tuple[Work, Tensor]]:
+    ) -> Generator[Event, None, Begun]:
         start = time.perf_counter()
         with told(store.home):
             passages, held = self._find(store, documents, question)
@@ -74,10 +84,10 @@ class Retrieval:
             )
         yield self._plan(works, why)
         start = time.perf_counter()
-        work, logits = yield from self._best(store, works, passages, held, question, keep)
-        work.started -= searched
-        work.seconds |= {"search": searched, "rank": time.perf_counter() - start}
-        return work, logits
+        begun = yield from self._best(store, works, passages, held, question, keep)
+        begun.work.started -= searched
+        begun.work.seconds |= {"search": searched, "rank": time.perf_counter() - start}
+        return begun
 
     @property
     def count(self) -> int:
@@ -148,7 +158,7 @@ class Retrieval:
         held: dict[str, Held],
         question: str,
         keep: bool,
-    ) -> Generator[Event, None, tuple[Work, Tensor]]:
+    ) -> Generator[Event, None, Begun]:
         model, likely, ends = self._opener.model, list[float](), list[Tensor]()
         left = list(works)
         try:
@@ -160,17 +170,17 @@ class Retrieval:
                 ends.append(end)
             order = sorted(range(len(works)), key=lambda i: -likely[i])
             listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(passages, likely, strict=True)]
-            chosen = order[: self.count]
+            chosen = [passages[i] for i in order[: self.count]]
             if len(chosen) == 1:
-                best, logits = left.pop(chosen[0]), ends[chosen[0]]
+                best, logits = left.pop(order[0]), ends[order[0]]
             else:
-                best, logits = yield from self._several(store, [passages[i] for i in chosen], held, question, keep)
+                best, logits = yield from self._several(store, chosen, held, question, keep)
         finally:
             for work in left:
                 shut(work)
         best.passages, best.ranked = [listed[i] for i in order], works
         best.plan = replace(best.plan, mode="retrieve")
-        return best, logits
+        return Begun(best, logits, chosen)
 
     def _several(
         self, store: Store, passages: Sequence[Passage], held: dict[str, Held], question: str, keep: bool

@@ -5,24 +5,26 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
-
-from torch import Tensor
+from typing import Any
 
 from localctx.engine.answer import answer, read, shut
 from localctx.engine.events import Done, Event, Note, Progress
 from localctx.engine.keep import Held
+from localctx.engine.looks import looks
 from localctx.engine.opener import Opener
 from localctx.engine.plan import refuse_too_big
 from localctx.engine.work import Work
 from localctx.errors import Cancelled, TooLong
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pages import pack_tokens
+from localctx.library.cite import glimpses, quotes
 from localctx.library.read import read_document
 from localctx.models.base import Model
 from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
-from localctx.retrieval import Retrieval
+from localctx.retrieval import Begun, Retrieval
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, SINKS
 from localctx.store.bundle import Prepared
@@ -95,13 +97,15 @@ class Session:
         """
         with self._running():
             documents, spent = self._read_files(sources)
-            work, logits = yield from self._begin(None if library else documents, question, keep)
+            begun = yield from self._begin(None if library else documents, question, keep)
+            work, logits = begun.work, begun.logits
             work.seconds |= spent
             try:
                 if logits is None:
                     logits = yield from read(self.model, work, self._stop.is_set)
                 assert logits is not None, "a question is never there before it is read"
                 yield from answer(self.model, work, logits, self.settings, self._stop.is_set)
+                work.citations = self._citations(begun, question)
             except Cancelled:
                 pass
             finally:
@@ -172,16 +176,14 @@ class Session:
     def _turning(self, source: str) -> Callable[[int, int], None]:
         return lambda done, total: self._progress(Progress(f"pages of {source}", done, total))
 
-    def _begin(
-        self, documents: Sequence[Held] | None, question: str, keep: bool
-    ) -> Generator[Event, None, tuple[Work, Tensor | None]]:
+    def _begin(self, documents: Sequence[Held] | None, question: str, keep: bool) -> Generator[Event, None, Begun]:
         """Whole documents where they fit the window and the budget, else passages of them, unless the mode forbids."""
         mode, why = self.settings.mode, "passages were asked for"
         if documents is None:
             why = "the whole library was asked"
         elif mode != "retrieve":
             try:
-                return (yield from self._open(documents, question, keep)), None
+                return Begun((yield from self._open(documents, question, keep)))
             except TooLong as e:
                 if mode == "full":
                     raise
@@ -195,3 +197,14 @@ class Session:
         yield work.plan
         work.enter()
         return work
+
+    def _citations(self, begun: Begun, question: str) -> list[dict[str, Any]]:
+        """What the answer stands on: sentences of its passages, or of what the model looked at in whole documents."""
+        work = begun.work
+        if begun.passages:
+            found = quotes(work.texts[0], question, begun.passages)
+        else:
+            texts = [text for _, text, _ in work.held]
+            seen = looks(work.cache, self.model.tokenizer, work.tokens[: work.boundary], texts)
+            found = glimpses(work.texts[0], question, work.held, seen)
+        return [asdict(citation) for citation in found]

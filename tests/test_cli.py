@@ -265,7 +265,20 @@ def types(value: object) -> object:
     return {k: types(v) for k, v in value.items()} if isinstance(value, dict) else type(value)
 
 
-def test_json_is_one_object_of_the_promised_fields_and_its_numbers_add_up(asks, tiny_model):
+CITATION = {
+    "document": str,
+    "name": str,
+    "page": type(None),
+    "heading": type(None),
+    "start": int,
+    "end": int,
+    "quote": str,
+    "source": str,
+    "weight": float,
+}
+
+
+def test_json_is_one_object_of_the_promised_fields_and_its_numbers_add_up(asks, document, tiny_model):
     first, again = (json.loads(asks("--json").stdout) for _ in range(2))
     for report in (first, again):
         assert types(report) == FIELDS
@@ -274,7 +287,9 @@ def test_json_is_one_object_of_the_promised_fields_and_its_numbers_add_up(asks, 
         assert t["generated"] == 6
         assert sum(report["kv"]["pages"].values()) == (t["prompt"] + t["generated"] - 1) // PAGE
         assert (report["mode"], report["model"], report["stopped"]) == ("full", str(tiny_model), "length")
-        assert (report["kv"]["codec"], report["kv"]["keeper"], report["citations"]) == ("int8", "full", [])
+        assert (report["kv"]["codec"], report["kv"]["keeper"]) == ("int8", "full")
+        assert [types(c) for c in report["citations"]] == 3 * [CITATION]
+        assert all(document.read_text()[c["start"] : c["end"]] == c["quote"] for c in report["citations"])
         assert report["seconds"]["first_token"] >= report["seconds"]["restore"] + report["seconds"]["prefill"]
     assert (first["tokens"]["reused"], first["kv"]["pages"]["disk"]) == (0, 0)
     assert (again["tokens"]["reused"], again["kv"]["pages"]["disk"]) == (KEPT, 11)

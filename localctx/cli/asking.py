@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from localctx.engine.events import Event
     from localctx.session import Session
 
+QUOTED = 200  # characters of a quote that are shown
+
 
 @click.command()
 @click.argument("words", nargs=-1, metavar="FILE... QUESTION")
@@ -57,6 +59,8 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_ke
             terminal.say(_cut(report, session.settings.max_tokens))
         for line in _dropped(report):
             terminal.say(line)
+        for number, citation in enumerate(report["citations"], 1):
+            terminal.aside(f"[{number}] {_cited(citation)}")
         terminal.aside(_summary(report))
     _leave(report["stopped"], done.failed)
 
@@ -167,6 +171,21 @@ def _dropped(r: dict[str, Any]) -> Iterator[str]:
         where = ", ".join(f"{e['start']:,}-{e['stop']:,}" for e in kv["evicted"][:3])
         more = ", ..." if len(kv["evicted"]) > 3 else ""
         yield f"{kv['keeper']} dropped {gone:,} of {prompt:,} tokens (from {where}{more}): not all was seen"
+
+
+def _cited(c: dict[str, Any]) -> str:
+    """Where a citation is and how it begins, in one line."""
+    from localctx.library.cite import ENOUGH
+
+    where = f", page {c['page']}" if c["page"] else f', under "{c["heading"]}"' if c["heading"] else ""
+    nearest = " (the nearest)" if c["source"] == "passage" and c["weight"] < ENOUGH else ""
+    quote = c["quote"] if len(c["quote"]) <= QUOTED else c["quote"][:QUOTED] + "..."
+    return _plain(f'{c["name"]}{where}{nearest}: "{quote}"')
+
+
+def _plain(text: str) -> str:
+    """One line, in which nothing that stood in a document speaks to the terminal."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _summary(r: dict[str, Any]) -> str:

@@ -54,8 +54,12 @@ def rank(model: Model, work: Work, cancelled: Check) -> Generator[Event, None, t
 
 
 def answer(model: Model, work: Work, logits: Tensor, settings: Settings, cancelled: Check) -> Iterator[Event]:
-    """The answer, or several, after the prompt's last ``logits``. Raises Cancelled, NoRoom; what came stands."""
+    """The answer, or several, after the prompt's last ``logits``; what it looks at is watched.
+
+    Raises Cancelled, NoRoom; what came stands.
+    """
     first = 0.0
+    work.cache.watch()
     for event in _decoding(model, work, logits, settings, cancelled):
         yield event
         if not isinstance(event, Token):

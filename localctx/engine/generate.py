@@ -109,6 +109,8 @@ def decode_each(
     """
     for i, sampler in enumerate(samplers):
         own = cache.fork()
+        if i:
+            own.looks = None  # what the first answer looked at is cited
         try:
             for token in decode(model, own, logits, sampler=sampler, limit=limit, cancelled=cancelled):
                 yield replace(token, answer=i)

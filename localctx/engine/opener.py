@@ -53,7 +53,7 @@ class Opener:
         restoring = time.perf_counter()
         news = keeping.restore(cache) if keeping else []
         return Work(
-            documents=[row for row, _, _ in documents],
+            held=documents,
             tokens=tokens,
             boundary=boundary,
             cache=cache,

@@ -6,10 +6,9 @@ from typing import Any
 
 from localctx.budget import measure_process
 from localctx.engine.events import Planned, Token
-from localctx.engine.keep import Keeping
+from localctx.engine.keep import Held, Keeping
 from localctx.engine.memory import Relief
 from localctx.kv.cache import Cache, EvictedRange
-from localctx.store.documents import DocumentRow
 
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
 
@@ -22,7 +21,7 @@ class Work:
     the works that were ``ranked`` to find them.
     """
 
-    documents: Sequence[DocumentRow]
+    held: Sequence[Held]
     tokens: list[int]
     boundary: int
     cache: Cache
@@ -41,6 +40,7 @@ class Work:
     news: list[str] = field(default_factory=list)
     passages: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Work"] = ()
+    citations: list[dict[str, Any]] = field(default_factory=list)
 
     def enter(self) -> None:
         """Enter in the store what is about to be read."""
@@ -57,9 +57,14 @@ class Work:
         """What keeping the pages cost other documents, in lines."""
         return self.keeping.notes if self.keeping else []
 
+    @property
+    def texts(self) -> list[str]:
+        """The answers as text."""
+        return ["".join(token.text for token in answer).strip() for answer in self.answers]
+
     def answered(self, model: str) -> dict[str, Any]:
         """What ``ask --json`` prints. Fields are added with time, none is renamed."""
-        texts = ["".join(token.text for token in answer).strip() for answer in self.answers]
+        texts = self.texts
         return {
             "answer": texts[0],
             "answers": texts,
@@ -78,12 +83,12 @@ class Work:
             "seconds": self._seconds(),
             "kv": self._kv(),
             "memory": {"peak_bytes": measure_process().peak},
-            "citations": [],
+            "citations": self.citations,
         }
 
     def prepared(self, model: str) -> dict[str, Any]:
         """What ``prepare --json`` prints of one document."""
-        row = self.documents[0]
+        row = self.held[0][0]
         return {
             "document": row.id,
             "name": row.name,

@@ -23,7 +23,8 @@ RUN = 32  # pages decoded at a time in prefill: bounds the full-precision copy o
 
 @dataclass
 class _Asked:
-    """One layer's question to the cache. ``masses``: (first page, each page's own lse [Hq, T, pages]) as they come."""
+    """One layer's question to the cache. ``masses``: (places of pages [n] or [H, n], each page's own lse [Hq, T, n]) as
+    they come; where the keeper does not weigh, only of the last token."""
 
     cache: Cache
     layer: int
@@ -32,12 +33,18 @@ class _Asked:
     window: int | None
     softcap: float
     expand: Expand | None
-    masses: list[tuple[int, Tensor]]
+    masses: list[tuple[np.ndarray, Tensor]]
 
     @property
     def single(self) -> bool:
         """Whether the kernel for one token applies."""
         return self.q.shape[1] == 1 and self.cache.pool.in_place and not self.expand
+
+    @property
+    def watched(self) -> bool:
+        """Whether to note what the pages get: early layers look at everything a little, sliding ones only near."""
+        late = self.layer >= len(self.cache.pool.shape.layers) // 2
+        return self.cache.looks is not None and self.window is None and late
 
 
 def attend_cache(
@@ -73,11 +80,25 @@ def attend_cache(
         mask = mask.tril()
     parts.append(attend(q, k, v, scale, causal=mask is None, mask=mask, softcap=softcap))
     out, lse = merge(parts, sinks)
-    for first, masses in asked.masses:
-        cache.weigh(first, (masses - lse[..., None]).exp().mean(0).sum(0).double().cpu().numpy())
+    _tell(asked, lse)
     if cache.keeper.compresses and cache.phase == "asking" and window is None:
         cache.observed[layer] = _observe(asked, lse)
     return out
+
+
+def _tell(a: _Asked, lse: Tensor) -> None:
+    """Tell the cache what each page got, now that all queries' ``lse`` [Hq, T] is known."""
+    if not a.masses:
+        return
+    places = np.concatenate([at for at, _ in a.masses], -1)
+    masses = torch.cat([mass for _, mass in a.masses], -1)
+    got = (masses - lse[:, -masses.shape[1] :, None]).exp()
+    if a.cache.keeper.weighs:
+        a.cache.weigh(int(places[0]), got.mean(0).sum(0).double().cpu().numpy())
+    if a.watched:
+        heads = len(places) if places.ndim == 2 else 1
+        sharp = got[:, -1].square()  # a head that looks hard at one page says more than many that look everywhere
+        a.cache.look(places, sharp.unflatten(0, (heads, -1)).sum(1).double().cpu().numpy())
 
 
 def _over_pages(a: _Asked) -> Iterator[Part]:
@@ -94,8 +115,21 @@ def _over_pages(a: _Asked) -> Iterator[Part]:
             k, v = _read(a, start, stop)
             part = _part(a, k, v, a.cache.token_positions(a.layer, start, stop))
             if a.cache.keeper.weighs:
-                a.masses.append((start, part[1][..., None]))
+                a.masses.append((np.arange(start, stop), part[1][..., None]))
+            elif a.watched:
+                a.masses.append((np.arange(start, stop), _each(a, k)))
             yield part
+
+
+def _each(a: _Asked, k: Tensor) -> Tensor:
+    """The last query's lse of every page of these keys [H, n * 64, D]: [Hq, 1, n]."""
+    return _scores(a, a.q[:, -1:], k).flatten(0, 1).unflatten(-1, (-1, PAGE)).logsumexp(-1)
+
+
+def _scores(a: _Asked, q: Tensor, k: Tensor) -> Tensor:
+    """[H, Hq / H, T, S] float32."""
+    scores = (q.unflatten(0, (k.shape[0], -1)) @ k[:, None].transpose(2, 3)).float() * a.scale
+    return a.softcap * torch.tanh(scores / a.softcap) if a.softcap else scores
 
 
 def _first_seen(a: _Asked) -> tuple[int, int]:
@@ -134,7 +168,8 @@ def _mask(a: _Asked, positions: Tensor) -> Tensor | None:
 
 def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
     """Token ``t`` over the pages at ``places``: [n], or [H, n] where each KV head has its own."""
-    pool, weighs = a.cache.pool, a.cache.keeper.weighs
+    pool = a.cache.pool
+    weighs = a.cache.keeper.weighs or (a.watched and t == a.q.shape[1] - 1)
     addresses, kinds = a.cache.addresses(a.layer)
     q = a.q[:, t].float()
     extra = None
@@ -154,7 +189,7 @@ def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
         weighs,
     )
     if weighs:
-        a.masses.append((int(places[0]), torch.from_numpy(each)[:, None]))
+        a.masses.append((places, torch.from_numpy(each)[:, None]))
     result = torch.from_numpy(out)
     result = quant.rotate(result) if pool.rotated else result
     return result.to(a.q.dtype)[:, None], torch.from_numpy(lse)[:, None]
@@ -214,6 +249,8 @@ def _over_union(a: _Asked, chosen: Tensor, union: Tensor) -> Iterator[Part]:
         k, v = _read(a, place, place + 1)
         sees = (chosen == place).any(-1).repeat_interleave(group, 0)
         out, lse = attend_reference(a.q, k, v, a.scale, mask=sees[..., None].expand(-1, -1, PAGE), softcap=a.softcap)
+        if a.watched:
+            a.masses.append((np.array([place]), lse[:, -1:, None]))
         yield out, lse
 
 
@@ -226,9 +263,6 @@ def _observe(a: _Asked, lse: Tensor) -> Tensor:
     votes = []
     for start, stop in a.cache.runs(0, RUN):
         k, _ = _read(a, start, stop)
-        scores = (q.unflatten(0, (k.shape[0], -1)) @ k[:, None].transpose(2, 3)).float() * a.scale
-        if a.softcap:
-            scores = a.softcap * torch.tanh(scores / a.softcap)
-        weights = (scores - lse.unflatten(0, (k.shape[0], -1))[..., None]).exp().mean((1, 2))
+        weights = (_scores(a, q, k) - lse.unflatten(0, (k.shape[0], -1))[..., None]).exp().mean((1, 2))
         votes.append(weights.mean(0, keepdim=True) if a.expand else weights)
     return torch.cat(votes, 1) if votes else q.new_zeros(1, 0)

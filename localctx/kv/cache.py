@@ -43,12 +43,13 @@ class Place:
 
 @dataclass(frozen=True)
 class _Known:
-    """Where the pages lie (base addresses), their kinds and positions, as long as ``true_of`` is what it was."""
+    """Where the pages lie (base addresses), their kinds, positions and numbers in the text, while ``true_of`` is so."""
 
     true_of: tuple[int, int]
     bases: np.ndarray
     kinds: np.ndarray
     positions: np.ndarray
+    numbers: np.ndarray
 
 
 @dataclass
@@ -67,7 +68,8 @@ class Cache:
 
     ``length`` counts the committed tokens, ``position`` is where the next one goes; they part when a keeper turns what
     it keeps. ``phase``: what is being read is a document, the question after it, or the answer; keepers differ by it.
-    ``reach`` is the last position the model is good for.
+    ``reach`` is the last position the model is good for. ``looks``, where it is watched: how hard each page that was
+    read was looked at since, by its number in the text.
     """
 
     def __init__(self, pool: Pool, dtype: torch.dtype, keeper: Keeper | None = None, reach: int | None = None) -> None:
@@ -80,6 +82,7 @@ class Cache:
         self.observed: dict[int, Tensor] = {}  # by layer: what the prompt's last queries gave each sealed token
         self.phase: Literal["reading", "asking", "answering"] = "reading"
         self._mass, self._seen = np.zeros(0), np.zeros(0)
+        self.looks: np.ndarray | None = None
         self.originals: list[int] = []  # sink pages as they were read, which turned ones are made from
         self._pending: list[int] = []
         self._step = 0
@@ -180,6 +183,16 @@ class Cache:
     def weigh(self, first: int, mass: np.ndarray) -> None:
         """Add the attention mass that pages ``first..`` got in this step."""
         self._mass[first : first + len(mass)] += mass
+
+    def watch(self) -> None:
+        """From here on, note in ``looks`` how hard the pages read so far are looked at. Forks add to it as well."""
+        self.looks = np.zeros(self.length // PAGE)
+
+    def look(self, places: np.ndarray, mass: np.ndarray) -> None:
+        """Add ``mass`` of the pages at ``places`` to ``looks``; both of as many numbers, [n] or [H, n]."""
+        assert self.looks is not None
+        read = len(self.looks)
+        self.looks += np.bincount(self._look().numbers[places].ravel(), mass.ravel(), read)[:read]
 
     def evict(self, drop: list[int]) -> None:
         """Drop the pages at these places, in all layers; a keeper that turns then moves its sinks beside the rest."""
@@ -299,7 +312,7 @@ class Cache:
         twin.places, twin.evicted, twin.exact = list(self.places), list(self.evicted), self.exact
         for page in (*self.pages, *self.originals):
             self.pool.table.share(page)
-        twin.originals = list(self.originals)
+        twin.originals, twin.looks = list(self.originals), self.looks
         twin._mass, twin._seen = self._mass.copy(), self._seen.copy()
         for mine, its in zip(self._layers, twin._layers, strict=True):
             its.k, its.v = mine.k.clone(), mine.v.clone()
@@ -370,7 +383,8 @@ class Cache:
             pages = self.pages
             bases = np.array([self.pool.payload(p).data_ptr() for p in pages], np.int64)
             at = np.array([p.position for p in self.places], np.int64)
-            self._known = _Known(true_of, bases, self.pool.kinds(pages), at)
+            numbers = np.array([p.token // PAGE for p in self.places], np.int64)
+            self._known = _Known(true_of, bases, self.pool.kinds(pages), at, numbers)
         return self._known
 
     def _empty_tail(self, layer: int) -> tuple[Tensor, Tensor]:

@@ -49,7 +49,7 @@ def _quoted(text: str) -> Iterator[str]:
 def _cited(citation: dict[str, Any]) -> str:
     page, heading = citation.get("page"), citation.get("heading")
     where = f", page {_plain(str(page))}" if page else f", {_plain(str(heading))}" if heading else ""
-    quote = _plain(str(citation.get("text") or ""))
+    quote = _plain(str(citation.get("quote") or ""))
     return f"{_plain(str(citation.get('name') or 'a document'))}{where}" + (f': "{quote}"' if quote else "")
 
 
