@@ -5,7 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -20,6 +21,7 @@ from localctx.engine.work import Work
 from localctx.errors import Cancelled, StoreError, UsageError
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pages import pack_tokens
+from localctx.library.add import find_kept
 from localctx.library.read import Document, read_document
 from localctx.models.base import Model
 from localctx.models.fetch import resolve
@@ -30,6 +32,7 @@ from localctx.shape import FORMATS, PAGE, SINKS
 from localctx.store.bundle import Prepared
 from localctx.store.store import Store, told
 
+T = TypeVar("T")
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
 MIN_RATED = 256  # tokens; a shorter reading says little about speed
 
@@ -141,8 +144,16 @@ class Session:
             and kept.tokens == len(tokens)
         )
 
-    def _turning(self, source: str) -> Callable[[int, int], None]:
-        return lambda done, total: self._progress(Progress(f"pages of {source}", done, total))
+    def _document(self, source: str, kept: bool) -> Document:
+        """As it was read before if that is ``kept`` and the file untouched: optical reading takes minutes."""
+        ocr = self.settings.ocr
+        if kept and (found := self._look_up(lambda store: find_kept(store, source, ocr))):
+            return found
+        turning = partial(self._turned, f"pages of {source}")
+        return read_document(source, turning, ocr)
+
+    def _turned(self, phase: str, done: int, total: int) -> None:
+        self._progress(Progress(phase, done, total))
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -154,7 +165,7 @@ class Session:
 
     def _open(self, sources: Sequence[str], question: str | None, keep: bool) -> Generator[Event, None, Work]:
         start = time.perf_counter()
-        documents = [read_document(s, self._turning(s)) for s in sources]
+        documents = [self._document(s, keep) for s in sources]
         parsed = time.perf_counter() - start
         model = self.model
         start = time.perf_counter() - parsed
@@ -205,11 +216,15 @@ class Session:
 
     def _passed(self, codec: str) -> bool | None:
         """What the quality gate said of a codec with this model; None where it was not asked, or cannot be."""
+        return self._look_up(lambda store: store.verdicts.passed(self.model.fingerprint(codec)))
+
+    def _look_up(self, look: Callable[[Store], T]) -> T | None:
+        """What the store has; None where it is not there, and stays so, or cannot be read."""
         if "store" not in self.__dict__ and not Store.is_at(self.settings.home):
-            return None  # and asking leaves no trace
+            return None
         try:
             with told(self.settings.home):
-                return self.store.verdicts.passed(self.model.fingerprint(codec))
+                return look(self.store)
         except StoreError:
             return None
 

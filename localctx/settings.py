@@ -24,7 +24,8 @@ class Settings:
     ``temperature`` 0 is greedy; ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step;
     ``rope`` stretches the window (``yarn:2``, ``linear:2``, ``llama3:8``). ``memory``, ``ram`` and ``disk`` are the
     most bytes of KV on the device, in RAM beside it and on disk, or ``auto``. ``keep`` names a keeper and its budget.
-    ``n`` answers are sampled, or the best of ``beams`` is found.
+    ``n`` answers are sampled, or the best of ``beams`` is found. ``ocr``: pages of PDFs are read optically where they
+    have no text (``auto``), all of them (``on``), or not (``off``).
     """
 
     home: Path
@@ -46,6 +47,7 @@ class Settings:
     keep: str = "full"
     n: int = 1
     beams: int = 1
+    ocr: str = "auto"
 
     @property
     def models(self) -> Path:
@@ -136,6 +138,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
     if s.rope != "auto" and not ROPE.fullmatch(s.rope):
         raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
+    if s.ocr not in ("auto", "on", "off"):
+        raise UsageError(f"ocr = {s.ocr!r} means nothing", "use auto, on or off")
     s.caps  # noqa: B018 (reads the sizes)
     if s.n > 1 and not s.temperature:
         raise UsageError(f"{s.n} answers at temperature 0 would be the same", "give --temperature, for example 0.8")

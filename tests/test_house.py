@@ -67,6 +67,7 @@ HOMES = {
     "tqdm": "cli",
     "charset_normalizer": "library",
     "pypdfium2": "library",
+    "rapidocr": "library",
     "selectolax": "library",
 }
 

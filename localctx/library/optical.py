@@ -1,0 +1,72 @@
+"""Reading a picture of a page by RapidOCR, which is an optional extra. Runs in the child process.
+
+The models are those that came with the package: nothing is fetched.
+"""
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from localctx.library.layout import Box, text_of
+
+INSTALL = "pip install 'localctx[ocr]'"
+_MOST_THREADS = 4  # each takes address space, which is limited here
+_INK = 48  # how much darker than paper, of 255
+_MARGIN = 16  # pixels
+
+
+def is_installed() -> bool:
+    """Whether the extra is there."""
+    return all(find_spec(name) for name in ("rapidocr", "onnxruntime"))
+
+
+class Reader:
+    """Loads the models, in about a second."""
+
+    def __init__(self) -> None:
+        import rapidocr
+
+        models = Path(rapidocr.__file__).parent / "models"
+        unlimited = 1 << 16  # pixels: whoever makes the picture bounds it
+        self._read: Any = rapidocr.RapidOCR(
+            params={
+                "Global.log_level": "critical",
+                "Global.use_cls": False,
+                "Global.max_side_len": unlimited,
+                "Det.limit_type": "max",
+                "Det.limit_side_len": unlimited,
+                "Det.model_path": str(models / "PP-OCRv6_det_small.onnx"),
+                "Rec.model_path": str(models / "PP-OCRv6_rec_small.onnx"),
+                "EngineConfig.onnxruntime.intra_op_num_threads": min(_MOST_THREADS, _processors()),
+                "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+            }
+        )
+
+    def read(self, picture: Any) -> str:
+        """The text on a page given as an array of gray, [height, width], bytes."""
+        inked = _trimmed(picture)
+        found = self._read(inked) if inked.size else None
+        return text_of([_box(*at) for at in zip(found.boxes, found.txts, strict=True)]) if found else ""
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _trimmed(picture: Any) -> Any:
+    """Without empty margins, which take as long to look at as text; nothing of an empty page."""
+    import numpy as np
+
+    ink = picture < int(picture.max()) - _INK
+    rows, columns = np.flatnonzero(ink.any(1)), np.flatnonzero(ink.any(0))
+    if not rows.size:
+        return picture[:0]
+    top, left = max(0, rows[0] - _MARGIN), max(0, columns[0] - _MARGIN)
+    return np.ascontiguousarray(picture[top : rows[-1] + _MARGIN, left : columns[-1] + _MARGIN])
+
+
+def _box(corners: Any, text: str) -> Box:
+    """Of a slanted line, its height in the middle. ``corners``: from the upper left, clockwise."""
+    across, down = corners[:, 0], corners[:, 1]
+    return Box(across.min(), down[:2].mean(), across.max(), down[2:].mean(), text)
