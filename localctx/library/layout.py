@@ -1,4 +1,4 @@
-"""Boxes of text that were seen on a page to its text: columns one after the other, lines, paragraphs. No library is needed."""
+"""Boxes of text that were seen on a page to its text: columns one after the other, lines, paragraphs."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence

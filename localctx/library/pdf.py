@@ -28,10 +28,10 @@ def read(data: bytes, progress: Callable[[int, int], None], ocr: str, renew: Cal
         pages, outline, reader = len(pdf), _outline(pdf), _Reader(ocr, renew)
         for i in range(pages):
             text = _page(pdf, i)
-            if optical := reader.should_read(text):
+            if optically := reader.should_read(text):
                 text = reader.read(pdf, i)
-            seen[optical] += bool(text.strip())
-            unreadable += 0 if optical else len(_UNREADABLE.findall(text))
+            seen[optically] += bool(text.strip())
+            unreadable += 0 if optically else len(_UNREADABLE.findall(text))
             _add(flow, pdf.get_page_label(i) or str(i + 1), text, outline[i])
             progress(i + 1, pages)
     if not flow.length:
@@ -55,7 +55,7 @@ class _Reader:
         """What to do about pages that were left without text."""
         if not self._installed:
             return f"install what reads pictures of pages: {optical.INSTALL}"
-        return "read it with --ocr" if self._ocr == "off" else "scan it anew, larger and straight"
+        return "read it with --ocr" if self._ocr == "off" else "scan it anew, larger; letters must be Latin or Chinese"
 
     def should_read(self, text: str) -> bool:
         """Whether a page with this text is to be read optically."""
@@ -70,15 +70,14 @@ class _Reader:
             width, height = page.get_size()
             scale = min((_PIXELS / (width * height)) ** 0.5, _LONGEST / max(width, height))
             with closing(page.render(scale=scale, grayscale=True)) as bitmap:
-                picture = bitmap.to_numpy()
-                return self._models.read(picture.reshape(picture.shape[:2]))
+                return self._models.read(bitmap.to_numpy())
 
 
-def _format(optical: int, plain: int, pages: int) -> str:
+def _format(optically: int, plain: int, pages: int) -> str:
     """How the text was got, of so many pages with text of either kind."""
-    if not optical:
+    if not optically:
         return "pdf"
-    return f"pdf, {optical:,} of {pages:,} pages read optically" if plain else OPTICAL
+    return f"pdf, {optically:,} of {pages:,} pages read optically" if plain else OPTICAL
 
 
 def _open(data: bytes) -> pypdfium2.PdfDocument:
