@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TypeVar
 
 from torch import Tensor
@@ -149,11 +149,10 @@ class Session:
         ocr = self.settings.ocr
         if kept and (found := self._look_up(lambda store: find_kept(store, source, ocr))):
             return found
-        turning = partial(self._turned, f"pages of {source}")
-        return read_document(source, turning, ocr)
+        return read_document(source, self._turning(source), ocr)
 
-    def _turned(self, phase: str, done: int, total: int) -> None:
-        self._progress(Progress(phase, done, total))
+    def _turning(self, source: str) -> Callable[[int, int], None]:
+        return lambda done, total: self._progress(Progress(f"pages of {source}", done, total))
 
     @contextmanager
     def _running(self) -> Iterator[None]:

@@ -41,7 +41,8 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, ocr: str | N
     from localctx.cli.terminal import Terminal, print_json
     from localctx.library.find import find_documents
 
-    terminal, results, stopped, ocr = Terminal(as_json, quiet), list["Added"](), False, settings_of({"ocr": ocr}).ocr
+    terminal, results, stopped = Terminal(as_json, quiet), list["Added"](), False
+    ocr = settings_of({"ocr": ocr}).ocr
     passed_over: list[dict[str, str]] = []
     with open_store() as store, terminal.cleared():
         files = find_documents(paths, lambda path, why: passed_over.append({"path": path, "why": why}))

@@ -66,10 +66,9 @@ class Reader:
         if not found:
             return [], 0.0
         boxes = [_box(*at) for at in zip(found.boxes, found.txts, strict=True)]
-        level = [
-            len(b.text) * s for b, s in zip(boxes, found.scores, strict=True) if b.right - b.left > b.bottom - b.top
-        ]
-        return boxes, sum(level) / sum(len(box.text) for box in boxes)
+        scored = zip(boxes, found.scores, strict=True)
+        level = sum(len(b.text) * score for b, score in scored if b.right - b.left > b.bottom - b.top)
+        return boxes, level / sum(len(box.text) for box in boxes)
 
 
 def _processors() -> int:
