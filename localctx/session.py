@@ -19,8 +19,9 @@ from localctx.engine.work import Work
 from localctx.errors import Cancelled, TooLong
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pages import pack_tokens
+from localctx.library.add import find_kept
 from localctx.library.cite import glimpses, quotes
-from localctx.library.read import read_document
+from localctx.library.read import Document, read_document
 from localctx.models.base import Model
 from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
@@ -28,7 +29,7 @@ from localctx.retrieval import Begun, Retrieval
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, SINKS
 from localctx.store.bundle import Prepared
-from localctx.store.store import Store
+from localctx.store.store import Store, look_up
 
 
 class Session:
@@ -96,7 +97,7 @@ class Session:
         before reading began.
         """
         with self._running():
-            documents, spent = self._read_files(sources)
+            documents, spent = self._read_files(sources, keep)
             begun = yield from self._begin(None if library else documents, question, keep)
             work, logits = begun.work, begun.logits
             work.seconds |= spent
@@ -119,7 +120,7 @@ class Session:
         The last event is Done; ``Done.failed`` when the pages could not be kept.
         """
         with self._running():
-            documents, spent = self._read_files([source])
+            documents, spent = self._read_files([source], True)
             work = yield from self._open(documents, None, True)
             work.seconds |= spent
             try:
@@ -163,15 +164,22 @@ class Session:
     def _retrieval(self) -> Retrieval:
         return Retrieval(self._opener, self.settings, lambda: self.store, self._progress, self._stop.is_set)
 
-    def _read_files(self, sources: Sequence[str]) -> tuple[list[Held], dict[str, float]]:
+    def _read_files(self, sources: Sequence[str], kept: bool) -> tuple[list[Held], dict[str, float]]:
         """The documents, and seconds spent. The model is loaded after: a wrong name is told at once."""
         start = time.perf_counter()
-        documents = [read_document(s, self._turning(s)) for s in sources]
+        documents = [self._document(s, kept) for s in sources]
         parsed = time.perf_counter() - start
         self.model  # noqa: B018 (loads)
         self._listening = True
         spent, self._load_seconds = {"parse": parsed, "load": self._load_seconds}, 0.0  # the next finds it loaded
         return [(d.row, d.text, d.spans) for d in documents], spent
+
+    def _document(self, source: str, kept: bool) -> Document:
+        """As it was read before if that is ``kept`` and the file untouched: optical reading takes minutes."""
+        ocr, home = self.settings.ocr, self.settings.home
+        if kept and (found := look_up(home, lambda: self.store, lambda store: find_kept(store, source, ocr))):
+            return found
+        return read_document(source, self._turning(source), ocr)
 
     def _turning(self, source: str) -> Callable[[int, int], None]:
         return lambda done, total: self._progress(Progress(f"pages of {source}", done, total))

@@ -26,7 +26,8 @@ class Settings:
     most bytes of KV on the device, in RAM beside it and on disk, or ``auto``. ``keep`` names a keeper and its budget.
     ``n`` answers are sampled, or the best of ``beams`` is found. ``embedder`` makes the vectors that search compares;
     ``none``: it compares words alone. ``mode`` is full (whole documents are read), retrieve (the best ``passages`` of
-    them; 0 leaves their number to what the model was measured to bear), or auto (whole where they fit).
+    them; 0 leaves their number to what the model was measured to bear), or auto (whole where they fit). ``ocr``: pages
+    of PDFs are read optically where they have no text (``auto``), all of them (``on``), or not (``off``).
     """
 
     home: Path
@@ -51,6 +52,7 @@ class Settings:
     embedder: str = "all-minilm-l6-v2"
     mode: str = "auto"
     passages: int = 0
+    ocr: str = "auto"
 
     @property
     def models(self) -> Path:
@@ -144,6 +146,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no mode {s.mode!r}", "use auto, full or retrieve")
     if s.rope != "auto" and not ROPE.fullmatch(s.rope):
         raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
+    if s.ocr not in ("auto", "on", "off"):
+        raise UsageError(f"ocr = {s.ocr!r} means nothing", "use auto, on or off")
     s.caps  # noqa: B018 (reads the sizes)
     if s.n > 1 and not s.temperature:
         raise UsageError(f"{s.n} answers at temperature 0 would be the same", "give --temperature, for example 0.8")

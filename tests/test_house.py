@@ -68,6 +68,7 @@ HOMES = {
     "tqdm": "cli",
     "charset_normalizer": "library",
     "pypdfium2": "library",
+    "rapidocr": "library",
     "selectolax": "library",
 }
 

@@ -36,9 +36,9 @@ def parts(document: Document, kind: str) -> list[tuple[str, str]]:
     return [(s.label, document.text[s.start : s.end]) for s in document.spans if s.kind == kind]
 
 
-def refused(read, data: bytes | str, name: str = "document") -> str:
+def refused(read, data: bytes | str, name: str = "document", **how) -> str:
     with pytest.raises(DocumentError) as e:
-        read(data, name)
+        read(data, name, **how)
     assert e.value.problem
     assert e.value.remedy
     assert "\n" not in str(e.value)
@@ -73,7 +73,7 @@ def test_a_pdf_without_text_is_named_as_scanned(read):
 
 
 def test_a_pdf_whose_fonts_have_no_letters_is_refused_as_such(read):
-    assert "do not say which letters" in refused(read, pdf(["\x01\x02\x03\x04 a few \x05\x06\x07"] * 2))
+    assert "do not say which letters" in refused(read, pdf(["\x01\x02\x03\x04 a few \x05\x06\x07"] * 2), ocr="off")
 
 
 def test_a_pdf_with_a_password_is_named_as_such(read):

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import CANCELLED, answer_options, as_json_option, model_options, quiet_option, settings_of
+from localctx.cli.common import (
+    CANCELLED,
+    answer_options,
+    as_json_option,
+    model_options,
+    ocr_option,
+    quiet_option,
+    settings_of,
+)
 from localctx.errors import UsageError, UserError, size
 
 if TYPE_CHECKING:
@@ -26,6 +34,7 @@ QUOTED = 200  # characters of a quote that are shown
 @click.option("--no-keep", is_flag=True, help="Leave nothing of these documents on the disk.")
 @answer_options
 @model_options
+@ocr_option
 def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_keep: bool, **flags: Any) -> None:
     """Answer QUESTION from FILEs (text, Markdown, HTML, PDF, docx, EPUB; - is standard input), or from the library.
 
@@ -70,6 +79,7 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_ke
 @as_json_option
 @quiet_option
 @model_options
+@ocr_option
 def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) -> None:
     """Read FILEs now and keep their pages, so that later questions start at once.
 

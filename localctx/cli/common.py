@@ -74,6 +74,15 @@ def answer_options(command: Callable) -> Callable:
     return command
 
 
+def ocr_option(command: Callable) -> Callable:
+    """The flags that say which pages of PDFs are read optically."""
+    every = click.option(
+        "--ocr", "ocr", flag_value="on", help="Read every page of PDFs optically, even if it has text."
+    )
+    none = click.option("--no-ocr", "ocr", flag_value="off", help="Not even pages without text.")
+    return every(none(command))
+
+
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 

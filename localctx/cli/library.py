@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import CANCELLED, as_json_option, open_store, quiet_option
+from localctx.cli.common import CANCELLED, as_json_option, ocr_option, open_store, quiet_option, settings_of
 from localctx.cli.shelf import export, import_, pin, unpin, verify
 from localctx.errors import DocumentError, size
 
@@ -28,7 +28,8 @@ def library() -> None:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @as_json_option
 @quiet_option
-def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
+@ocr_option
+def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, ocr: str | None) -> None:
     """Read PATHs into the library: files, folders with all below, patterns; - is standard input.
 
     Text, Markdown, HTML, PDF, Word (docx), EPUB, CSV and source code. Exit code 3 when some could not be read; the rest
@@ -41,11 +42,12 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
     from localctx.library.find import find_documents
 
     terminal, results, stopped = Terminal(as_json, quiet), list["Added"](), False
+    ocr = settings_of({"ocr": ocr}).ocr
     passed_over: list[dict[str, str]] = []
     with open_store() as store, terminal.cleared():
         files = find_documents(paths, lambda path, why: passed_over.append({"path": path, "why": why}))
         try:
-            _add(store, files, terminal, results, as_json)
+            _add(store, files, ocr, terminal, results, as_json)
         except KeyboardInterrupt:
             stopped = True
     for p in passed_over:
@@ -61,14 +63,16 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
         sys.exit(SOME_FAILED)
 
 
-def _add(store: "Store", files: Iterator[str], terminal: "Terminal", results: "list[Added]", as_json: bool) -> None:
+def _add(
+    store: "Store", files: Iterator[str], ocr: str, terminal: "Terminal", results: "list[Added]", as_json: bool
+) -> None:
     from localctx.engine.events import Progress
     from localctx.library.add import add_documents
 
     def show(source: str, done: int, total: int) -> None:
         terminal.show(Progress(f"pages of {source}" if total else source, done, total))
 
-    for result in add_documents(store, files, show):
+    for result in add_documents(store, files, show, ocr):
         results.append(result)
         terminal.clear()
         if result.status == "failed":

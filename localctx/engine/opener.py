@@ -8,10 +8,10 @@ from localctx.engine.memory import Memory, Relief, choose_codec, choose_window, 
 from localctx.engine.plan import plan, refuse_too_long
 from localctx.engine.prompt import Prompt, Turn, estimate_tokens, make_prompt
 from localctx.engine.work import Work
-from localctx.errors import StoreError, UsageError
+from localctx.errors import UsageError
 from localctx.models.base import Model
 from localctx.settings import Settings
-from localctx.store.store import Store, told
+from localctx.store.store import Store, look_up
 
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
 
@@ -107,13 +107,8 @@ class Opener:
 
     def _passed(self, codec: str) -> bool | None:
         """What the quality gate said of a codec with this model; None where it was not asked, or cannot be."""
-        if not Store.is_at(self._settings.home):
-            return None  # and asking leaves no trace
-        try:
-            with told(self._settings.home):
-                return self._open_store().verdicts.passed(self.model.fingerprint(codec))
-        except StoreError:
-            return None
+        fingerprint = self.model.fingerprint(codec)
+        return look_up(self._settings.home, self._open_store, lambda store: store.verdicts.passed(fingerprint))
 
     def _keeping(self, documents: Sequence[Held], tokens: list[int], codec: str, part: str) -> Keeping:
         identity = Identity(self.model.fingerprint(codec), self._settings.model, codec, part)

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localctx.errors import DocumentError
-from localctx.library.read import Document, read_document
-from localctx.store.documents import DocumentRow
+from localctx.library.read import Document, is_read_so, read_document
+from localctx.store.documents import DocumentRow, text_id
 from localctx.store.store import Store
 
 
@@ -24,26 +24,31 @@ class Added:
     seconds: float
 
 
-def add_documents(store: Store, sources: Iterable[str], progress: Callable[[str, int, int], None]) -> Iterator[Added]:
+def add_documents(
+    store: Store, sources: Iterable[str], progress: Callable[[str, int, int], None], ocr: str = "auto"
+) -> Iterator[Added]:
     """Read and keep the files ``sources``, one by one. ``progress`` hears the source and its pages done, of all.
 
+    ``ocr`` as for ``read_document``.
     What was yielded is durable. Raises StoreError when the store cannot be written.
     """
     for source in sources:
         start = time.perf_counter()
         try:
-            row, status, pages = _add(store, source, progress)
+            row, status, pages = _add(store, source, progress, ocr)
             result = Added(source, row.id, status, "", row.chars, pages, time.perf_counter() - start)
         except DocumentError as e:
             result = Added(source, "", "failed", str(e), 0, 0, time.perf_counter() - start)
         yield result
 
 
-def _add(store: Store, source: str, progress: Callable[[str, int, int], None]) -> tuple[DocumentRow, str, int]:
-    if kept := _untouched(store, source):
+def _add(
+    store: Store, source: str, progress: Callable[[str, int, int], None], ocr: str
+) -> tuple[DocumentRow, str, int]:
+    if kept := _untouched(store, source, ocr):
         return kept, "unchanged", store.documents.count_spans(kept.id, "page")
     progress(source, 0, 0)
-    document = read_document(source, lambda done, total: progress(source, done, total))
+    document = read_document(source, lambda done, total: progress(source, done, total), ocr)
     return document.row, keep(store, document), sum(s.kind == "page" for s in document.spans)
 
 
@@ -52,10 +57,24 @@ def keep(store: Store, document: Document) -> str:
     return store.documents.add(document.row, document.text, document.spans)
 
 
-def _untouched(store: Store, source: str) -> DocumentRow | None:
-    """The document kept of a file that has not been written since."""
+def find_kept(store: Store, source: str, ocr: str = "auto") -> Document | None:
+    """The document kept of a file that has not been written since, as ``read_document`` with this ``ocr`` made it.
+
+    None where there is no such file, or what is kept of it is damaged: then read it.
+    """
+    if not (row := _untouched(store, source, ocr)):
+        return None
+    text = store.documents.text(row.id)
+    now = replace(row, used=time.time())
+    return Document(now, text, tuple(store.documents.spans(row.id))) if text_id(text) == row.id else None
+
+
+def _untouched(store: Store, source: str, ocr: str) -> DocumentRow | None:
+    if source == "-":
+        return None
     try:
         about = Path(source).stat()
     except (OSError, ValueError):
         return None  # who reads it says why
-    return store.documents.untouched(str(Path(source).absolute()), about.st_size, about.st_mtime_ns)
+    row = store.documents.untouched(str(Path(source).absolute()), about.st_size, about.st_mtime_ns)
+    return row if row and is_read_so(row.encoding, ocr) else None

@@ -5,6 +5,7 @@ In: a line of JSON (what it is, its bytes, the limits) and the bytes. Out: lines
 """
 
 import json
+import math
 import os
 import resource
 import sys
@@ -27,7 +28,7 @@ def main() -> None:
 
 def _answer(request: dict[str, Any], data: bytes) -> dict[str, Any]:
     try:
-        form, flow = _parse(request["what"], data)
+        form, flow = _parse(request, data)
         text, marks = flow.done()
         if len(text) > request["characters"]:
             raise DocumentError(f"holds more than {request['characters']:,} characters", "split it into parts")
@@ -41,17 +42,17 @@ def _answer(request: dict[str, Any], data: bytes) -> dict[str, Any]:
         return {"problem": f"is damaged ({type(e).__name__}: {e})", "remedy": "open it elsewhere and save it anew"}
 
 
-def _parse(what: str, data: bytes) -> tuple[str, Flow]:
+def _parse(request: dict[str, Any], data: bytes) -> tuple[str, Flow]:
     """Only the parser that is needed is imported: a child starts in a tenth of a second."""
-    if what == "pdf":
+    if request["what"] == "pdf":
         from localctx.library import pdf
 
-        return what, pdf.read(data, _progress)
-    if what == "html":
+        return pdf.read(data, _progress, request["ocr"], lambda: _renew(request))
+    if request["what"] == "html":
         from localctx.library import html
 
         html.read(data.decode(), flow := Flow())
-        return what, flow
+        return "html", flow
     return _unpack(data)
 
 
@@ -77,12 +78,20 @@ def _say(message: dict[str, Any]) -> None:
     sys.stdout.buffer.flush()
 
 
+def _renew(request: dict[str, Any]) -> None:
+    """The CPU seconds of a file once more, for one page that is read optically; room for what does it."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    seconds = math.ceil(used.ru_utime + used.ru_stime) + request["seconds"]
+    _limit(seconds, request["memory"] + request["bytes"] + request["optical"])
+
+
 def _limit(seconds: int, memory: int) -> None:
     """CPU, address space, no core file, nothing written to any file. macOS does not know all of them."""
     wanted = {"RLIMIT_CPU": seconds, "RLIMIT_AS": memory, "RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0}
     for name, most in wanted.items():
         with suppress(ValueError, OSError):
-            resource.setrlimit(getattr(resource, name), (most, most))
+            _, hard = resource.getrlimit(kind := getattr(resource, name))
+            resource.setrlimit(kind, (most, hard))  # the hard one stays: _renew may have to raise this
 
 
 def _end_with_parent() -> None:

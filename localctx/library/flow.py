@@ -5,6 +5,9 @@ import re
 Mark = tuple[int, str, str]
 """Where a part begins, in characters; its kind (page, heading); its label. It reaches to the next of its kind."""
 
+OPTICAL = "pdf, read optically"
+"""The format of a PDF all of whose text was read optically."""
+
 _MAX_LABEL = 200
 _UNWANTED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\ufffe\uffff\ud800-\udfff]")
 """Control characters, soft hyphens (PDFium writes U+FFFE for one), and halves of characters."""

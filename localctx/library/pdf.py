@@ -1,7 +1,7 @@
 """A PDF's text, page by page, with pages by their labels and headings from its outline. Runs in the child process."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import closing
 
@@ -9,27 +9,75 @@ import pypdfium2
 from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from localctx.errors import DocumentError
-from localctx.library.flow import Flow
+from localctx.library import optical
+from localctx.library.flow import OPTICAL, Flow
 
 _UNREADABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
-_OCR = "make it searchable with an OCR program first, for example ocrmypdf"
+_PIXELS = 2_000_000  # of a page that is read optically: A4 at 145 dots an inch
+_LONGEST = 8_000
 
 
-def read(data: bytes, progress: Callable[[int, int], None]) -> Flow:
-    """Raises DocumentError for a damaged file, a password, and pages without text."""
-    flow = Flow()
+def read(data: bytes, progress: Callable[[int, int], None], ocr: str, renew: Callable[[], None]) -> tuple[str, Flow]:
+    """The format and the text. ``ocr``: pages are read optically if ``on``, where they have no text if ``auto``.
+
+    ``renew`` is called before each such page. Raises DocumentError for a damaged file, a password, and pages without
+    text.
+    """
+    flow, seen, unreadable = Flow(), Counter[bool](), 0
     with closing(_open(data)) as pdf:
-        pages, outline, unreadable = len(pdf), _outline(pdf), 0
+        pages, outline, reader = len(pdf), _outline(pdf), _Reader(ocr, renew)
         for i in range(pages):
             text = _page(pdf, i)
-            unreadable += len(_UNREADABLE.findall(text))
+            if optically := reader.should_read(text):
+                text = reader.read(pdf, i)
+            seen[optically] += bool(text.strip())
+            unreadable += 0 if optically else len(_UNREADABLE.findall(text))
             _add(flow, pdf.get_page_label(i) or str(i + 1), text, outline[i])
             progress(i + 1, pages)
     if not flow.length:
-        raise DocumentError(f"has {_count(pages)} but no text: it is scanned", _OCR)
+        raise DocumentError(f"has {_count(pages)} but no text: it is scanned", reader.remedy)
     if unreadable > flow.length // 20:
-        raise DocumentError(f"has {_count(pages)} whose fonts do not say which letters they draw", _OCR)
-    return flow
+        raise DocumentError(f"has {_count(pages)} whose fonts do not say which letters they draw", reader.remedy)
+    return _format(seen[True], seen[False], pages), flow
+
+
+class _Reader:
+    """Decides which pages are read optically, and reads them; the models are loaded for the first."""
+
+    def __init__(self, ocr: str, renew: Callable[[], None]) -> None:
+        self._ocr, self._renew, self._installed = ocr, renew, optical.is_installed()
+        self._models: optical.Reader | None = None
+        if ocr == "on" and not self._installed:
+            raise DocumentError("cannot be read optically", self.remedy)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about pages that were left without text."""
+        if not self._installed:
+            return f"install what reads pictures of pages: {optical.INSTALL}"
+        return "read it with --ocr" if self._ocr == "off" else "scan it anew, larger; letters must be Latin or Chinese"
+
+    def should_read(self, text: str) -> bool:
+        """Whether a page with this text is to be read optically."""
+        usable = text.strip() and len(_UNREADABLE.findall(text)) <= len(text) // 20
+        return self._ocr == "on" or (self._ocr == "auto" and self._installed and not usable)
+
+    def read(self, pdf: pypdfium2.PdfDocument, i: int) -> str:
+        """What is seen on one page."""
+        self._renew()
+        self._models = self._models or optical.Reader()
+        with closing(pdf[i]) as page:
+            width, height = page.get_size()
+            scale = min((_PIXELS / (width * height)) ** 0.5, _LONGEST / max(width, height))
+            with closing(page.render(scale=scale, grayscale=True)) as bitmap:
+                return self._models.read(bitmap.to_numpy())
+
+
+def _format(optically: int, plain: int, pages: int) -> str:
+    """How the text was got, of so many pages with text of either kind."""
+    if not optically:
+        return "pdf"
+    return f"pdf, {optically:,} of {pages:,} pages read optically" if plain else OPTICAL
 
 
 def _open(data: bytes) -> pypdfium2.PdfDocument:

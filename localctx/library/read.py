@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from localctx.errors import DocumentError
-from localctx.library.flow import Mark
+from localctx.library.flow import OPTICAL, Mark
 from localctx.library.sandbox import Parsed, parse
 from localctx.library.text import decode_text, headings
 from localctx.store.documents import DocumentRow, Span, text_id
@@ -47,20 +47,27 @@ def _unheard(done: int, total: int) -> None:
     pass
 
 
-def read_document(source: str, progress: Callable[[int, int], None] = _unheard) -> Document:
+def read_document(source: str, progress: Callable[[int, int], None] = _unheard, ocr: str = "auto") -> Document:
     """The document at path ``source``, or on standard input for ``-``. ``progress`` hears of pages done, of all.
 
+    ``ocr`` says which pages of a PDF are read optically: ``auto`` (those without text), ``on`` (all), ``off``.
     Raises DocumentError for what is missing, a folder, empty, too large, damaged or not a document.
     """
     shown = "standard input" if source == "-" else source
     data, modified = (_limited(sys.stdin.buffer, shown), 0) if source == "-" else _file(Path(source))
     name, path = ("stdin", "-") if source == "-" else (Path(source).name, str(Path(source).absolute()))
-    parsed = _parsed(data, name, shown, progress)
+    parsed = _parsed(data, name, shown, progress, ocr)
     text, now = parsed.text, time.time()
     if not text.strip():
         raise DocumentError(f"{shown} is empty", "give a file with text in it")
     row = DocumentRow(text_id(text), name, path, parsed.format, len(data), len(text), now, now, modified)
     return Document(row, text, tuple(spans_of(parsed.marks, len(text))))
+
+
+def is_read_so(form: str, ocr: str) -> bool:
+    """Whether reading again with this ``ocr`` would end in this format, of an untouched file."""
+    wanted = {"on": OPTICAL, "off": "pdf"}.get(ocr)
+    return wanted in (None, form) or not form.startswith("pdf")
 
 
 def spans_of(marks: list[Mark], length: int) -> list[Span]:
@@ -72,13 +79,13 @@ def spans_of(marks: list[Mark], length: int) -> list[Span]:
     return sorted(spans, key=lambda s: s.start)
 
 
-def _parsed(data: bytes, name: str, shown: str, progress: Callable[[int, int], None]) -> Parsed:
+def _parsed(data: bytes, name: str, shown: str, progress: Callable[[int, int], None], ocr: str) -> Parsed:
     if what := _kind(data, shown):
-        return _apart(what, data, shown, progress)
+        return _apart(what, data, shown, progress, ocr)
     text, encoding = decode_text(data, shown)
     suffix = Path(name).suffix.lower()
     if _HTML.match(text[:4096]) or (suffix in (".html", ".htm", ".xhtml") and _TAG.search(text)):
-        return _apart("html", text.encode(), shown, progress)
+        return _apart("html", text.encode(), shown, progress, ocr)
     return Parsed(encoding, text, headings(text) if suffix in (".md", ".markdown") else [])
 
 
@@ -95,9 +102,9 @@ def _kind(data: bytes, shown: str) -> str:
     return ""
 
 
-def _apart(what: str, data: bytes, shown: str, progress: Callable[[int, int], None]) -> Parsed:
+def _apart(what: str, data: bytes, shown: str, progress: Callable[[int, int], None], ocr: str) -> Parsed:
     try:
-        return parse(what, data, progress)
+        return parse(what, data, progress, ocr=ocr)
     except DocumentError as e:
         raise DocumentError(f"{shown} {e.problem}", e.remedy) from e
 

@@ -5,9 +5,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,11 +20,14 @@ _ROOT = str(Path(__file__).parents[2])
 
 @dataclass(frozen=True)
 class Limits:
-    """What one parse may take: CPU and wall-clock seconds, bytes of memory beside the file, characters of text."""
+    """What one parse may take: CPU seconds, for the file and again for each page that is read optically; wall-clock
+    seconds without a word; bytes of memory beside the file, and more for what reads optically; characters of text.
+    """
 
     seconds: int = 60
     wall: int = 180
     memory: int = 1 << 30
+    optical: int = 2 << 30
     characters: int = 64 << 20
 
 
@@ -36,15 +40,19 @@ class Parsed:
     marks: list[Mark]
 
 
-def parse(what: str, data: bytes, progress: Callable[[int, int], None], limits: Limits | None = None) -> Parsed:
+def parse(
+    what: str, data: bytes, progress: Callable[[int, int], None], limits: Limits | None = None, ocr: str = "auto"
+) -> Parsed:
     """Parse a ``pdf``, ``zip`` (Word or EPUB) or ``html`` (as UTF-8). ``progress`` hears of pages done, of all.
 
+    Pages of a PDF are read optically if ``ocr`` is ``on``, where they have no text if ``auto``, or not (``off``).
     Raises DocumentError, whose problem lacks the file's name. Whatever ends it, the child is dead afterwards.
     """
     limits = limits or Limits()
-    with _child(limits.wall) as child:
-        _send(child, what, data, limits)
+    with _child(limits.wall) as (child, heard):
+        _send(child, {"what": what, "ocr": ocr}, data, limits)
         for answer in _answers(child, limits):
+            heard()
             if "done" not in answer:
                 return _accepted(answer)
             progress(int(answer["done"]), int(answer["total"]))
@@ -52,24 +60,42 @@ def parse(what: str, data: bytes, progress: Callable[[int, int], None], limits: 
 
 
 @contextmanager
-def _child(wall: int) -> Iterator[subprocess.Popen[bytes]]:
+def _child(wall: int) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], None]]]:
     """A fresh interpreter that imports one parser, from where we would: without ``site`` it starts in half the time.
 
-    It has a session of its own: Ctrl-C reaches it through us alone.
+    It has a session of its own: Ctrl-C reaches it through us alone. It is killed ``wall`` seconds after its last word:
+    call what comes with it when one is heard.
     """
     start = f"import sys; sys.path[:] = {[_ROOT, *sys.path]!r}; from localctx.library.child import main; main()"
     command, pipe = [sys.executable, "-I", "-S", "-c", start], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True) as child:
-        clock = threading.Timer(wall, child.kill)
-        clock.daemon = True
-        clock.start()
+        watch = _Watch(wall, child.kill)
+        watch.start()
         try:
-            yield child
+            yield child, watch.heard
         finally:
-            clock.cancel()
+            watch.ended.set()
             child.kill()
             with suppress(BrokenPipeError):
                 _pipes(child)[0].close()
+
+
+class _Watch(threading.Thread):
+    """Kills what was not heard of for ``wall`` seconds."""
+
+    def __init__(self, wall: int, kill: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self.ended, self._wall, self._kill = threading.Event(), wall, kill
+        self.heard()
+
+    def heard(self) -> None:
+        self._deadline = time.monotonic() + self._wall
+
+    def run(self) -> None:
+        while not self.ended.wait(self._deadline - time.monotonic()):
+            if time.monotonic() >= self._deadline:
+                self._kill()
+                break
 
 
 def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
@@ -78,11 +104,11 @@ def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
     return child.stdin, child.stdout
 
 
-def _send(child: subprocess.Popen[bytes], what: str, data: bytes, limits: Limits) -> None:
-    request = {"what": what, "bytes": len(data), "seconds": limits.seconds, "memory": limits.memory}
+def _send(child: subprocess.Popen[bytes], request: dict[str, Any], data: bytes, limits: Limits) -> None:
+    request = {**request, "bytes": len(data), **asdict(limits)}
     ours, _ = _pipes(child)
     with suppress(BrokenPipeError):  # it died: what it left to read, and its exit, tell why
-        ours.write(json.dumps(request | {"characters": limits.characters}).encode() + b"\n")
+        ours.write(json.dumps(request).encode() + b"\n")
         ours.write(data)
         ours.flush()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlite_utils import Database
 
@@ -21,6 +21,8 @@ from localctx.store.index import Index
 from localctx.store.pages import Pages
 from localctx.store.schema import migrate
 from localctx.store.verdicts import Verdicts
+
+T = TypeVar("T")
 
 
 class Store:
@@ -116,6 +118,17 @@ class Verified:
     def to_json(self) -> dict[str, Any]:
         """Damaged documents by id, damaged pages by their number."""
         return {**vars(self), "damaged_pages": len(self.damaged_pages)}
+
+
+def look_up(home: Path, open_store: Callable[[], Store], look: Callable[[Store], T]) -> T | None:
+    """What the store at ``home`` has; None where it is not there, and stays so, or cannot be read."""
+    if not Store.is_at(home):
+        return None
+    try:
+        with told(home):
+            return look(open_store())
+    except StoreError:
+        return None
 
 
 @contextmanager
