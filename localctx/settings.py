@@ -12,6 +12,7 @@ from localctx.errors import UsageError
 from localctx.shape import FORMATS
 
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # how, and how many times the trained window
+BLEND = ("off", "auto", "on")
 SIZES = ("memory", "ram", "disk")  # the settings that are sizes, or ``auto``
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)?", re.IGNORECASE)
 
@@ -24,7 +25,8 @@ class Settings:
     ``temperature`` 0 is greedy; ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step;
     ``rope`` stretches the window (``yarn:2``, ``linear:2``, ``llama3:8``). ``memory``, ``ram`` and ``disk`` are the
     most bytes of KV on the device, in RAM beside it and on disk, or ``auto``. ``keep`` names a keeper and its budget.
-    ``n`` answers are sampled, or the best of ``beams`` is found.
+    ``n`` answers are sampled, or the best of ``beams`` is found. ``blend``: whether passages that were read alone are
+    put together without reading them anew: ``off``, ``on``, or ``auto``, where ``localctx quality --blend`` passed it.
     """
 
     home: Path
@@ -46,6 +48,7 @@ class Settings:
     keep: str = "full"
     n: int = 1
     beams: int = 1
+    blend: str = "off"
 
     @property
     def models(self) -> Path:
@@ -134,6 +137,8 @@ def _checked(s: Settings) -> Settings:
             raise UsageError(f"{name} = {getattr(s, name)} is out of range", f"choose from {low:g} to {high:g}")
     if s.kv not in ("auto", *FORMATS):
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
+    if s.blend not in BLEND:
+        raise UsageError(f"blend = {s.blend!r} cannot be meant", f"use one of: {', '.join(BLEND)}")
     if s.rope != "auto" and not ROPE.fullmatch(s.rope):
         raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
     s.caps  # noqa: B018 (reads the sizes)

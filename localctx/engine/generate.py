@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from localctx.models.base import Model
 from localctx.models.sampling import Sampler
 
 Check = Callable[[], bool]
+Result = TypeVar("Result")
 
 
 def prefill(
@@ -58,6 +60,15 @@ def prefill(
         yield from _news(cache, dropped)
     cache.phase = "answering"
     return logits[-1]
+
+
+def finish(steps: Generator[Event, None, Result]) -> Result:
+    """Run ``steps`` to their end; what they return. Nobody hears their events."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 def decode(
