@@ -150,6 +150,11 @@ def test_passages_are_found_to_the_token():
     assert spans[1].stop <= spans[2].start
 
 
+def test_a_prompt_that_is_all_passage_leaves_its_last_token_to_be_read():
+    (span,) = locate(BODIES[0], [Passage(BODIES[0], None)])
+    assert (span.start, span.stop) == (0, len(BODIES[0]) - 1)
+
+
 def test_a_passage_that_is_not_there_costs_nothing(models):
     cache = new_cache(models["llama"])
     stranger = read_alone(models["llama"], [190] * 40)

@@ -121,12 +121,14 @@ def _gate(
 def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[str, ...], how: dict[str, Any]) -> None:
     from localctx.cli.blending import measure_blending
     from localctx.engine.memory import choose_codec
+    from localctx.quality.blending import LENGTH
 
     if len(codecs) > 1:
         raise UsageError("--blend measures in one codec", "give one --kv")
     passed, fingerprint = session.store.verdicts.passed, session.model.fingerprint
     codec = codecs[0] if codecs else choose_codec(session.model.shape, lambda codec: passed(fingerprint(codec)))
-    measure_blending(session, _setup(session, 0), terminal, text, codec, how["passages"], how["as_json"])
+    on = _setup(session, how["passages"] * LENGTH)
+    measure_blending(session, on, terminal, text, codec, how["passages"], how["as_json"])
 
 
 def _setup(session: "Session", tokens: int) -> "Setup":

@@ -75,11 +75,12 @@ def choose_blending(setting: str, verdict_of: Callable[[Blending], bool | None])
 def locate(tokens: Sequence[int], passages: Sequence[Passage]) -> list[Span]:
     """Where in a prompt the passages stand, in their order: for each the longest run of tokens that it shares.
 
-    Nothing need be known of templates and headings, and what is found is right to the token, wherever it is found.
+    Nothing need be known of templates and headings, and what is found is right to the token, wherever it is found. The
+    last token is always left to be read.
     """
-    spans, after = list[Span](), 0
+    spans, after, end = list[Span](), 0, len(tokens) - 1
     for passage in passages:
-        same = SequenceMatcher(None, tokens, passage.tokens, autojunk=False).find_longest_match(after, len(tokens))
+        same = SequenceMatcher(None, tokens, passage.tokens, autojunk=False).find_longest_match(after, end)
         after = same.a + same.size
         spans.append(Span(same.a, after, passage, same.b))
     return spans
@@ -97,8 +98,8 @@ def blend(
 ) -> Generator[Event, None, int]:
     """Fill ``cache`` with ``tokens`` to the end of the last of ``passages``; how many tokens it has that were not read.
 
-    ``passages`` as they stand in the prompt. The rest, with the question, is for ``prefill``; there must be some. What
-    was taken over is not what reading would give: ``cache.exact`` is False, and its pages are never kept.
+    ``passages`` as they stand in the prompt. The rest, with the question, is for ``prefill``. What was taken over is
+    not what reading would give: ``cache.exact`` is False, and its pages are never kept.
     Raises ModelError for a model whose keys cannot be turned; Cancelled and NoRoom, with what was done in the cache.
     """
 

@@ -81,7 +81,7 @@ class BlendGate:
         self.following = tokens[count * LENGTH :]
         self.texts = [head_of(tokenizer, tokens[at : at + LENGTH]) for at in range(0, count * LENGTH, LENGTH)]
         self.needles = make_needles([0.5] * count)
-        self._done, self._reference, self._found = 0, list[Tensor](), 0
+        self._done, self._total, self._reference, self._found = 0, 0, list[Tensor](), 0
 
     def run(self, blendings: Sequence[Blending] = BLENDINGS) -> Iterator[Blended]:
         """Results as they come, the reference first."""
