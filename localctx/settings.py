@@ -12,6 +12,7 @@ from localctx.errors import UsageError
 from localctx.shape import FORMATS
 
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # how, and how many times the trained window
+BLEND = ("off", "auto", "on")
 SIZES = ("memory", "ram", "disk")  # the settings that are sizes, or ``auto``
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)?", re.IGNORECASE)
 
@@ -27,7 +28,9 @@ class Settings:
     ``n`` answers are sampled, or the best of ``beams`` is found. ``embedder`` makes the vectors that search compares;
     ``none``: it compares words alone. ``mode`` is full (whole documents are read), retrieve (the best ``passages`` of
     them; 0 leaves their number to what the model was measured to bear), or auto (whole where they fit). ``ocr``: pages
-    of PDFs are read optically where they have no text (``auto``), all of them (``on``), or not (``off``).
+    of PDFs are read optically where they have no text (``auto``), all of them (``on``), or not (``off``). ``blend``:
+    whether passages that were read alone are put together without reading them anew: ``off``, ``on``, or ``auto``,
+    where ``localctx quality --blend`` passed it.
     """
 
     home: Path
@@ -53,6 +56,7 @@ class Settings:
     mode: str = "auto"
     passages: int = 0
     ocr: str = "auto"
+    blend: str = "off"
 
     @property
     def models(self) -> Path:
@@ -144,6 +148,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
     if s.mode not in ("auto", "full", "retrieve"):
         raise UsageError(f"there is no mode {s.mode!r}", "use auto, full or retrieve")
+    if s.blend not in BLEND:
+        raise UsageError(f"blend = {s.blend!r} cannot be meant", f"use one of: {', '.join(BLEND)}")
     if s.rope != "auto" and not ROPE.fullmatch(s.rope):
         raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
     if s.ocr not in ("auto", "on", "off"):

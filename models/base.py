@@ -69,3 +69,9 @@ class Model(Protocol):
 
         Raises Cancelled within one layer of ``cancelled`` turning true. On any exception the cache is as before.
         """
+
+    def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
+        """The keys and values [kv_heads, T, dim] that ``layer`` would keep of ``tokens`` after ``cache``.
+
+        Layers above are not computed, and ``cache`` is as before. Raises NoRoom.
+        """

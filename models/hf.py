@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -91,6 +91,16 @@ class TransformersModel:
         cache.begin(len(tokens))  # before its position is read: the cache may count anew
         return self._run(tokens, cache.position, _Step(cache, cancelled), keep)
 
+    @torch.inference_mode()
+    def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
+        """See ``Model``."""
+        cache.begin(len(tokens))
+        step = _Step(cache, until=layer)
+        with suppress(Cancelled):
+            self._run(tokens, cache.position, step, 1)
+        assert step.seen, f"there is no layer {layer}"
+        return step.seen
+
     def _run(self, tokens: Sequence[int], position: int, step: "_Step", keep: int) -> Tensor:
         try:
             out = self._module(
@@ -118,10 +128,13 @@ class TransformersModel:
 
 
 class _Step:
-    """One run of the model over new tokens. To a latent layer it is transformers' cache, which it calls first."""
+    """One run of the model over new tokens; ``until`` a layer, where it ends as if cancelled, with what that would keep
+    as ``seen``. To a latent layer it is transformers' cache, which it calls first.
+    """
 
-    def __init__(self, cache: Cache, cancelled: Callable[[], bool] = lambda: False) -> None:
-        self.cache, self.cancelled = cache, cancelled
+    def __init__(self, cache: Cache, cancelled: Callable[[], bool] = lambda: False, until: int | None = None) -> None:
+        self.cache, self.cancelled, self.until = cache, cancelled, until
+        self.seen: tuple[Tensor, Tensor] | None = None
         self.latent = any(layer.kind == "latent" for layer in cache.pool.shape.layers)
         self._new: tuple[Tensor, Tensor] | None = None
 
@@ -268,20 +281,16 @@ def _attention(
         raise Cancelled
     q, k, v = query[0], key[0], value[0]
     layer, cache, expand = module.layer_idx, step.cache, _expansion(module)
+    kept = step.take() if expand else (k, v)
+    if layer == step.until:
+        step.seen = kept
+        raise Cancelled
     assert sliding_window == cache.pool.shape.layers[layer].window, "the config tells another window"
+    scale = q.shape[-1] ** -0.5 if scaling is None else scaling
     out = attend_cache(
-        cache,
-        layer,
-        q,
-        k,
-        v,
-        q.shape[-1] ** -0.5 if scaling is None else scaling,
-        window=sliding_window,
-        softcap=softcap or 0,
-        sinks=s_aux,
-        expand=expand,
+        cache, layer, q, k, v, scale, window=sliding_window, softcap=softcap or 0, sinks=s_aux, expand=expand
     )
-    cache.extend(layer, *(step.take() if expand else (k, v)))
+    cache.extend(layer, *kept)
     return out.transpose(0, 1).contiguous()[None], None
 
 

@@ -100,7 +100,7 @@ class ModelRope:
         """See ``Rope``. Computed in float32; of ``k``'s type. Raises ModelError where it cannot be followed."""
         pairs = self._layouts[layer]
         if pairs is None:
-            raise ModelError("this model turns its keys in a way localctx cannot follow", "use --keeper full")
+            raise ModelError("this model turns its keys in a way localctx cannot follow", "leave keep and blend alone")
         angle = by * self._of(layer).frequencies.double()
         return pairs.rotate(k.float(), angle.cos().float(), angle.sin().float()).to(k.dtype)
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 @click.option("--tokens", type=click.IntRange(1), default=6000, metavar="N", help="Tokens of the text to read (6000).")
 @click.option("--lengths", metavar="N,N", help="Plant needles in texts of these many tokens (--tokens).")
 @click.option("--stream", "streamed", type=click.IntRange(1), metavar="N", help="Stream N tokens through one cache.")
+@click.option("--blend", is_flag=True, help="Measure what it costs to put passages together that were read alone.")
+@click.option("--passages", type=click.IntRange(2, 64), default=4, metavar="N", help="So many of them (4).")
 @click.option("--peers", is_flag=True, help="Measure transformers' own quantized caches too.")
 @click.option("--png", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Where the picture goes.")
 @as_json_option
@@ -36,9 +38,13 @@ def quality(
     Divergence, agreement and perplexity over the last 1,000 tokens, and needles planted at five depths. A codec
     passes with a mean divergence of at most 0.02 nats, 90 % agreement and no needle lost; that is remembered.
 
+    --blend compares passages that were read apart and put together with the same ones read together, by the same
+    rule: fewer tokens are read, and what was read alone never saw the others.
+
     \b
     localctx quality report.txt --kv int8 --kv bf16
     localctx quality novel.txt --keep full --stream 20000
+    localctx quality novel.txt --blend
     """
     _check(codecs)
     text = _text(file)
@@ -50,6 +56,8 @@ def quality(
     with Session(settings_of(flags), terminal.show) as session, terminal.cleared():
         if streamed:
             _stream(session, terminal, text, streamed, codecs, keeps, how["as_json"])
+        elif how["blend"]:
+            _blend(session, terminal, text, codecs, how)
         else:
             _gate(session, terminal, text, codecs, keeps, how)
 
@@ -108,6 +116,19 @@ def _gate(
         terminal.say(
             f"the last {len(gate.tokens) - gate.first:,} of {len(gate.tokens):,} tokens; needles drawn in {path}"
         )
+
+
+def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[str, ...], how: dict[str, Any]) -> None:
+    from localctx.cli.blending import measure_blending
+    from localctx.engine.memory import choose_codec
+    from localctx.quality.blending import LENGTH
+
+    if len(codecs) > 1:
+        raise UsageError("--blend measures in one codec", "give one --kv")
+    passed, fingerprint = session.store.verdicts.passed, session.model.fingerprint
+    codec = codecs[0] if codecs else choose_codec(session.model.shape, lambda codec: passed(fingerprint(codec)))
+    on = _setup(session, how["passages"] * LENGTH)
+    measure_blending(session, on, terminal, text, codec, how["passages"], how["as_json"])
 
 
 def _setup(session: "Session", tokens: int) -> "Setup":

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from localctx.models.base import Model
 from localctx.models.sampling import Sampler
 
 Check = Callable[[], bool]
+Result = TypeVar("Result")
 
 
 def prefill(
@@ -74,6 +76,15 @@ def likelihood(model: Model, cache: Cache, tokens: Sequence[int], cancelled: Che
     cache.phase = "answering"
     logs = logits[:-1].log_softmax(-1).gather(1, torch.tensor(rest[1:], device=logits.device)[:, None])
     return float(logs.sum()), logits[-1]
+
+
+def finish(steps: Generator[Event, None, Result]) -> Result:
+    """Run ``steps`` to their end; what they return. Nobody hears their events."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 def decode(

@@ -76,7 +76,7 @@ class Cache:
         self.pool, self.dtype, self.reach = pool, dtype, reach
         self.keeper: Keeper = keeper or Full()
         self.length = self.position = self.tail = 0
-        self.exact = True  # whether every page is what its name would say: nothing before it dropped or recoded
+        self.exact = True  # whether every page is what its name would say: nothing dropped, recoded or taken over
         self.places: list[Place] = []
         self.evicted: list[EvictedRange] = []
         self.observed: dict[int, Tensor] = {}  # by layer: what the prompt's last queries gave each sealed token

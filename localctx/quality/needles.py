@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from localctx.engine.events import Progress
-from localctx.engine.generate import decode, prefill
+from localctx.engine.generate import decode, finish, prefill
 from localctx.engine.prompt import Prompt, make_prompt
 from localctx.kv.cache import Cache
 from localctx.models.base import Tokenizer
@@ -87,7 +87,7 @@ def retrieve(
         before = prompt.tokens[: prompt.shared // PAGE * PAGE]
         read_all(on, cache, before, read)
         for variant in variants:
-            found[variant].insert(0, needle.found_in(_answer(on, fork_for(cache, variant, size), prompt)))
+            found[variant].insert(0, needle.found_in(answer(on, fork_for(cache, variant, size), prompt)))
     cache.drop()
     return {variant: tuple(marks) for variant, marks in found.items()}
 
@@ -110,17 +110,12 @@ def _rewound(on: Setup, cache: Cache, variant: Variant, common: int, tokens: int
     return on.new_cache(variant, tokens)
 
 
-def _answer(on: Setup, cache: Cache, prompt: Prompt) -> str:
-    reading = prefill(on.model, cache, prompt.tokens, chunk=on.chunk)
-    while True:
-        try:
-            next(reading)
-        except StopIteration as end:
-            logits = end.value
-            break
-    answer = "".join(t.text for t in decode(on.model, cache, logits, sampler=Sampler(), limit=ANSWER))
+def answer(on: Setup, cache: Cache, prompt: Prompt) -> str:
+    """The answer to ``prompt``, of which ``cache`` holds the beginning; the cache is dropped."""
+    logits = finish(prefill(on.model, cache, prompt.tokens, chunk=on.chunk))
+    text = "".join(t.text for t in decode(on.model, cache, logits, sampler=Sampler(), limit=ANSWER))
     cache.drop()
-    return answer
+    return text
 
 
 def _same(a: Sequence[int], b: Sequence[int]) -> int:
