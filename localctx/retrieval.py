@@ -15,6 +15,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from localctx.engine.answer import rank, read, shut
+from localctx.engine.blend import Blending, blend, choose_blending
+from localctx.engine.blend import Passage as Alone
 from localctx.engine.events import Event, Note, Planned, Progress
 from localctx.engine.keep import Held
 from localctx.engine.opener import Opener
@@ -24,7 +26,7 @@ from localctx.library.search import Passage, index, join_neighbours, search, uni
 from localctx.models.catalog import load_catalog
 from localctx.models.embed import Embedder, load_embedder
 from localctx.settings import Settings
-from localctx.store.store import Store, told
+from localctx.store.store import Store, look_up, told
 
 RANKED = 5  # passages whose likelihood is asked
 _OVER_ALL = re.compile(
@@ -170,30 +172,51 @@ class Retrieval:
                 ends.append(end)
             order = sorted(range(len(works)), key=lambda i: -likely[i])
             listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(passages, likely, strict=True)]
-            chosen = [passages[i] for i in order[: self.count]]
-            if len(chosen) == 1:
-                best, logits = left.pop(order[0]), ends[order[0]]
+            best = order[: self.count]
+            if len(best) == 1:
+                begun = Begun(left.pop(best[0]), ends[best[0]], [passages[best[0]]])
             else:
-                best, logits = yield from self._several(store, chosen, held, question, keep)
+                chosen = sorted(((passages[i], works[i]) for i in best), key=lambda c: (c[0].document, c[0].start))
+                begun = yield from self._several(store, chosen, held, question, keep)
         finally:
             for work in left:
                 shut(work)
-        best.passages, best.ranked = [listed[i] for i in order], works
-        best.plan = replace(best.plan, mode="retrieve")
-        return Begun(best, logits, chosen)
+        begun.work.passages, begun.work.ranked = [listed[i] for i in order], works
+        begun.work.plan = replace(begun.work.plan, mode="retrieve")
+        return begun
 
     def _several(
-        self, store: Store, passages: Sequence[Passage], held: dict[str, Held], question: str, keep: bool
-    ) -> Generator[Event, None, tuple[Work, Tensor]]:
-        """Several passages in one prompt, in the order of the text: the same ones are then the same prompt."""
-        joined = sorted(join_neighbours(store, passages), key=lambda p: (p.document, p.start))
-        documents = [held[d] for d in dict.fromkeys(p.document for p in joined)]
-        work = self._open(documents, joined, question, keep)
+        self,
+        store: Store,
+        chosen: Sequence[tuple[Passage, Work]],
+        held: dict[str, Held],
+        question: str,
+        keep: bool,
+    ) -> Generator[Event, None, Begun]:
+        """Several passages in one prompt, in the order of the text: the same ones are then the same prompt.
+
+        Neighbours are one, unless what was ranked is blended.
+        """
+        model, passages = self._opener.model, [p for p, _ in chosen]
+        blending = choose_blending(self._settings.blend, self._verdict)
+        if not blending:
+            passages = sorted(join_neighbours(store, passages), key=lambda p: (p.document, p.start))
+        documents = [held[d] for d in dict.fromkeys(p.document for p in passages)]
+        work = self._open(documents, passages, question, keep)
         try:
             work.enter()
-            logits = yield from read(self._opener.model, work, self._cancelled)
-            assert logits is not None
+            if blending:
+                alone = [Alone(w.tokens, w.cache) for _, w in chosen]
+                how = {"chunk": work.relief, "cancelled": self._cancelled}
+                reused = yield from blend(model, work.cache, work.tokens, alone, blending, **how)
+                work.plan = replace(work.plan, reused=reused)
+            logits = yield from read(model, work, self._cancelled)
         except BaseException:
             shut(work)
             raise
-        return work, logits
+        return Begun(work, logits, passages)
+
+    def _verdict(self, blending: Blending) -> bool | None:
+        """Whether ``localctx quality --blend`` found it good enough for the model and codec in use."""
+        key = blending.key(self._opener.fingerprint)
+        return look_up(self._settings.home, self._open_store, lambda store: store.verdicts.passed(key))

@@ -130,6 +130,17 @@ def test_several_passages_are_read_in_the_order_of_the_text_and_neighbours_are_o
     assert again.ids == heard.ids
 
 
+def test_blended_passages_take_over_what_was_ranked(open_session, lands):
+    with open_session(passages=3, blend="on", max_tokens=4) as s:
+        report = Heard(s.ask([str(lands)], QUESTION)).report
+    with open_session(passages=3, max_tokens=4) as s:
+        plain = Heard(s.ask([str(lands)], QUESTION)).report
+    tokens = report["tokens"]
+    assert tokens["reused"] + tokens["prefilled"] == tokens["prompt"]
+    assert tokens["reused"] > tokens["prompt"] // 2 > plain["tokens"]["reused"]
+    assert [p["start"] for p in report["passages"]] == [p["start"] for p in plain["passages"]]
+
+
 def test_without_keeping_nothing_is_left(open_session, lands, home):
     with open_session() as s:
         report = Heard(s.ask([str(lands)], QUESTION, keep=False)).report

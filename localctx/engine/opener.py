@@ -72,6 +72,11 @@ class Opener:
             news=news,
         )
 
+    @property
+    def fingerprint(self) -> bytes:
+        """What pages are kept under now."""
+        return self.model.fingerprint(self._codec())
+
     def prompt(self, texts: Sequence[str], question: str, history: Sequence[Turn] = ()) -> Prompt:
         """The prompt, and the model's window as it wants it. Raises TooLong; what is hopelessly long is not even
         counted.
