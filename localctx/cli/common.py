@@ -62,7 +62,7 @@ def answer_options(command: Callable) -> Callable:
         click.option("--mode", metavar="MODE", help="full (whole documents), retrieve (passages), auto (what fits)."),
         click.option("--passages", type=int, metavar="N", help="Passages answered from (what the model bears best)."),
         click.option("--embedder", metavar="NAME", help="What makes vectors for search: all-minilm-l6-v2, none, ..."),
-        click.option("--blend", metavar="HOW", help="Several passages from what was read of each: off, on, auto (off)."),
+        click.option("--blend", metavar="HOW", help="Put passages together as each was read: off, on, auto (off)."),
         click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens (256)."),
         click.option("--temperature", type=float, metavar="T", help="0 takes the likeliest token each time (0)."),
         click.option("--top-p", type=float, metavar="P", help="Sample among the likeliest tokens of mass P."),
