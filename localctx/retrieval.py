@@ -17,6 +17,7 @@ from localctx.engine.answer import rank, read, shut
 from localctx.engine.events import Event, Note, Planned, Progress
 from localctx.engine.keep import Held
 from localctx.engine.opener import Opener
+from localctx.engine.prompt import ALONE, Conversation
 from localctx.engine.work import Work
 from localctx.errors import DocumentError, ModelError
 from localctx.library.search import Passage, index, join_neighbours, search, unindexed
@@ -49,19 +50,23 @@ class Retrieval:
         self._doubt: str | None = None
 
     def begin(
-        self, documents: Sequence[Held] | None, question: str, keep: bool, why: str
+        self, documents: Sequence[Held] | None, question: str, keep: bool, why: str, of: Conversation = ALONE
     ) -> Generator[Event, None, tuple[Work, Tensor]]:
         """The work of answering from the best passages of ``documents`` (None: of the whole library), which is read,
-        and its last logits. Raises UserError, Cancelled.
+        and its last logits. In a chat, what was said before stands between passages and question, and has no part in
+        the ranking. Raises UserError, Cancelled.
         """
         with self._shelf(keep) as store:
-            return (yield from self._begin(store, documents, question, keep, why))
+            return (yield from self._begin(store, documents, question, keep, why, of))
 
     def _begin(
-        self, store: Store, documents: Sequence[Held] | None, question: str, keep: bool, why: str
+        self, store: Store, documents: Sequence[Held] | None, question: str, keep: bool, why: str, of: Conversation
     ) -> Generator[Event, None, tuple[Work, Tensor]]:
         start = time.perf_counter()
         with told(store.home):
+            if documents is not None and not of.chat:  # a chat's were entered with it
+                for row, text, spans in documents:
+                    store.documents.add(row, text, spans)
             passages, held = self._find(store, documents, question)
         searched = time.perf_counter() - start
         works = [self._open([held[p.document]], [p], question, keep) for p in passages]
@@ -74,7 +79,7 @@ class Retrieval:
             )
         yield self._plan(works, why)
         start = time.perf_counter()
-        work, logits = yield from self._best(store, works, passages, held, question, keep)
+        work, logits = yield from self._best(store, works, passages, held, question, keep, of)
         work.started -= searched
         work.seconds |= {"search": searched, "rank": time.perf_counter() - start}
         return work, logits
@@ -107,9 +112,6 @@ class Retrieval:
     def _find(
         self, store: Store, documents: Sequence[Held] | None, question: str
     ) -> tuple[list[Passage], dict[str, Held]]:
-        if documents is not None:
-            for row, text, spans in documents:
-                store.documents.add(row, text, spans)
         ids = None if documents is None else [row.id for row, _, _ in documents]
         rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
         for row in unindexed(store, self.embedder):
@@ -121,9 +123,16 @@ class Retrieval:
         spans_of, text_of = store.documents.spans, store.documents.text
         return found, {d: (rows[d], text_of(d), spans_of(d)) for d in {p.document for p in found}}
 
-    def _open(self, held: Sequence[Held], passages: Sequence[Passage], question: str, keep: bool) -> Work:
+    def _open(
+        self,
+        held: Sequence[Held],
+        passages: Sequence[Passage],
+        question: str,
+        keep: bool,
+        of: Conversation = ALONE,
+    ) -> Work:
         part = "+".join(f"{p.document}:{p.start}-{p.end}" for p in passages)
-        return self._opener.open(held, [p.text for p in passages], question, keep=keep, part=part)
+        return self._opener.open(held, [p.text for p in passages], question, keep=keep, part=part, of=of)
 
     def _plan(self, works: Sequence[Work], why: str) -> Planned:
         """One plan for all that is ranked."""
@@ -148,6 +157,7 @@ class Retrieval:
         held: dict[str, Held],
         question: str,
         keep: bool,
+        of: Conversation,
     ) -> Generator[Event, None, tuple[Work, Tensor]]:
         model, likely, ends = self._opener.model, list[float](), list[Tensor]()
         left = list(works)
@@ -161,10 +171,10 @@ class Retrieval:
             order = sorted(range(len(works)), key=lambda i: -likely[i])
             listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(passages, likely, strict=True)]
             chosen = order[: self.count]
-            if len(chosen) == 1:
+            if len(chosen) == 1 and not of.chat:
                 best, logits = left.pop(chosen[0]), ends[chosen[0]]
             else:
-                best, logits = yield from self._several(store, [passages[i] for i in chosen], held, question, keep)
+                best, logits = yield from self._several(store, [passages[i] for i in chosen], held, question, keep, of)
         finally:
             for work in left:
                 shut(work)
@@ -173,12 +183,18 @@ class Retrieval:
         return best, logits
 
     def _several(
-        self, store: Store, passages: Sequence[Passage], held: dict[str, Held], question: str, keep: bool
+        self,
+        store: Store,
+        passages: Sequence[Passage],
+        held: dict[str, Held],
+        question: str,
+        keep: bool,
+        of: Conversation,
     ) -> Generator[Event, None, tuple[Work, Tensor]]:
         """Several passages in one prompt, in the order of the text: the same ones are then the same prompt."""
         joined = sorted(join_neighbours(store, passages), key=lambda p: (p.document, p.start))
         documents = [held[d] for d in dict.fromkeys(p.document for p in joined)]
-        work = self._open(documents, joined, question, keep)
+        work = self._open(documents, joined, question, keep, of)
         try:
             work.enter()
             logits = yield from read(self._opener.model, work, self._cancelled)

@@ -17,7 +17,7 @@ from localctx.store.schema import migrate
 from localctx.store.store import Store
 from localctx.store.transcript import to_json, to_markdown
 
-CITED = {"document": "d", "name": "a [draft]", "page": 3, "start": 0, "end": 9, "text": "# so\nit is"}
+CITED = {"document": "d", "name": "a [draft]", "page": 3, "start": 0, "end": 9, "quote": "# so\nit is"}
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ HOSTILE = [
 
 @given(st.one_of(st.sampled_from(HOSTILE), st.text()), st.one_of(st.sampled_from(HOSTILE), st.text()))
 def test_nothing_said_or_read_leaves_its_place(text, name):
-    cited = [{**CITED, "name": name, "text": text, "page": None, "heading": name}]
+    cited = [{**CITED, "name": name, "quote": text, "page": None, "heading": name}]
     chat = Chat("c", name, (About("d", name, False),), {}, 1, 0.0, 0.0)
     lines = to_markdown(chat, [message(text, "user"), message(text, citations=cited)]).splitlines()
     ours = [line for line in lines if line and not line.startswith(">")]

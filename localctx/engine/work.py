@@ -1,6 +1,6 @@
 """Work: one question, or one reading without a question, on its way, and what is reported of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,8 @@ class Work:
     """``tokens`` are to be read, what is kept ends at ``boundary``; ``started`` is the clock when the model was loaded.
 
     ``news``: why there was not more kept of it. ``passages`` it answers from, where not whole documents were read, and
-    the works that were ``ranked`` to find them.
+    the works that were ``ranked`` to find them. ``following`` gives the tokens a next question comes after, by the
+    answer to this one.
     """
 
     documents: Sequence[DocumentRow]
@@ -41,11 +42,17 @@ class Work:
     news: list[str] = field(default_factory=list)
     passages: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Work"] = ()
+    following: Callable[[str], list[int]] = lambda answer: []
 
     def enter(self) -> None:
         """Enter in the store what is about to be read."""
         if self.keeping:
             self.keeping.enter(self.cache)
+
+    @property
+    def said(self) -> str:
+        """The first answer as it came."""
+        return "".join(token.text for token in self.answers[0])
 
     @property
     def failed(self) -> str | None:

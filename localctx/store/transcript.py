@@ -37,7 +37,9 @@ def to_json(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def _heading(message: Message) -> str:
-    who = {"user": "Question", "assistant": "Answer"}.get(message.role, _plain(message.role))
+    who = {"user": "Question", "assistant": "Answer", "summary": "Summary of what was said before"}.get(
+        message.role, _plain(message.role)
+    )
     return f"{who} ({_ENDS[message.stopped]})" if message.stopped in _ENDS else who
 
 
@@ -49,7 +51,7 @@ def _quoted(text: str) -> Iterator[str]:
 def _cited(citation: dict[str, Any]) -> str:
     page, heading = citation.get("page"), citation.get("heading")
     where = f", page {_plain(str(page))}" if page else f", {_plain(str(heading))}" if heading else ""
-    quote = _plain(str(citation.get("text") or ""))
+    quote = _plain(str(citation.get("quote") or ""))
     return f"{_plain(str(citation.get('name') or 'a document'))}{where}" + (f': "{quote}"' if quote else "")
 
 
