@@ -29,6 +29,10 @@ class ChatError(UserError):
     """A chat is not there, or its name is that of several."""
 
 
+class ChatFull(UserError):
+    """A chat's documents fit, but not with all that was said before."""
+
+
 class TooLong(UserError):
     """The documents and the question do not fit the model's window."""
 

@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from torch import Tensor
 
@@ -20,7 +19,8 @@ from localctx.engine.blend import Passage as Alone
 from localctx.engine.events import Event, Note, Planned, Progress
 from localctx.engine.keep import Held
 from localctx.engine.opener import Opener
-from localctx.engine.work import Work
+from localctx.engine.prompt import ALONE, Conversation
+from localctx.engine.work import Begun, Work
 from localctx.errors import DocumentError, ModelError
 from localctx.library.search import Passage, index, join_neighbours, search, unindexed
 from localctx.models.catalog import load_catalog
@@ -34,14 +34,6 @@ _OVER_ALL = re.compile(
     r"main (points?|ideas?|themes?)|throughout)\b",
     re.IGNORECASE,
 )
-
-
-class Begun(NamedTuple):
-    """Work that is to be answered; its last logits where it is read already, and the passages it is about, if any."""
-
-    work: Work
-    logits: Tensor | None = None
-    passages: Sequence[Passage] = ()
 
 
 class Retrieval:
@@ -60,20 +52,24 @@ class Retrieval:
         self._doubt: str | None = None
 
     def begin(
-        self, documents: Sequence[Held] | None, question: str, keep: bool, why: str
+        self, documents: Sequence[Held] | None, question: str, keep: bool, why: str, of: Conversation = ALONE
     ) -> Generator[Event, None, Begun]:
         """The work of answering from the best passages of ``documents`` (None: of the whole library), read.
 
+        In a chat, what was said before stands between passages and question, and has no part in the ranking.
         Raises UserError, Cancelled.
         """
         with self._shelf(keep) as store:
-            return (yield from self._begin(store, documents, question, keep, why))
+            return (yield from self._begin(store, documents, question, keep, why, of))
 
     def _begin(
-        self, store: Store, documents: Sequence[Held] | None, question: str, keep: bool, why: str
+        self, store: Store, documents: Sequence[Held] | None, question: str, keep: bool, why: str, of: Conversation
     ) -> Generator[Event, None, Begun]:
         start = time.perf_counter()
         with told(store.home):
+            if documents is not None and not of.chat:  # a chat's were entered with it
+                for row, text, spans in documents:
+                    store.documents.add(row, text, spans)
             passages, held = self._find(store, documents, question)
         searched = time.perf_counter() - start
         works = [self._open([held[p.document]], [p], question, keep) for p in passages]
@@ -86,7 +82,7 @@ class Retrieval:
             )
         yield self._plan(works, why)
         start = time.perf_counter()
-        begun = yield from self._best(store, works, passages, held, question, keep)
+        begun = yield from self._best(store, works, passages, held, question, keep, of)
         begun.work.started -= searched
         begun.work.seconds |= {"search": searched, "rank": time.perf_counter() - start}
         return begun
@@ -119,9 +115,6 @@ class Retrieval:
     def _find(
         self, store: Store, documents: Sequence[Held] | None, question: str
     ) -> tuple[list[Passage], dict[str, Held]]:
-        if documents is not None:
-            for row, text, spans in documents:
-                store.documents.add(row, text, spans)
         ids = None if documents is None else [row.id for row, _, _ in documents]
         rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
         for row in unindexed(store, self.embedder):
@@ -133,9 +126,16 @@ class Retrieval:
         spans_of, text_of = store.documents.spans, store.documents.text
         return found, {d: (rows[d], text_of(d), spans_of(d)) for d in {p.document for p in found}}
 
-    def _open(self, held: Sequence[Held], passages: Sequence[Passage], question: str, keep: bool) -> Work:
+    def _open(
+        self,
+        held: Sequence[Held],
+        passages: Sequence[Passage],
+        question: str,
+        keep: bool,
+        of: Conversation = ALONE,
+    ) -> Work:
         part = "+".join(f"{p.document}:{p.start}-{p.end}" for p in passages)
-        return self._opener.open(held, [p.text for p in passages], question, keep=keep, part=part)
+        return self._opener.open(held, [p.text for p in passages], question, keep=keep, part=part, of=of)
 
     def _plan(self, works: Sequence[Work], why: str) -> Planned:
         """One plan for all that is ranked."""
@@ -160,6 +160,7 @@ class Retrieval:
         held: dict[str, Held],
         question: str,
         keep: bool,
+        of: Conversation,
     ) -> Generator[Event, None, Begun]:
         model, likely, ends = self._opener.model, list[float](), list[Tensor]()
         left = list(works)
@@ -173,11 +174,11 @@ class Retrieval:
             order = sorted(range(len(works)), key=lambda i: -likely[i])
             listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(passages, likely, strict=True)]
             best = order[: self.count]
-            if len(best) == 1:
+            if len(best) == 1 and not of.chat:
                 begun = Begun(left.pop(best[0]), ends[best[0]], [passages[best[0]]])
             else:
                 chosen = sorted(((passages[i], works[i]) for i in best), key=lambda c: (c[0].document, c[0].start))
-                begun = yield from self._several(store, chosen, held, question, keep)
+                begun = yield from self._several(store, chosen, held, question, keep, of)
         finally:
             for work in left:
                 shut(work)
@@ -192,6 +193,7 @@ class Retrieval:
         held: dict[str, Held],
         question: str,
         keep: bool,
+        of: Conversation,
     ) -> Generator[Event, None, Begun]:
         """Several passages in one prompt, in the order of the text: the same ones are then the same prompt.
 
@@ -202,7 +204,7 @@ class Retrieval:
         if not blending:
             passages = sorted(join_neighbours(store, passages), key=lambda p: (p.document, p.start))
         documents = [held[d] for d in dict.fromkeys(p.document for p in passages)]
-        work = self._open(documents, passages, question, keep)
+        work = self._open(documents, passages, question, keep, of)
         try:
             work.enter()
             if blending:

@@ -7,16 +7,17 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
-from typing import Any
 
+from localctx.chatting import Beginning, Chatting
 from localctx.engine.answer import answer, read, shut
 from localctx.engine.events import Done, Event, Note, Progress
 from localctx.engine.keep import Held
 from localctx.engine.looks import looks
 from localctx.engine.opener import Opener
 from localctx.engine.plan import refuse_too_big
-from localctx.engine.work import Work
-from localctx.errors import Cancelled, TooLong
+from localctx.engine.prompt import ALONE, Conversation
+from localctx.engine.work import Begun, Work
+from localctx.errors import Cancelled, ChatFull, TooLong
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pages import pack_tokens
 from localctx.library.add import find_kept
@@ -25,11 +26,12 @@ from localctx.library.read import Document, read_document
 from localctx.models.base import Model
 from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
-from localctx.retrieval import Begun, Retrieval
+from localctx.retrieval import Retrieval
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, SINKS
 from localctx.store.bundle import Prepared
-from localctx.store.store import Store, look_up
+from localctx.store.chats import Chat
+from localctx.store.store import Store, look_up, told
 
 
 class Session:
@@ -106,7 +108,7 @@ class Session:
                     logits = yield from read(self.model, work, self._stop.is_set)
                 assert logits is not None, "a question is never there before it is read"
                 yield from answer(self.model, work, logits, self.settings, self._stop.is_set)
-                work.citations = self._citations(begun, question)
+                self._cite(begun, question)
             except Cancelled:
                 pass
             finally:
@@ -133,6 +135,50 @@ class Session:
         yield from map(Note, work.notes)
         yield Done(work.prepared(self.settings.model), work.failed)
 
+    def start_chat(self, sources: Sequence[str]) -> Chat:
+        """A new chat about the files ``sources``, which are entered in the library. Raises UserError."""
+        documents = self._parse(sources)
+        with told(self.store.home), self.store.db.atomic():
+            chat = self.store.chats.create("", settings={"model": self.settings.model})
+            self._about(chat.id, documents)
+            return self.store.chats.get(chat.id)
+
+    def restart_chat(self, chat: str) -> Chat:
+        """A new chat about the documents of another."""
+        with told(self.store.home):
+            about = self.store.chats.get(chat).documents
+            return self.store.chats.create("", [d.id for d in about], {"model": self.settings.model})
+
+    def add_to_chat(self, chat: str, sources: Sequence[str]) -> None:
+        """Let a chat be about the files ``sources`` too; what was said is then read anew after them."""
+        documents = self._parse(sources)
+        with told(self.store.home), self.store.db.atomic():
+            self._about(chat, documents)
+
+    def _about(self, chat: str, documents: Sequence[Held]) -> None:
+        for row, text, spans in documents:
+            self.store.documents.add(row, text, spans)
+            self.store.chats.add_document(chat, row.id)
+
+    def chat(self, chat: str, question: str, edit: bool = False) -> Generator[Event, None, None]:
+        """Answer ``question`` after what was said in a chat; with ``edit`` in place of its last question.
+
+        The last event is Done. Raises ChatFull where the documents would fit, but not with all that was said; the
+        question then waits for ``regenerate``. Else as ``ask``.
+        """
+        with self._chatting() as chatting:
+            yield from chatting.edit(chat, question) if edit else chatting.ask(chat, question)
+
+    def regenerate(self, chat: str, temperature: float | None = None) -> Generator[Event, None, None]:
+        """Answer a chat's last question again, or at last. Raises UsageError where the answer would be the same."""
+        with self._chatting() as chatting:
+            yield from chatting.regenerate(chat, temperature)
+
+    def summarize(self, chat: str) -> Generator[Event, None, None]:
+        """Let the model put a summary in the place of what was said in a chat. Raises Cancelled."""
+        with self._chatting() as chatting:
+            yield from chatting.summarize(chat)
+
     def may_adopt(self, text: str, kept: Prepared) -> bool:
         """Whether pages made elsewhere have the fingerprint, tokens and sizes that this ``text`` has here."""
         prompt, shape, count = self._opener.prompt([text], ""), self.model.shape, len(kept.pages)
@@ -156,6 +202,18 @@ class Session:
         finally:
             self._listening = False
 
+    @contextmanager
+    def _chatting(self) -> Iterator[Chatting]:
+        with self._running():
+            loaded = self._load()
+
+            def begin(documents: Sequence[Held], question: str, of: Conversation) -> Beginning:
+                begun = yield from self._begin(documents, question, True, of)
+                begun.work.seconds["load"] = loaded
+                return begun
+
+            yield Chatting(self._opener, self.settings, self.store, begin, self._cite, self._stop.is_set)
+
     @cached_property
     def _opener(self) -> Opener:
         return Opener(self.model, self.settings, lambda: self.store, self._stop.is_set)
@@ -167,12 +225,19 @@ class Session:
     def _read_files(self, sources: Sequence[str], kept: bool) -> tuple[list[Held], dict[str, float]]:
         """The documents, and seconds spent. The model is loaded after: a wrong name is told at once."""
         start = time.perf_counter()
-        documents = [self._document(s, kept) for s in sources]
-        parsed = time.perf_counter() - start
+        documents = self._parse(sources, kept)
+        return documents, {"parse": time.perf_counter() - start, "load": self._load()}
+
+    def _parse(self, sources: Sequence[str], kept: bool = True) -> list[Held]:
+        documents = (self._document(s, kept) for s in sources)
+        return [(d.row, d.text, d.spans) for d in documents]
+
+    def _load(self) -> float:
+        """Load the model, and listen from then on; seconds it took."""
         self.model  # noqa: B018 (loads)
         self._listening = True
-        spent, self._load_seconds = {"parse": parsed, "load": self._load_seconds}, 0.0  # the next finds it loaded
-        return [(d.row, d.text, d.spans) for d in documents], spent
+        seconds, self._load_seconds = self._load_seconds, 0.0  # the next finds it loaded
+        return seconds
 
     def _document(self, source: str, kept: bool) -> Document:
         """As it was read before if that is ``kept`` and the file untouched: optical reading takes minutes."""
@@ -184,29 +249,56 @@ class Session:
     def _turning(self, source: str) -> Callable[[int, int], None]:
         return lambda done, total: self._progress(Progress(f"pages of {source}", done, total))
 
-    def _begin(self, documents: Sequence[Held] | None, question: str, keep: bool) -> Generator[Event, None, Begun]:
-        """Whole documents where they fit the window and the budget, else passages of them, unless the mode forbids."""
+    def _begin(
+        self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation = ALONE
+    ) -> Beginning:
+        """Whole documents where they fit the window and the budget, else passages of them, unless the mode forbids.
+
+        Raises ChatFull where either would do without what was said before.
+        """
+        try:
+            return (yield from self._begin_either(documents, question, keep, of))
+        except TooLong as e:
+            if not of.history:
+                raise
+            raise ChatFull(
+                f"this chat is full: with what was said before, {e.problem}",
+                "go on with --when-full sink-window (only the end is remembered), summarize (what was said becomes one "
+                "message) or new (a new chat)",
+            ) from e
+
+    def _begin_either(self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation) -> Beginning:
         mode, why = self.settings.mode, "passages were asked for"
         if documents is None:
             why = "the whole library was asked"
-        elif mode != "retrieve":
+        elif mode != "retrieve" or not documents:
             try:
-                return Begun((yield from self._open(documents, question, keep)))
+                return Begun((yield from self._open(documents, question, keep, of)))
             except TooLong as e:
-                if mode == "full":
+                if mode == "full" or (of.history and self._fits(documents, question)):
                     raise
                 why = e.problem
-        return (yield from self._retrieval.begin(documents, question, keep, why))
+        return (yield from self._retrieval.begin(documents, question, keep, why, of))
 
-    def _open(self, documents: Sequence[Held], question: str | None, keep: bool) -> Generator[Event, None, Work]:
+    def _fits(self, documents: Sequence[Held], question: str) -> bool:
+        """Whether the documents can be read whole, with nothing said before."""
+        try:
+            self._opener.open(documents, [text for _, text, _ in documents], question, keep=False).cache.drop()
+        except TooLong:
+            return False
+        return True
+
+    def _open(
+        self, documents: Sequence[Held], question: str | None, keep: bool, of: Conversation = ALONE
+    ) -> Generator[Event, None, Work]:
         """The work of reading whole documents."""
-        work = self._opener.open(documents, [text for _, text, _ in documents], question, keep=keep)
+        work = self._opener.open(documents, [text for _, text, _ in documents], question, keep=keep, of=of)
         yield from map(Note, work.news)
         yield work.plan
         work.enter()
         return work
 
-    def _citations(self, begun: Begun, question: str) -> list[dict[str, Any]]:
+    def _cite(self, begun: Begun, question: str) -> None:
         """What the answer stands on: sentences of its passages, or of what the model looked at in whole documents."""
         work = begun.work
         if begun.passages:
@@ -215,4 +307,4 @@ class Session:
             texts = [text for _, text, _ in work.held]
             seen = looks(work.cache, self.model.tokenizer, work.tokens[: work.boundary], texts)
             found = glimpses(work.texts[0], question, work.held, seen)
-        return [asdict(citation) for citation in found]
+        work.citations = [asdict(citation) for citation in found]

@@ -77,3 +77,15 @@ def test_the_second_start_does_not_convert_again(ask, tmp_path):
     seconds = min(ask(document, "What?", "--max-tokens", 1)["seconds"]["load"] for _ in range(2))
     print(f"loaded in {seconds:.1f} s", file=sys.stderr)
     assert seconds <= 8
+
+
+def test_a_chat_goes_on_where_it_was(localctx, home, novel, tmp_path):
+    """Most of this is reading 1,000 tokens once."""
+    document = tmp_path / "novel.txt"
+    document.write_text(novel[3000:7000])
+    arguments = ["chat", "--json", "--max-tokens", 40]
+    localctx(*arguments, document, stdin=b"Who tells the story?\nWhere does he wake up?\n", timeout=300)
+    done = localctx(*arguments, "-c", stdin=b"Is it cold?\n", timeout=300)
+    tokens = json.loads(done.stdout)["tokens"]
+    print(tokens, file=sys.stderr)
+    assert tokens["reused"] >= 0.98 * tokens["prompt"]

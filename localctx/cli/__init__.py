@@ -10,6 +10,8 @@ import click
 
 from localctx import __version__
 from localctx.cli.asking import ask, prepare
+from localctx.cli.chat import chat
+from localctx.cli.chats import chats
 from localctx.cli.common import CANCELLED
 from localctx.cli.doctor import doctor
 from localctx.cli.library import library
@@ -74,11 +76,12 @@ def cli() -> None:
 
     \b
     localctx ask report.txt "What was decided in May?"
+    localctx chat report.txt        # questions that build on each other
     localctx prepare book.md        # read now, ask later
     localctx library list
     """
 
 
-for _command in (ask, prepare, plan, quality, library, models, doctor):
+for _command in (ask, chat, chats, prepare, plan, quality, library, models, doctor):
     cli.add_command(_command)
 library.add_command(library_search)

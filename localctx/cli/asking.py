@@ -58,19 +58,13 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_ke
         raise UsageError("standard input (-) can be read only once", "name it once")
     from localctx.cli.terminal import print_json
 
-    with _session(flags, as_json, quiet) as (session, terminal):
-        done = _follow(session.ask(files, question, keep=not no_keep, library=library), terminal)
+    with open_session(flags, as_json, quiet) as (session, terminal):
+        done = follow(session.ask(files, question, keep=not no_keep, library=library), terminal)
         terminal.end_answer()
         report = done.report
         if as_json:
             print_json(report)
-        if report["stopped"] == "length":
-            terminal.say(_cut(report, session.settings.max_tokens))
-        for line in _dropped(report):
-            terminal.say(line)
-        for number, citation in enumerate(report["citations"], 1):
-            terminal.aside(f"[{number}] {_cited(citation)}")
-        terminal.aside(_summary(report))
+        tell(report, session.settings.max_tokens, terminal)
     _leave(report["stopped"], done.failed)
 
 
@@ -89,10 +83,10 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
     from localctx.cli.terminal import print_json
 
     reports, failures, stopped = [], list[UserError | str](), "eos"
-    with _session(flags, as_json, quiet) as (session, terminal):
+    with open_session(flags, as_json, quiet) as (session, terminal):
         for file in files:
             try:
-                done = _follow(session.prepare(file), terminal)
+                done = follow(session.prepare(file), terminal)
             except UserError as e:
                 terminal.clear()
                 print(f"localctx: {e}", file=sys.stderr)
@@ -119,7 +113,7 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
     _leave(stopped, failures[-1] if failures else None)
 
 
-class _session:
+class open_session:
     """A session and the terminal that shows it, closed at the end; Ctrl-C stops what runs."""
 
     def __init__(self, flags: dict[str, Any], as_json: bool, quiet: bool) -> None:
@@ -141,7 +135,7 @@ class _session:
         self.session.close()
 
 
-def _follow(events: "Generator[Event, None, None]", terminal: "Terminal") -> Any:
+def follow(events: "Generator[Event, None, None]", terminal: "Terminal") -> Any:
     """Show events to the end; the last one, Done. Whatever stops it, what was read is kept before the store closes."""
     event: Any = None
     with closing(events):
@@ -162,6 +156,17 @@ def _leave(stopped: str, failed: object) -> None:
         sys.exit(1)
     if stopped == "cancelled":
         sys.exit(CANCELLED)
+
+
+def tell(report: dict[str, Any], most: int, terminal: "Terminal") -> None:
+    """What is to be said after an answer of at most ``most`` tokens."""
+    if report["stopped"] == "length":
+        terminal.say(_cut(report, most))
+    for line in _dropped(report):
+        terminal.say(line)
+    for number, citation in enumerate(report["citations"], 1):
+        terminal.aside(f"[{number}] {_cited(citation)}")
+    terminal.aside(_summary(report))
 
 
 def _cut(r: dict[str, Any], most: int) -> str:

@@ -64,6 +64,7 @@ class Terminal:
         self.clear()
         if self._wrote:
             print(flush=True)
+        self._wrote = False
 
     def clear(self) -> None:
         """Take the bar away."""
@@ -83,7 +84,7 @@ class Terminal:
         self.clear()
         if token.answer != self._answer:
             self.end_answer()
-            self._wrote, self._answer = False, token.answer
+            self._answer = token.answer
         text = token.text if self._wrote else token.text.lstrip()
         if text and not self._wrote and self._several:
             text = f"{token.answer + 1}: {text}"
@@ -141,9 +142,9 @@ def stopping(cancel: Callable[[], bool]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def print_json(value: Any) -> None:
-    """One JSON value on stdout."""
-    print(json.dumps(value, ensure_ascii=False, indent=2), flush=True)
+def print_json(value: Any, indent: int | None = 2) -> None:
+    """One JSON value on stdout; without ``indent`` on one line."""
+    print(json.dumps(value, ensure_ascii=False, indent=indent), flush=True)
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -1,17 +1,22 @@
 """Answering an opened prompt: it is read, or ranked, answered, and shut. ``Work`` holds what is to be reported."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 
 from torch import Tensor
 
 from localctx.engine.beams import beam_search
 from localctx.engine.events import Event, Token
 from localctx.engine.generate import decode, decode_each, likelihood, prefill
+from localctx.engine.prompt import common
 from localctx.engine.work import Work
+from localctx.errors import Cancelled, NoRoom
 from localctx.models.base import Model
 from localctx.models.sampling import Sampler
 from localctx.settings import Settings
+from localctx.shape import PAGE
 
 MIN_RATED = 256  # tokens; a shorter reading says little about speed
 
@@ -70,6 +75,24 @@ def answer(model: Model, work: Work, logits: Tensor, settings: Settings, cancell
         work.answers[event.answer].append(event)
     work.seconds.setdefault("first_token", time.perf_counter() - work.started)  # the model had nothing to say
     work.stopped = "length" if max(map(len, work.answers)) == work.plan.answer_tokens else "eos"
+
+
+def settle(model: Model, work: Work, branch: int, cancelled: Check) -> None:
+    """Read on to where a next question would begin, and keep all of it under the chat's ``branch``.
+
+    The answer's pages stay as far as its text gives the same tokens again; templates and tokenizers see to the rest,
+    which is read. Where the keeper dropped something, or there is no room, the next question reads more.
+    """
+    tokens, cache = work.following(work.said), work.cache
+    if not work.keeping or work.failed or not cache.exact or len(tokens) > model.context:
+        return
+    same = min(cache.length, common([*work.tokens, *(t.id for t in work.answers[0])], tokens))
+    sealed = len(cache.pages) * PAGE
+    cache.trim(same if same >= sealed else same // PAGE * PAGE)  # a page that is cut open is not what was read
+    work.keeping.extend(cache, tokens, branch)
+    with suppress(Cancelled, NoRoom):
+        if cache.length < len(tokens):
+            deque(prefill(model, cache, tokens, chunk=work.relief, boundary=len(tokens), cancelled=cancelled), 0)
 
 
 def shut(work: Work) -> None:

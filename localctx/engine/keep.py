@@ -4,7 +4,7 @@ Nothing here stops an answer: when the store cannot be used, ``failed`` says why
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from localctx.budget import measure_kept
 from localctx.errors import StoreError, size
@@ -26,17 +26,20 @@ Held = tuple[DocumentRow, str, Sequence[Span]]
 class Identity:
     """What pages are kept under: a fingerprint, and the model and codec it stands for.
 
-    ``part`` of the documents, where not the whole of them was read.
+    ``part`` of the documents, where not the whole of them was read; ``chat`` and its ``branch``, where it is theirs (0:
+    what the chat read last, whatever comes of it).
     """
 
     fingerprint: bytes
     model: str
     codec: str
     part: str = ""
+    chat: str | None = None
+    branch: int = 0
 
 
 class Keeping:
-    """Restores and keeps the pages of ``tokens``, with which every question on ``documents`` begins.
+    """Restores and keeps the pages of ``tokens``, with which every question on ``documents``, or in a chat, begins.
 
     All kept pages together take ``disk`` bytes at most, or the share that ``budget`` grants (None).
     """
@@ -81,6 +84,13 @@ class Keeping:
         if self._written - self._committed >= COMMIT:
             self._try(self._commit)
 
+    def extend(self, cache: Cache, tokens: Sequence[int], branch: int) -> None:
+        """Keep ``tokens``, which go on from what the ``cache`` holds, under a ``branch`` of the chat.
+
+        An open page that was kept is kept again when it is fuller.
+        """
+        self._try(lambda store: self._extend(store, cache, tokens, branch))
+
     def close(self, cache: Cache, rate: float | None = None) -> None:
         """Commit what is sealed; the cache is ready when that is everything. ``rate`` is for the next plan.
 
@@ -117,11 +127,22 @@ class Keeping:
 
     def _enter(self, store: Store, cache: Cache) -> None:
         with store.db.atomic():  # or another process may remove a document before its cache is entered
-            for row, text, spans in self._documents:
-                store.documents.add(row, text, spans)
-            self._open(store, cache)
+            if not self._identity.chat:  # its documents were entered with it
+                for row, text, spans in self._documents:
+                    store.documents.add(row, text, spans)
+            self._open(store, cache, -(-cache.length // PAGE))
 
-    def _open(self, store: Store, cache: Cache) -> None:
+    def _extend(self, store: Store, cache: Cache, tokens: Sequence[int], branch: int) -> None:
+        assert self._writer
+        self._commit(store)
+        self._writer.close()
+        whole = min(self._written, len(self._tokens) // PAGE, len(cache.pages))
+        self._tokens, self._pages = tokens, -(-len(tokens) // PAGE)
+        self._identity = replace(self._identity, branch=branch)
+        self._open(store, cache, whole)
+
+    def _open(self, store: Store, cache: Cache, kept: int) -> None:
+        """Enter the cache, the first ``kept`` pages of which are there already."""
         of, documents = self._identity, [row.id for row, _, _ in self._documents]
         self._cache_id = store.caches.open(
             of.fingerprint,
@@ -131,8 +152,10 @@ class Keeping:
             keeper=cache.keeper.name,
             tokens=len(self._tokens),
             part=of.part,
+            chat=of.chat,
+            branch=of.branch,
         )
-        self._written = -(-cache.length // PAGE)
+        self._written = self._committed = kept
         slot_bytes = cache.pool.shape.slot_bytes(of.codec)
         self._writer = store.pages.writer(of.fingerprint, self._tokens, slot_bytes, self._cache_id)
         self._writer.commit(self._written)  # what was restored is this cache's too, and not given up for the rest

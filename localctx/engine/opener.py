@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from localctx.engine.keep import Held, Identity, Keeping
 from localctx.engine.memory import Memory, Relief, choose_codec, choose_window, decide, longest, smaller_codec
 from localctx.engine.plan import plan, refuse_too_long
-from localctx.engine.prompt import Prompt, Turn, estimate_tokens, make_prompt
+from localctx.engine.prompt import ALONE, Conversation, Prompt, estimate_tokens, make_prompt
 from localctx.engine.work import Work
 from localctx.errors import UsageError
 from localctx.models.base import Model
@@ -33,23 +34,24 @@ class Opener:
         *,
         keep: bool,
         part: str = "",
-        history: Sequence[Turn] = (),
+        of: Conversation = ALONE,
     ) -> Work:
         """The work of asking ``question`` of ``texts``, or of reading them (None); nothing is read or written yet.
 
         ``part`` says which part of the ``documents`` the texts are, where they are not the whole. Raises TooLong before
         anything is kept; UsageError for a keeper that would leave nothing to keep.
         """
-        started, model = time.perf_counter(), self.model
-        prompt = self.prompt(texts, question or "", history)
-        boundary = prompt.shared - bool(part)  # of a part that is ranked, the question's first token is foretold too
+        started, model, settings = time.perf_counter(), self.model, self._settings_of(of)
+        prompt = self.prompt(texts, question or "", of)
+        boundary = _boundary(prompt, part)
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
-        memory = decide(model, self._settings, self._codec(), len(tokens))
+        memory = decide(model, settings, self._codec(), len(tokens))
         if not memory.keeper.turns:
             refuse_too_long(len(tokens), model.context, model.name)
-        keep = keep and not self._drops(memory, len(tokens), documents[0][0].name if question is None else "")
+        drops = self._drops(memory, len(tokens), documents[0][0].name if question is None else "")
+        keep = keep and (not drops or of.chat is not None)  # a chat that forgets goes on from where it had not yet
         cache = memory.new_cache(model, self._settings.home / "spill")
-        keeping = self._keeping(documents, prompt.tokens[:boundary], memory.codec, part) if keep else None
+        keeping = self._keeping(documents, prompt.tokens[:boundary], memory.codec, part, of.chat) if keep else None
         restoring = time.perf_counter()
         news = keeping.restore(cache) if keeping else []
         return Work(
@@ -70,6 +72,7 @@ class Opener:
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
             news=news,
+            following=lambda answer: self._following(texts, part, of, question or "", answer),
         )
 
     @property
@@ -77,21 +80,30 @@ class Opener:
         """What pages are kept under now."""
         return self.model.fingerprint(self._codec())
 
-    def prompt(self, texts: Sequence[str], question: str, history: Sequence[Turn] = ()) -> Prompt:
+    def prompt(self, texts: Sequence[str], question: str, of: Conversation = ALONE) -> Prompt:
         """The prompt, and the model's window as it wants it. Raises TooLong; what is hopelessly long is not even
         counted.
         """
-        model, most = self.model, longest(self._settings, self.model)
+        model, settings = self.model, self._settings_of(of)
+        most = longest(settings, model)
         if sum(map(len, texts)) > SURELY_COUNTED * most:
             guess = estimate_tokens(model.tokenizer, texts, int(most), self._cancelled)
             refuse_too_long(guess, most, model.name, "about ")
-        prompt = make_prompt(model.tokenizer, texts, question, history)
+        prompt = make_prompt(model.tokenizer, texts, question, of.history)
         refuse_too_long(len(prompt.tokens), most, model.name)
-        window = choose_window(self._settings, model, prompt.shared, len(prompt.tokens)).rope
+        window = choose_window(settings, model, prompt.shared, len(prompt.tokens)).rope
         if window != self._window:
             model.stretch(window)
             self._window = window
         return prompt
+
+    def _settings_of(self, of: Conversation) -> Settings:
+        return replace(self._settings, keep=of.keep) if of.keep else self._settings
+
+    def _following(self, texts: Sequence[str], part: str, of: Conversation, question: str, answer: str) -> list[int]:
+        """The tokens that any next question of a conversation comes after."""
+        prompt = make_prompt(self.model.tokenizer, texts, "", [*of.history, (question, answer)])
+        return prompt.tokens[: _boundary(prompt, part)]
 
     def _drops(self, memory: Memory, tokens: int, only_read: str) -> bool:
         """Whether the keeper drops part of the prompt, so that nothing of it can be kept. Raises UsageError for a
@@ -115,6 +127,13 @@ class Opener:
         fingerprint = self.model.fingerprint(codec)
         return look_up(self._settings.home, self._open_store, lambda store: store.verdicts.passed(fingerprint))
 
-    def _keeping(self, documents: Sequence[Held], tokens: list[int], codec: str, part: str) -> Keeping:
-        identity = Identity(self.model.fingerprint(codec), self._settings.model, codec, part)
+    def _keeping(
+        self, documents: Sequence[Held], tokens: list[int], codec: str, part: str, chat: str | None
+    ) -> Keeping:
+        identity = Identity(self.model.fingerprint(codec), self._settings.model, codec, part, chat)
         return Keeping(self._open_store, documents, identity, tokens, self._settings.caps["disk"])
+
+
+def _boundary(prompt: Prompt, part: str) -> int:
+    """Where keeping ends: of a part that is ranked, the question's first token is foretold too."""
+    return prompt.shared - bool(part)

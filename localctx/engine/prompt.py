@@ -17,6 +17,19 @@ Turn = tuple[str, str]
 
 
 @dataclass(frozen=True)
+class Conversation:
+    """What a question continues: a ``chat`` and its ``history``; ``keep`` where it has a keeper of its own."""
+
+    chat: str | None = None
+    history: Sequence[Turn] = ()
+    keep: str = ""
+
+
+ALONE = Conversation()
+"""A question outside of any chat."""
+
+
+@dataclass(frozen=True)
 class Prompt:
     """``tokens`` of the whole prompt; the first ``shared`` are the same for every question on these documents."""
 
@@ -31,7 +44,14 @@ def make_prompt(tokenizer: Tokenizer, texts: Sequence[str], question: str, histo
     no chat template needs to be understood.
     """
     tokens, *others = (tokenizer.encode_chat(_messages(texts, history, q)) for q in (question, *_PROBES))
-    return Prompt(tokens, min(_common(tokens, other) for other in others))
+    left = min(map(len, (tokens, *others))) - 1  # one token at least is left to be read
+    return Prompt(tokens, min(left, *(common(tokens, other) for other in others)))
+
+
+def common(tokens: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    differ = (i for i, (a, b) in enumerate(zip(tokens, other, strict=False)) if a != b)
+    return next(differ, min(len(tokens), len(other)))
 
 
 def estimate_tokens(
@@ -61,13 +81,9 @@ def _messages(texts: Sequence[str], history: Sequence[Turn], question: str) -> l
     return [message for pair in zip_longest(asked, answers) for message in pair if message]
 
 
-def _common(tokens: list[int], other: list[int]) -> int:
-    """How many tokens both begin with, of which one is left to be read."""
-    same = (i for i, (a, b) in enumerate(zip(tokens, other, strict=False)) if a != b)
-    return next(same, min(len(tokens), len(other)) - 1)
-
-
 def _content(texts: Sequence[str], question: str) -> str:
+    if not texts:
+        return question
     one = len(texts) == 1
     parts = [f"{'Document' if one else f'Document {i}'}:\n{text.strip()}" for i, text in enumerate(texts, 1)]
     return "\n\n".join([*parts, _ASK.format(s="" if one else "s", question=question)])

@@ -1,8 +1,10 @@
 """Work: one question, or one reading without a question, on its way, and what is reported of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+from torch import Tensor
 
 from localctx.budget import measure_process
 from localctx.engine.events import Planned, Token
@@ -18,7 +20,8 @@ class Work:
     """``tokens`` are to be read, what is kept ends at ``boundary``; ``started`` is the clock when the model was loaded.
 
     ``news``: why there was not more kept of it. ``passages`` it answers from, where not whole documents were read, and
-    the works that were ``ranked`` to find them.
+    the works that were ``ranked`` to find them. ``following`` gives the tokens a next question comes after, by the
+    answer to this one.
     """
 
     held: Sequence[Held]
@@ -41,11 +44,17 @@ class Work:
     passages: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Work"] = ()
     citations: list[dict[str, Any]] = field(default_factory=list)
+    following: Callable[[str], list[int]] = lambda answer: []
 
     def enter(self) -> None:
         """Enter in the store what is about to be read."""
         if self.keeping:
             self.keeping.enter(self.cache)
+
+    @property
+    def said(self) -> str:
+        """The first answer as it came."""
+        return "".join(token.text for token in self.answers[0])
 
     @property
     def failed(self) -> str | None:
@@ -131,3 +140,11 @@ class Work:
             "chunk": self.relief.chunk,
             "evicted": [{"start": e.start, "stop": e.stop, "kept": round(e.kept, 4)} for e in self.evicted],
         }
+
+
+class Begun(NamedTuple):
+    """Work that is to be answered; its last logits where it is read already, and the passages it is about, if any."""
+
+    work: Work
+    logits: Tensor | None = None
+    passages: Sequence[Any] = ()

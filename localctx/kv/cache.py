@@ -141,8 +141,7 @@ class Cache:
         self.length, self.position = self.length + self._step, self.position + self._step
         self._weighed(self._step)
         self._pending, self._step = [], 0
-        if drop := self.keeper.excess(len(self.places), self._mass / np.maximum(self._seen, 1)):
-            self.evict(drop)
+        self._let_go()
 
     def rollback(self) -> None:
         """Forget the open step, if there is one."""
@@ -160,6 +159,7 @@ class Cache:
             self.places.append(Place(page, self.length, self.position))
             self.length, self.position = self.length + PAGE, self.position + PAGE
         self._weighed(0)
+        self._let_go()
 
     def tail_payload(self) -> np.ndarray:
         """The open page as it is, in full precision: each layer's k and v of its tokens, uint8."""
@@ -344,6 +344,11 @@ class Cache:
         self.trim(0)
         self.pool.release(self.originals)
         self.originals = []
+
+    def _let_go(self) -> None:
+        """Evict what the keeper does not keep."""
+        if drop := self.keeper.excess(len(self.places), self._mass / np.maximum(self._seen, 1)):
+            self.evict(drop)
 
     def _release(self, drop: list[int]) -> None:
         gone = set(drop)

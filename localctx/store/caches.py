@@ -79,7 +79,8 @@ class Caches:
             self._db.table("cache_documents").insert_all(
                 ({"cache": cache, "position": i, "document": d} for i, d in enumerate(documents)), ignore=True
             )
-            self._db.execute("UPDATE caches SET used = ? WHERE id = ?", [now, cache])
+            grown = "state = CASE tokens WHEN ? THEN state ELSE 'writing' END, tokens = ?"
+            self._db.execute(f"UPDATE caches SET used = ?, {grown} WHERE id = ?", [now, tokens, tokens, cache])
         return cache
 
     def ready(self, cache: str) -> None:

@@ -11,6 +11,7 @@ from sqlite_utils import Database
 
 from localctx.errors import ChatError
 
+UNTITLED = "New chat"
 _BELOW = """WITH RECURSIVE below(id) AS (
     VALUES(?) UNION ALL SELECT messages.id FROM messages JOIN below ON parent = below.id
 )"""
@@ -71,10 +72,8 @@ class Chats:
         with self._db.atomic():
             row = {"id": chat, "title": _line(title), "settings": json.dumps(settings or {}), "leaf": None}
             self._db.table("chats").insert({**row, "created": now, "used": now})
-            for i, document in enumerate(documents):
-                self._db.execute(
-                    "INSERT INTO chat_documents SELECT ?, ?, id, name FROM documents WHERE id = ?", [chat, i, document]
-                )
+            for document in documents:
+                self.add_document(chat, document)
         return self.get(chat)
 
     def get(self, chat: str) -> Chat:
@@ -95,6 +94,25 @@ class Chats:
         if len(found) > 1:
             raise ChatError(f"{wanted!r} names {len(found)} chats", f"say which: {', '.join(c.id for c in found)}")
         return found[0]
+
+    def add_document(self, chat: str, document: str) -> None:
+        """Make a chat be about another kept document, too."""
+        last = "SELECT coalesce(max(position), -1) FROM chat_documents WHERE chat = :chat"
+        self._db.execute(
+            f"""INSERT INTO chat_documents SELECT :chat, ({last}) + 1, id, name FROM documents WHERE id = :document
+            AND id NOT IN (SELECT document FROM chat_documents WHERE chat = :chat)""",
+            {"chat": chat, "document": document},
+        )
+
+    def set(self, chat: str, settings: dict[str, Any]) -> None:
+        """Change some of a chat's settings."""
+        self._db.table("chats").update(chat, {"settings": json.dumps(self.get(chat).settings | settings)})
+
+    def last(self) -> Chat:
+        """The chat used last. Raises ChatError where there is none."""
+        if not (chats := self.all()):
+            raise ChatError("there is no chat yet", "begin one: localctx chat FILE...")
+        return chats[0]
 
     def rename(self, chat: str, title: str) -> None:
         """Give a chat another title."""
@@ -206,4 +224,4 @@ def _message(row: dict[str, Any]) -> Message:
 
 def _line(title: str) -> str:
     """A title is one line, and not empty."""
-    return " ".join(title.split()) or "New chat"
+    return " ".join(title.split()) or UNTITLED

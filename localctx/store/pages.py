@@ -273,6 +273,8 @@ class PageWriter:
                 ({"cache": self._cache, "position": i, "page": self._pages[i][0]} for i in range(self._entered, pages)),
                 replace=True,
             )
+            beyond = [self._cache, len(self._pages)]  # of what the cache held before
+            self._db.execute("DELETE FROM cache_pages WHERE cache = ? AND position >= ?", beyond)
         self._rows, self._entered = [], max(self._entered, pages)
 
     def close(self) -> None:

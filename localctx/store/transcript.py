@@ -37,7 +37,9 @@ def to_json(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def _heading(message: Message) -> str:
-    who = {"user": "Question", "assistant": "Answer"}.get(message.role, _plain(message.role))
+    who = {"user": "Question", "assistant": "Answer", "summary": "Summary of what was said before"}.get(
+        message.role, _plain(message.role)
+    )
     return f"{who} ({_ENDS[message.stopped]})" if message.stopped in _ENDS else who
 
 

@@ -1,0 +1,182 @@
+"""Chatting: what was said on a branch of a chat is the history of its next question, and the answer becomes part of it.
+
+A question is in the chat before it is answered. An answer is in it before anything more is done, also a part of one.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from localctx.engine.answer import answer, read, settle, shut
+from localctx.engine.events import Done, Event, Note
+from localctx.engine.keep import Held
+from localctx.engine.opener import Opener
+from localctx.engine.prompt import Conversation, Turn
+from localctx.engine.work import Begun, Work
+from localctx.errors import Cancelled, ChatError, StoreError, TooLong, UsageError
+from localctx.settings import Settings
+from localctx.store.chats import UNTITLED, Chat, Message
+from localctx.store.store import Store, told
+
+TITLE = 60  # characters of its first question that name a chat
+SUMMARY = "summary"  # the role of a message that stands for all before it
+_SUMMARIZE = "Summarize what was said so far."
+
+Beginning = Generator[Event, None, Begun]
+Begin = Callable[[Sequence[Held], str, Conversation], Beginning]
+Cite = Callable[[Begun, str], None]
+
+
+class Chatting:
+    """Answers in the chats of a store.
+
+    ``begin`` opens the work on a question after a conversation; ``cite`` says in it what the answer stands on.
+    """
+
+    def __init__(
+        self,
+        opener: Opener,
+        settings: Settings,
+        store: Store,
+        begin: Begin,
+        cite: Cite,
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self._opener, self._settings, self._store = opener, settings, store
+        self._begin, self._cite, self._cancelled = begin, cite, cancelled
+
+    def ask(self, chat: str, text: str) -> Generator[Event, None, None]:
+        """Answer ``text`` after the last answer of the branch shown."""
+        with told(self._store.home):
+            said = answered(self._store.chats.messages(chat))
+            if not said and self._store.chats.get(chat).title == UNTITLED:
+                self._store.chats.rename(chat, text[:TITLE])
+            question = self._store.chats.append(chat, said[-1].id if said else None, "user", text)
+        yield from self._reply(question, said, self._settings)
+
+    def edit(self, chat: str, text: str) -> Generator[Event, None, None]:
+        """Answer ``text`` in place of the last question, on a branch of its own. Raises ChatError."""
+        with told(self._store.home):
+            before, old = self._last_question(chat)
+            question = self._store.chats.edit(old, text)
+        yield from self._reply(question, before, self._settings)
+
+    def regenerate(self, chat: str, temperature: float | None = None) -> Generator[Event, None, None]:
+        """Answer the last question again, on a branch of its own; a seed counts on with each answer.
+
+        Raises ChatError; UsageError where the answer would be the same.
+        """
+        s = self._settings
+        s = replace(s, temperature=s.temperature if temperature is None else temperature)
+        with told(self._store.home):
+            before, question = self._last_question(chat)
+            older = [m for m in self._store.chats.tree(chat) if m.parent == question.id]
+        if not s.temperature and any(m.stopped != "cancelled" and m.stats["model"] == s.model for m in older):
+            raise UsageError("at temperature 0 the answer would be the same", "give a temperature, for example 0.8")
+        s = replace(s, seed=None if s.seed is None else s.seed + len(older))
+        yield from self._reply(question, before, s)
+
+    def summarize(self, chat: str) -> Generator[Event, None, None]:
+        """Put a summary, made by the model, in the place of what was said; what was said stays in the chat.
+
+        Of a history that does not fit the window by itself the older half is left out, until it fits, and told.
+        """
+        turns = history(said := answered(self._store.chats.messages(chat)))
+        while True:
+            try:
+                transcript = "\n\n".join(f"{asked}\n{replied}" for asked, replied in turns)
+                work = self._opener.open([], [transcript], _SUMMARIZE, keep=False)
+                break
+            except TooLong:
+                if len(turns) < 2:
+                    raise
+                yield Note(f"the oldest {len(turns) // 2:,} of {len(turns):,} answers are left out of the summary")
+                turns = turns[len(turns) // 2 :]
+        yield work.plan
+        yield from self._answer(work, None, self._settings)
+        shut(work)
+        if work.stopped == "cancelled":
+            raise Cancelled
+        with told(self._store.home):
+            self._store.chats.append(chat, said[-1].id, SUMMARY, work.said, stopped=work.stopped)
+        yield Note("what was said before is remembered as a summary from here on")
+
+    def _reply(self, question: Message, before: Sequence[Message], settings: Settings) -> Generator[Event, None, None]:
+        with told(self._store.home):
+            chat = self._store.chats.get(question.chat)
+            documents = self._documents(chat)
+        for about in chat.documents:
+            if about.removed:
+                yield Note(f"{about.name} was removed from the library: the answer does without it")
+        of = Conversation(chat.id, history(before), chat.settings.get("keep", ""))
+        begun = yield from self._begin(documents, question.text, of)
+        work = begun.work
+        message, failed = None, None
+        try:
+            yield from self._answer(work, begun.logits, settings)
+            self._cite(begun, question.text)
+        finally:  # also when who listens has gone
+            try:
+                message = self._remember(question, work)
+            except StoreError as e:
+                failed = str(e)
+            shut(work)
+        yield from map(Note, work.notes)
+        report = work.answered(settings.model) | {"chat": chat.id, "message": message}
+        yield Done(report, failed or work.failed)
+
+    def _answer(self, work: Work, logits: Tensor | None, settings: Settings) -> Generator[Event, None, None]:
+        """Read what is to be read, and answer; an answer that is cancelled stays as far as it came."""
+        try:
+            if logits is None:
+                logits = yield from read(self._opener.model, work, self._cancelled)
+            assert logits is not None, "a question is never there before it is read"
+            yield from answer(self._opener.model, work, logits, settings, self._cancelled)
+        except Cancelled:
+            pass
+
+    def _remember(self, question: Message, work: Work) -> int | None:
+        """Store the answer, then its pages; the message's id, None where nothing was said."""
+        if not work.said and work.stopped == "cancelled":
+            return None
+        report = work.answered(self._settings.model)
+        stats = {field: report[field] for field in ("model", "mode", "tokens", "seconds")}
+        with told(self._store.home):
+            chats = self._store.chats
+            message = chats.append(
+                question.chat, question.id, "assistant", work.said, report["citations"], stats, work.stopped
+            ).id
+            settle(self._opener.model, work, chats.branch_of(message), self._cancelled)
+        return message
+
+    def _documents(self, chat: Chat) -> list[Held]:
+        documents, rows = self._store.documents, {d.id: d for d in self._store.documents.all()}
+        return [(rows[d.id], documents.text(d.id), documents.spans(d.id)) for d in chat.documents if not d.removed]
+
+    def _last_question(self, chat: str) -> tuple[list[Message], Message]:
+        """The last question of the branch shown, and what was said before it. Raises ChatError."""
+        said = self._store.chats.messages(chat)
+        while said and said[-1].role != "user":
+            said.pop()
+        if not said:
+            raise ChatError("nothing was asked in this chat yet", "ask something first")
+        return said[:-1], said[-1]
+
+
+def answered(said: Sequence[Message]) -> list[Message]:
+    """A branch up to its last answer."""
+    return list(said[:-1] if said and said[-1].role == "user" else said)
+
+
+def history(said: Sequence[Message]) -> list[Turn]:
+    """The turns of a branch that the model is told; a summary stands for all before it."""
+    turns, asked = list[Turn](), ""
+    for message in said:
+        if message.role == "user":
+            asked = message.text
+        elif message.role == SUMMARY:
+            turns = [(_SUMMARIZE, message.text)]
+        else:
+            turns.append((asked, message.text))
+    return turns

@@ -1,0 +1,265 @@
+"""``chat``: questions that build on each other, from a person or line by line from a pipe."""
+
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localctx.cli.asking import follow, open_session, tell
+from localctx.cli.common import CANCELLED, answer_options, model_options, open_store, quiet_option
+from localctx.errors import Cancelled, ChatFull, UsageError, UserError
+
+if TYPE_CHECKING:
+    from localctx.cli.terminal import Terminal
+    from localctx.engine.events import Event
+    from localctx.session import Session
+    from localctx.store.chats import Chat, Chats, Message
+
+WAYS = ("sink-window", "summarize", "new")
+
+
+@click.command()
+@click.argument("files", nargs=-1, metavar="[FILE...]")
+@click.option("-r", "--resume", metavar="CHAT", help="Go on with this chat: an id, its beginning, or a title.")
+@click.option("-c", "--continue", "last", is_flag=True, help="Go on with the chat used last.")
+@click.option(
+    "--when-full",
+    type=click.Choice(WAYS),
+    help="When a chat outgrows the window: see only its end, summarize what was said, or begin a new chat.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each answer, on a line of its own.")
+@quiet_option
+@answer_options
+@model_options
+def chat(
+    files: tuple[str, ...],
+    resume: str | None,
+    last: bool,
+    when_full: str | None,
+    as_json: bool,
+    quiet: bool,
+    **flags: Any,
+) -> None:
+    """Talk about FILEs: each question is answered after all that was said before. From a pipe, a question a line.
+
+    What was said and the pages of it are kept: a chat goes on where it was, also after a restart. /help lists what can
+    be done beside asking. Ctrl-C stops an answer and keeps it, Ctrl-D leaves.
+
+    \b
+    localctx chat report.pdf
+    localctx chat -c
+    printf "Who wrote it?\\nWhen?\\n" | localctx chat report.pdf --json
+    """
+    if "-" in files:
+        raise UsageError("standard input (-) is where the questions come from", "name a file")
+    if resume and last:
+        raise UsageError("--resume and --continue name a chat each", "give one of them")
+    found = _find(resume) if resume or last else None
+    if found:
+        flags["model"] = flags["model"] or found.settings.get("model")
+    with open_session(flags, as_json, quiet) as (session, terminal):
+        if session.settings.n > 1:
+            raise UsageError("a chat has one answer at a time", "leave out --n; /regenerate 0.8 gives another")
+        talk = Talk(session, terminal, when_full, as_json)
+        talk.begin(found, files)
+        try:
+            talk.run()
+        finally:
+            talk.forget_empty()
+    if talk.stopped and not talk.watched:
+        sys.exit(CANCELLED)
+
+
+def _find(wanted: str | None) -> "Chat":
+    with open_store() as store:
+        return store.chats.find(wanted) if wanted else store.chats.last()
+
+
+class Talk:
+    """One run of ``chat``: lines in, answers out."""
+
+    def __init__(self, session: "Session", terminal: "Terminal", when_full: str | None, as_json: bool) -> None:
+        self._session, self._terminal, self._when_full, self._json = session, terminal, when_full, as_json
+        self.watched, self.stopped, self._left = sys.stdin.isatty(), False, False
+        self._id = ""
+
+    def begin(self, chat: "Chat | None", files: Sequence[str]) -> None:
+        """Go on with ``chat``, which is then about ``files`` too, or with a new one about them. Raises UserError."""
+        if chat is None:
+            self._id = self._session.start_chat(files).id
+            return
+        self._id = chat.id
+        self._session.add_to_chat(chat.id, files)
+        self._terminal.aside(f"{chat.title} ({chat.id}), {len(self._chats.messages(chat.id)):,} messages")
+
+    def forget_empty(self) -> None:
+        """Leave no chat behind in which nothing was said."""
+        if not self._chats.tree(self._id):
+            self._session.store.remove_chat(self._id)
+
+    def run(self) -> None:
+        """Do what each line says. From a pipe the first error ends it; a person is told, and goes on."""
+        for line in filter(None, map(str.strip, self._lines())):
+            try:
+                self._do(line)
+            except (UserError, Cancelled) as e:
+                self._terminal.end_answer()
+                if not self.watched:
+                    raise
+                print(f"localctx: {str(e) or 'stopped'}", file=sys.stderr)
+            if self._left or (self.stopped and not self.watched):
+                break
+
+    def _lines(self) -> Iterator[str]:
+        if not self.watched:
+            yield from sys.stdin
+            return
+        with suppress(ImportError):
+            import readline  # noqa: F401 (input then edits lines and remembers them)
+        while True:
+            try:
+                yield input("> ")
+            except EOFError:
+                print(file=sys.stderr)
+                return
+            except KeyboardInterrupt:
+                print(file=sys.stderr)
+
+    def _do(self, line: str) -> None:
+        if not line.startswith("/"):
+            self._answer(self._session.chat(self._id, line))
+            return
+        name, _, rest = line[1:].partition(" ")
+        if name not in COMMANDS:
+            raise UsageError(f"there is no command /{name}", "see /help")
+        COMMANDS[name][1](self, rest.strip())
+
+    def _answer(self, events: "Generator[Event, None, None]") -> None:
+        try:
+            self._show(events)
+        except ChatFull as full:
+            way = self._when_full or (self.watched and self._choose(full))
+            if not way:
+                raise
+            self._show(self._go_on(way))
+
+    def _show(self, events: "Generator[Event, None, None]") -> None:
+        from localctx.cli.terminal import print_json
+
+        done = follow(events, self._terminal)
+        self._terminal.end_answer()
+        if self._json:
+            print_json(done.report, indent=None)
+        tell(done.report, self._session.settings.max_tokens, self._terminal)
+        if done.failed:
+            print(f"localctx: {done.failed}", file=sys.stderr)
+        self.stopped = done.report["stopped"] == "cancelled"
+
+    def _choose(self, full: ChatFull) -> str:
+        print(f"localctx: {full.problem}", file=sys.stderr)
+        return click.prompt("Go on with", type=click.Choice(WAYS), err=True)
+
+    def _go_on(self, way: str) -> "Generator[Event, None, None]":
+        """Answer the question that found the chat full."""
+        from localctx.engine.events import Token
+
+        question = self._chats.messages(self._id)[-1].text
+        if way == "sink-window":
+            self._chats.set(self._id, {"keep": way})
+            self._terminal.say("from here on only the beginning and the end of this chat are seen")
+            return self._session.regenerate(self._id)
+        if way == "summarize":
+            self._terminal.say("summarizing what was said")
+            for event in self._session.summarize(self._id):
+                if not isinstance(event, Token):  # stdout is for answers
+                    self._terminal.show(event)
+        else:
+            self._id = self._session.restart_chat(self._id).id
+            self._terminal.say("this is a new chat about the same documents")
+        return self._session.chat(self._id, question)
+
+    @property
+    def _chats(self) -> "Chats":
+        return self._session.store.chats
+
+    # The commands, as the table below describes them
+
+    def _help(self, rest: str) -> None:
+        for name, (usage, _, what) in COMMANDS.items():
+            print(f"{f'/{name} {usage}'.strip():22}{what}", file=sys.stderr)
+
+    def _quit(self, rest: str) -> None:
+        self._left = True
+
+    def _new(self, rest: str) -> None:
+        new = self._session.restart_chat(self._id)
+        self.forget_empty()
+        self._id = new.id
+
+    def _rename(self, rest: str) -> None:
+        self._chats.rename(self._id, rest)
+
+    def _regenerate(self, rest: str) -> None:
+        try:
+            temperature = float(rest) if rest else None
+        except ValueError:
+            raise UsageError(f"{rest!r} is not a temperature", "for example: /regenerate 0.8") from None
+        self._answer(self._session.regenerate(self._id, temperature))
+
+    def _edit(self, rest: str) -> None:
+        if not rest:
+            raise UsageError("/edit takes the question in other words", "for example: /edit Who was it?")
+        self._answer(self._session.chat(self._id, rest, edit=True))
+
+    def _branches(self, rest: str) -> None:
+        shown = self._chats.get(self._id).leaf
+        for i, leaf in enumerate(self._branches(), 1):
+            print(f"{'*' if leaf.id == shown else ' '} {i}: {_short(leaf.text)}", file=sys.stderr)
+
+    def _branch(self, rest: str) -> None:
+        found = self._branches()
+        if not rest.isdecimal() or not 0 < int(rest) <= len(found):
+            raise UsageError(f"there is no branch {rest!r}", "see /branches")
+        self._chats.select(found[int(rest) - 1])
+
+    def _export(self, rest: str) -> None:
+        from localctx.cli.chats import export_chat
+
+        if not rest:
+            raise UsageError("/export takes a file", "for example: /export chat.md")
+        export_chat(self._chats, self._chats.get(self._id), Path(rest))
+
+    def _docs(self, rest: str) -> None:
+        for d in self._chats.get(self._id).documents:
+            print(f"{d.name}{' (removed)' * d.removed}", file=sys.stderr)
+
+    def _add(self, rest: str) -> None:
+        if not rest:
+            raise UsageError("/add takes a file", "for example: /add notes.md")
+        self._session.add_to_chat(self._id, [rest])
+
+    def _branches(self) -> "list[Message]":
+        return self._chats.branches(self._id)[::-1]
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 70 else f"{line[:69]}…"
+
+
+COMMANDS: dict[str, tuple[str, Callable[[Talk, str], None], str]] = {
+    "help": ("", Talk._help, "this list"),
+    "quit": ("", Talk._quit, "leave; Ctrl-D too"),
+    "new": ("", Talk._new, "a new chat about the same documents"),
+    "rename": ("TITLE", Talk._rename, "give this chat another title"),
+    "regenerate": ("[TEMPERATURE]", Talk._regenerate, "answer the last question again"),
+    "edit": ("TEXT", Talk._edit, "ask the last question in other words"),
+    "branches": ("", Talk._branches, "the versions of this chat, the one shown marked"),
+    "branch": ("N", Talk._branch, "go on with another of them"),
+    "export": ("FILE", Talk._export, "write this branch to FILE.md, or the whole chat to FILE.json"),
+    "docs": ("", Talk._docs, "the documents this chat is about"),
+    "add": ("FILE", Talk._add, "let it be about another, too"),
+}

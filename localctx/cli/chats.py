@@ -1,0 +1,130 @@
+"""``chats``: the conversations that are kept."""
+
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from localctx.cli.common import as_json_option, open_store
+from localctx.errors import UserError, size
+
+if TYPE_CHECKING:
+    from localctx.store.chats import Chat, Chats
+
+
+@click.group()
+def chats() -> None:
+    """The conversations that are kept. CHAT is an id, its beginning, or a title."""
+
+
+@chats.command("list")
+@as_json_option
+def list_(as_json: bool) -> None:
+    """List chats, the last used first.
+
+    \b
+    localctx chats list --json
+    """
+    from localctx.cli.terminal import print_json, table
+
+    with open_store() as store:
+        listed = [(c, len(store.chats.tree(c.id))) for c in store.chats.all()]
+    if as_json:
+        print_json([vars(c) | {"documents": [vars(d) for d in c.documents], "messages": n} for c, n in listed])
+    elif not listed:
+        print("There are no chats. Begin one with: localctx chat FILE...")
+    else:
+        print(table([_row(c, n) for c, n in listed]))
+
+
+@chats.command()
+@click.argument("chat")
+@as_json_option
+def show(chat: str, as_json: bool) -> None:
+    """Show one branch of CHAT, the one used last; with --json all of them.
+
+    \b
+    localctx chats show "Who wrote it?"
+    """
+    with open_store() as store:
+        print(_written(store.chats, store.chats.find(chat), as_json), end="")
+
+
+@chats.command()
+@click.argument("chat")
+@click.argument("title")
+def rename(chat: str, title: str) -> None:
+    """Give CHAT another TITLE.
+
+    \b
+    localctx chats rename 3f9a1c "The lease"
+    """
+    with open_store() as store:
+        found = store.chats.find(chat)
+        store.chats.rename(found.id, title)
+        print(f"{found.title} is now {store.chats.get(found.id).title}")
+
+
+@chats.command()
+@click.argument("chats", nargs=-1, required=True, metavar="CHAT...")
+def rm(chats: tuple[str, ...]) -> None:
+    """Forget CHATs: what was said, and pages nothing else uses. Their documents stay.
+
+    \b
+    localctx chats rm "The lease" 3f9a1c
+    """
+    for chat in chats:
+        with open_store() as store:
+            found = store.chats.find(chat)
+            freed = store.remove_chat(found.id)
+        print(f"{found.title} removed, {size(freed)} freed")
+
+
+@chats.command()
+@click.argument("chat")
+@click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Where to: JSON for *.json, else Markdown."
+)
+@as_json_option
+def export(chat: str, output: Path | None, as_json: bool) -> None:
+    """Write CHAT as Markdown (the branch used last) or JSON (all of it) to FILE, or to stdout.
+
+    \b
+    localctx chats export "The lease" -o lease.md
+    """
+    with open_store() as store:
+        found = store.chats.find(chat)
+        if output:
+            export_chat(store.chats, found, output, as_json)
+        else:
+            print(_written(store.chats, found, as_json), end="")
+
+
+def export_chat(chats: "Chats", chat: "Chat", output: Path, as_json: bool = False) -> None:
+    """Write a chat to a file, whose name says the format. Raises UserError."""
+    try:
+        output.write_text(_written(chats, chat, as_json or output.suffix == ".json"), encoding="utf-8")
+    except OSError as e:
+        raise UserError(f"{output} cannot be written ({e.strerror})", "choose another place") from e
+    print(f"{chat.title} exported to {output}", file=sys.stderr)
+
+
+def _written(chats: "Chats", chat: "Chat", as_json: bool) -> str:
+    from localctx.store.transcript import to_json, to_markdown
+
+    if as_json:
+        return json.dumps(to_json(chat, chats.tree(chat.id)), ensure_ascii=False, indent=2) + "\n"
+    return to_markdown(chat, chats.messages(chat.id))
+
+
+def _row(chat: "Chat", messages: int) -> dict[str, Any]:
+    return {
+        "ID": chat.id,
+        "TITLE": chat.title[:40],
+        "DOCUMENTS": ", ".join(d.name for d in chat.documents)[:40],
+        "MESSAGES": messages,
+        "LAST USED": datetime.fromtimestamp(chat.used).strftime("%Y-%m-%d %H:%M"),
+    }
