@@ -209,8 +209,9 @@ class Retrieval:
             work.enter()
             if blending:
                 alone = [Alone(w.tokens, w.cache) for _, w in chosen]
-                how = {"chunk": work.relief, "cancelled": self._cancelled}
-                reused = yield from blend(model, work.cache, work.tokens, alone, blending, **how)
+                reused = yield from blend(
+                    model, work.cache, work.tokens, alone, blending, chunk=work.relief, cancelled=self._cancelled
+                )
                 work.plan = replace(work.plan, reused=reused)
             logits = yield from read(model, work, self._cancelled)
         except BaseException:

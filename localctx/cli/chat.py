@@ -189,7 +189,7 @@ class Talk:
 
     def _help(self, rest: str) -> None:
         for name, (usage, _, what) in COMMANDS.items():
-            print(f"{f'/{name} {usage}'.strip():22}{what}", file=sys.stderr)
+            print(f"{f'/{name} {usage}'.strip():27}{what}", file=sys.stderr)
 
     def _quit(self, rest: str) -> None:
         self._left = True
@@ -216,11 +216,11 @@ class Talk:
 
     def _branches(self, rest: str) -> None:
         shown = self._chats.get(self._id).leaf
-        for i, leaf in enumerate(self._branches(), 1):
+        for i, leaf in enumerate(self._leaves(), 1):
             print(f"{'*' if leaf.id == shown else ' '} {i}: {_short(leaf.text)}", file=sys.stderr)
 
     def _branch(self, rest: str) -> None:
-        found = self._branches()
+        found = self._leaves()
         if not rest.isdecimal() or not 0 < int(rest) <= len(found):
             raise UsageError(f"there is no branch {rest!r}", "see /branches")
         self._chats.select(found[int(rest) - 1])
@@ -241,7 +241,7 @@ class Talk:
             raise UsageError("/add takes a file", "for example: /add notes.md")
         self._session.add_to_chat(self._id, [rest])
 
-    def _branches(self) -> "list[Message]":
+    def _leaves(self) -> "list[Message]":
         return self._chats.branches(self._id)[::-1]
 
 

@@ -85,7 +85,7 @@ def glimpses(answer: str, question: str, documents: Sequence[Held], looks: Seque
     nothing is known of it. Those are searched when no other supports the answer.
     """
     told = [look for look in looks if look[3]][:MOST] + [look for look in looks if not look[3]]
-    spots = [spot for i, *where in told if (spot := _Spot(*documents[i], *where)).found]
+    spots = [spot for i, start, end, share in told if (spot := _Spot(*documents[i], start, end, share)).found]
     says = _Says(answer, question, (s.text[a:b] for s in spots for a, b in s.found))
     best = [(s, says.best(s.text, s.found)) for s in spots]
     cited = [s.cite(q if q.answer >= ENOUGH else None) for s, q in best if s.share]
