@@ -21,8 +21,8 @@ from localctx.engine.keep import Held
 from localctx.engine.opener import Opener
 from localctx.engine.prompt import ALONE, Conversation
 from localctx.engine.work import Begun, Work
-from localctx.errors import DocumentError, ModelError
-from localctx.library.search import Passage, index, join_neighbours, search, unindexed
+from localctx.errors import DocumentError
+from localctx.library.search import Passage, index_all, join_neighbours, search, with_vectors
 from localctx.models.catalog import load_catalog
 from localctx.models.embed import Embedder, load_embedder
 from localctx.settings import Settings
@@ -94,14 +94,9 @@ class Retrieval:
         return self._settings.passages or (entry.passages if entry else 0) or 1
 
     @cached_property
-    def embedder(self) -> Embedder | None:
-        """What makes vectors; None where it is not wanted, or cannot be had, which is told once."""
+    def _embedder(self) -> Embedder | None:
         s = self._settings
-        try:
-            return load_embedder(s.embedder, s.models, lambda *p: self._progress(Progress(*p)))
-        except ModelError as e:
-            self._doubt = f"{e.problem}; passages are searched by their words alone"
-            return None
+        return load_embedder(s.embedder, s.models, lambda *p: self._progress(Progress(*p)))
 
     @contextmanager
     def _shelf(self, keep: bool) -> Iterator[Store]:
@@ -117,10 +112,12 @@ class Retrieval:
     ) -> tuple[list[Passage], dict[str, Held]]:
         ids = None if documents is None else [row.id for row, _, _ in documents]
         rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
-        for row in unindexed(store, self.embedder):
-            if row.id in rows:
-                index(store, row, self.embedder, lambda *p: self._progress(Progress(*p)), self._cancelled)
-        found = search(store, question, self.embedder, list(rows), max(RANKED, self.count)).passages
+
+        def find(embedder: Embedder | None) -> list[Passage]:
+            index_all(store, embedder, rows, lambda *p: self._progress(Progress(*p)), self._cancelled)
+            return search(store, question, embedder, list(rows), max(RANKED, self.count)).passages
+
+        found, self._doubt = with_vectors(lambda: self._embedder, find)
         if not found:
             raise DocumentError("nothing in the documents is like the question", "say it in other words")
         spans_of, text_of = store.documents.spans, store.documents.text

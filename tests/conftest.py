@@ -115,6 +115,8 @@ def run(monkeypatch, capsys) -> Command:
     """The command in this process: the same entry, without seconds of imports."""
     from localctx import cli
 
+    monkeypatch.setenv("LOCALCTX_EMBEDDER", "none")  # but where a test asks for one
+
     def run(*arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess:
         monkeypatch.setattr(sys, "argv", ["localctx", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))

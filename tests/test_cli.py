@@ -244,7 +244,7 @@ FIELDS = {
     "model": str,
     "stopped": str,
     "tokens": {"prompt": int, "reused": int, "prefilled": int, "generated": int, "longest": int},
-    "seconds": dict.fromkeys(("load", "parse", "restore", "prefill", "first_token", "decode"), float),
+    "seconds": dict.fromkeys(("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode"), float),
     "kv": {
         "codec": str,
         "keeper": str,
@@ -257,6 +257,8 @@ FIELDS = {
         "evicted": list,
     },
     "memory": {"peak_bytes": int},
+    "passages": list,
+    "ranking": type(None),
     "citations": list,
 }
 

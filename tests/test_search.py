@@ -380,7 +380,7 @@ def shelf(store, library, tiny_encoder, monkeypatch) -> None:
 
 
 def test_the_command_indexes_and_finds(shelf, run):
-    done = run("library", "search", "quasar", "--json", "--top", 2)
+    done = run("library", "search", "quasar", "--json", "--top", 2, "--embedder", "all-minilm-l6-v2")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["words_only"] == 0

@@ -14,6 +14,7 @@ from localctx.errors import DocumentError, size
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
     from localctx.library.add import Added
+    from localctx.settings import Settings
     from localctx.store.store import Store
 
 SOME_FAILED = 3
@@ -29,11 +30,12 @@ def library() -> None:
 @as_json_option
 @quiet_option
 @ocr_option
-def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, ocr: str | None) -> None:
+@click.option("--embedder", metavar="NAME", help="What makes vectors for search: all-minilm-l6-v2, none, ...")
+def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) -> None:
     """Read PATHs into the library: files, folders with all below, patterns; - is standard input.
 
-    Text, Markdown, HTML, PDF, Word (docx), EPUB, CSV and source code. Exit code 3 when some could not be read; the rest
-    is kept, also after Ctrl-C.
+    Text, Markdown, HTML, PDF, Word (docx), EPUB, CSV and source code; they are then indexed for search. Exit code 3
+    when some could not be read; the rest is kept, also after Ctrl-C.
 
     \b
     localctx library add report.pdf notes/ "books/*.epub"
@@ -42,12 +44,13 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, ocr: str | N
     from localctx.library.find import find_documents
 
     terminal, results, stopped = Terminal(as_json, quiet), list["Added"](), False
-    ocr = settings_of({"ocr": ocr}).ocr
+    settings = settings_of(flags)
     passed_over: list[dict[str, str]] = []
     with open_store() as store, terminal.cleared():
         files = find_documents(paths, lambda path, why: passed_over.append({"path": path, "why": why}))
         try:
-            _add(store, files, ocr, terminal, results, as_json)
+            _add(store, files, settings.ocr, terminal, results, as_json)
+            _index(store, settings, {r.id for r in results if r.id}, terminal)
         except KeyboardInterrupt:
             stopped = True
     for p in passed_over:
@@ -81,6 +84,23 @@ def _add(
             pages = f"{result.pages:,} pages, " if result.pages else ""
             told = f"{pages}{result.characters:,} characters, {result.seconds:.1f} s"
             print(f"{result.path}: {result.status}, {told}", flush=True)
+
+
+def _index(store: "Store", settings: "Settings", documents: set[str], terminal: "Terminal") -> None:
+    """Make what was added searchable; what lacks is made by the next search."""
+    from localctx.engine.events import Progress
+    from localctx.library.search import index_all, with_vectors
+    from localctx.models.embed import load_embedder
+
+    def progress(phase: str, done: int, total: int) -> None:
+        terminal.show(Progress(phase, done, total))
+
+    _, why = with_vectors(
+        lambda: load_embedder(settings.embedder, settings.models, progress),
+        lambda embedder: index_all(store, embedder, documents, progress),
+    )
+    if why:
+        terminal.say(why)
 
 
 @library.command("list")
@@ -140,16 +160,20 @@ def library_show(document: str, as_json: bool) -> None:
     print(f"added {_when(row.added)}, last used {_when(row.used)}, {_parts(spans)}{pinned}")
     if row.superseded:
         print(f"an older version; the next is {row.superseded[:12]}")
+    kept: dict[tuple[str, str], list[Any]] = {}  # the whole, passages of it, chats about it
+    for c in caches:
+        kept.setdefault((c.model, c.codec), []).append(c)
     rows = [
         {
-            "MODEL": c.model,
-            "KV": c.codec,
-            "KEPT TOKENS": c.kept,
-            "STATE": "ready" if c.state == "ready" else "partly read",
-            "ON DISK": size(c.bytes),
-            "LAST USED": _when(c.used),
+            "MODEL": model,
+            "KV": codec,
+            "READINGS": len(some),
+            "KEPT TOKENS": sum(c.kept for c in some),
+            "STATE": "ready" if all(c.state == "ready" for c in some) else "partly read",
+            "ON DISK": size(sum(c.bytes for c in some)),
+            "LAST USED": _when(max(c.used for c in some)),
         }
-        for c in caches
+        for (model, codec), some in kept.items()
     ]
     print(table(rows) or "nothing is kept of it")
 

@@ -57,25 +57,21 @@ def _found(
 ) -> "Found":
     """What is found, by words alone where the embedder cannot be had; a line says why."""
     from localctx.engine.events import Progress
-    from localctx.errors import ModelError
-    from localctx.library.search import index, search, unindexed
+    from localctx.library.search import index_all, search, with_vectors
     from localctx.models.embed import load_embedder
 
     def progress(phase: str, done: int, total: int) -> None:
         terminal.show(Progress(phase, done, total))
 
-    def with_(embedder: "Embedder | None") -> "Found":
-        for document in unindexed(store, embedder):
-            if ids is None or document.id in ids:
-                index(store, document, embedder, progress)
+    def find(embedder: "Embedder | None") -> "Found":
+        index_all(store, embedder, ids, progress)
         terminal.clear()
         return search(store, words, embedder, ids, top)
 
-    try:
-        return with_(load_embedder(settings.embedder, settings.models, progress))
-    except ModelError as e:
-        terminal.say(str(e))
-        return with_(None)
+    found, why = with_vectors(lambda: load_embedder(settings.embedder, settings.models, progress), find)
+    if why:
+        terminal.say(why)
+    return found
 
 
 def _shown(p: "Passage", words: str, marked: bool) -> str:

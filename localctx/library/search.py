@@ -2,20 +2,22 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
-from localctx.errors import Cancelled
+from localctx.errors import Cancelled, ModelError
 from localctx.library.chunk import Chunk, chunks, views
 from localctx.models.embed import Embedder
 from localctx.store.documents import DocumentRow, Span
 from localctx.store.index import ChunkRow
 from localctx.store.store import Store
 
+T = TypeVar("T")
 Progress = Callable[[str, int, int], None]  # phase, characters done, of how many
 
 K = 5  # of reciprocal rank fusion: a list's hit of rank r counts its weight / (K + r)
@@ -78,6 +80,27 @@ def unindexed(store: Store, embedder: Embedder | None) -> list[DocumentRow]:
     """The documents for which ``index`` has something to do."""
     name = embedder.name if embedder else None
     return [d for d in store.documents.all() if _unfinished(*store.index.coverage(name, [d.id]), name)]
+
+
+def index_all(
+    store: Store,
+    embedder: Embedder | None,
+    documents: Container[str] | None = None,
+    progress: Progress = lambda *p: None,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> None:
+    """``index`` for each of these documents (ids), or of all, that needs it. Raises Cancelled."""
+    for row in unindexed(store, embedder):
+        if documents is None or row.id in documents:
+            index(store, row, embedder, progress, cancelled)
+
+
+def with_vectors(load: Callable[[], Embedder | None], work: Callable[[Embedder | None], T]) -> tuple[T, str | None]:
+    """What ``work`` gives with the embedder; where that cannot be had, without it, and why."""
+    try:
+        return work(load()), None
+    except ModelError as e:
+        return work(None), f"{e.problem}; passages are searched by their words alone"
 
 
 def search(
