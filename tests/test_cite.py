@@ -249,10 +249,10 @@ def follow(model, keep: str, watch: bool, **how) -> tuple[Cache, torch.Tensor]:
     cache = Cache(
         Pool(model.shape, "int8", rope=model.rope, **how), torch.float32, make_keeper(keep, 640), model.context
     )
-    read(model, cache, TOKENS[:640], asked=70)
+    read(model, cache, TOKENS[:636], asked=70)
     if watch:
         cache.watch()
-    return cache, decode(model, cache, 70)
+    return cache, decode(model, cache, 6)  # of which one page is sealed
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -260,10 +260,10 @@ def follow(model, keep: str, watch: bool, **how) -> tuple[Cache, torch.Tensor]:
 def test_watching_changes_no_answer_and_is_the_same_wherever_records_are(models, family, keep):
     (cache, logits), (_, unwatched) = (follow(models[family], keep, watch) for watch in (True, False))
     assert torch.equal(logits, unwatched)
-    assert len(cache.looks) == 10
+    assert len(cache.looks) == 9
     assert (cache.looks.sum() > 0) == (cache.pool.shape.layers[-1].window is None or family == "gemma2")
     elsewhere, _ = follow(models[family], keep, True, in_place=False)
-    np.testing.assert_allclose(cache.looks, elsewhere.looks, rtol=1e-2, atol=1e-4)
+    np.testing.assert_allclose(cache.looks, elsewhere.looks, rtol=1e-3, atol=1e-4)
 
 
 def test_h2o_keeps_the_same_pages_watched_or_not(models):
