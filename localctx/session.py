@@ -14,7 +14,7 @@ from torch import Tensor
 from localctx.engine.beams import beam_search
 from localctx.engine.events import Done, Event, Note, Planned, Progress, Token
 from localctx.engine.generate import decode, decode_each, prefill
-from localctx.engine.keep import Held, Identity, Keeping
+from localctx.engine.keep import Identity, Keeping
 from localctx.engine.looks import looks
 from localctx.engine.memory import Memory, Relief, choose_codec, choose_window, decide, longest, smaller_codec
 from localctx.engine.plan import plan, refuse_too_big, refuse_too_long
@@ -32,6 +32,7 @@ from localctx.models.sampling import Sampler
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, SINKS
 from localctx.store.bundle import Prepared
+from localctx.store.documents import Held
 from localctx.store.store import Store, told
 
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly

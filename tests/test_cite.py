@@ -131,6 +131,11 @@ def test_an_answer_of_two_sentences_is_quoted_with_both_and_not_with_a_third():
     assert c.quote == "Its source is in the Blue Hills. It is 431 km long."
 
 
+def test_words_are_found_in_a_language_that_does_not_part_them():
+    (c,) = quotes("青い丘", "川はどこから?", [Found("川は長い。川は青い丘から流れる。雨が降った。")])
+    assert (c.quote, c.weight) == ("川は青い丘から流れる。", 1.0)
+
+
 def test_where_nothing_supports_the_answer_the_nearest_is_cited_as_weak():
     (c,) = quotes("Napoleon", "Where do fish live?", [Found(LAKES), Found(RIVERS)])
     assert (c.quote, c.weight) == ("Fish live there.", 0.0)
@@ -320,7 +325,7 @@ def test_every_kind_of_answer_is_cited(home, sharp_model, tmp_path, more):
         (tmp_path / name).write_text(text)
     report = ask(home, sharp_model, *(tmp_path / name for name in texts), **more).report
     cited = report["citations"]
-    assert (len(cited) == 3) == (more.get("keep") != "snapkv:256"), "what snapkv packs is no page of the text any more"
+    assert bool(cited) == (more.get("keep") != "snapkv:256"), "what snapkv packs is no page of the text any more"
     assert all(texts[c["name"]][c["start"] : c["end"]] == c["quote"] for c in cited)
     assert [c["weight"] for c in cited] == sorted((c["weight"] for c in cited), reverse=True)
 

@@ -614,7 +614,7 @@ def test_an_import_that_dies_half_way_leaves_nothing(exported, there, monkeypatc
 
 
 def test_the_command_pins_verifies_exports_and_imports(
-    run,  # noqa: F811
+    run,
     home,
     tmp_path,
     tiny_model,

@@ -6,9 +6,10 @@ from typing import Any
 
 from localctx.budget import measure_process
 from localctx.engine.events import Planned, Token
-from localctx.engine.keep import Held, Keeping
+from localctx.engine.keep import Keeping
 from localctx.engine.memory import Relief
 from localctx.kv.cache import Cache, EvictedRange
+from localctx.store.documents import Held
 
 PHASES = ("load", "parse", "restore", "prefill", "first_token", "decode")
 

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from localctx.library.sentences import LONG, sentences
-from localctx.store.documents import DocumentRow, Span
+from localctx.store.documents import DocumentRow, Held, Span
 
 ENOUGH = 0.5  # of the answer's words, by weight, a quote must have to be told as its support
 MOST_SENTENCES = 3
 DEARER = 0.2  # of the answer's words that one sentence more has to bring
 MOST = 3  # citations found by attention
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # each sign where none are parted
 
 Range = tuple[int, int]
 Source = Literal["passage", "attention"]
-Held = tuple[DocumentRow, str, Sequence[Span]]
 Look = tuple[int, int, int, float]  # document, start, end, share
 
 
@@ -85,14 +84,17 @@ def glimpses(answer: str, question: str, documents: Sequence[Held], looks: Seque
     nothing is known of it. Those are searched when no other supports the answer.
     """
     told = [look for look in looks if look[3]][:MOST] + [look for look in looks if not look[3]]
-    spots = [spot for i, *where in told if (spot := _Spot(*documents[i], *where)).found]
+    spots = [spot for look in told if (spot := _Spot(*documents[look[0]], *look[1:])).found]
     says = _Says(answer, question, (s.text[a:b] for s in spots for a, b in s.found))
     best = [(s, says.best(s.text, s.found)) for s in spots]
     cited = [s.cite(q if q.answer >= ENOUGH else None) for s, q in best if s.share]
     if all(q.answer < ENOUGH for s, q in best if s.share):
         enough = [(s, q) for s, q in best if q.answer >= ENOUGH]
         cited = [s.cite(q) for s, q in sorted(enough, key=lambda e: e[1].score)[-1:]] + cited
-    return list({(c.document, c.start, c.end): c for c in reversed(cited)}.values())[::-1]
+    unique = dict[tuple[str, int, int], Citation]()
+    for c in cited:
+        unique.setdefault((c.document, c.start, c.end), c)
+    return list(unique.values())
 
 
 def _of_passage(p: Passage, quote: "_Quote") -> Citation:
