@@ -10,13 +10,13 @@ from torch import Tensor
 
 from localctx.engine.answer import answer, read, settle, shut
 from localctx.engine.events import Done, Event, Note
-from localctx.engine.keep import Held
 from localctx.engine.opener import Opener
 from localctx.engine.prompt import Conversation, Turn
 from localctx.engine.work import Begun, Work
 from localctx.errors import Cancelled, ChatError, StoreError, TooLong, UsageError
 from localctx.settings import Settings
 from localctx.store.chats import UNTITLED, Chat, Message
+from localctx.store.documents import Held
 from localctx.store.store import Store, told
 
 TITLE = 60  # characters of its first question that name a chat

@@ -17,7 +17,6 @@ from localctx.engine.answer import rank, read, shut
 from localctx.engine.blend import Blending, blend, choose_blending
 from localctx.engine.blend import Passage as Alone
 from localctx.engine.events import Event, Note, Planned, Progress
-from localctx.engine.keep import Held
 from localctx.engine.opener import Opener
 from localctx.engine.prompt import ALONE, Conversation
 from localctx.engine.work import Begun, Work
@@ -26,6 +25,7 @@ from localctx.library.search import Passage, index_all, join_neighbours, search,
 from localctx.models.catalog import load_catalog
 from localctx.models.embed import Embedder, load_embedder
 from localctx.settings import Settings
+from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
 
 RANKED = 5  # passages whose likelihood is asked

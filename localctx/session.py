@@ -11,7 +11,6 @@ from functools import cached_property
 from localctx.chatting import Beginning, Chatting
 from localctx.engine.answer import answer, read, shut
 from localctx.engine.events import Done, Event, Note, Progress
-from localctx.engine.keep import Held
 from localctx.engine.looks import looks
 from localctx.engine.opener import Opener
 from localctx.engine.plan import refuse_too_big
@@ -31,6 +30,7 @@ from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, SINKS
 from localctx.store.bundle import Prepared
 from localctx.store.chats import Chat
+from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
 
 

@@ -131,6 +131,11 @@ def test_an_answer_of_two_sentences_is_quoted_with_both_and_not_with_a_third():
     assert c.quote == "Its source is in the Blue Hills. It is 431 km long."
 
 
+def test_words_are_found_in_a_language_that_does_not_part_them():
+    (c,) = quotes("青い丘", "川はどこから?", [Found("川は長い。川は青い丘から流れる。雨が降った。")])
+    assert (c.quote, c.weight) == ("川は青い丘から流れる。", 1.0)
+
+
 def test_where_nothing_supports_the_answer_the_nearest_is_cited_as_weak():
     (c,) = quotes("Napoleon", "Where do fish live?", [Found(LAKES), Found(RIVERS)])
     assert (c.quote, c.weight) == ("Fish live there.", 0.0)
@@ -249,10 +254,10 @@ def follow(model, keep: str, watch: bool, **how) -> tuple[Cache, torch.Tensor]:
     cache = Cache(
         Pool(model.shape, "int8", rope=model.rope, **how), torch.float32, make_keeper(keep, 640), model.context
     )
-    read(model, cache, TOKENS[:640], asked=70)
+    read(model, cache, TOKENS[:636], asked=70)
     if watch:
         cache.watch()
-    return cache, decode(model, cache, 70)
+    return cache, decode(model, cache, 6)  # of which one page is sealed
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -260,10 +265,10 @@ def follow(model, keep: str, watch: bool, **how) -> tuple[Cache, torch.Tensor]:
 def test_watching_changes_no_answer_and_is_the_same_wherever_records_are(models, family, keep):
     (cache, logits), (_, unwatched) = (follow(models[family], keep, watch) for watch in (True, False))
     assert torch.equal(logits, unwatched)
-    assert len(cache.looks) == 10
+    assert len(cache.looks) == 9
     assert (cache.looks.sum() > 0) == (cache.pool.shape.layers[-1].window is None or family == "gemma2")
     elsewhere, _ = follow(models[family], keep, True, in_place=False)
-    np.testing.assert_allclose(cache.looks, elsewhere.looks, rtol=1e-2, atol=1e-4)
+    np.testing.assert_allclose(cache.looks, elsewhere.looks, rtol=1e-3, atol=1e-4)
 
 
 def test_h2o_keeps_the_same_pages_watched_or_not(models):
@@ -320,7 +325,7 @@ def test_every_kind_of_answer_is_cited(home, sharp_model, tmp_path, more):
         (tmp_path / name).write_text(text)
     report = ask(home, sharp_model, *(tmp_path / name for name in texts), **more).report
     cited = report["citations"]
-    assert (len(cited) == 3) == (more.get("keep") != "snapkv:256"), "what snapkv packs is no page of the text any more"
+    assert bool(cited) == (more.get("keep") != "snapkv:256"), "what snapkv packs is no page of the text any more"
     assert all(texts[c["name"]][c["start"] : c["end"]] == c["quote"] for c in cited)
     assert [c["weight"] for c in cited] == sorted((c["weight"] for c in cited), reverse=True)
 

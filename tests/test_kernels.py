@@ -207,3 +207,9 @@ def test_quantize_clips_nothing_and_errs_by_half_a_step(bits, offset, spread):
 def test_quantize_keeps_a_constant_group():
     x = torch.full((3, 64), 0.5)
     assert torch.allclose(quant.dequantize(*quant.quantize(x, 1, 8), 1), x, atol=1e-3)
+
+
+def test_attend_takes_keys_that_lie_as_pages_hold_them():
+    """One decoded page is a view with its tokens innermost."""
+    q, k, v = rand(4, 3, 16), rand(2, 16, PAGE).transpose(1, 2), rand(2, PAGE, 16)
+    torch.testing.assert_close(A.attend(q, k, v, 0.25), A.attend_reference(q, k, v, 0.25), atol=1e-5, rtol=1e-5)

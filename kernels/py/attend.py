@@ -63,6 +63,8 @@ def _flash_cpu(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, mask
     bias = None
     if mask is not None:
         bias = torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -math.inf)
+    if k.stride(-1) != 1:  # the kernel takes it for granted, and reads something else
+        k = k.contiguous()
     out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         q[None], k[None], v[None], 0.0, causal, attn_mask=None if bias is None else bias[None, None], scale=scale
     )

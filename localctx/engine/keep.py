@@ -11,15 +11,12 @@ from localctx.errors import StoreError, size
 from localctx.kv.cache import Cache
 from localctx.shape import PAGE
 from localctx.store.caches import CacheRow
-from localctx.store.documents import DocumentRow, Span
+from localctx.store.documents import Held
 from localctx.store.pages import PageWriter
 from localctx.store.shelf import make_room
 from localctx.store.store import Store, told
 
 COMMIT = 16  # pages between commits: a power cut costs at most the reading of 1,024 tokens
-
-Held = tuple[DocumentRow, str, Sequence[Span]]
-"""A document as the store takes it: listing, text, spans."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from localctx.engine.keep import Held, Identity, Keeping
+from localctx.engine.keep import Identity, Keeping
 from localctx.engine.memory import Memory, Relief, choose_codec, choose_window, decide, longest, smaller_codec
 from localctx.engine.plan import plan, refuse_too_long
 from localctx.engine.prompt import ALONE, Conversation, Prompt, estimate_tokens, make_prompt
@@ -12,6 +12,7 @@ from localctx.engine.work import Work
 from localctx.errors import UsageError
 from localctx.models.base import Model
 from localctx.settings import Settings
+from localctx.store.documents import Held
 from localctx.store.store import Store, look_up
 
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly

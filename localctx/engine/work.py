@@ -8,9 +8,10 @@ from torch import Tensor
 
 from localctx.budget import measure_process
 from localctx.engine.events import Planned, Token
-from localctx.engine.keep import Held, Keeping
+from localctx.engine.keep import Keeping
 from localctx.engine.memory import Relief
 from localctx.kv.cache import Cache, EvictedRange
+from localctx.store.documents import Held
 
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
 

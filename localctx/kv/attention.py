@@ -127,8 +127,9 @@ def _each(a: _Asked, k: Tensor) -> Tensor:
 
 
 def _scores(a: _Asked, q: Tensor, k: Tensor) -> Tensor:
-    """[H, Hq / H, T, S] float32."""
-    scores = (q.unflatten(0, (k.shape[0], -1)) @ k[:, None].transpose(2, 3)).float() * a.scale
+    """[H, Hq / H, T, S] float32. One product a KV head: a broadcast one would copy its keys for every query head."""
+    grouped = q.unflatten(0, (k.shape[0], -1))
+    scores = (grouped.flatten(1, 2) @ k.transpose(1, 2)).unflatten(1, grouped.shape[1:3]).float() * a.scale
     return a.softcap * torch.tanh(scores / a.softcap) if a.softcap else scores
 
 

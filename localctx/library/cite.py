@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from localctx.library.sentences import LONG, sentences
-from localctx.store.documents import DocumentRow, Span
+from localctx.store.documents import DocumentRow, Held, Span
 
 ENOUGH = 0.5  # of the answer's words, by weight, a quote must have to be told as its support
 MOST_SENTENCES = 3
 DEARER = 0.2  # of the answer's words that one sentence more has to bring
 MOST = 3  # citations found by attention
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # each sign where none are parted
 
 Range = tuple[int, int]
 Source = Literal["passage", "attention"]
-Held = tuple[DocumentRow, str, Sequence[Span]]
 Look = tuple[int, int, int, float]  # document, start, end, share
 
 
@@ -92,7 +91,10 @@ def glimpses(answer: str, question: str, documents: Sequence[Held], looks: Seque
     if all(q.answer < ENOUGH for s, q in best if s.share):
         enough = [(s, q) for s, q in best if q.answer >= ENOUGH]
         cited = [s.cite(q) for s, q in sorted(enough, key=lambda e: e[1].score)[-1:]] + cited
-    return list({(c.document, c.start, c.end): c for c in reversed(cited)}.values())[::-1]
+    unique = dict[tuple[str, int, int], Citation]()
+    for c in cited:
+        unique.setdefault((c.document, c.start, c.end), c)
+    return list(unique.values())
 
 
 def _of_passage(p: Passage, quote: "_Quote") -> Citation:

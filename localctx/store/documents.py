@@ -1,7 +1,7 @@
 """Documents as kept: text, where it came from, and spans that name its parts."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -40,6 +40,10 @@ class DocumentRow:
     modified: int = 0
     superseded: str | None = None
     pinned: bool = False
+
+
+Held = tuple[DocumentRow, str, Sequence[Span]]
+"""A document as the store takes it: listing, text, spans."""
 
 
 def text_id(text: str) -> str:
