@@ -160,9 +160,9 @@ def library_show(document: str, as_json: bool) -> None:
     print(f"added {_when(row.added)}, last used {_when(row.used)}, {_parts(spans)}{pinned}")
     if row.superseded:
         print(f"an older version; the next is {row.superseded[:12]}")
-    kept: dict[tuple[str, str], list[Any]] = {}  # the whole, passages of it, chats about it
+    readings: dict[tuple[str, str], list[Any]] = {}  # the whole, passages of it, chats about it
     for c in caches:
-        kept.setdefault((c.model, c.codec), []).append(c)
+        readings.setdefault((c.model, c.codec), []).append(c)
     rows = [
         {
             "MODEL": model,
@@ -173,7 +173,7 @@ def library_show(document: str, as_json: bool) -> None:
             "ON DISK": size(sum(c.bytes for c in some)),
             "LAST USED": _when(max(c.used for c in some)),
         }
-        for (model, codec), some in kept.items()
+        for (model, codec), some in readings.items()
     ]
     print(table(rows) or "nothing is kept of it")
 
