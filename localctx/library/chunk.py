@@ -6,9 +6,10 @@ are in order, do not overlap, and leave out only white space.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import NamedTuple
 
+from localctx.library.sentences import stripped
 from localctx.store.documents import Span
 
 WHOLE = 2200  # characters; a paragraph up to here is not divided
@@ -67,16 +68,9 @@ def _divided(text: str, chunk: Chunk, at: re.Pattern[str]) -> Iterator[Chunk]:
     """The parts of ``chunk`` between the matches of ``at``, without white space around them or nothing in them."""
     start, end = chunk
     for match in at.finditer(text, start, end):
-        yield from _stripped(text, start, match.start())
+        yield from starmap(Chunk, stripped(text, start, match.start()))
         start = match.end()
-    yield from _stripped(text, start, end)
-
-
-def _stripped(text: str, start: int, end: int) -> Iterator[Chunk]:
-    part = text[start:end]
-    if inside := part.strip():
-        start += len(part) - len(part.lstrip())
-        yield Chunk(start, start + len(inside))
+    yield from starmap(Chunk, stripped(text, start, end))
 
 
 def _merged(pieces: Iterable[Chunk], most: int, short: int) -> Iterator[Chunk]:

@@ -5,10 +5,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
+from localctx.library.search import Passage
 from localctx.library.sentences import LONG, sentences
-from localctx.store.documents import DocumentRow, Held, Span
+from localctx.store.documents import DocumentRow, Held, Span, labels
 
 ENOUGH = 0.5  # of the answer's words, by weight, a quote must have to be told as its support
 MOST_SENTENCES = 3
@@ -19,31 +20,6 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff
 Range = tuple[int, int]
 Source = Literal["passage", "attention"]
 Look = tuple[int, int, int, float]  # document, start, end, share
-
-
-class Passage(Protocol):
-    """Characters ``start..end`` of a document, its ``text``, and the heading and page it begins under."""
-
-    @property
-    def document(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def start(self) -> int: ...
-
-    @property
-    def end(self) -> int: ...
-
-    @property
-    def text(self) -> str: ...
-
-    @property
-    def heading(self) -> str | None: ...
-
-    @property
-    def page(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -124,7 +100,7 @@ class _Spot:
     def cite(self, quote: _Quote | None) -> Citation:
         """The quote, or the sentences that lie here for the most part."""
         start, end = (quote.start, quote.end) if quote else self._mostly()
-        page, heading = (_label(self.spans, kind, start) for kind in ("page", "heading"))
+        page, heading = (labels(self.spans, kind)(start) for kind in ("page", "heading"))
         source: Source = "attention" if self.share else "passage"
         weight = round(self.share or (quote.answer if quote else 0), 4)
         words = self.text[start:end]
@@ -134,11 +110,6 @@ class _Spot:
         start, end = self._range
         inside = [(a, b) for a, b in self.found if 2 * (min(b, end) - max(a, start)) >= b - a] or self.found
         return inside[0][0], inside[-1][1]
-
-
-def _label(spans: Iterable[Span], kind: str, at: int) -> str | None:
-    """Of the page or the heading that a character is on or under."""
-    return next((s.label for s in spans if s.kind == kind and s.start <= at < s.end), None)
 
 
 class _Says:

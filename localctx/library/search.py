@@ -1,7 +1,6 @@
 """Search over documents: an index of words and vectors, and the passages that both lists together put first."""
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -13,7 +12,7 @@ import numpy as np
 from localctx.errors import Cancelled, ModelError
 from localctx.library.chunk import Chunk, chunks, views
 from localctx.models.embed import Embedder
-from localctx.store.documents import DocumentRow, Span
+from localctx.store.documents import DocumentRow, Span, labels
 from localctx.store.index import ChunkRow
 from localctx.store.store import Store
 
@@ -165,7 +164,7 @@ def _opener(store: Store) -> Callable[[str], _Open]:
     def open_(document: str) -> _Open:
         spans = store.documents.spans(document)
         text = store.documents.text(document)
-        return _Open(rows[document], text, _labels(spans, "heading"), _labels(spans, "page"))
+        return _Open(rows[document], text, labels(spans, "heading"), labels(spans, "page"))
 
     return open_
 
@@ -196,21 +195,9 @@ def _unfinished(total: int, embedded: int, embedder: str | None) -> bool:
 def _titled(document: DocumentRow, text: str, spans: Sequence[Span]) -> Iterator[tuple[int, int, str]]:
     """The chunks of a document, each with the document's name and the heading it is under, which are searched too."""
     name = Path(document.name)
-    heading = _labels(spans, "heading")
+    heading = labels(spans, "heading")
     for start, end in chunks(text, spans, _lined(document)):
         yield start, end, " ".join(filter(None, [_SEPARATORS.sub(" ", name.stem), heading(start)]))
-
-
-def _labels(spans: Sequence[Span], kind: str) -> Callable[[int], str | None]:
-    """A function from a position to the label of the span of this kind that it is in; ``spans`` are in order."""
-    of_kind = [s for s in spans if s.kind == kind]
-    starts = [s.start for s in of_kind]
-
-    def at(position: int) -> str | None:
-        i = bisect_right(starts, position) - 1
-        return of_kind[i].label if i >= 0 and position < of_kind[i].end else None
-
-    return at
 
 
 def _watched(

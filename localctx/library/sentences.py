@@ -35,16 +35,17 @@ def _goes_on(text: str, stop: int, after: int) -> bool:
 
 def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     if end - start <= LONG:
-        yield from _stripped(text, start, end)
+        yield from stripped(text, start, end)
         return
     while start < end:
         stop = text.find("\n", start, end)
         stop = min(end if stop < 0 else stop + 1, start + LONG)
-        yield from _stripped(text, start, stop)
+        yield from stripped(text, start, stop)
         start = stop
 
 
-def _stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """``text[start:end]`` as (start, end) without the white space around it; nothing where that is all."""
     part = text[start:end]
     if inside := part.strip():
         start += len(part) - len(part.lstrip())

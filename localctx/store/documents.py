@@ -1,7 +1,8 @@
 """Documents as kept: text, where it came from, and spans that name its parts."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,6 +50,18 @@ Held = tuple[DocumentRow, str, Sequence[Span]]
 def text_id(text: str) -> str:
     """A document's id: SHA-256 of its text as UTF-8. The same text is the same document."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def labels(spans: Sequence[Span], kind: str) -> Callable[[int], str | None]:
+    """A function from a position to the label of the span of this kind that it is in; ``spans`` are in order."""
+    of_kind = [s for s in spans if s.kind == kind]
+    starts = [s.start for s in of_kind]
+
+    def at(position: int) -> str | None:
+        i = bisect_right(starts, position) - 1
+        return of_kind[i].label if i >= 0 and position < of_kind[i].end else None
+
+    return at
 
 
 class Documents:
