@@ -99,7 +99,7 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
             if not as_json:
                 t = r["tokens"]
                 print(
-                    f"{r['name']}: {r['kept']['pages'] * 64:,} of {t['prompt']:,} tokens kept "
+                    f"{r['name']}: {r['kept']['tokens']:,} of {t['prompt']:,} tokens kept "
                     f"({t['reused']:,} were already), {size(r['kept']['bytes'])}, {r['seconds']['prefill']:.1f} s",
                     flush=True,
                 )

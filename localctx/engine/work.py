@@ -11,6 +11,7 @@ from localctx.engine.events import Planned, Token
 from localctx.engine.keep import Keeping
 from localctx.engine.memory import Relief
 from localctx.kv.cache import Cache, EvictedRange
+from localctx.shape import PAGE
 from localctx.store.documents import Held
 
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
@@ -122,8 +123,9 @@ class Work:
         return {"passages": len(self.ranked), **counts}
 
     def _kept(self) -> dict[str, int]:
-        kept = self.keeping if self.keeping and self.keeping.kept else None
-        return {"pages": kept.kept if kept else 0, "bytes": kept.nbytes if kept else 0}
+        pages = self.keeping.kept if self.keeping else 0
+        nbytes = self.keeping.nbytes if self.keeping and pages else 0
+        return {"pages": pages, "tokens": min(pages * PAGE, self.boundary), "bytes": nbytes}
 
     def _seconds(self) -> dict[str, float]:
         return {phase: round(self.seconds.get(phase, 0.0), 4) for phase in PHASES}
