@@ -70,7 +70,7 @@ class Retrieval:
             if documents is not None and not of.chat:  # a chat's were entered with it
                 for row, text, spans in documents:
                     store.documents.add(row, text, spans)
-            passages, held = self._find(store, documents, question)
+            passages, held = self._find(store, documents, question, why)
         searched = time.perf_counter() - start
         works = [self._open([held[p.document]], [p], question, keep) for p in passages]
         if self._doubt:
@@ -108,7 +108,7 @@ class Retrieval:
             yield store
 
     def _find(
-        self, store: Store, documents: Sequence[Held] | None, question: str
+        self, store: Store, documents: Sequence[Held] | None, question: str, why: str
     ) -> tuple[list[Passage], dict[str, Held]]:
         ids = None if documents is None else [row.id for row, _, _ in documents]
         rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
@@ -119,7 +119,7 @@ class Retrieval:
 
         found, self._doubt = with_vectors(lambda: self._embedder, find)
         if not found:
-            raise DocumentError("nothing in the documents is like the question", "say it in other words")
+            raise DocumentError(f"{why}, and nothing in the documents is like the question", "say it in other words")
         spans_of, text_of = store.documents.spans, store.documents.text
         return found, {d: (rows[d], text_of(d), spans_of(d)) for d in {p.document for p in found}}
 
