@@ -113,8 +113,8 @@ KEPT = 736  # tokens of ``document`` that every question shares, as the tiny mod
 
 
 @pytest.fixture
-def run(monkeypatch, capsys) -> Command:
-    """The command in this process: the same entry, without seconds of imports."""
+def run(home, monkeypatch, capsys) -> Command:
+    """The command in this process, with a data folder of its own: the same entry, without seconds of imports."""
     from localctx import cli
 
     monkeypatch.setenv("LOCALCTX_EMBEDDER", "none")  # but where a test asks for one
