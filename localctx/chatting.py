@@ -71,7 +71,7 @@ class Chatting:
         s = replace(s, temperature=s.temperature if temperature is None else temperature)
         with told(self._store.home):
             before, question = self._last_question(chat)
-            older = [m for m in self._store.chats.tree(chat) if m.parent == question.id]
+            older = self._store.chats.replies(chat, question.id)
         if not s.temperature and any(m.stopped != "cancelled" and m.stats["model"] == s.model for m in older):
             raise UsageError("at temperature 0 the answer would be the same", "give a temperature, for example 0.8")
         s = replace(s, seed=None if s.seed is None else s.seed + len(older))

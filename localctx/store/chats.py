@@ -147,17 +147,6 @@ class Chats:
         """The same message in other words: a new branch beside it, which is shown from now on."""
         return self.append(message.chat, message.parent, message.role, text)
 
-    def regenerate(
-        self,
-        answer: Message,
-        text: str,
-        citations: Iterable[dict[str, Any]] = (),
-        stats: dict[str, Any] | None = None,
-        stopped: str = "eos",
-    ) -> Message:
-        """Another answer to the same question: a new branch beside ``answer``, which is shown from now on."""
-        return self.append(answer.chat, answer.parent, answer.role, text, citations, stats, stopped)
-
     def message(self, message: int) -> Message:
         """One message, which must exist."""
         (row,) = self._db.query("SELECT * FROM messages WHERE id = ?", [message])
@@ -175,11 +164,9 @@ class Chats:
         """Every message of every branch, in the order they were written."""
         return [_message(row) for row in self._db.query("SELECT * FROM messages WHERE chat = ? ORDER BY id", [chat])]
 
-    def siblings(self, message: Message) -> list[Message]:
-        """The versions of a message, itself included, in the order they were written."""
-        rows = self._db.query(
-            "SELECT * FROM messages WHERE chat = ? AND parent IS ? ORDER BY id", [message.chat, message.parent]
-        )
+    def replies(self, chat: str, parent: int | None) -> list[Message]:
+        """What was said straight after ``parent`` (None: the first messages), in the order it was written."""
+        rows = self._db.query("SELECT * FROM messages WHERE chat = ? AND parent IS ? ORDER BY id", [chat, parent])
         return [_message(row) for row in rows]
 
     def branches(self, chat: str) -> list[Message]:
