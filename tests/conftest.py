@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,15 @@ def home(tmp_path, monkeypatch) -> Path:
     folder = tmp_path / "home"
     monkeypatch.setenv("LOCALCTX_HOME", str(folder))
     return folder
+
+
+@pytest.fixture
+def store(home):
+    """The store of the test's data folder."""
+    from localctx.store.store import Store
+
+    with closing(Store(home)) as store:
+        yield store
 
 
 Command = Callable[..., subprocess.CompletedProcess]

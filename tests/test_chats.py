@@ -1,7 +1,6 @@
 """Chats: a tree of messages that outlives the process, and pages that go with it."""
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -18,12 +17,6 @@ from localctx.store.store import Store
 from localctx.store.transcript import to_json, to_markdown
 
 CITED = {"document": "d", "name": "a [draft]", "page": 3, "start": 0, "end": 9, "quote": "# so\nit is"}
-
-
-@pytest.fixture
-def store(home) -> Iterator[Store]:
-    with closing(Store(home)) as store:
-        yield store
 
 
 def talk(chats: Chats, chat: str, *texts: str, parent: int | None = None) -> list[Message]:

@@ -5,7 +5,7 @@ import json
 import random
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -90,12 +90,6 @@ def test_a_table_is_divided_at_line_ends():
 
 
 # --- The index
-
-
-@pytest.fixture
-def store(home) -> Iterator[Store]:
-    with closing(Store(home)) as store:
-        yield store
 
 
 def add(store: Store, name: str, text: str, spans: Sequence[Span] = ()) -> DocumentRow:

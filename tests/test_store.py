@@ -5,7 +5,7 @@ import hashlib
 import random
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -21,12 +21,6 @@ from localctx.store.store import Store, told
 
 MODEL, OTHER_MODEL = b"m" * 32, b"o" * 32  # fingerprints
 SLOT = 4096
-
-
-@pytest.fixture
-def store(home) -> Iterator[Store]:
-    with closing(Store(home)) as store:
-        yield store
 
 
 def row(name: str, text: str | None = None, path: str = "") -> DocumentRow:
