@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from localctx.kv.attention import MERGED, RUN
+from localctx.kv.attention import MERGED
+from localctx.kv.cache import RUN
 from localctx.shape import PAGE, KVShape, LayerKind, LayerShape
 
 KINDS: dict[str, LayerKind] = {"full_attention": "full", "sliding_attention": "sliding"}

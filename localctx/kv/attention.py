@@ -10,7 +10,7 @@ from torch import Tensor
 from localctx.kernels import cpu, quant
 from localctx.kernels.attend import Part, attend, attend_reference, merge
 from localctx.kernels.sketch import best_scores
-from localctx.kv.cache import Cache
+from localctx.kv.cache import RUN, Cache
 from localctx.kv.keepers import DENSE_LAYERS, OBSERVED
 from localctx.kv.pool import ORDINARY
 from localctx.shape import PAGE, SINKS
@@ -18,7 +18,6 @@ from localctx.shape import PAGE, SINKS
 Expand = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 MERGED = 8  # parts held before they are merged: bounds what a long history takes
-RUN = 32  # pages decoded at a time in prefill: bounds the full-precision copy of history to 2,048 tokens
 
 
 @dataclass

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from localctx.kv import turning
-from localctx.kv.cache import Cache
+from localctx.kv.cache import RUN, Cache
 from localctx.shape import PAGE
-
-RUN = 32  # pages decoded at a time
 
 
 @torch.inference_mode()

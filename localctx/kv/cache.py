@@ -20,7 +20,7 @@ from localctx.kv.keepers import Full, Keeper
 from localctx.kv.pool import ORDINARY, Pool
 from localctx.shape import PAGE
 
-SKETCHED = 32  # pages whose keys are decoded at a time to be sketched
+RUN = 32  # pages decoded at a time: bounds the full-precision copy of history to 2,048 tokens
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class Cache:
     def sketch(self, layer: int) -> Sketch:
         """Every page's stored keys at two bits, which stay on the device wherever the pages are."""
         state = self._layers[layer]
-        for start, stop in self.runs(state.sketch.codes.shape[1] if state.sketch else 0, SKETCHED):
+        for start, stop in self.runs(state.sketch.codes.shape[1] if state.sketch else 0, RUN):
             kind = self.pool.kinds(self.pages[start : start + 1])[0]
             keys = self.pool.codec_of(layer, kind).stored_keys(self.records(layer, start, stop))
             more = make_sketch(keys)
