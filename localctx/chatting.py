@@ -5,11 +5,12 @@ A question is in the chat before it is answered. An answer is in it before anyth
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from torch import Tensor
 
 from localctx.engine.answer import answer, read, settle, shut
-from localctx.engine.events import Done, Event, Note
+from localctx.engine.events import Done, Event, Note, Token
 from localctx.engine.opener import Opener
 from localctx.engine.prompt import Conversation, Turn
 from localctx.engine.work import Begun, Work
@@ -22,6 +23,9 @@ from localctx.store.store import Store, told
 TITLE = 60  # characters of its first question that name a chat
 SUMMARY = "summary"  # the role of a message that stands for all before it
 _SUMMARIZE = "Summarize what was said so far."
+
+Way = Literal["sink-window", "summarize", "new"]
+"""What becomes of a chat that is full: only its ends are seen, what was said becomes a summary, or another begins."""
 
 Beginning = Generator[Event, None, Begun]
 Begin = Callable[[Sequence[Held], str, Conversation], Beginning]
@@ -55,12 +59,36 @@ class Chatting:
             question = self._store.chats.append(chat, said[-1].id if said else None, "user", text)
         yield from self._reply(question, said, self._settings)
 
-    def edit(self, chat: str, text: str) -> Generator[Event, None, None]:
-        """Answer ``text`` in place of the last question, on a branch of its own. Raises ChatError."""
+    def edit(self, chat: str, text: str, message: int | None = None) -> Generator[Event, None, None]:
+        """Answer ``text`` in place of the question ``message`` (None: the last), on a branch of its own.
+
+        Raises ChatError.
+        """
         with told(self._store.home):
-            before, old = self._last_question(chat)
+            before, old = self._question(chat, message)
             question = self._store.chats.edit(old, text)
         yield from self._reply(question, before, self._settings)
+
+    def go_on(self, chat: str, way: Way) -> Generator[Event, None, None]:
+        """Answer the question that found the chat full, having made room in this ``way``.
+
+        ``new`` goes on in another chat about the same documents, which Done's report names. Raises ChatError.
+        """
+        with told(self._store.home):
+            chats, (_, question) = self._store.chats, self._question(chat)
+            if way == "sink-window":
+                chats.set(chat, {"keep": way})
+            elif way == "new":
+                chat = chats.restart(chat, {"model": self._settings.model}).id
+                yield Note("this is a new chat about the same documents")
+        if way == "sink-window":
+            yield Note("from here on only the beginning and the end of this chat are seen")
+            yield from self.regenerate(chat)
+            return
+        if way == "summarize":
+            yield Note("summarizing what was said")
+            yield from (event for event in self.summarize(chat) if not isinstance(event, Token))
+        yield from self.ask(chat, question.text)
 
     def regenerate(self, chat: str, temperature: float | None = None) -> Generator[Event, None, None]:
         """Answer the last question again, on a branch of its own; a seed counts on with each answer.
@@ -70,7 +98,7 @@ class Chatting:
         s = self._settings
         s = replace(s, temperature=s.temperature if temperature is None else temperature)
         with told(self._store.home):
-            before, question = self._last_question(chat)
+            before, question = self._question(chat)
             older = self._store.chats.replies(chat, question.id)
         if not s.temperature and any(m.stopped != "cancelled" and m.stats["model"] == s.model for m in older):
             raise UsageError("at temperature 0 the answer would be the same", "give a temperature, for example 0.8")
@@ -154,9 +182,9 @@ class Chatting:
         documents, rows = self._store.documents, {d.id: d for d in self._store.documents.all()}
         return [(rows[d.id], documents.text(d.id), documents.spans(d.id)) for d in chat.documents if not d.removed]
 
-    def _last_question(self, chat: str) -> tuple[list[Message], Message]:
-        """The last question of the branch shown, and what was said before it. Raises ChatError."""
-        said = self._store.chats.messages(chat)
+    def _question(self, chat: str, message: int | None = None) -> tuple[list[Message], Message]:
+        """A question (None: the last of the branch shown), and what was said before it. Raises ChatError."""
+        said = self._store.chats.messages(chat, message)
         while said and said[-1].role != "user":
             said.pop()
         if not said:

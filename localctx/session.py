@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
 
-from localctx.chatting import Beginning, Chatting
+from localctx.chatting import Beginning, Chatting, Way
 from localctx.engine.answer import answer, read, shut
 from localctx.engine.events import Done, Event, Note, Progress
 from localctx.engine.looks import looks
@@ -32,6 +32,8 @@ from localctx.store.bundle import Prepared
 from localctx.store.chats import Chat
 from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
+
+LOADED_BY = ("model", "home", "device", "dtype", "threads", "rope")  # the settings that say which model is loaded, how
 
 
 class Session:
@@ -57,6 +59,17 @@ class Session:
         """Close the store."""
         if "store" in self.__dict__:
             self.store.close()
+
+    def change(self, settings: Settings) -> None:
+        """Go on under other ``settings``; what they do not concern stays loaded."""
+        old, self.settings = self.settings, settings
+        for made in ("_opener", "_retrieval"):
+            self.__dict__.pop(made, None)
+        if any(getattr(old, name) != getattr(settings, name) for name in LOADED_BY):
+            self.__dict__.pop("model", None)
+        if old.home != settings.home:
+            self.close()
+            self.__dict__.pop("store", None)
 
     def cancel(self) -> bool:
         """Stop what runs, from any thread or a signal handler; heard within one layer of the model.
@@ -146,8 +159,7 @@ class Session:
     def restart_chat(self, chat: str) -> Chat:
         """A new chat about the documents of another."""
         with told(self.store.home):
-            about = self.store.chats.get(chat).documents
-            return self.store.chats.create("", [d.id for d in about], {"model": self.settings.model})
+            return self.store.chats.restart(chat, {"model": self.settings.model})
 
     def add_to_chat(self, chat: str, sources: Sequence[str]) -> None:
         """Let a chat be about the files ``sources`` too; what was said is then read anew after them."""
@@ -160,14 +172,24 @@ class Session:
             self.store.documents.add(row, text, spans)
             self.store.chats.add_document(chat, row.id)
 
-    def chat(self, chat: str, question: str, edit: bool = False) -> Generator[Event, None, None]:
-        """Answer ``question`` after what was said in a chat; with ``edit`` in place of its last question.
+    def chat(self, chat: str, question: str) -> Generator[Event, None, None]:
+        """Answer ``question`` after what was said in a chat.
 
         The last event is Done. Raises ChatFull where the documents would fit, but not with all that was said; the
-        question then waits for ``regenerate``. Else as ``ask``.
+        question then waits for ``go_on``. Else as ``ask``.
         """
         with self._chatting() as chatting:
-            yield from chatting.edit(chat, question) if edit else chatting.ask(chat, question)
+            yield from chatting.ask(chat, question)
+
+    def edit(self, chat: str, question: str, message: int | None = None) -> Generator[Event, None, None]:
+        """As ``chat``, in place of the question ``message`` (None: the last), on a branch of its own."""
+        with self._chatting() as chatting:
+            yield from chatting.edit(chat, question, message)
+
+    def go_on(self, chat: str, way: Way) -> Generator[Event, None, None]:
+        """Answer the question that raised ChatFull, having made room; a new chat's id is in Done's report."""
+        with self._chatting() as chatting:
+            yield from chatting.go_on(chat, way)
 
     def regenerate(self, chat: str, temperature: float | None = None) -> Generator[Event, None, None]:
         """Answer a chat's last question again, or at last. Raises UsageError where the answer would be the same."""

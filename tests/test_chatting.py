@@ -3,6 +3,7 @@
 import json
 import signal
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,7 +141,7 @@ def test_another_answer_and_another_question_share_what_is_before_them(home, doc
         chat, _ = talk(s, document, "How long is river 7?", "And 8?")
         before = s.store.pages.live()
         again = last(s.regenerate(chat, temperature=5))
-        edited = last(s.chat(chat, "And 9?", edit=True))
+        edited = last(s.edit(chat, "And 9?"))
         shown = texts(s, chat)
         assert shown[2] == "And 9?"
         leaves = s.store.chats.branches(chat)
@@ -152,6 +153,26 @@ def test_another_answer_and_another_question_share_what_is_before_them(home, doc
         on = last(s.chat(chat, "Then?"))
         assert texts(s, chat)[-3] == oldest.text
         assert on["tokens"]["reused"] >= 0.98 * on["tokens"]["prompt"] - 10, "an older branch goes on where it was"
+
+
+def test_an_earlier_question_is_edited_with_what_was_said_before_it(home, document, tiny_model):
+    with session(home, tiny_model, **SMALL) as s:
+        chat, _ = talk(s, document, "How long is river 7?", "And 8?")
+        first = s.store.chats.messages(chat)[0]
+        last(s.edit(chat, "How long is river 9?", first.id))
+        assert texts(s, chat)[::2] == ["How long is river 9?"]
+        assert len(s.store.chats.branches(chat)) == 2
+
+
+def test_settings_change_and_only_what_they_concern_is_loaded_again(home, document, tiny_model):
+    with session(home, tiny_model, **SMALL) as s:
+        chat, _ = talk(s, document, "How long?")
+        model = s.model
+        s.change(replace(s.settings, max_tokens=3))
+        assert last(s.chat(chat, "And 8?"))["tokens"]["generated"] <= 3
+        assert s.model is model
+        s.change(replace(s.settings, threads=2))
+        assert s.model is not model
 
 
 def test_what_would_be_the_same_is_not_computed_and_a_seed_counts_on(home, document, tiny_model):
@@ -318,6 +339,17 @@ def test_a_full_chat_goes_on_with_a_summary(full):
     last(s.chat(chat, "And 8?"))
     assert len(texts(s, chat)) == 5
     assert "## Summary of what was said before" in to_markdown(s.store.chats.get(chat), s.store.chats.messages(chat))
+
+
+@pytest.mark.parametrize("way", ["sink-window", "summarize", "new"])
+def test_a_full_chat_answers_the_question_that_waits_in_any_way(full, way):
+    s, chat = full
+    with pytest.raises(ChatFull):
+        last(s.chat(chat, "And 8?"))
+    on = last(s.go_on(chat, way))["chat"]
+    assert texts(s, on)[-2] == "And 8?"
+    assert (on != chat) == (way == "new")
+    assert s.store.chats.get(on).documents == s.store.chats.get(chat).documents
 
 
 def test_a_history_longer_than_the_window_is_summarized_from_its_end_and_told(home, tiny_model):

@@ -144,12 +144,13 @@ class Talk:
             way = self._when_full or (self.watched and self._choose(full))
             if not way:
                 raise
-            self._show(self._go_on(way))
+            self._show(self._session.go_on(self._id, way))
 
     def _show(self, events: "Generator[Event, None, None]") -> None:
         from localctx.cli.terminal import print_json
 
         done = follow(events, self._terminal)
+        self._id = done.report["chat"]
         self._terminal.end_answer()
         if self._json:
             print_json(done.report, indent=None)
@@ -161,25 +162,6 @@ class Talk:
     def _choose(self, full: ChatFull) -> str:
         print(f"localctx: {full.problem}", file=sys.stderr)
         return click.prompt("Go on with", type=click.Choice(WAYS), err=True)
-
-    def _go_on(self, way: str) -> "Generator[Event, None, None]":
-        """Answer the question that found the chat full."""
-        from localctx.engine.events import Token
-
-        question = self._chats.messages(self._id)[-1].text
-        if way == "sink-window":
-            self._chats.set(self._id, {"keep": way})
-            self._terminal.say("from here on only the beginning and the end of this chat are seen")
-            return self._session.regenerate(self._id)
-        if way == "summarize":
-            self._terminal.say("summarizing what was said")
-            for event in self._session.summarize(self._id):
-                if not isinstance(event, Token):  # stdout is for answers
-                    self._terminal.show(event)
-        else:
-            self._id = self._session.restart_chat(self._id).id
-            self._terminal.say("this is a new chat about the same documents")
-        return self._session.chat(self._id, question)
 
     @property
     def _chats(self) -> "Chats":
@@ -212,7 +194,7 @@ class Talk:
     def _edit(self, rest: str) -> None:
         if not rest:
             raise UsageError("/edit takes the question in other words", "for example: /edit Who was it?")
-        self._answer(self._session.chat(self._id, rest, edit=True))
+        self._answer(self._session.edit(self._id, rest))
 
     def _branches(self, rest: str) -> None:
         shown = self._chats.get(self._id).leaf

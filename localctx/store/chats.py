@@ -76,6 +76,10 @@ class Chats:
                 self.add_document(chat, document)
         return self.get(chat)
 
+    def restart(self, chat: str, settings: dict[str, Any]) -> Chat:
+        """A new chat about the documents of another."""
+        return self.create("", [d.id for d in self.get(chat).documents], settings)
+
     def get(self, chat: str) -> Chat:
         """The chat with this id, which must exist."""
         (row,) = self._db.query("SELECT * FROM chats WHERE id = ?", [chat])
@@ -103,6 +107,13 @@ class Chats:
             AND id NOT IN (SELECT document FROM chat_documents WHERE chat = :chat)""",
             {"chat": chat, "document": document},
         )
+
+    def set_documents(self, chat: str, documents: Sequence[str]) -> None:
+        """Make a chat be about these kept documents, in this order, and no others."""
+        with self._db.atomic():
+            self._db.execute("DELETE FROM chat_documents WHERE chat = ?", [chat])
+            for document in documents:
+                self.add_document(chat, document)
 
     def set(self, chat: str, settings: dict[str, Any]) -> None:
         """Change some of a chat's settings."""
