@@ -28,14 +28,15 @@ Way = Literal["sink-window", "summarize", "new"]
 """What becomes of a chat that is full: only its ends are seen, what was said becomes a summary, or another begins."""
 
 Beginning = Generator[Event, None, Begun]
-Begin = Callable[[Sequence[Held], str, Conversation], Beginning]
+Begin = Callable[[Sequence[Held] | None, str, Conversation], Beginning]
 Cite = Callable[[Begun, str], None]
 
 
 class Chatting:
     """Answers in the chats of a store.
 
-    ``begin`` opens the work on a question after a conversation; ``cite`` says in it what the answer stands on.
+    ``begin`` opens the work on a question about documents (None: all of the library) after a conversation; ``cite``
+    says in it what the answer stands on. A chat whose settings say ``library`` is about all of it.
     """
 
     def __init__(
@@ -133,7 +134,7 @@ class Chatting:
     def _reply(self, question: Message, before: Sequence[Message], settings: Settings) -> Generator[Event, None, None]:
         with told(self._store.home):
             chat = self._store.chats.get(question.chat)
-            documents = self._documents(chat)
+            documents = None if chat.settings.get("library") else self._documents(chat)
         for about in chat.documents:
             if about.removed:
                 yield Note(f"{about.name} was removed from the library: the answer does without it")
@@ -170,6 +171,7 @@ class Chatting:
             return None
         report = work.answered(self._settings.model)
         stats = {field: report[field] for field in ("model", "mode", "tokens", "seconds")}
+        stats["kv"] = {field: report["kv"][field] for field in ("codec", "keeper", "window")}
         with told(self._store.home):
             chats = self._store.chats
             message = chats.append(

@@ -148,13 +148,19 @@ class Session:
         yield from map(Note, work.notes)
         yield Done(work.prepared(self.settings.model), work.failed)
 
-    def start_chat(self, sources: Sequence[str]) -> Chat:
-        """A new chat about the files ``sources``, which are entered in the library. Raises UserError."""
+    def enter(self, sources: Sequence[str]) -> list[str]:
+        """Read the files ``sources`` into the library; their documents' ids. Raises UserError."""
         documents = self._parse(sources)
         with told(self.store.home), self.store.db.atomic():
-            chat = self.store.chats.create("", settings={"model": self.settings.model})
-            self._about(chat.id, documents)
-            return self.store.chats.get(chat.id)
+            for row, text, spans in documents:
+                self.store.documents.add(row, text, spans)
+        return [row.id for row, _, _ in documents]
+
+    def start_chat(self, sources: Sequence[str]) -> Chat:
+        """A new chat about the files ``sources``, which are entered in the library. Raises UserError."""
+        documents = self.enter(sources)
+        with told(self.store.home):
+            return self.store.chats.create("", documents, {"model": self.settings.model})
 
     def restart_chat(self, chat: str) -> Chat:
         """A new chat about the documents of another."""
@@ -163,14 +169,10 @@ class Session:
 
     def add_to_chat(self, chat: str, sources: Sequence[str]) -> None:
         """Let a chat be about the files ``sources`` too; what was said is then read anew after them."""
-        documents = self._parse(sources)
+        documents = self.enter(sources)
         with told(self.store.home), self.store.db.atomic():
-            self._about(chat, documents)
-
-    def _about(self, chat: str, documents: Sequence[Held]) -> None:
-        for row, text, spans in documents:
-            self.store.documents.add(row, text, spans)
-            self.store.chats.add_document(chat, row.id)
+            for document in documents:
+                self.store.chats.add_document(chat, document)
 
     def chat(self, chat: str, question: str) -> Generator[Event, None, None]:
         """Answer ``question`` after what was said in a chat.
@@ -229,7 +231,7 @@ class Session:
         with self._running():
             loaded = self._load()
 
-            def begin(documents: Sequence[Held], question: str, of: Conversation) -> Beginning:
+            def begin(documents: Sequence[Held] | None, question: str, of: Conversation) -> Beginning:
                 begun = yield from self._begin(documents, question, True, of)
                 begun.work.seconds["load"] = loaded
                 return begun

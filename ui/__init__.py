@@ -1,1 +1,1 @@
-"""The window: Gradio pages over a Session. Nothing here yet."""
+"""The window: Gradio pages over a Session."""

@@ -19,6 +19,7 @@ from localctx.cli.models import models
 from localctx.cli.plan import plan
 from localctx.cli.quality import quality
 from localctx.cli.search import library_search
+from localctx.cli.ui import ui
 from localctx.errors import Cancelled, UserError
 
 
@@ -82,6 +83,6 @@ def cli() -> None:
     """
 
 
-for _command in (ask, chat, chats, prepare, plan, quality, library, models, doctor):
+for _command in (ask, chat, chats, ui, prepare, plan, quality, library, models, doctor):
     cli.add_command(_command)
 library.add_command(library_search)

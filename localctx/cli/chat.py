@@ -13,12 +13,13 @@ from localctx.cli.common import CANCELLED, answer_options, model_options, open_s
 from localctx.errors import Cancelled, ChatFull, UsageError, UserError
 
 if TYPE_CHECKING:
+    from localctx.chatting import Way
     from localctx.cli.terminal import Terminal
     from localctx.engine.events import Event
     from localctx.session import Session
     from localctx.store.chats import Chat, Chats, Message
 
-WAYS = ("sink-window", "summarize", "new")
+WAYS: "tuple[Way, ...]" = ("sink-window", "summarize", "new")
 
 
 @click.command()
@@ -38,7 +39,7 @@ def chat(
     files: tuple[str, ...],
     resume: str | None,
     last: bool,
-    when_full: str | None,
+    when_full: "Way | None",
     as_json: bool,
     quiet: bool,
     **flags: Any,
@@ -81,7 +82,7 @@ def _find(wanted: str | None) -> "Chat":
 class Talk:
     """One run of ``chat``: lines in, answers out."""
 
-    def __init__(self, session: "Session", terminal: "Terminal", when_full: str | None, as_json: bool) -> None:
+    def __init__(self, session: "Session", terminal: "Terminal", when_full: "Way | None", as_json: bool) -> None:
         self._session, self._terminal, self._when_full, self._json = session, terminal, when_full, as_json
         self.watched, self.stopped, self._left = sys.stdin.isatty(), False, False
         self._id = ""
@@ -159,7 +160,7 @@ class Talk:
             print(f"localctx: {done.failed}", file=sys.stderr)
         self.stopped = done.report["stopped"] == "cancelled"
 
-    def _choose(self, full: ChatFull) -> str:
+    def _choose(self, full: ChatFull) -> "Way":
         print(f"localctx: {full.problem}", file=sys.stderr)
         return click.prompt("Go on with", type=click.Choice(WAYS), err=True)
 

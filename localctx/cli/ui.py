@@ -1,0 +1,35 @@
+"""``ui``: the window in the browser."""
+
+import sys
+from typing import Any
+
+import click
+
+from localctx.cli.common import answer_options, model_options, settings_of
+
+
+@click.command()
+@click.option(
+    "--host", default="127.0.0.1", metavar="NAME", help="Where to listen; others than this machine can then come."
+)
+@click.option("--port", default=7860, type=click.IntRange(0, 65535), metavar="N", help="7860; 0 takes a free one.")
+@click.option("--browser/--no-browser", default=True, help="Open the browser.")
+@answer_options
+@model_options
+def ui(host: str, port: int, browser: bool, **flags: Any) -> None:
+    """Open the window: chat, library, memory and settings, in the browser. Ctrl-C ends it.
+
+    \b
+    localctx ui
+    localctx ui --port 0 --no-browser
+    """
+    settings = settings_of(flags)
+    from localctx.ui.app import run
+    from localctx.ui.server import open_browser
+
+    def ready(url: str) -> None:
+        print(f"localctx is at {url}", flush=True)
+        if browser and not open_browser(url):
+            print("localctx: no browser could be opened; open that address in one", file=sys.stderr)
+
+    run(settings, host, port, ready)

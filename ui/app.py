@@ -1,0 +1,75 @@
+"""App: the pages put together, and served."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
+
+import gradio as gr
+from fastapi import FastAPI
+
+from localctx.settings import Settings
+from localctx.ui.chat import ChatPage
+from localctx.ui.server import LOOPBACK, Gate, key_of, listen, serve
+from localctx.ui.window import Window
+
+UPLOAD = "2gb"  # the largest file taken
+HOUR = 3600  # seconds after which files that came are forgotten; what was read of them is kept
+SANS = ("ui-sans-serif", "system-ui", "sans-serif")
+MONO = ("ui-monospace", "Consolas", "monospace")
+
+
+def theme() -> gr.themes.Base:
+    """Looks that need no file from anywhere."""
+    return gr.themes.Soft(primary_hue="teal", secondary_hue="teal", neutral_hue="slate", font=SANS, font_mono=MONO)
+
+
+def build(window: Window) -> gr.Blocks:
+    """All pages."""
+    with gr.Blocks(title="localctx", fill_width=True, analytics_enabled=False, delete_cache=(HOUR, HOUR)) as page:
+        chat = ChatPage(window)
+        with gr.Sidebar(width=280):
+            gr.HTML("<h1>localctx</h1>")
+            chat.build_sidebar()
+        with gr.Tabs(), gr.Tab("Chat", id="chat"):
+            chat.build()
+        chat.wire(page)
+    return page
+
+
+def mount(window: Window, host: str, port: int) -> FastAPI:
+    """The pages as an application that others may be mounted beside."""
+    app = FastAPI(openapi_url=None)
+    return gr.mount_gradio_app(
+        app,
+        build(window),
+        path="/",
+        server_name=host,
+        server_port=port,
+        footer_links=[],
+        run_history=False,
+        max_file_size=UPLOAD,
+        show_error=False,
+        ssr_mode=False,
+        enable_monitoring=False,
+        theme=theme(),
+        css_paths=[Path(__file__).with_name("style.css")],
+    )
+
+
+def run(settings: Settings, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve the window until Ctrl-C. ``ready`` is told the address to open, key and all. Raises UsageError."""
+    sock = listen(host, port)
+    port = sock.getsockname()[1]
+    name = f"[{host}]" if ":" in host else host
+    key = key_of(settings.home)
+    window = Window(settings)
+    uploads = settings.home / "uploads"
+    uploads.mkdir(exist_ok=True, mode=0o700)
+    os.environ["GRADIO_TEMP_DIR"] = str(uploads)
+    try:
+        app = Gate(mount(window, host, port), (*LOOPBACK, name), key, port)
+        serve(app, sock, lambda: ready(f"http://{name}:{port}/?key={key}"))
+    finally:
+        window.close()

@@ -1,0 +1,383 @@
+"""The chat page: questions and streamed answers, what they stand on, and the chats there are."""
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from localctx.chatting import SUMMARY, Way
+from localctx.engine.events import Done, Evicted, Note, Planned, Progress, Token
+from localctx.errors import Cancelled, ChatFull, UserError
+from localctx.session import Session
+from localctx.store.chats import Message
+from localctx.store.store import Store
+from localctx.ui import render
+from localctx.ui.desk import Job, Waiting
+from localctx.ui.window import Window
+
+BEAT = 0.1  # seconds between two pictures of a growing answer
+AGAIN = 0.8  # the temperature of another answer to the same question
+WAYS: tuple[tuple[str, Way], ...] = (
+    ("Remember only its end", "sink-window"),
+    ("Summarize what was said", "summarize"),
+    ("Begin a new chat", "new"),
+)
+SAMPLE = "Who keeps the harbour of Port Marigold?"
+SAMPLE_FILE = str(Path(__file__).with_name("sample.md"))
+_TO_URL = "(chat) => { history.replaceState(null, '', chat ? '?chat=' + encodeURIComponent(chat) : location.pathname) }"
+
+Updates = dict[Any, Any]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The chat that is worked in, as soon as there is one."""
+
+    chat: str
+
+
+@dataclass
+class Growing:
+    """An answer on its way, as a tab shows it; ``before`` is what the conversation shows above it."""
+
+    chat: str
+    before: list[Any]
+    said: str = ""
+    status: str = ""
+    plan: str = ""
+    notes: list[str] = field(default_factory=list)
+    used: int = 0
+    window: int = 0
+    full: bool = False
+
+    def hear(self, event: Any) -> None:
+        """Take one event in."""
+        match event:
+            case Opened():
+                self.chat = event.chat
+            case Waiting() if event.place:
+                self.status = render.note(f"waiting: {event.place} before you")
+            case Planned():
+                self.plan, self.used, self.window = render.plan_line(event), event.tokens, event.window
+            case Progress():
+                self.status = render.progress_bar(event)
+            case Note():
+                self.notes.append(event.text)
+            case Evicted():
+                self.status = render.note(f"{event.keeper} has dropped {event.tokens:,} tokens")
+            case Token():
+                self.said, self.used, self.status = self.said + event.text, self.used + 1, render.note("answering ...")
+            case Done():
+                self.chat, self.status = event.report["chat"], render.note(render.stats_line(event.report), "done")
+                self.notes += [event.failed] if event.failed else []
+
+
+class ChatPage:
+    """The page, built inside a gr.Blocks."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+
+    def build_sidebar(self) -> None:
+        """The chats there are, and what can be done with one of them."""
+        self.new = gr.Button("New chat", variant="primary", elem_id="new-chat")
+        self.chats = gr.Radio([], label="Chats", elem_id="chats", elem_classes="lc-list")
+        with gr.Accordion("This chat", open=False, visible=False) as self.tools:
+            self.title = gr.Textbox(label="Title", max_lines=1, elem_id="title", submit_btn="Rename")
+            self.versions = gr.Dropdown([], label="Versions", elem_id="versions")
+            self.export = gr.DownloadButton("Export as Markdown", size="sm", elem_id="export")
+            self.remove = gr.Button("Delete this chat", variant="stop", size="sm", elem_id="delete-chat")
+
+    def build(self) -> None:
+        """Conversation, status, question; beside them the documents."""
+        self.chat = gr.Textbox("", visible=False)
+        with gr.Row(equal_height=False):
+            with gr.Column(scale=4, min_width=300):
+                self._build_conversation()
+            with gr.Column(scale=1, min_width=240):
+                self.about = gr.Dropdown(
+                    [], value=[], multiselect=True, label="Documents of this chat", elem_id="about", filterable=True
+                )
+                self.library = gr.Checkbox(label="Ask the whole library", elem_id="everything")
+                self.gauge = gr.HTML("", elem_id="gauge")
+                self.plan = gr.HTML("", elem_id="plan")
+
+    def _build_conversation(self) -> None:
+        self.conversation = gr.Chatbot(
+            label="Conversation",
+            show_label=False,
+            elem_id="conversation",
+            height="60vh",
+            render_markdown=False,  # what a document or a model says is text
+            allow_tags=False,
+            latex_delimiters=[],
+            buttons=["copy"],
+            editable="user",
+            examples=[{"text": SAMPLE, "display_text": f"Try it: {SAMPLE}"}],
+            placeholder="Drop documents below and ask about them. They are read on this machine and stay on it.",
+        )
+        self.status = gr.HTML("", elem_id="status")
+        with gr.Row(visible=False) as self.full:
+            self.ways = [gr.Button(label, size="sm") for label, _ in WAYS]
+        self.box = gr.MultimodalTextbox(
+            show_label=False,
+            label="Question",
+            placeholder="Ask, or drop files here",
+            file_count="multiple",
+            sources=["upload"],
+            elem_id="question",
+            autofocus=True,
+            max_lines=8,
+        )
+
+    def wire(self, page: gr.Blocks) -> None:
+        """Connect what was built with what it does."""
+        everything = [
+            *(self.chat, self.chats, self.tools, self.title, self.versions, self.export, self.conversation),
+            *(self.status, self.full, self.box, self.about, self.library, self.gauge, self.plan),
+        ]
+        quick: dict[str, Any] = {"outputs": everything, "show_progress": "hidden", "api_visibility": "private"}
+        slow = quick | {"concurrency_limit": None}  # the desk says whose turn it is
+        question = [self.box, self.chat, self.about, self.library]
+        self.box.submit(self._ask, question, **slow)
+        self.conversation.edit(self._edit, [self.chat], **slow)
+        self.conversation.retry(self._again, [self.chat], **slow)
+        self.conversation.example_select(self._try, None, **slow)
+        for button, (_, way) in zip(self.ways, WAYS, strict=True):
+            button.click(self._way(way), [self.chat], **slow)
+        self.box.stop(self._stop, None, None, queue=False, api_visibility="private")
+        page.load(self._enter, None, **quick)
+        page.unload(self._leave)
+        self.new.click(lambda: self._look(""), None, **quick)
+        self.chats.input(self._look, [self.chats], **quick)
+        self.title.submit(self._rename, [self.chat, self.title], **quick)
+        self.versions.input(self._select, [self.chat, self.versions], **quick)
+        self.remove.click(self._remove, [self.chat], **quick, js=_SURE)
+        self.about.focus(self._documents, None, self.about, show_progress="hidden", api_visibility="private")
+        gr.on(
+            [self.about.input, self.library.input],
+            self._set,
+            [self.chat, self.about, self.library],
+            None,
+            api_visibility="private",
+        )
+        self.chat.change(None, self.chat, None, js=_TO_URL)
+
+    # What is asked for
+
+    def _ask(
+        self, box: dict[str, Any], chat: str, about: list[str], library: bool, request: gr.Request
+    ) -> Iterator[Updates]:
+        text, files = (box["text"] or "").strip(), [_path(f) for f in box["files"] or []]
+
+        def job(session: Session) -> Generator[Any, None, None]:
+            entered = session.enter(files)
+            here = chat or session.start_chat([]).id
+            chats = session.store.chats
+            chats.set_documents(here, list(dict.fromkeys([*about, *entered])))
+            chats.set(here, {"library": library})
+            yield Opened(here)
+            if text:
+                yield from session.chat(here, text)
+
+        if text or files:
+            names = ", ".join(Path(f).name for f in files)
+            yield from self._follow(job, chat, self._messages(chat), text or f"(read {names})", request)
+
+    def _try(self, request: gr.Request) -> Iterator[Updates]:
+        yield from self._ask({"text": SAMPLE, "files": [SAMPLE_FILE]}, "", [], False, request)
+
+    def _edit(self, chat: str, edited: gr.EditData, request: gr.Request) -> Iterator[Updates]:
+        messages, text = self._messages(chat), str(edited.value)
+        index = edited.index if isinstance(edited.index, int) else edited.index[0]
+        place = _owners(messages)[index]
+        job: Job = lambda session: session.edit(chat, text, messages[place].id)  # noqa: E731
+        yield from self._follow(job, chat, messages[:place], text, request)
+
+    def _again(self, chat: str, request: gr.Request) -> Iterator[Updates]:
+        messages = self._messages(chat)
+        asked = max(i for i, m in enumerate(messages) if m.role == "user")
+        job: Job = lambda session: session.regenerate(chat, AGAIN)  # noqa: E731
+        yield from self._follow(job, chat, messages[:asked], messages[asked].text, request)
+
+    def _way(self, way: Way) -> Any:
+        def go_on(chat: str, request: gr.Request) -> Iterator[Updates]:
+            messages = self._messages(chat)
+            job: Job = lambda session: session.go_on(chat, way)  # noqa: E731
+            yield from self._follow(job, chat, messages[:-1], messages[-1].text, request)
+
+        return go_on
+
+    def _follow(
+        self, job: Job, chat: str, before: Sequence[Message], question: str, request: gr.Request
+    ) -> Iterator[Updates]:
+        """Pictures of a job, from its question on; the last of how everything is after it."""
+        growing = Growing(chat, [*self._shown(before), {"role": "user", "content": question}])
+        yield self._picture(growing) | {
+            self.box: gr.update(value=None, submit_btn=False, stop_btn=True),
+            self.full: gr.update(visible=False),
+        }
+        try:
+            drawn = 0.0
+            for event in self._window.ask(_tab(request), job):
+                growing.hear(event)
+                if time.monotonic() - drawn >= BEAT:
+                    drawn = time.monotonic()
+                    yield self._picture(growing)
+        except Cancelled:
+            growing.status = render.note("stopped")
+        except ChatFull as e:
+            growing.full, growing.status = True, render.note(f"{e.problem}. How shall it go on?", "error")
+        except UserError as e:
+            growing.status = render.note(str(e), "error")
+        except Exception as e:
+            growing.status = render.note(f"a fault in localctx, please report it: {e!r}", "error")
+        yield self._after(growing)
+
+    def _picture(self, g: Growing) -> Updates:
+        answer = [{"role": "assistant", "content": g.said.lstrip()}] if g.said else []
+        return {
+            self.chat: g.chat,
+            self.conversation: [*g.before, *answer],
+            self.status: g.status + "".join(map(render.note, g.notes)),
+            self.gauge: render.gauge(g.used, g.window),
+            self.plan: render.note(g.plan) if g.plan else "",
+        }
+
+    def _after(self, g: Growing) -> Updates:
+        return self._look(g.chat) | {
+            self.status: g.status + "".join(map(render.note, g.notes)),
+            self.full: gr.update(visible=g.full),
+            self.plan: render.note(g.plan) if g.plan else "",
+        }
+
+    def _stop(self, request: gr.Request) -> None:
+        self._window.stop(_tab(request))
+
+    # What is looked at
+
+    def _enter(self, request: gr.Request) -> Updates:
+        return self._look(request.query_params.get("chat", ""))
+
+    def _leave(self, request: gr.Request) -> None:
+        self._window.stop(_tab(request))
+
+    def _look(self, chat: str) -> Updates:
+        """Everything as it is kept, with this chat open; where it is gone, none."""
+        with self._window.store() as store:
+            chats = store.chats.all()
+            here = next((c for c in chats if c.id == chat), None)
+            messages = store.chats.messages(here.id) if here else []
+            leaves = store.chats.branches(here.id)[::-1] if here else []
+            shown = self._shown(messages, store)
+            choices = _choices(store)
+        stats = next((m.stats for m in reversed(messages) if m.stats), None)
+        about = [d.id for d in here.documents if not d.removed] if here else []
+        return {
+            self.chat: here.id if here else "",
+            self.chats: gr.update(choices=[(c.title, c.id) for c in chats], value=here and here.id),
+            self.tools: gr.update(visible=here is not None),
+            self.title: here.title if here else "",
+            self.versions: gr.update(
+                choices=[(f"{i}: {_short(m.text)}", m.id) for i, m in enumerate(leaves, 1)],
+                value=here and here.leaf,
+                visible=len(leaves) > 1,
+            ),
+            self.export: gr.update(value=None),
+            self.conversation: shown,
+            self.status: "",
+            self.full: gr.update(visible=False),
+            self.box: gr.update(submit_btn=True, stop_btn=False),
+            self.about: gr.update(choices=choices, value=about),
+            self.library: bool(here and here.settings.get("library")),
+            self.gauge: _gauge(stats),
+            self.plan: "",
+        }
+
+    def _messages(self, chat: str) -> list[Message]:
+        with self._window.store() as store:
+            return store.chats.messages(chat) if chat else []
+
+    def _shown(self, messages: Sequence[Message], store: Store | None = None) -> list[Any]:
+        """Messages as the conversation shows them, each answer followed by what it stands on."""
+        if store is None:
+            with self._window.store() as store:
+                return self._shown(messages, store)
+        return [part for m in messages for part in _parts(m, store)]
+
+    def _documents(self) -> Any:
+        with self._window.store() as store:
+            return gr.update(choices=_choices(store))
+
+    # What is changed
+
+    def _set(self, chat: str, about: list[str], library: bool) -> None:
+        if chat:
+            with self._window.store() as store:
+                store.chats.set_documents(chat, about)
+                store.chats.set(chat, {"library": library})
+
+    def _rename(self, chat: str, title: str) -> Updates:
+        with self._window.store() as store:
+            store.chats.rename(chat, title)
+        return self._look(chat)
+
+    def _select(self, chat: str, leaf: int) -> Updates:
+        with self._window.store() as store:
+            store.chats.select(store.chats.message(leaf))
+        return self._look(chat)
+
+    def _remove(self, chat: str) -> Updates:
+        with self._window.store() as store:
+            store.remove_chat(chat)
+        return self._look("")
+
+
+_SURE = "(chat) => { if (!confirm('Delete this chat?')) throw new Error('kept'); return [chat] }"
+
+
+def _parts(m: Message, store: Store) -> Iterator[Any]:
+    if m.role == "user":
+        yield {"role": "user", "content": m.text}
+        return
+    text = m.text.strip() if m.role != SUMMARY else f"(summary of what was said before)\n{m.text.strip()}"
+    yield {"role": "assistant", "content": text or "(nothing was said)"}
+    if m.stats:
+        below = render.sources(m.citations, lambda d: _text(store, d))
+        cost = render.escape(render.stats_line(m.stats | {"stopped": m.stopped}))
+        yield {"role": "assistant", "content": gr.HTML(f'{below}<small class="lc-cost">{cost}</small>')}
+
+
+def _owners(messages: Sequence[Message]) -> list[int]:
+    """For each part that is shown, the place of the message that it is of."""
+    return [i for i, m in enumerate(messages) for _ in range(2 if m.role != "user" and m.stats else 1)]
+
+
+def _text(store: Store, document: str) -> str | None:
+    return store.documents.text(document) if store.documents.has(document) else None
+
+
+def _choices(store: Store) -> list[tuple[str, str]]:
+    return [(d.name, d.id) for d in store.documents.all() if not d.superseded]
+
+
+def _gauge(stats: dict[str, Any] | None) -> str:
+    if not stats or "kv" not in stats:
+        return ""
+    return render.gauge(stats["tokens"]["prompt"] + stats["tokens"]["longest"], stats["kv"]["window"])
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 40 else f"{line[:39]}…"
+
+
+def _path(file: Any) -> str:
+    return str(file["path"] if isinstance(file, dict) else file)
+
+
+def _tab(request: gr.Request) -> str:
+    return request.session_hash or ""

@@ -1,0 +1,99 @@
+"""Render: figures and texts as HTML. Every text goes through ``escape``; nothing of a document or model is markup."""
+
+import html
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from localctx.engine.events import Planned, Progress
+from localctx.errors import size
+
+AROUND = 240  # characters shown before and after a quote
+_TEMPLATE = str.maketrans({"$": "&#36;", "{": "&#123;", "}": "&#125;", "`": "&#96;"})  # gradio fills templates
+
+
+def escape(text: object) -> str:
+    """``text`` as HTML that shows it, and nothing else."""
+    return html.escape(str(text)).translate(_TEMPLATE)
+
+
+def plan_line(p: Planned) -> str:
+    """What will be done, why, and what it costs, in one line."""
+    how = "reads the whole" if p.mode == "full" else "reads passages"
+    eta = f", about {p.seconds:.0f} s" if p.seconds and p.seconds >= 1 else ""
+    kv = f"{size(p.kv_bytes)} of KV in {p.codec}"
+    return f"{how}: {p.tokens:,} tokens, {p.reused:,} of them kept from before, {kv}{eta} ({p.reason})"
+
+
+def progress_bar(p: Progress) -> str:
+    """A bar with its figures; without an end only what is being done."""
+    if not p.total:
+        return f'<div class="lc-status" role="status"><span class="lc-busy"></span>{escape(p.phase)} ...</div>'
+    unit = "" if p.phase.startswith(("reading", "beams", "pages", "ranking", "embedding")) else " bytes"
+    figures = [f"{p.done:,} / {p.total:,}{unit}"]
+    figures += [f"{p.reused:,} reused"] if p.reused else []
+    figures += [f"{p.rate:,.0f} a second"] if p.rate else []
+    figures += [f"{p.eta:.0f} s left"] if p.eta is not None else []
+    return (
+        f'<div class="lc-status" role="status">{escape(p.phase)}: {", ".join(figures)}'
+        f'<progress max="{p.total}" value="{p.done}" aria-label="{escape(p.phase)}"></progress></div>'
+    )
+
+
+def note(text: str, kind: str = "note") -> str:
+    """A line: ``note``, ``error`` or ``done``."""
+    role = "alert" if kind == "error" else "status"
+    return f'<div class="lc-status lc-{kind}" role="{role}">{escape(text)}</div>'
+
+
+def stats_line(report: dict[str, Any]) -> str:
+    """What an answer cost."""
+    tokens, seconds = report["tokens"], report["seconds"]
+    parts = [f"reused {tokens['reused']:,} / {tokens['prompt']:,} tokens"]
+    if seconds.get("first_token"):
+        parts.append(f"first token after {seconds['first_token']:.2f} s")
+    if seconds.get("decode") and tokens["generated"] > 1:
+        parts.append(f"{(tokens['generated'] - 1) / seconds['decode']:.1f} tokens a second")
+    if report["stopped"] == "cancelled":
+        parts.append("stopped")
+    elif report["stopped"] == "length":
+        parts.append("the answer is cut at its longest (Settings: longest answer)")
+    return ", ".join(parts)
+
+
+def gauge(used: int, window: int) -> str:
+    """A ring of how much of the model's window is used: amber from three quarters, red from nine tenths."""
+    if not window:
+        return ""
+    share = min(1.0, used / window)
+    level = "red" if share >= 0.9 else "amber" if share >= 0.75 else "green"
+    around = 2 * 3.14159 * 15
+    return (
+        f'<div class="lc-gauge lc-{level}" role="img" aria-label="{used:,} of {window:,} tokens of the window used">'
+        f'<svg viewBox="0 0 36 36" width="40" height="40" aria-hidden="true"><circle cx="18" cy="18" r="15"/>'
+        f'<circle class="lc-arc" cx="18" cy="18" r="15" stroke-dasharray="{share * around:.1f} {around:.1f}"/></svg>'
+        f"<span>{used:,} / {window:,}<small>tokens of the window</small></span></div>"
+    )
+
+
+def sources(citations: Sequence[dict[str, Any]], text_of: Callable[[str], str | None]) -> str:
+    """Citations as numbered chips; each opens the passage, with the quote marked in its surroundings.
+
+    ``text_of`` gives a document's text by id, None where it is gone.
+    """
+    chips = [_chip(i, c, text_of(c["document"])) for i, c in enumerate(citations, 1)]
+    return f'<div class="lc-sources" aria-label="Sources">{"".join(chips)}</div>' if chips else ""
+
+
+def _chip(number: int, c: dict[str, Any], text: str | None) -> str:
+    where = ", ".join(filter(None, [c["name"], c["page"] and f"page {c['page']}", c["heading"]]))
+    start, end = c["start"], c["end"]
+    if text is None or text[start:end] != c["quote"]:
+        before, after = "", ""
+    else:
+        before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
+    how = "looked at" if c["source"] == "attention" else "answered from"
+    return (
+        f'<details class="lc-chip"><summary><b>{number}</b> {escape(where)}</summary>'
+        f"<blockquote>{escape(before)}<mark>{escape(c['quote'])}</mark>{escape(after)}</blockquote>"
+        f"<small>{how}, characters {start:,} to {end:,}, weight {c['weight']:.2f}</small></details>"
+    )

@@ -1,0 +1,156 @@
+"""Server: the window on a port of this machine, open to its owner's browser and to nobody else.
+
+Who first comes has the key in the address; a cookie carries it from then on (as Jupyter does). The name a browser
+asked for is looked at against DNS rebinding, the site a request comes from against forged ones.
+"""
+
+import os
+import secrets
+import socket
+import threading
+import webbrowser
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import uvicorn
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse
+
+from localctx.errors import UsageError
+
+YEAR = 365 * 24 * 3600
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; media-src 'self' blob:; connect-src 'self' data: blob:; "
+    "worker-src 'self' blob:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+Scope = Mapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+App = Callable[[Any, Receive, Send], Awaitable[None]]
+
+
+class Gate:
+    """Lets through requests for one of the ``hosts``, from this very site, by who has the ``key``."""
+
+    def __init__(self, app: App, hosts: tuple[str, ...], key: str, port: int) -> None:
+        self._app, self._hosts, self._key = app, hosts, key
+        self._cookie = f"localctx-{port}"  # browsers do not tell ports apart
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application around another."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)  # type: ignore[arg-type]
+        host = headers.get("host", "")
+        if refusal := self._refusal(scope, host, headers):
+            await refusal(scope, receive, send)  # type: ignore[arg-type]
+            return
+        await self._app(scope, receive, _with_headers(send))
+
+    def _refusal(self, scope: Scope, host: str, headers: Headers) -> PlainTextResponse | RedirectResponse | None:
+        if scope["type"] != "http":
+            return PlainTextResponse("no", 403)  # nothing here speaks WebSocket
+        if urlsplit(f"//{host}").netloc != host or _name(host) not in self._hosts:
+            return PlainTextResponse("This window is not at that name.", 400)
+        if not _same_site(headers, host) and scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("This request came from another site.", 403)
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("key", [""])[-1]
+        if given and secrets.compare_digest(given.encode(), self._key.encode()):
+            return self._welcome(scope)
+        if not secrets.compare_digest(_cookie(headers, self._cookie).encode(), self._key.encode()):
+            return PlainTextResponse("Open the address that `localctx ui` printed: it has the key.", 403)
+        return None
+
+    def _welcome(self, scope: Scope) -> RedirectResponse:
+        """To the same address without the key, which then stays out of the history."""
+        response = RedirectResponse(scope["path"], 303)
+        response.set_cookie(self._cookie, self._key, max_age=YEAR, httponly=True, samesite="lax")
+        return response
+
+
+def _name(host: str) -> str:
+    """A Host header without its port."""
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdecimal() else host
+
+
+def _same_site(headers: Headers, host: str) -> bool:
+    """Whether a request comes from a page of this window, or from no page at all."""
+    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = headers.get("origin")
+    return origin is None or origin == f"http://{host}"
+
+
+def _cookie(headers: Headers, wanted: str) -> str:
+    pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
+    return next((value for name, _, value in pairs if name == wanted), "")
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(HEADERS)
+        await send(message)
+
+    return sending
+
+
+def key_of(home: Path) -> str:
+    """The key of the data folder ``home``, made once, readable by its owner alone."""
+    file = home / "ui.key"
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with suppress(FileExistsError), os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
+        f.write(secrets.token_urlsafe(24))
+    return file.read_text().strip()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, at ``port`` or (0) at a free one. Raises UsageError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as e:
+        sock.close()
+        raise UsageError(
+            f"nothing can listen at {host}:{port} ({e.strerror})", "choose another with --port, 0 for a free one"
+        ) from e
+    return sock
+
+
+def serve(app: App, sock: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until Ctrl-C; ``ready`` is called, once, when requests are answered."""
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="none"))
+    threading.Thread(target=_when_started, args=(server, ready), daemon=True).start()
+    server.run([sock])
+
+
+def _when_started(server: uvicorn.Server, ready: Callable[[], None]) -> None:
+    while not server.started:
+        if server.should_exit:
+            return
+        threading.Event().wait(0.02)
+    ready()
+
+
+def open_browser(url: str) -> bool:
+    """Show ``url`` in the browser, if there is one to be had."""
+    with suppress(webbrowser.Error):
+        return webbrowser.open(url)
+    return False
