@@ -65,9 +65,8 @@ def run(settings: Settings, host: str, port: int, ready: Callable[[str], None]) 
     name = f"[{host}]" if ":" in host else host
     key = key_of(settings.home)
     window = Window(settings)
-    uploads = settings.home / "uploads"
-    uploads.mkdir(exist_ok=True, mode=0o700)
-    os.environ["GRADIO_TEMP_DIR"] = str(uploads)
+    window.uploads.mkdir(exist_ok=True, mode=0o700)
+    os.environ["GRADIO_TEMP_DIR"] = str(window.uploads)
     try:
         app = Gate(mount(window, host, port), (*LOOPBACK, name), key, port)
         serve(app, sock, lambda: ready(f"http://{name}:{port}/?key={key}"))

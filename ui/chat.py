@@ -1,7 +1,7 @@
 """The chat page: questions and streamed answers, what they stand on, and the chats there are."""
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from localctx.errors import Cancelled, ChatFull, UserError
 from localctx.session import Session
 from localctx.store.chats import Message
 from localctx.store.store import Store
+from localctx.store.transcript import transcript
 from localctx.ui import render
 from localctx.ui.desk import Job, Waiting
 from localctx.ui.window import Window
@@ -27,6 +28,8 @@ WAYS: tuple[tuple[str, Way], ...] = (
 )
 SAMPLE = "Who keeps the harbour of Port Marigold?"
 SAMPLE_FILE = str(Path(__file__).with_name("sample.md"))
+EXPORTS = {"Markdown": ".md", "JSON": ".json"}
+_CLICK = "() => document.querySelector('#chat-file').click()"
 _TO_URL = "(chat) => { history.replaceState(null, '', chat ? '?chat=' + encodeURIComponent(chat) : location.pathname) }"
 
 Updates = dict[Any, Any]
@@ -41,10 +44,14 @@ class Opened:
 
 @dataclass
 class Growing:
-    """An answer on its way, as a tab shows it; ``before`` is what the conversation shows above it."""
+    """An answer on its way, as a tab shows it; ``before`` is what the conversation shows above it.
+
+    ``waits``: what was typed, until it is in a chat.
+    """
 
     chat: str
     before: list[Any]
+    waits: str = ""
     said: str = ""
     status: str = ""
     plan: str = ""
@@ -57,7 +64,7 @@ class Growing:
         """Take one event in."""
         match event:
             case Opened():
-                self.chat = event.chat
+                self.chat, self.waits = event.chat, ""
             case Waiting() if event.place:
                 self.status = render.note(f"waiting: {event.place} before you")
             case Planned():
@@ -88,8 +95,13 @@ class ChatPage:
         with gr.Accordion("This chat", open=False, visible=False) as self.tools:
             self.title = gr.Textbox(label="Title", max_lines=1, elem_id="title", submit_btn="Rename")
             self.versions = gr.Dropdown([], label="Versions", elem_id="versions")
-            self.export = gr.DownloadButton("Export as Markdown", size="sm", elem_id="export")
-            self.remove = gr.Button("Delete this chat", variant="stop", size="sm", elem_id="delete-chat")
+            with gr.Row():
+                self.exports = [gr.Button(f"Export {kind}", size="sm", min_width=90) for kind in EXPORTS]
+            self.file = gr.DownloadButton("The file", elem_id="chat-file", visible="hidden")
+            self.remove = gr.Button("Delete this chat", size="sm", elem_id="delete-chat")
+            with gr.Row(visible=False) as self.sure:
+                self.yes = gr.Button("Delete it", variant="stop", size="sm", min_width=90, elem_id="delete-chat-yes")
+                self.no = gr.Button("Keep it", size="sm", min_width=90)
 
     def build(self) -> None:
         """Conversation, status, question; beside them the documents."""
@@ -103,7 +115,6 @@ class ChatPage:
                 )
                 self.library = gr.Checkbox(label="Ask the whole library", elem_id="everything")
                 self.gauge = gr.HTML("", elem_id="gauge")
-                self.plan = gr.HTML("", elem_id="plan")
 
     def _build_conversation(self) -> None:
         self.conversation = gr.Chatbot(
@@ -116,9 +127,11 @@ class ChatPage:
             latex_delimiters=[],
             buttons=["copy"],
             editable="user",
+            group_consecutive_messages=False,  # what an answer stands on has no buttons of its own
             examples=[{"text": SAMPLE, "display_text": f"Try it: {SAMPLE}"}],
             placeholder="Drop documents below and ask about them. They are read on this machine and stay on it.",
         )
+        self.plan = gr.HTML("", elem_id="plan")
         self.status = gr.HTML("", elem_id="status")
         with gr.Row(visible=False) as self.full:
             self.ways = [gr.Button(label, size="sm") for label, _ in WAYS]
@@ -136,7 +149,7 @@ class ChatPage:
     def wire(self, page: gr.Blocks) -> None:
         """Connect what was built with what it does."""
         everything = [
-            *(self.chat, self.chats, self.tools, self.title, self.versions, self.export, self.conversation),
+            *(self.chat, self.chats, self.tools, self.title, self.versions, self.sure, self.conversation),
             *(self.status, self.full, self.box, self.about, self.library, self.gauge, self.plan),
         ]
         quick: dict[str, Any] = {"outputs": everything, "show_progress": "hidden", "api_visibility": "private"}
@@ -149,13 +162,17 @@ class ChatPage:
         for button, (_, way) in zip(self.ways, WAYS, strict=True):
             button.click(self._way(way), [self.chat], **slow)
         self.box.stop(self._stop, None, None, queue=False, api_visibility="private")
-        page.load(self._enter, None, **quick)
+        page.load(self._enter, None, **quick).then(self._warm, None, **slow)
         page.unload(self._leave)
         self.new.click(lambda: self._look(""), None, **quick)
         self.chats.input(self._look, [self.chats], **quick)
         self.title.submit(self._rename, [self.chat, self.title], **quick)
         self.versions.input(self._select, [self.chat, self.versions], **quick)
-        self.remove.click(self._remove, [self.chat], **quick, js=_SURE)
+        for button, kind in zip(self.exports, EXPORTS, strict=True):
+            button.click(self._export(kind), [self.chat], self.file, api_visibility="private").then(None, js=_CLICK)
+        self.remove.click(lambda: gr.update(visible=True), None, self.sure, api_visibility="private")
+        self.no.click(lambda: gr.update(visible=False), None, self.sure, api_visibility="private")
+        self.yes.click(self._remove, [self.chat], **quick)
         self.about.focus(self._documents, None, self.about, show_progress="hidden", api_visibility="private")
         gr.on(
             [self.about.input, self.library.input],
@@ -184,8 +201,7 @@ class ChatPage:
                 yield from session.chat(here, text)
 
         if text or files:
-            names = ", ".join(Path(f).name for f in files)
-            yield from self._follow(job, chat, self._messages(chat), text or f"(read {names})", request)
+            yield from self._follow(job, chat, self._messages(chat), text, request)
 
     def _try(self, request: gr.Request) -> Iterator[Updates]:
         yield from self._ask({"text": SAMPLE, "files": [SAMPLE_FILE]}, "", [], False, request)
@@ -215,7 +231,8 @@ class ChatPage:
         self, job: Job, chat: str, before: Sequence[Message], question: str, request: gr.Request
     ) -> Iterator[Updates]:
         """Pictures of a job, from its question on; the last of how everything is after it."""
-        growing = Growing(chat, [*self._shown(before), {"role": "user", "content": question}])
+        asked = [{"role": "user", "content": question}] if question else []
+        growing = Growing(chat, [*self._shown(before), *asked], question)
         yield self._picture(growing) | {
             self.box: gr.update(value=None, submit_btn=False, stop_btn=True),
             self.full: gr.update(visible=False),
@@ -234,7 +251,7 @@ class ChatPage:
         except UserError as e:
             growing.status = render.note(str(e), "error")
         except Exception as e:
-            growing.status = render.note(f"a fault in localctx, please report it: {e!r}", "error")
+            growing.status = render.note(f"a fault of localctx, please report it: {e!r}", "error")
         yield self._after(growing)
 
     def _picture(self, g: Growing) -> Updates:
@@ -244,15 +261,32 @@ class ChatPage:
             self.conversation: [*g.before, *answer],
             self.status: g.status + "".join(map(render.note, g.notes)),
             self.gauge: render.gauge(g.used, g.window),
-            self.plan: render.note(g.plan) if g.plan else "",
+            self.plan: render.note(g.plan, "plan") if g.plan else "",
         }
 
     def _after(self, g: Growing) -> Updates:
+        typed: dict[str, Any] = {"value": {"text": g.waits, "files": []}} if g.waits else {}
         return self._look(g.chat) | {
             self.status: g.status + "".join(map(render.note, g.notes)),
             self.full: gr.update(visible=g.full),
-            self.plan: render.note(g.plan) if g.plan else "",
+            self.plan: render.note(g.plan, "plan") if g.plan else "",
+            self.box: gr.update(submit_btn=True, stop_btn=False, **typed),
         }
+
+    def _warm(self, request: gr.Request) -> Iterator[Updates]:
+        """Fetch and load the model while the first question is being typed, and show how far that is."""
+
+        def job(session: Session) -> Generator[Any, None, None]:
+            yield Note(f"{session.settings.model} is ready: {session.model.context:,} tokens at most")
+
+        growing = Growing("", [])
+        try:
+            for event in self._window.ask(_tab(request), job):
+                growing.hear(event)
+                yield {self.status: growing.status}
+            yield {self.status: "".join(map(render.note, growing.notes))}
+        except (UserError, Cancelled) as e:
+            yield {self.status: render.note(str(e), "error") if str(e) else ""}
 
     def _stop(self, request: gr.Request) -> None:
         self._window.stop(_tab(request))
@@ -286,7 +320,7 @@ class ChatPage:
                 value=here and here.leaf,
                 visible=len(leaves) > 1,
             ),
-            self.export: gr.update(value=None),
+            self.sure: gr.update(visible=False),
             self.conversation: shown,
             self.status: "",
             self.full: gr.update(visible=False),
@@ -320,6 +354,16 @@ class ChatPage:
                 store.chats.set_documents(chat, about)
                 store.chats.set(chat, {"library": library})
 
+    def _export(self, kind: str) -> Callable[[str], str]:
+        def export(chat: str) -> str:
+            with self._window.store() as store:
+                about = store.chats.get(chat)
+                file = self._window.file(about.title + EXPORTS[kind])
+                file.write_text(transcript(store.chats, about, kind == "JSON"), encoding="utf-8")
+            return str(file)
+
+        return export
+
     def _rename(self, chat: str, title: str) -> Updates:
         with self._window.store() as store:
             store.chats.rename(chat, title)
@@ -334,9 +378,6 @@ class ChatPage:
         with self._window.store() as store:
             store.remove_chat(chat)
         return self._look("")
-
-
-_SURE = "(chat) => { if (!confirm('Delete this chat?')) throw new Error('kept'); return [chat] }"
 
 
 def _parts(m: Message, store: Store) -> Iterator[Any]:

@@ -1,7 +1,10 @@
 """Window: what all pages share: the desk that works, the store to look things up in, the settings."""
 
+import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 from localctx.settings import Settings
 from localctx.store.store import Store, told
@@ -13,6 +16,7 @@ class Window:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self.uploads = settings.home / "uploads"
         self.desk, self.shelver = Desk(settings, "answers"), Desk(settings, "library")
         self._turns: dict[str, Turn] = {}
 
@@ -21,6 +25,11 @@ class Window:
         """The store, opened to look something up or change a line; from any thread. Raises StoreError."""
         with closing(Store(self.settings.home)) as store, told(self.settings.home):
             yield store
+
+    def file(self, name: str) -> Path:
+        """Where a file to be downloaded may be written; forgotten with the uploads."""
+        folder = Path(tempfile.mkdtemp(dir=self.uploads))
+        return folder / (re.sub(r"[^\w. -]", "_", name).strip(". ")[:100] or "file")
 
     def ask(self, tab: str, job: Job) -> Turn:
         """A turn at the desk for a browser tab, which has one at a time: what it asked before is stopped."""

@@ -1,6 +1,5 @@
 """``chats``: the conversations that are kept."""
 
-import json
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -49,8 +48,10 @@ def show(chat: str, as_json: bool) -> None:
     \b
     localctx chats show "Who wrote it?"
     """
+    from localctx.store.transcript import transcript
+
     with open_store() as store:
-        print(_written(store.chats, store.chats.find(chat), as_json), end="")
+        print(transcript(store.chats, store.chats.find(chat), as_json), end="")
 
 
 @chats.command()
@@ -95,29 +96,25 @@ def export(chat: str, output: Path | None, as_json: bool) -> None:
     \b
     localctx chats export "The lease" -o lease.md
     """
+    from localctx.store.transcript import transcript
+
     with open_store() as store:
         found = store.chats.find(chat)
         if output:
             export_chat(store.chats, found, output, as_json)
         else:
-            print(_written(store.chats, found, as_json), end="")
+            print(transcript(store.chats, found, as_json), end="")
 
 
 def export_chat(chats: "Chats", chat: "Chat", output: Path, as_json: bool = False) -> None:
     """Write a chat to a file, whose name says the format. Raises UserError."""
+    from localctx.store.transcript import transcript
+
     try:
-        output.write_text(_written(chats, chat, as_json or output.suffix == ".json"), encoding="utf-8")
+        output.write_text(transcript(chats, chat, as_json or output.suffix == ".json"), encoding="utf-8")
     except OSError as e:
         raise UserError(f"{output} cannot be written ({e.strerror})", "choose another place") from e
     print(f"{chat.title} exported to {output}", file=sys.stderr)
-
-
-def _written(chats: "Chats", chat: "Chat", as_json: bool) -> str:
-    from localctx.store.transcript import to_json, to_markdown
-
-    if as_json:
-        return json.dumps(to_json(chat, chats.tree(chat.id)), ensure_ascii=False, indent=2) + "\n"
-    return to_markdown(chat, chats.messages(chat.id))
 
 
 def _row(chat: "Chat", messages: int) -> dict[str, Any]:

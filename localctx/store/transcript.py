@@ -1,16 +1,24 @@
 """Chats as Markdown and as JSON. Pure functions: what messages and documents say cannot break out of its place."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from localctx.store.chats import Chat, Message
+from localctx.store.chats import Chat, Chats, Message
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#|!&~])")
 _DEFINITION = re.compile(r"^([\s>*+-]*)\[(?=[^\]]*\]:)")  # of a link or footnote: it would count in all of the file
 _ENDS = {"length": "cut at its longest", "cancelled": "stopped"}
+
+
+def transcript(chats: Chats, chat: Chat, as_json: bool) -> str:
+    """What a file of a chat holds: all of it as JSON, or the branch shown as Markdown."""
+    if as_json:
+        return json.dumps(to_json(chat, chats.tree(chat.id)), ensure_ascii=False, indent=2) + "\n"
+    return to_markdown(chat, chats.messages(chat.id))
 
 
 def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
