@@ -22,7 +22,18 @@ MONO = ("ui-monospace", "Consolas", "monospace")
 
 def theme() -> gr.themes.Base:
     """Looks that need no file from anywhere."""
-    return gr.themes.Soft(primary_hue="teal", secondary_hue="teal", neutral_hue="slate", font=SANS, font_mono=MONO)
+    soft = gr.themes.Soft(primary_hue="teal", secondary_hue="teal", neutral_hue="slate", font=SANS, font_mono=MONO)
+    return soft.set(
+        block_title_background_fill="none",
+        block_title_padding="0",
+        block_title_text_color="*body_text_color",
+        block_label_background_fill="none",
+        block_label_text_color="*body_text_color",
+        button_primary_background_fill="*primary_700",  # white on it is read at 4.5 : 1
+        button_primary_background_fill_hover="*primary_800",
+        button_primary_background_fill_dark="*primary_700",
+        button_primary_background_fill_hover_dark="*primary_600",
+    )
 
 
 def build(window: Window) -> gr.Blocks:

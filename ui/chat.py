@@ -26,7 +26,7 @@ WAYS: tuple[tuple[str, Way], ...] = (
     ("Summarize what was said", "summarize"),
     ("Begin a new chat", "new"),
 )
-SAMPLE = "Who keeps the harbour of Port Marigold?"
+SAMPLE = "Who lights the lamp of the harbour?"
 SAMPLE_FILE = str(Path(__file__).with_name("sample.md"))
 EXPORTS = {"Markdown": ".md", "JSON": ".json"}
 _CLICK = "() => document.querySelector('#chat-file').click()"
@@ -59,6 +59,12 @@ class Growing:
     used: int = 0
     window: int = 0
     full: bool = False
+
+    @property
+    def lines(self) -> str:
+        """What will be done, what is being done, what should be known."""
+        plan = render.note(self.plan, "plan") if self.plan else ""
+        return plan + self.status + "".join(map(render.note, self.notes))
 
     def hear(self, event: Any) -> None:
         """Take one event in."""
@@ -131,7 +137,6 @@ class ChatPage:
             examples=[{"text": SAMPLE, "display_text": f"Try it: {SAMPLE}"}],
             placeholder="Drop documents below and ask about them. They are read on this machine and stay on it.",
         )
-        self.plan = gr.HTML("", elem_id="plan")
         self.status = gr.HTML("", elem_id="status")
         with gr.Row(visible=False) as self.full:
             self.ways = [gr.Button(label, size="sm") for label, _ in WAYS]
@@ -150,7 +155,7 @@ class ChatPage:
         """Connect what was built with what it does."""
         everything = [
             *(self.chat, self.chats, self.tools, self.title, self.versions, self.sure, self.conversation),
-            *(self.status, self.full, self.box, self.about, self.library, self.gauge, self.plan),
+            *(self.status, self.full, self.box, self.about, self.library, self.gauge),
         ]
         quick: dict[str, Any] = {"outputs": everything, "show_progress": "hidden", "api_visibility": "private"}
         slow = quick | {"concurrency_limit": None}  # the desk says whose turn it is
@@ -259,17 +264,15 @@ class ChatPage:
         return {
             self.chat: g.chat,
             self.conversation: [*g.before, *answer],
-            self.status: g.status + "".join(map(render.note, g.notes)),
+            self.status: g.lines,
             self.gauge: render.gauge(g.used, g.window),
-            self.plan: render.note(g.plan, "plan") if g.plan else "",
         }
 
     def _after(self, g: Growing) -> Updates:
         typed: dict[str, Any] = {"value": {"text": g.waits, "files": []}} if g.waits else {}
         return self._look(g.chat) | {
-            self.status: g.status + "".join(map(render.note, g.notes)),
+            self.status: g.lines,
             self.full: gr.update(visible=g.full),
-            self.plan: render.note(g.plan, "plan") if g.plan else "",
             self.box: gr.update(submit_btn=True, stop_btn=False, **typed),
         }
 
@@ -284,7 +287,7 @@ class ChatPage:
             for event in self._window.ask(_tab(request), job):
                 growing.hear(event)
                 yield {self.status: growing.status}
-            yield {self.status: "".join(map(render.note, growing.notes))}
+            yield {self.status: growing.lines}
         except (UserError, Cancelled) as e:
             yield {self.status: render.note(str(e), "error") if str(e) else ""}
 
@@ -328,7 +331,6 @@ class ChatPage:
             self.about: gr.update(choices=choices, value=about),
             self.library: bool(here and here.settings.get("library")),
             self.gauge: _gauge(stats),
-            self.plan: "",
         }
 
     def _messages(self, chat: str) -> list[Message]:
