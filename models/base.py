@@ -1,7 +1,7 @@
 """What the engine asks of a model: tokens to logits over a Cache, and text to tokens and back."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -30,6 +30,14 @@ class Tokenizer(Protocol):
 
     def stream(self) -> Callable[[int], str]:
         """A function from the next token to the text that is now certain (may be empty)."""
+
+
+class Feed(NamedTuple):
+    """New ``tokens`` of the sequence in ``cache``, of the last ``keep`` of which the logits are wanted."""
+
+    tokens: Sequence[int]
+    cache: Cache
+    keep: int = 1
 
 
 class Model(Protocol):
@@ -68,6 +76,12 @@ class Model(Protocol):
         """Append ``tokens`` to ``cache``; logits of the last ``keep`` of them, float32 [keep, vocabulary].
 
         Raises Cancelled within one layer of ``cancelled`` turning true. On any exception the cache is as before.
+        """
+
+    def forward_each(self, feeds: "Sequence[Feed]", cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
+        """As ``forward``, of several sequences at once: weights are read once for all of them.
+
+        On any exception every cache is as before. The last digits depend on how many tokens there are in all.
         """
 
     def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:

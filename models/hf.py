@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +17,7 @@ from localctx.kv.attention import Expand, attend_cache
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.kv.rope import Rope
-from localctx.models.base import Tokenizer
+from localctx.models.base import Feed, Tokenizer
 from localctx.models.fingerprint import fingerprint, hash_weights
 from localctx.models.geometry import KINDS, geometry_of, shape_of
 from localctx.models.rope import ModelRope, apply_positions, parse_rope, said_of, stretched
@@ -83,60 +83,89 @@ class TransformersModel:
             template=template,
         )
 
-    @torch.inference_mode()
     def forward(
         self, tokens: Sequence[int], cache: Cache, keep: int = 1, cancelled: Callable[[], bool] = lambda: False
     ) -> Tensor:
         """See ``Model``."""
-        cache.begin(len(tokens))  # before its position is read: the cache may count anew
-        return self._run(tokens, cache.position, _Step(cache, cancelled), keep)
+        return self.forward_each([Feed(tokens, cache, keep)], cancelled)[0]
+
+    @torch.inference_mode()
+    def forward_each(self, feeds: Sequence[Feed], cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
+        """See ``Model``."""
+        return self._run(_Step(feeds, cancelled))
 
     @torch.inference_mode()
     def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """See ``Model``."""
-        cache.begin(len(tokens))
-        step = _Step(cache, until=layer)
+        step = _Step([Feed(tokens, cache)], until=layer)
         with suppress(Cancelled):
-            self._run(tokens, cache.position, step, 1)
+            self._run(step)
         assert step.seen, f"there is no layer {layer}"
         return step.seen
 
-    def _run(self, tokens: Sequence[int], position: int, step: "_Step", keep: int) -> Tensor:
-        try:
+    def _run(self, step: "_Step", position: int | None = None) -> list[Tensor]:
+        """Logits of each feed, which begins where its cache says, unless ``position`` does."""
+        with step.begun() as feeds:
+            tokens = [token for feed in feeds for token in feed.tokens]
+            starts = [feed.cache.position if position is None else position for feed in feeds]
+            places = [at + i for at, feed in zip(starts, feeds, strict=True) for i in range(len(feed.tokens))]
             out = self._module(
                 input_ids=torch.tensor([tokens], device=self.device),
-                position_ids=torch.arange(position, position + len(tokens), device=self.device)[None],
+                position_ids=torch.tensor([places], device=self.device),
                 past_key_values=step if step.latent else None,
                 use_cache=False,
-                logits_to_keep=keep,
+                logits_to_keep=torch.tensor(step.kept, device=self.device),
                 step=step,
             )
-        except BaseException:
-            step.cache.rollback()
-            raise
-        step.cache.commit()
-        return out.logits[0].float()
+        return list(out.logits[0].float().split([feed.keep for feed in feeds]))
 
     @torch.inference_mode()
     def _rotating_at(self, position: int) -> list[Tensor]:
         """One token alone at ``position``: of each layer what RoPE turned, k or a latent layer's v, [H, 1, D]."""
         cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
-        cache.begin(1)
         word = self._config.vocab_size // 2  # the first may be padding, which is all zeros
-        self._run([word], position, _Step(cache), 1)
+        self._run(_Step([Feed([word], cache)]), position)
         return [cache.open_tail(i)[layer.kind == "latent"] for i, layer in enumerate(self.shape.layers)]
 
 
 class _Step:
-    """One run of the model over new tokens; ``until`` a layer, where it ends as if cancelled, with what that would keep
-    as ``seen``. To a latent layer it is transformers' cache, which it calls first.
+    """One run of the model over new tokens, of one sequence or several, one after another in a row; ``until`` a layer,
+    where it ends as if cancelled, with what that would keep as ``seen``. To a latent layer it is transformers' cache,
+    which it calls first.
     """
 
-    def __init__(self, cache: Cache, cancelled: Callable[[], bool] = lambda: False, until: int | None = None) -> None:
-        self.cache, self.cancelled, self.until = cache, cancelled, until
+    def __init__(
+        self, feeds: Sequence[Feed], cancelled: Callable[[], bool] = lambda: False, until: int | None = None
+    ) -> None:
+        self._feeds, self.cancelled, self.until = feeds, cancelled, until
         self.seen: tuple[Tensor, Tensor] | None = None
-        self.latent = any(layer.kind == "latent" for layer in cache.pool.shape.layers)
+        self.latent = any(layer.kind == "latent" for layer in feeds[0].cache.pool.shape.layers)
         self._new: tuple[Tensor, Tensor] | None = None
+
+    @contextmanager
+    def begun(self) -> Iterator[Sequence[Feed]]:
+        """The feeds, each cache having begun: it may count positions anew. All of them are committed, or none."""
+        with ExitStack() as caches:
+            for feed in self._feeds:
+                feed.cache.begin(len(feed.tokens))
+                caches.callback(feed.cache.rollback)
+            yield self._feeds
+            caches.pop_all()
+        for feed in self._feeds:
+            feed.cache.commit()
+
+    def parts(self) -> Iterator[tuple[slice, Cache]]:
+        """Where in the row the tokens of each cache are."""
+        at = 0
+        for feed in self._feeds:
+            yield slice(at, at := at + len(feed.tokens)), feed.cache
+
+    @property
+    def kept(self) -> list[int]:
+        """The places of the row whose logits are wanted."""
+        return [
+            i for (part, _), feed in zip(self.parts(), self._feeds, strict=True) for i in range(part.stop)[-feed.keep :]
+        ]
 
     def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """Hear of a layer's new latents, and give back no more than these: history is expanded run by run."""
@@ -279,19 +308,23 @@ def _attention(
     """Query [1, Hq, T, D], key and value [1, H, T, D] of the new tokens; returns [1, T, Hq, Dv]."""
     if step.cancelled():
         raise Cancelled
-    q, k, v = query[0], key[0], value[0]
-    layer, cache, expand = module.layer_idx, step.cache, _expansion(module)
-    kept = step.take() if expand else (k, v)
+    layer, expand = module.layer_idx, _expansion(module)
+    kept = step.take() if expand else (key[0], value[0])
     if layer == step.until:
         step.seen = kept
         raise Cancelled
-    assert sliding_window == cache.pool.shape.layers[layer].window, "the config tells another window"
-    scale = q.shape[-1] ** -0.5 if scaling is None else scaling
-    out = attend_cache(
-        cache, layer, q, k, v, scale, window=sliding_window, softcap=softcap or 0, sinks=s_aux, expand=expand
-    )
-    cache.extend(layer, *kept)
-    return out.transpose(0, 1).contiguous()[None], None
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    outs = []
+    for part, cache in step.parts():
+        assert sliding_window == cache.pool.shape.layers[layer].window, "the config tells another window"
+        q, k, v = (row[0, :, part] for row in (query, key, value))
+        outs.append(
+            attend_cache(
+                cache, layer, q, k, v, scale, window=sliding_window, softcap=softcap or 0, sinks=s_aux, expand=expand
+            )
+        )
+        cache.extend(layer, *(new[:, part] for new in kept))
+    return torch.cat(outs, 1).transpose(0, 1).contiguous()[None], None
 
 
 def _expansion(module: Any) -> Expand | None:

@@ -4,9 +4,11 @@ import pytest
 import torch
 import transformers as tf
 
-from localctx.errors import ModelError
+from localctx.budget import Limits
+from localctx.errors import ModelError, NoRoom
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
+from localctx.models.base import Feed
 from localctx.models.geometry import shape_of
 from localctx.models.hf import TransformersModel, refuse_unfit
 
@@ -96,6 +98,37 @@ def test_odd_chunks_and_decode_equal_eager_attention(name):
         at += step
     assert cache.length == len(tokens)
     torch.testing.assert_close(torch.cat(parts), expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_several_sequences_in_one_step_equal_each_alone(name):
+    model = TransformersModel(build(name))
+    texts = [torch.randint(3, 199, (n,)).tolist() for n in (150, 40, 211)]
+    alone = [Cache(Pool(model.shape, "f32"), torch.float32) for _ in texts]
+    expected = [model.forward(text, cache, keep=5) for text, cache in zip(texts, alone, strict=True)]
+    caches = [Cache(Pool(model.shape, "f32"), torch.float32) for _ in texts]
+    model.forward(texts[2][:80], caches[2])
+    cuts = [(texts[0][:64], 1), (texts[1], 5), (texts[2][80:-1], 4)]
+    first = model.forward_each([Feed(tokens, c, keep) for (tokens, keep), c in zip(cuts, caches, strict=True)])
+    last = model.forward_each([Feed(texts[2][-1:], caches[2]), Feed(texts[0][64:], caches[0], 5)])
+    got = [last[1], first[1], torch.cat([first[2], last[0]])]
+    for logits, wanted in zip(got, expected, strict=True):
+        torch.testing.assert_close(logits, wanted, atol=1e-4, rtol=1e-4)
+
+
+def test_when_one_of_several_has_no_room_all_are_as_before():
+    model = TransformersModel(build("llama"))
+    page = model.shape.page_bytes("f32")
+    wide, narrow = (
+        Cache(Pool(model.shape, "f32"), torch.float32),
+        Cache(Pool(model.shape, "f32", limits=Limits(2 * page, 0, 0)), torch.float32),
+    )
+    for cache in (wide, narrow):
+        model.forward(list(range(3, 103)), cache)
+    with pytest.raises(NoRoom):
+        model.forward_each([Feed(list(range(3, 103)), wide), Feed(list(range(3, 103)), narrow)])
+    assert (wide.length, narrow.length) == (100, 100)
+    model.forward_each([Feed([5], wide), Feed([5], narrow)])
 
 
 def test_a_window_is_told_layer_by_layer():
