@@ -3,16 +3,17 @@
 A question is in the chat before it is answered. An answer is in it before anything more is done, also a part of one.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from torch import Tensor
 
 from localctx.engine.answer import answer, read, settle, shut
-from localctx.engine.events import Done, Event, Note, Token
+from localctx.engine.events import Done, Note, Token
 from localctx.engine.opener import Opener
 from localctx.engine.prompt import Conversation, Turn
+from localctx.engine.steps import Steps, altered
 from localctx.engine.work import Begun, Work
 from localctx.errors import Cancelled, ChatError, StoreError, TooLong, UsageError
 from localctx.settings import Settings
@@ -27,7 +28,7 @@ _SUMMARIZE = "Summarize what was said so far."
 Way = Literal["sink-window", "summarize", "new"]
 """What becomes of a chat that is full: only its ends are seen, what was said becomes a summary, or another begins."""
 
-Beginning = Generator[Event, None, Begun]
+Beginning = Steps[Begun]
 Begin = Callable[[Sequence[Held] | None, str, Conversation], Beginning]
 Cite = Callable[[Begun, str], None]
 
@@ -51,7 +52,7 @@ class Chatting:
         self._opener, self._settings, self._store = opener, settings, store
         self._begin, self._cite, self._cancelled = begin, cite, cancelled
 
-    def ask(self, chat: str, text: str) -> Generator[Event, None, None]:
+    def ask(self, chat: str, text: str) -> Steps[None]:
         """Answer ``text`` after the last answer of the branch shown."""
         with told(self._store.home):
             said = answered(self._store.chats.messages(chat))
@@ -60,7 +61,7 @@ class Chatting:
             question = self._store.chats.append(chat, said[-1].id if said else None, "user", text)
         yield from self._reply(question, said, self._settings)
 
-    def edit(self, chat: str, text: str, message: int | None = None) -> Generator[Event, None, None]:
+    def edit(self, chat: str, text: str, message: int | None = None) -> Steps[None]:
         """Answer ``text`` in place of the question ``message`` (None: the last), on a branch of its own.
 
         Raises ChatError.
@@ -70,7 +71,7 @@ class Chatting:
             question = self._store.chats.edit(old, text)
         yield from self._reply(question, before, self._settings)
 
-    def go_on(self, chat: str, way: Way) -> Generator[Event, None, None]:
+    def go_on(self, chat: str, way: Way) -> Steps[None]:
         """Answer the question that found the chat full, having made room in this ``way``.
 
         ``new`` goes on in another chat about the same documents, which Done's report names. Raises ChatError.
@@ -88,10 +89,10 @@ class Chatting:
             return
         if way == "summarize":
             yield Note("summarizing what was said")
-            yield from (event for event in self.summarize(chat) if not isinstance(event, Token))
+            yield from altered(self.summarize(chat), lambda event: None if isinstance(event, Token) else event)
         yield from self.ask(chat, question.text)
 
-    def regenerate(self, chat: str, temperature: float | None = None) -> Generator[Event, None, None]:
+    def regenerate(self, chat: str, temperature: float | None = None) -> Steps[None]:
         """Answer the last question again, on a branch of its own; a seed counts on with each answer.
 
         Raises ChatError; UsageError where the answer would be the same.
@@ -106,7 +107,7 @@ class Chatting:
         s = replace(s, seed=None if s.seed is None else s.seed + len(older))
         yield from self._reply(question, before, s)
 
-    def summarize(self, chat: str) -> Generator[Event, None, None]:
+    def summarize(self, chat: str) -> Steps[None]:
         """Put a summary, made by the model, in the place of what was said; what was said stays in the chat.
 
         Of a history that does not fit the window by itself the older half is left out, until it fits, and told.
@@ -131,7 +132,7 @@ class Chatting:
             self._store.chats.append(chat, said[-1].id, SUMMARY, work.said, stopped=work.stopped)
         yield Note("what was said before is remembered as a summary from here on")
 
-    def _reply(self, question: Message, before: Sequence[Message], settings: Settings) -> Generator[Event, None, None]:
+    def _reply(self, question: Message, before: Sequence[Message], settings: Settings) -> Steps[None]:
         with told(self._store.home):
             chat = self._store.chats.get(question.chat)
             documents = None if chat.settings.get("library") else self._documents(chat)
@@ -155,13 +156,13 @@ class Chatting:
         report = work.answered(settings.model) | {"chat": chat.id, "message": message}
         yield Done(report, failed or work.failed)
 
-    def _answer(self, work: Work, logits: Tensor | None, settings: Settings) -> Generator[Event, None, None]:
+    def _answer(self, work: Work, logits: Tensor | None, settings: Settings) -> Steps[None]:
         """Read what is to be read, and answer; an answer that is cancelled stays as far as it came."""
         try:
             if logits is None:
-                logits = yield from read(self._opener.model, work, self._cancelled)
+                logits = yield from read(work)
             assert logits is not None, "a question is never there before it is read"
-            yield from answer(self._opener.model, work, logits, settings, self._cancelled)
+            yield from answer(work, logits, self._opener.model.tokenizer, settings)
         except Cancelled:
             pass
 

@@ -5,7 +5,7 @@ them, and the best are what is read; every passage's pages are kept, so that ran
 import re
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -16,9 +16,10 @@ from torch import Tensor
 from localctx.engine.answer import rank, read, shut
 from localctx.engine.blend import Blending, blend, choose_blending
 from localctx.engine.blend import Passage as Alone
-from localctx.engine.events import Event, Note, Planned, Progress
+from localctx.engine.events import Note, Planned, Progress
 from localctx.engine.opener import Opener
 from localctx.engine.prompt import ALONE, Conversation
+from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import DocumentError
 from localctx.library.search import Passage, index_all, join_neighbours, search, with_vectors
@@ -53,7 +54,7 @@ class Retrieval:
 
     def begin(
         self, documents: Sequence[Held] | None, question: str, keep: bool, why: str, of: Conversation = ALONE
-    ) -> Generator[Event, None, Begun]:
+    ) -> Steps[Begun]:
         """The work of answering from the best passages of ``documents`` (None: of the whole library), read.
 
         In a chat, what was said before stands between passages and question, and has no part in the ranking.
@@ -64,7 +65,7 @@ class Retrieval:
 
     def _begin(
         self, store: Store, documents: Sequence[Held] | None, question: str, keep: bool, why: str, of: Conversation
-    ) -> Generator[Event, None, Begun]:
+    ) -> Steps[Begun]:
         start = time.perf_counter()
         with told(store.home):
             if documents is not None and not of.chat:  # a chat's were entered with it
@@ -158,14 +159,14 @@ class Retrieval:
         question: str,
         keep: bool,
         of: Conversation,
-    ) -> Generator[Event, None, Begun]:
-        model, likely, ends = self._opener.model, list[float](), list[Tensor]()
+    ) -> Steps[Begun]:
+        likely, ends = list[float](), list[Tensor]()
         left = list(works)
         try:
             for i, work in enumerate(works):
                 self._progress(Progress("ranking passages", i, len(works)))
                 work.enter()
-                score, end = yield from rank(model, work, self._cancelled)
+                score, end = yield from rank(work)
                 likely.append(score)
                 ends.append(end)
             order = sorted(range(len(works)), key=lambda i: -likely[i])
@@ -191,7 +192,7 @@ class Retrieval:
         question: str,
         keep: bool,
         of: Conversation,
-    ) -> Generator[Event, None, Begun]:
+    ) -> Steps[Begun]:
         """Several passages in one prompt, in the order of the text: the same ones are then the same prompt.
 
         Neighbours are one, unless what was ranked is blended.
@@ -206,11 +207,9 @@ class Retrieval:
             work.enter()
             if blending:
                 alone = [Alone(w.tokens, w.cache) for _, w in chosen]
-                reused = yield from blend(
-                    model, work.cache, work.tokens, alone, blending, chunk=work.relief, cancelled=self._cancelled
-                )
+                reused = yield from blend(model, work.cache, work.tokens, alone, blending, chunk=work.relief)
                 work.plan = replace(work.plan, reused=reused)
-            logits = yield from read(model, work, self._cancelled)
+            logits = yield from read(work)
         except BaseException:
             shut(work)
             raise

@@ -6,7 +6,10 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import Concatenate, ParamSpec
+
+from torch import Tensor
 
 from localctx.chatting import Beginning, Chatting, Way
 from localctx.engine.answer import answer, read, shut
@@ -15,6 +18,7 @@ from localctx.engine.looks import looks
 from localctx.engine.opener import Opener
 from localctx.engine.plan import refuse_too_big
 from localctx.engine.prompt import ALONE, Conversation
+from localctx.engine.steps import Steps, alone, drive
 from localctx.engine.work import Begun, Work
 from localctx.errors import Cancelled, ChatFull, TooLong
 from localctx.kv.keepers import make_keeper
@@ -22,7 +26,7 @@ from localctx.kv.pages import pack_tokens
 from localctx.library.add import find_kept
 from localctx.library.cite import glimpses, quotes
 from localctx.library.read import Document, read_document
-from localctx.models.base import Model
+from localctx.models.base import Feed, Model
 from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
 from localctx.retrieval import Retrieval
@@ -34,6 +38,20 @@ from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
 
 LOADED_BY = ("model", "home", "device", "dtype", "threads", "rope")  # the settings that say which model is loaded, how
+
+Given = ParamSpec("Given")
+
+
+def _driven(
+    method: "Callable[Concatenate[Session, Given], Steps[None]]",
+) -> "Callable[Concatenate[Session, Given], Generator[Event, None, None]]":
+    """A method whose steps are computed one by one; its caller gets the events."""
+
+    @wraps(method)
+    def run(self: "Session", /, *args: Given.args, **kwargs: Given.kwargs) -> Generator[Event, None, None]:
+        return drive(method(self, *args, **kwargs), self._compute)
+
+    return run
 
 
 class Session:
@@ -101,9 +119,8 @@ class Session:
         self._load_seconds = time.perf_counter() - start
         return model
 
-    def ask(
-        self, sources: Sequence[str], question: str, keep: bool = True, library: bool = False
-    ) -> Generator[Event, None, None]:
+    @_driven
+    def ask(self, sources: Sequence[str], question: str, keep: bool = True, library: bool = False) -> Steps[None]:
         """Answer ``question`` from the files ``sources`` (``-`` is standard input), or from passages of all documents
         of the ``library``; the last event is Done.
 
@@ -118,9 +135,9 @@ class Session:
             work.seconds |= spent
             try:
                 if logits is None:
-                    logits = yield from read(self.model, work, self._stop.is_set)
+                    logits = yield from read(work)
                 assert logits is not None, "a question is never there before it is read"
-                yield from answer(self.model, work, logits, self.settings, self._stop.is_set)
+                yield from answer(work, logits, self.model.tokenizer, self.settings)
                 self._cite(begun, question)
             except Cancelled:
                 pass
@@ -129,7 +146,8 @@ class Session:
         yield from map(Note, work.notes)
         yield Done(work.answered(self.settings.model), work.failed)
 
-    def prepare(self, source: str) -> Generator[Event, None, None]:
+    @_driven
+    def prepare(self, source: str) -> Steps[None]:
         """Read the document ``source`` and keep its pages, so that questions start where reading ended.
 
         The last event is Done; ``Done.failed`` when the pages could not be kept.
@@ -139,7 +157,7 @@ class Session:
             work = yield from self._open(documents, None, True)
             work.seconds |= spent
             try:
-                yield from read(self.model, work, self._stop.is_set)
+                yield from read(work)
                 work.stopped = "eos"
             except Cancelled:
                 pass
@@ -174,7 +192,8 @@ class Session:
             for document in documents:
                 self.store.chats.add_document(chat, document)
 
-    def chat(self, chat: str, question: str) -> Generator[Event, None, None]:
+    @_driven
+    def chat(self, chat: str, question: str) -> Steps[None]:
         """Answer ``question`` after what was said in a chat.
 
         The last event is Done. Raises ChatFull where the documents would fit, but not with all that was said; the
@@ -183,22 +202,26 @@ class Session:
         with self._chatting() as chatting:
             yield from chatting.ask(chat, question)
 
-    def edit(self, chat: str, question: str, message: int | None = None) -> Generator[Event, None, None]:
+    @_driven
+    def edit(self, chat: str, question: str, message: int | None = None) -> Steps[None]:
         """As ``chat``, in place of the question ``message`` (None: the last), on a branch of its own."""
         with self._chatting() as chatting:
             yield from chatting.edit(chat, question, message)
 
-    def go_on(self, chat: str, way: Way) -> Generator[Event, None, None]:
+    @_driven
+    def go_on(self, chat: str, way: Way) -> Steps[None]:
         """Answer the question that raised ChatFull, having made room; a new chat's id is in Done's report."""
         with self._chatting() as chatting:
             yield from chatting.go_on(chat, way)
 
-    def regenerate(self, chat: str, temperature: float | None = None) -> Generator[Event, None, None]:
+    @_driven
+    def regenerate(self, chat: str, temperature: float | None = None) -> Steps[None]:
         """Answer a chat's last question again, or at last. Raises UsageError where the answer would be the same."""
         with self._chatting() as chatting:
             yield from chatting.regenerate(chat, temperature)
 
-    def summarize(self, chat: str) -> Generator[Event, None, None]:
+    @_driven
+    def summarize(self, chat: str) -> Steps[None]:
         """Let the model put a summary in the place of what was said in a chat. Raises Cancelled."""
         with self._chatting() as chatting:
             yield from chatting.summarize(chat)
@@ -217,6 +240,9 @@ class Session:
             and b"".join(page.tokens for page in kept.pages) == pack_tokens(tokens[: count * PAGE])
             and kept.tokens == len(tokens)
         )
+
+    def _compute(self, feed: Feed) -> Tensor:
+        return alone(self.model, self._stop.is_set)(feed)
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -314,7 +340,7 @@ class Session:
 
     def _open(
         self, documents: Sequence[Held], question: str | None, keep: bool, of: Conversation = ALONE
-    ) -> Generator[Event, None, Work]:
+    ) -> Steps[Work]:
         """The work of reading whole documents."""
         work = self._opener.open(documents, [text for _, text, _ in documents], question, keep=keep, of=of)
         yield from map(Note, work.news)

@@ -7,6 +7,7 @@ from test_keepers import TOKENS, build
 
 from localctx.budget import Limits
 from localctx.engine.blend import BLENDINGS, BLOCK, USUAL, Blending, Passage, blend, choose_blending, locate
+from localctx.engine.steps import alone, drive, never
 from localctx.errors import ModelError
 from localctx.kv.blend import as_if_next, take_over
 from localctx.kv.cache import Cache
@@ -42,8 +43,8 @@ def prompt(bodies=BODIES):
     return [t for i, body in enumerate(bodies) for t in (*HEAD[: 7 + i], 3 + i, *body)] + TAIL + QUESTION
 
 
-def run(model, cache, tokens, passages, how=USUAL, **options):
-    steps = blend(model, cache, tokens, passages, how, **{"chunk": 64, **options})
+def run(model, cache, tokens, passages, how=USUAL, cancelled=never, **options):
+    steps = drive(blend(model, cache, tokens, passages, how, **{"chunk": 64, **options}), alone(model, cancelled))
     events = []
     while True:
         try:

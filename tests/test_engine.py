@@ -9,6 +9,7 @@ import torch
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from localctx.engine.generate import decode, prefill
+from localctx.engine.steps import alone, drive, never
 from localctx.errors import Cancelled
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
@@ -18,12 +19,12 @@ from localctx.models.sampling import Sampler
 CHUNKS = [1, 63, 64, 65, 512]
 
 
-def follow(generator):
-    """A generator's events and what it returns."""
-    events = []
+def follow(model, steps, cancelled=never):
+    """The events of steps, and what they return."""
+    events, driven = [], drive(steps, alone(model, cancelled))
     while True:
         try:
-            events.append(next(generator))
+            events.append(next(driven))
         except StopIteration as end:
             return events, end.value
 
@@ -82,12 +83,12 @@ def test_prefill_does_not_depend_on_what_was_read_before(model, reference, codec
     """Reading that starts where kept pages end gives the very logits of reading everything."""
     tokens, boundary = reference[0], 640
     whole = Cache(Pool(model.shape, codec), torch.float32)
-    _, cold = follow(prefill(model, whole, tokens, chunk=200, boundary=boundary))
+    _, cold = follow(model, prefill(whole, tokens, chunk=200, boundary=boundary))
     kept = Cache(Pool(model.shape, codec), torch.float32)
-    follow(prefill(model, kept, tokens[:boundary], chunk=200, boundary=boundary))
+    follow(model, prefill(kept, tokens[:boundary], chunk=200, boundary=boundary))
     again = Cache(Pool(model.shape, codec), torch.float32)
     again.adopt([kept.pool.payload(page).numpy() for page in kept.pages])
-    events, warm = follow(prefill(model, again, tokens, chunk=200, boundary=boundary))
+    events, warm = follow(model, prefill(again, tokens, chunk=200, boundary=boundary))
     assert torch.equal(cold, warm)
     assert (events[0].done, events[-1].done, events[-1].total) == (640, 700, 700)
 
@@ -121,9 +122,9 @@ def test_restored_logits_are_those_before_storing_bit_for_bit(tiny_model, tmp_pa
     model = load_model(tiny_model, "tiny", dtype="f32")
     tokens = torch.randint(3, 250, (300,), generator=torch.Generator().manual_seed(1)).tolist()
     cache = Cache(Pool(model.shape, "f32"), torch.float32)
-    follow(prefill(model, cache, tokens[:256], chunk=100))
+    follow(model, prefill(cache, tokens[:256], chunk=100))
     torch.save([cache.pool.payload(page) for page in cache.pages], tmp_path / "pages")
-    _, before = follow(prefill(model, cache, tokens, chunk=100))
+    _, before = follow(model, prefill(cache, tokens, chunk=100))
     script = (
         "import sys, torch; from pathlib import Path; from localctx.kv.cache import Cache\n"
         "from localctx.kv.pool import Pool; from localctx.models.hf import load_model\n"
@@ -139,14 +140,13 @@ def test_restored_logits_are_those_before_storing_bit_for_bit(tiny_model, tmp_pa
 def test_cancel_in_the_middle_of_a_chunk_leaves_the_chunks_before_it(model, reference):
     tokens, calls = reference[0], iter(range(10_000))
     cache = Cache(Pool(model.shape, "int8"), torch.float32)
-    reading = prefill(model, cache, tokens, chunk=100, cancelled=lambda: next(calls) > 7)  # in the third chunk
     with pytest.raises(Cancelled):
-        follow(reading)
+        follow(model, prefill(cache, tokens, chunk=100), lambda: next(calls) > 7)  # in the third chunk
     assert cache.length == 200
     assert len(cache.pool.table) == len(cache.pages) == 3
-    _, resumed = follow(prefill(model, cache, tokens, chunk=100))
+    _, resumed = follow(model, prefill(cache, tokens, chunk=100))
     fresh = Cache(Pool(model.shape, "int8"), torch.float32)
-    assert torch.equal(resumed, follow(prefill(model, fresh, tokens, chunk=100))[1])
+    assert torch.equal(resumed, follow(model, prefill(fresh, tokens, chunk=100))[1])
 
 
 def test_an_error_in_a_step_leaves_the_cache_as_it_was(model, reference, monkeypatch):
@@ -166,10 +166,11 @@ def test_answers_end_at_a_stop_token_or_the_limit(tiny_model):
     model = load_model(tiny_model, "tiny")
     cache = Cache(Pool(model.shape, "int8"), model.dtype)
     logits = model.forward([1, 2, 3], cache)[-1]
-    assert len(list(decode(model, cache.fork(), logits, sampler=Sampler(), limit=7))) == 7
+    how = {"tokenizer": model.tokenizer, "sampler": Sampler(), "limit": 7}
+    assert len(follow(model, decode(cache.fork(), logits, **how))[0]) == 7
     stop = logits.new_zeros(len(logits))
     stop[next(iter(model.tokenizer.stop_ids))] = 9
-    assert list(decode(model, cache, stop, sampler=Sampler(), limit=7)) == []
+    assert follow(model, decode(cache, stop, **how))[0] == []
 
 
 def test_sampling_follows_its_seed_and_its_limits():

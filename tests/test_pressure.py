@@ -20,6 +20,7 @@ from localctx.engine.beams import beam_search
 from localctx.engine.events import Done, Event, Evicted, Note, Planned, Token
 from localctx.engine.generate import decode
 from localctx.engine.memory import MARGIN, Memory, Relief, choose_window, decide, out_of_memory
+from localctx.engine.steps import alone, drive
 from localctx.errors import Cancelled, NoRoom, TooLong, UserError
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
@@ -115,19 +116,20 @@ def failing(
     s: Session, when: Callable[[Cache], bool], error: Exception, hear: Callable = lambda cache: None
 ) -> Iterator:
     """While ``when`` says so, reading runs out of memory."""
-    forward = s.model.forward
+    forward_each = s.model.forward_each
 
-    def fails(tokens, cache, *more, **how):
+    def fails(feeds, *cancelled):
+        cache = feeds[0].cache
         hear(cache)
         if cache.phase != "answering" and when(cache):
             raise error
-        return forward(tokens, cache, *more, **how)
+        return forward_each(feeds, *cancelled)
 
-    s.model.forward = fails
+    s.model.forward_each = fails
     try:
         yield
     finally:
-        del s.model.forward
+        del s.model.forward_each
 
 
 # --- Budgets
@@ -287,14 +289,14 @@ def test_when_nothing_helps_it_is_told_and_the_next_question_works(open_session,
 
 def test_memory_that_runs_out_in_the_answer_is_told(open_session, document):
     with open_session() as s:
-        forward, s.model.forward = s.model.forward, None
+        forward_each = s.model.forward_each
 
-        def fails(tokens, cache, *more, **how):
-            if cache.phase == "answering":
+        def fails(feeds, *cancelled):
+            if feeds[0].cache.phase == "answering":
                 raise MemoryError
-            return forward(tokens, cache, *more, **how)
+            return forward_each(feeds, *cancelled)
 
-        s.model.forward = fails
+        s.model.forward_each = fails
         with pytest.raises(NoRoom, match="memory ran out"):
             ask(s, document)
 
@@ -441,11 +443,16 @@ class Chain:
             p[t] = mass
         return p.log()
 
-    def forward(self, tokens, cache, cancelled=lambda: False) -> torch.Tensor:
+    def forward_each(self, feeds, cancelled=lambda: False) -> list[torch.Tensor]:
         if cancelled():
             raise Cancelled
-        grow(cache, len(tokens))
-        return self.logits(tokens[-1])[None]
+        (feed,) = feeds
+        grow(feed.cache, len(feed.tokens))
+        return [self.logits(feed.tokens[-1])[None]]
+
+    def search(self, cache, cancelled=lambda: False, **how):
+        steps = beam_search(cache, self.logits(None), tokenizer=self.tokenizer, **how)
+        return drive(steps, alone(self, cancelled))
 
 
 TRAP = Chain({None: {1: 0.6, 2: 0.4}, 1: {3: 0.51, 4: 0.49}, 2: {5: 1}, 3: {0: 1}, 4: {0: 1}, 5: {0: 1}})
@@ -454,7 +461,7 @@ TRAP = Chain({None: {1: 0.6, 2: 0.4}, 1: {3: 0.51, 4: 0.49}, 2: {5: 1}, 3: {0: 1
 @pytest.mark.parametrize(("width", "found"), [(1, [1, 3]), (2, [2, 5])])
 def test_beams_find_what_greed_misses_and_give_their_pages_back(width, found):
     cache = filled(2 * PAGE + 60)
-    events = list(beam_search(TRAP, cache, TRAP.logits(None), width=width, limit=9))
+    events = list(TRAP.search(cache, width=width, limit=9))
     assert [e.id for e in events if isinstance(e, Token)] == found
     assert cache.pool.counts()["device"] == 2
     assert all(cache.pool.table.refs(page) == 1 for page in cache.pages)
@@ -463,14 +470,14 @@ def test_beams_find_what_greed_misses_and_give_their_pages_back(width, found):
 def test_an_answer_without_end_is_cut():
     endless = Chain({None: {1: 0.9, 2: 0.1}, 1: {1: 1}, 2: {2: 1}})
     cache = filled(3)
-    events = list(beam_search(endless, cache, endless.logits(None), width=2, limit=5))
+    events = list(endless.search(cache, width=2, limit=5))
     assert [e.id for e in events if isinstance(e, Token)] == [1] * 5
 
 
 def test_cancelled_beams_give_their_pages_back():
     cache, asked = filled(2 * PAGE + 62), iter([False] * 7 + [True] * 9)
     endless = Chain({None: {1: 0.5, 2: 0.5}, 1: {1: 0.5, 2: 0.5}, 2: {1: 0.5, 2: 0.5}})
-    search = beam_search(endless, cache, endless.logits(None), width=2, limit=50, cancelled=lambda: next(asked))
+    search = endless.search(cache, lambda: next(asked), width=2, limit=50)
     with pytest.raises(Cancelled):
         list(search)
     assert cache.pool.counts()["device"] == 2
@@ -483,9 +490,10 @@ def test_one_beam_is_greedy(open_session, document):
         greedy, model = ask(s, document), s.model
         cache = Memory("int8").new_cache(model)
         logits = model.forward(model.tokenizer.encode(document.read_text()), cache)[-1]
-        one = beam_search(model, cache, logits, width=1, limit=8)
-        beam = [e.id for e in one if isinstance(e, Token)]
-        assert beam == [t.id for t in decode(model, cache, logits, sampler=Sampler(0), limit=8)]
+        how = {"tokenizer": model.tokenizer, "limit": 8}
+        found = (beam_search(cache, logits, width=1, **how), decode(cache, logits, sampler=Sampler(0), **how))
+        one, plain = ([e.id for e in drive(f, alone(model)) if isinstance(e, Token)] for f in found)
+        assert one == plain
     with open_session(beams=3) as s:
         heard = ask(s, document)
     assert 0 < len(heard.ids) <= len(greedy.ids)

@@ -156,7 +156,7 @@ def test_a_needle_is_found_where_the_model_answers_it(model, text, monkeypatch):
     from localctx.quality import needles
 
     deepest = make_needles()[-1].number
-    monkeypatch.setattr(needles, "decode", lambda *a, **k: iter([Token("It is ", 0), Token(deepest, 1)]))
+    monkeypatch.setattr(needles, "decode", lambda *a, **k: (t for t in [Token("It is ", 0), Token(deepest, 1)]))
     found = needles.retrieve(Setup(model, 64), [Variant("f32")], text[:500])
     assert found == {Variant("f32"): (False, False, False, False, True)}
 

@@ -13,6 +13,7 @@ from localctx.engine.events import Done, Note, Planned, Token
 from localctx.engine.generate import likelihood
 from localctx.engine.memory import Memory
 from localctx.engine.prompt import make_prompt
+from localctx.engine.steps import alone, finish
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.read import read_document
 from localctx.store.store import Store
@@ -203,7 +204,7 @@ def test_the_likelihood_is_that_of_the_question_alone(open_session):
         prompt = make_prompt(model.tokenizer, ["The river Quell is 196 km long."], QUESTION)
         cache, whole = (Memory("f32").new_cache(model) for _ in range(2))
         model.forward(prompt.tokens[: prompt.shared - 1], cache)
-        found, last = likelihood(model, cache, prompt.tokens, lambda: False)
+        found, last = finish(likelihood(cache, prompt.tokens), alone(model))
         logits = model.forward(prompt.tokens, whole, len(prompt.tokens))
     rest = torch.tensor(prompt.tokens[prompt.shared :])
     wanted = logits[prompt.shared - 1 : -1].log_softmax(-1).gather(1, rest[:, None]).sum()

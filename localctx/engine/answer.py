@@ -1,9 +1,8 @@
 """Answering an opened prompt: it is read, or ranked, answered, and shut. ``Work`` holds what is to be reported."""
 
 import time
-from collections import deque
-from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from typing import Any
 
 from torch import Tensor
 
@@ -11,19 +10,18 @@ from localctx.engine.beams import beam_search
 from localctx.engine.events import Event, Token
 from localctx.engine.generate import decode, decode_each, likelihood, prefill
 from localctx.engine.prompt import common
+from localctx.engine.steps import Check, Steps, alone, altered, finish
 from localctx.engine.work import Work
 from localctx.errors import Cancelled, NoRoom
-from localctx.models.base import Model
+from localctx.models.base import Model, Tokenizer
 from localctx.models.sampling import Sampler
 from localctx.settings import Settings
 from localctx.shape import PAGE
 
 MIN_RATED = 256  # tokens; a shorter reading says little about speed
 
-Check = Callable[[], bool]
 
-
-def read(model: Model, work: Work, cancelled: Check, stop: int | None = None) -> Generator[Event, None, Tensor | None]:
+def read(work: Work, stop: int | None = None) -> Steps[Tensor | None]:
     """Read the prompt up to ``stop`` (None: its end), keeping pages behind; the last logits, None if all was there.
 
     Raises Cancelled, NoRoom.
@@ -34,12 +32,10 @@ def read(model: Model, work: Work, cancelled: Check, stop: int | None = None) ->
     try:
         return (
             yield from prefill(
-                model,
                 work.cache,
                 tokens,
                 chunk=work.relief,
                 boundary=work.boundary,
-                cancelled=cancelled,
                 after_chunk=work.keeping or (lambda cache: None),
             )
         )
@@ -48,31 +44,32 @@ def read(model: Model, work: Work, cancelled: Check, stop: int | None = None) ->
         work.seconds["prefill"] = time.perf_counter() - start
 
 
-def rank(model: Model, work: Work, cancelled: Check) -> Generator[Event, None, tuple[float, Tensor]]:
+def rank(work: Work) -> Steps[tuple[float, Tensor]]:
     """Read the prompt; how likely its question is after what comes before, and the last logits."""
-    yield from read(model, work, cancelled, work.boundary)
+    yield from read(work, work.boundary)
     start = time.perf_counter()
-    found = likelihood(model, work.cache, work.tokens, cancelled)
+    found = yield from likelihood(work.cache, work.tokens)
     work.read = work.cache.length - work.plan.reused
     work.seconds["prefill"] = work.seconds.get("prefill", 0.0) + time.perf_counter() - start
     return found
 
 
-def answer(model: Model, work: Work, logits: Tensor, settings: Settings, cancelled: Check) -> Iterator[Event]:
+def answer(work: Work, logits: Tensor, tokenizer: Tokenizer, settings: Settings) -> Steps[None]:
     """The answer, or several, after the prompt's last ``logits``; what it looks at is watched.
 
     Raises Cancelled, NoRoom; what came stands.
     """
-    first = 0.0
+
+    def note(event: Event) -> Event:
+        if isinstance(event, Token):
+            now = time.perf_counter()
+            work.seconds.setdefault("first_token", now - work.started)
+            work.seconds["decode"] = now - work.started - work.seconds["first_token"]
+            work.answers[event.answer].append(event)
+        return event
+
     work.cache.watch()
-    for event in _decoding(model, work, logits, settings, cancelled):
-        yield event
-        if not isinstance(event, Token):
-            continue
-        now = time.perf_counter()
-        first = first or now
-        work.seconds |= {"first_token": first - work.started, "decode": now - first}
-        work.answers[event.answer].append(event)
+    yield from altered(_decoding(work, logits, tokenizer, settings), note)
     work.seconds.setdefault("first_token", time.perf_counter() - work.started)  # the model had nothing to say
     work.stopped = "length" if max(map(len, work.answers)) == work.plan.answer_tokens else "eos"
 
@@ -92,7 +89,7 @@ def settle(model: Model, work: Work, branch: int, cancelled: Check) -> None:
     work.keeping.extend(cache, tokens, branch)
     with suppress(Cancelled, NoRoom):
         if cache.length < len(tokens):
-            deque(prefill(model, cache, tokens, chunk=work.relief, boundary=len(tokens), cancelled=cancelled), 0)
+            finish(prefill(cache, tokens, chunk=work.relief, boundary=len(tokens)), alone(model, cancelled))
 
 
 def shut(work: Work) -> None:
@@ -106,15 +103,15 @@ def shut(work: Work) -> None:
     work.cache.drop()
 
 
-def _decoding(model: Model, work: Work, logits: Tensor, s: Settings, cancelled: Check) -> Iterator[Event]:
-    limit = work.plan.answer_tokens
+def _decoding(work: Work, logits: Tensor, tokenizer: Tokenizer, s: Settings) -> Steps[None]:
+    how: dict[str, Any] = {"tokenizer": tokenizer, "limit": work.plan.answer_tokens}
     if s.beams > 1:
-        yield from beam_search(model, work.cache, logits, width=s.beams, limit=limit, cancelled=cancelled)
+        yield from beam_search(work.cache, logits, width=s.beams, **how)
         return
     seeds = [None if s.seed is None else s.seed + i for i in range(s.n)]
     samplers = [Sampler(s.temperature, s.top_p, s.top_k, seed) for seed in seeds]
     work.answers = [[] for _ in samplers]
     if s.n == 1:
-        yield from decode(model, work.cache, logits, sampler=samplers[0], limit=limit, cancelled=cancelled)
+        yield from decode(work.cache, logits, sampler=samplers[0], **how)
     else:
-        yield from decode_each(model, work.cache, logits, samplers=samplers, limit=limit, cancelled=cancelled)
+        yield from decode_each(work.cache, logits, samplers=samplers, **how)

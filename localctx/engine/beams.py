@@ -1,14 +1,15 @@
 """Beam search: the likeliest answer found by following the best few at once. They share all pages but their last."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from localctx.engine.events import Progress, Token
 from localctx.engine.generate import no_room_told
+from localctx.engine.steps import Steps
 from localctx.kv.cache import Cache
-from localctx.models.base import Model
+from localctx.models.base import Feed, Tokenizer
 
 
 @dataclass
@@ -25,15 +26,7 @@ class _Beam:
         return self.score / max(1, len(self.tokens))
 
 
-def beam_search(
-    model: Model,
-    cache: Cache,
-    logits: Tensor,
-    *,
-    width: int,
-    limit: int,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> Iterator[Progress | Token]:
+def beam_search(cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, width: int, limit: int) -> Steps[None]:
     """The answer with the best mean log-probability among those ``width`` beams met: its tokens come at the end.
 
     ``logits`` [vocabulary] are those after what ``cache`` holds, which stays as it is. Raises Cancelled.
@@ -42,20 +35,22 @@ def beam_search(
     try:
         for step in range(limit):
             yield Progress("beams", step, limit)
-            live = _extended(model, live, ended, width, cancelled)
+            live = yield from _extended(live, ended, width, tokenizer.stop_ids)
             if not live or (len(ended) >= width and max(b.mean for b in ended) >= max(b.mean for b in live)):
                 break
         best = max([*ended, *live], key=lambda b: b.mean)
     finally:
         for beam in live:
             beam.cache.drop()
-    text_of = model.tokenizer.stream()
-    yield from (Token(text_of(t), t) for t in best.tokens if t not in model.tokenizer.stop_ids)
+    text_of = tokenizer.stream()
+    for token in best.tokens:
+        if token not in tokenizer.stop_ids:
+            yield Token(text_of(token), token)
 
 
 def _extended(
-    model: Model, live: list[_Beam], ended: list[_Beam], width: int, cancelled: Callable[[], bool]
-) -> list[_Beam]:
+    live: list[_Beam], ended: list[_Beam], width: int, stop_ids: frozenset[int]
+) -> Generator[Feed, Tensor, list[_Beam]]:
     """The best ``width`` continuations by one token, computed; those that stop go to ``ended``."""
     candidates = []
     for beam in live:
@@ -67,7 +62,7 @@ def _extended(
     candidates.sort(key=lambda c: -c[0])
     going = []
     for score, token, beam in candidates[:width]:
-        if token in model.tokenizer.stop_ids:
+        if token in stop_ids:
             ended.append(_Beam([*beam.tokens, token], score, beam.cache, beam.logits))
         else:
             going.append(_Beam([*beam.tokens, token], score, beam.cache.fork(), beam.logits))
@@ -76,5 +71,5 @@ def _extended(
     live[:] = going  # so that a cancel gives back what is held now
     for beam in going:
         with no_room_told(beam.cache):
-            beam.logits = model.forward(beam.tokens[-1:], beam.cache, cancelled=cancelled)[-1]
+            beam.logits = (yield Feed(beam.tokens[-1:], beam.cache))[-1]
     return going

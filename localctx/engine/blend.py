@@ -5,7 +5,7 @@ values would change most (after CacheBlend, arXiv:2405.16444); the others are ta
 """
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import groupby
@@ -13,9 +13,10 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from localctx.engine.events import Event, Progress
-from localctx.engine.generate import Check, prefill
+from localctx.engine.events import Progress
+from localctx.engine.generate import prefill
 from localctx.engine.memory import Relief
+from localctx.engine.steps import Steps
 from localctx.errors import ModelError
 from localctx.kv.blend import as_if_next, take_over
 from localctx.kv.cache import Cache
@@ -94,8 +95,7 @@ def blend(
     how: Blending = USUAL,
     *,
     chunk: int | Relief,
-    cancelled: Check = lambda: False,
-) -> Generator[Event, None, int]:
+) -> Steps[int]:
     """Fill ``cache`` with ``tokens`` to the end of the last of ``passages``; how many tokens it has that were not read.
 
     ``passages`` as they stand in the prompt. The rest, with the question, is for ``prefill``. What was taken over is
@@ -103,10 +103,9 @@ def blend(
     Raises ModelError for a model whose keys cannot be turned; Cancelled and NoRoom, with what was done in the cache.
     """
 
-    def read(stop: int) -> Iterator[Event]:
-        steps = prefill(model, cache, tokens[:stop], chunk=chunk, boundary=stop, cancelled=cancelled)
-        for event in steps if cache.length < stop else ():
-            yield replace(event, total=len(tokens), eta=None) if isinstance(event, Progress) else event
+    def read(stop: int) -> Steps[None]:
+        if cache.length < stop:
+            yield from prefill(cache, tokens[:stop], chunk=chunk, boundary=stop, total=len(tokens))
 
     refuse_unmovable(model)
     reused = cache.length

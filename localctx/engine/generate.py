@@ -1,58 +1,54 @@
 """Prefill in chunks and decode token by token, over one Cache or several that share their past."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from localctx.engine.events import Event, Evicted, Note, Progress, Token
+from localctx.engine.events import Evicted, Note, Progress, Token
 from localctx.engine.memory import Relief, out_of_memory
+from localctx.engine.steps import Steps
 from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
 from localctx.kv.compress import compress
-from localctx.models.base import Model
+from localctx.models.base import Feed, Tokenizer
 from localctx.models.sampling import Sampler
-
-Check = Callable[[], bool]
-Result = TypeVar("Result")
 
 
 def prefill(
-    model: Model,
     cache: Cache,
     tokens: Sequence[int],
     *,
     chunk: int | Relief,
     boundary: int = 0,
-    cancelled: Check = lambda: False,
+    total: int | None = None,
     after_chunk: Callable[[Cache], None] = lambda cache: None,
-) -> Generator[Event, None, Tensor]:
+) -> Steps[Tensor]:
     """Read ``tokens[cache.length:]``; returns the logits [vocabulary] after the last.
 
     A chunk ends at ``boundary``, where the documents end: a run that reuses kept pages then computes exactly what a run
     that read everything computed. When memory runs out the ``Relief`` helps, and the reading goes on.
+    ``total``: the tokens there will be, where these are not all.
     Raises Cancelled, with the chunks before it in the cache; NoRoom when there is no relief left.
     """
     relief = chunk if isinstance(chunk, Relief) else Relief(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
-    logits = None
-    yield Progress("reading", reused, len(tokens), reused)
+    logits, total = None, total or len(tokens)
+    yield Progress("reading", reused, total, reused)
     while cache.length < len(tokens):
         at = cache.length
         stop = boundary if at < boundary else len(tokens)
         cache.phase = "reading" if at < boundary else "asking"
         try:
-            logits = model.forward(tokens[at : min(at + relief.chunk, stop)], cache, cancelled=cancelled)
+            logits = yield Feed(tokens[at : min(at + relief.chunk, stop)], cache)
         except (MemoryError, RuntimeError, NoRoom) as e:
             yield Note(_relieved(relief, cache, e))
             continue
         after_chunk(cache)
         rate = (cache.length - reused) / (time.perf_counter() - start)
-        yield Progress("reading", cache.length, len(tokens), reused, rate, (len(tokens) - cache.length) / rate)
+        yield Progress("reading", cache.length, total, reused, rate, (total - cache.length) / rate)
         yield from _news(cache, dropped)
         dropped = cache.dropped
     assert logits is not None, "prefill needs at least one token to read"
@@ -63,14 +59,14 @@ def prefill(
     return logits[-1]
 
 
-def likelihood(model: Model, cache: Cache, tokens: Sequence[int], cancelled: Check) -> tuple[float, Tensor]:
+def likelihood(cache: Cache, tokens: Sequence[int]) -> Steps[tuple[float, Tensor]]:
     """Read the rest of ``tokens`` at once; log p of all but the first of it, and the last logits [vocabulary].
 
     How likely a question is after a passage ranks passages (Sachan et al., arXiv:2204.07496). Raises Cancelled, NoRoom.
     """
     rest, cache.phase = tokens[cache.length :], "asking"
     with no_room_told(cache):
-        logits = model.forward(rest, cache, len(rest), cancelled)
+        logits = yield Feed(rest, cache, len(rest))
     if cache.keeper.compresses:
         compress(cache)
     cache.phase = "answering"
@@ -78,42 +74,27 @@ def likelihood(model: Model, cache: Cache, tokens: Sequence[int], cancelled: Che
     return float(logs.sum()), logits[-1]
 
 
-def finish(steps: Generator[Event, None, Result]) -> Result:
-    """Run ``steps`` to their end; what they return. Nobody hears their events."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
-
-
 def decode(
-    model: Model,
-    cache: Cache,
-    logits: Tensor,
-    *,
-    sampler: Sampler,
-    limit: int,
-    cancelled: Check = lambda: False,
-) -> Iterator[Token]:
+    cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, sampler: Sampler, limit: int, answer: int = 0
+) -> Steps[None]:
     """The answer after what ``cache`` holds, whose last logits [vocabulary] are given: to a stop token, or ``limit``.
 
     Raises Cancelled, or NoRoom; what was yielded before stands.
     """
-    text_of = model.tokenizer.stream()
+    text_of = tokenizer.stream()
     for left in reversed(range(limit)):
         token = sampler(logits)
-        if token in model.tokenizer.stop_ids:
+        if token in tokenizer.stop_ids:
             return
-        yield Token(text_of(token), token)
+        yield Token(text_of(token), token, answer)
         if left:
             with no_room_told(cache):
-                logits = model.forward([token], cache, cancelled=cancelled)[-1]
+                logits = (yield Feed([token], cache))[-1]
 
 
 def decode_each(
-    model: Model, cache: Cache, logits: Tensor, *, samplers: Sequence[Sampler], limit: int, cancelled: Check
-) -> Iterator[Token]:
+    cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, samplers: Sequence[Sampler], limit: int
+) -> Steps[None]:
     """An answer for each sampler, one after the other. They share the prompt's pages; each has an open page of its own.
 
     Raises Cancelled.
@@ -123,8 +104,7 @@ def decode_each(
         if i:
             own.looks = None  # what the first answer looked at is cited
         try:
-            for token in decode(model, own, logits, sampler=sampler, limit=limit, cancelled=cancelled):
-                yield replace(token, answer=i)
+            yield from decode(own, logits, tokenizer=tokenizer, sampler=sampler, limit=limit, answer=i)
         finally:
             own.drop()
 

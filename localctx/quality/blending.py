@@ -9,9 +9,9 @@ from torch import Tensor
 
 from localctx.engine.blend import BLENDINGS, Blending, Passage, blend, locate, refuse_unmovable
 from localctx.engine.events import Progress
-from localctx.engine.generate import finish
 from localctx.engine.plan import refuse_too_long
 from localctx.engine.prompt import Prompt, make_prompt
+from localctx.engine.steps import alone, finish
 from localctx.errors import DocumentError
 from localctx.kv.cache import Cache
 from localctx.quality.compare import Divergence, compare, score
@@ -136,7 +136,9 @@ class BlendGate:
         if how is None:
             read_all(self.on, cache, tokens[: case.end], lambda tokens: None)
             return 0
-        return finish(blend(self.on.model, cache, tokens, case.passages, how, chunk=self.on.chunk))
+        return finish(
+            blend(self.on.model, cache, tokens, case.passages, how, chunk=self.on.chunk), alone(self.on.model)
+        )
 
     def _diverge(self, cache: Cache, case: _Case) -> Divergence:
         tokens = [*case.prompt.tokens[: case.end], *self.following[:-1]]

@@ -1,0 +1,105 @@
+"""Steps: the engine's work is written as generators that yield a Feed where they need the model, and get its logits.
+
+Who runs them decides when that is computed, and together with what. Everything else they yield is told.
+"""
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor
+
+from localctx.engine.events import Event
+from localctx.models.base import Feed, Model
+
+Result = TypeVar("Result")
+Check = Callable[[], bool]
+Compute = Callable[[Feed], Tensor]
+Steps = Generator[Event | Feed, Any, Result]
+
+
+def never() -> bool:
+    """What is asked where nobody can cancel."""
+    return False
+
+
+class Running(Generic[Result]):
+    """Steps on their way: what they yielded last, ``got``, until they ``ended`` with a ``result``. Close it."""
+
+    got: Event | Feed
+    result: Result
+
+    def __init__(self, steps: Steps[Result]) -> None:
+        self._steps, self.ended = steps, False
+        self.go()
+
+    def go(self, logits: Tensor | None = None) -> None:
+        """On from an event, or with the ``logits`` that a Feed wanted."""
+        self._on(lambda: self._steps.send(logits))
+
+    def fail(self, e: Exception) -> None:
+        """On from a Feed that could not be computed."""
+        self._on(lambda: self._steps.throw(e))
+
+    def close(self) -> None:
+        """Let the steps clean up; nothing more is wanted of them."""
+        self._steps.close()
+
+    def _on(self, step: Callable[[], Event | Feed]) -> None:
+        try:
+            self.got = step()
+        except StopIteration as end:
+            self.ended, self.result = True, end.value
+
+
+def alone(model: Model, cancelled: Check = never) -> Compute:
+    """Each Feed computed by itself, when it is asked for."""
+    return lambda feed: model.forward_each([feed], cancelled)[0]
+
+
+def drive(steps: Steps[Result], compute: Compute) -> Generator[Event, None, Result]:
+    """Run ``steps``: their events, and what they return.
+
+    What ``compute`` raises, Cancelled too, is raised where they asked it.
+    """
+    with closing(Running(steps)) as running:
+        while not running.ended:
+            if not isinstance(running.got, Feed):
+                yield running.got
+                running.go()
+                continue
+            try:
+                logits = compute(running.got)
+            except Exception as e:
+                running.fail(e)
+            else:
+                running.go(logits)
+        return running.result
+
+
+def finish(steps: Steps[Result], compute: Compute) -> Result:
+    """Run ``steps`` to their end; what they return. Nobody hears their events."""
+    driven = drive(steps, compute)
+    while True:
+        try:
+            next(driven)
+        except StopIteration as end:
+            return end.value
+
+
+def altered(steps: Steps[Result], alter: Callable[[Event], Event | None]) -> Steps[Result]:
+    """The same steps, each event as ``alter`` makes it; None leaves it out."""
+    with closing(Running(steps)) as running:
+        while not running.ended:
+            if not isinstance(running.got, Feed):
+                if event := alter(running.got):
+                    yield event
+                running.go()
+                continue
+            try:
+                logits = yield running.got
+            except Exception as e:
+                running.fail(e)
+            else:
+                running.go(logits)
+        return running.result
