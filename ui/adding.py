@@ -55,6 +55,7 @@ class AddingPanel:
         """Where to drop files, where to name them, how far they are."""
         self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="drop", height=150)
         self.path = gr.Textbox(
+            "",
             label="Or name a file or a folder of this machine",
             placeholder="~/Documents/reports",
             elem_id="path",

@@ -1,6 +1,5 @@
 """The library page: documents come in, are listed, prepared, pinned, deleted, exported, imported and searched."""
 
-import shutil
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,13 @@ _TICKED = "[...document.querySelectorAll('#documents .lc-pick:checked')].map(box
 _TICKS = f"() => [{_TICKED}]"
 _FILTER = f"(filter, _) => [filter, {_TICKED}]"
 _WORDS = f"(words, only, _) => [words, only, {_TICKED}]"
-_TICK_ALL = """element.addEventListener('change', event => {
+_BOXES = """
+element.addEventListener('change', event => {
     if (event.target.matches('.lc-all'))
         element.querySelectorAll('.lc-pick').forEach(box => { box.checked = event.target.checked })
-})"""
+})
+watch('value', () => element.querySelectorAll('input').forEach(box => { box.checked = box.defaultChecked }))
+"""  # a table that is drawn anew goes into the rows there are, where ticks stay at their place: they go by the document
 
 Updates = dict[Any, Any]
 
@@ -54,8 +56,8 @@ class LibraryPage:
 
     def _build_documents(self) -> None:
         self.ticked = gr.Textbox("", visible=False)
-        self.filter = gr.Textbox(label="Documents", placeholder="part of a name", elem_id="filter", max_lines=1)
-        self.documents = gr.HTML("", elem_id="documents", js_on_load=_TICK_ALL)
+        self.filter = gr.Textbox("", label="Documents", placeholder="part of a name", elem_id="filter", max_lines=1)
+        self.documents = gr.HTML("", elem_id="documents", js_on_load=_BOXES)
         with gr.Row(elem_classes="lc-actions"):
             small: dict[str, Any] = {"size": "sm", "min_width": 80}
             self.ask = gr.Button("Ask about it", variant="primary", elem_id="ask-about", **small)
@@ -75,6 +77,7 @@ class LibraryPage:
 
     def _build_search(self) -> None:
         self.words = gr.Textbox(
+            "",
             label="Search in the documents",
             placeholder="words, or a question",
             elem_id="words",
@@ -90,7 +93,7 @@ class LibraryPage:
         ticked = private | {"js": _TICKS}
         told = [self.status, self.sure, self.doomed, self.cancel]
         self._adding.wire(self._refresh)
-        for event in (page.load, tab.select, self.filter.input):
+        for event in (page.load, tab.select, self.filter.change):
             event(**self._listing)
         self._refresh(self.prepare.click(self._prepare, self.ticked, told, concurrency_limit=None, **ticked))
         self._refresh(self.pin.click(self._pinner(True), self.ticked, told, **ticked))
@@ -163,21 +166,18 @@ class LibraryPage:
 
         return pin
 
-    def _export(self, ticked: str) -> Iterator[Updates]:
-        """Files to be saved; the copies that were made for that are gone as soon as gradio has its own."""
-        files, lines = list[Path](), list[str]()
+    def _export(self, ticked: str) -> Updates:
+        """Files to be saved; they are forgotten as uploads are."""
+        files, lines = list[str](), list[str]()
         with self._window.store() as store:
             for document in filter(store.documents.has, ticked.split()):
                 row = store.documents.find(document)
                 file = self._window.file(f"{row.name}.lctx")
                 nbytes, pages = export_document(store, row, file)
-                files.append(file)
+                files.append(str(file))
                 lines.append(f"{row.name}: {size(nbytes)}" + ("" if pages else "; no pages are kept of it"))
         said = "".join(render.note(line, "done") for line in lines) or render.note(CHOOSE)
-        shown = gr.update(value=list(map(str, files)) or None, visible=bool(files))
-        yield self._tell(said) | {self.exported: shown}
-        for file in files:
-            shutil.rmtree(file.parent)
+        return self._tell(said) | {self.exported: gr.update(value=files or None, visible=bool(files))}
 
     def _doom(self, ticked: str) -> Updates:
         """Ask before anything is deleted."""

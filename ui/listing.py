@@ -43,7 +43,7 @@ def documents(store: Store, filtered: str, picked: Collection[str]) -> str:
 def _row(store: Store, d: DocumentRow, ticked: bool) -> str:
     _, tokens, nbytes = store.caches.takes(d.id)
     pages = store.documents.count_spans(d.id, "page")
-    used = datetime.fromtimestamp(d.used).strftime("%Y-%m-%d %H:%M")
+    used = datetime.fromtimestamp(d.used).strftime("%Y-%m-%d")
     figures = (_count(d.chars), _count(pages), _count(tokens), size(nbytes) if nbytes else "", used)
     cells = "".join(f'<td data-of="{head}">{cell}</td>' for head, cell in zip(_HEADS[1:], figures, strict=False))
     signs = "".join(f'<span class="lc-sign">{s}</span>' for s in ("pinned" * d.pinned, _older(d)) if s)
