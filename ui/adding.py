@@ -53,7 +53,7 @@ class AddingPanel:
 
     def build(self) -> None:
         """Where to drop files, where to name them, how far they are."""
-        self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="drop", height=150)
+        self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="drop", height=180)
         self.path = gr.Textbox(
             "",
             label="Or name a file or a folder of this machine",

@@ -65,12 +65,12 @@ class LibraryPage:
             self.pin, self.unpin = gr.Button("Pin", **small), gr.Button("Unpin", **small)
             self.export = gr.Button("Export", **small)
             self.remove = gr.Button("Delete", variant="stop", elem_id="delete", **small)
+        self.status = gr.HTML("", elem_id="library-status")
         with gr.Row(visible=False) as self.sure:
             self.doomed = gr.Textbox("", visible=False)
             self.yes = gr.Button("Delete them", variant="stop", size="sm", elem_id="delete-yes")
             self.no = gr.Button("Keep them", size="sm")
         self.cancel = gr.Button("Cancel", size="sm", visible=False, elem_id="cancel-preparing")
-        self.status = gr.HTML("", elem_id="library-status")
         self.exported = gr.File(
             label="Exported: click to save", file_count="multiple", visible=False, interactive=False
         )
