@@ -58,7 +58,7 @@ class LibraryPage:
         self.ticked = gr.Textbox("", visible=False)
         self.filter = gr.Textbox("", label="Documents", placeholder="part of a name", elem_id="filter", max_lines=1)
         self.documents = gr.HTML("", elem_id="documents", js_on_load=_BOXES)
-        with gr.Row(elem_classes="lc-actions"):
+        with gr.Row():
             small: dict[str, Any] = {"size": "sm", "min_width": 80}
             self.ask = gr.Button("Ask about it", variant="primary", elem_id="ask-about", **small)
             self.prepare = gr.Button("Prepare", elem_id="prepare", **small)
@@ -71,9 +71,7 @@ class LibraryPage:
             self.yes = gr.Button("Delete them", variant="stop", size="sm", elem_id="delete-yes")
             self.no = gr.Button("Keep them", size="sm")
         self.cancel = gr.Button("Cancel", size="sm", visible=False, elem_id="cancel-preparing")
-        self.exported = gr.File(
-            label="Exported: click to save", file_count="multiple", visible=False, interactive=False
-        )
+        self.exported = gr.File(label="Exported", file_count="multiple", visible=False, interactive=False)
 
     def _build_search(self) -> None:
         self.words = gr.Textbox(
@@ -90,20 +88,20 @@ class LibraryPage:
     def wire(self, page: gr.Blocks, tab: gr.Tab) -> None:
         """Connect what was built with what it does; ``tab`` is where it is."""
         private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        ticked = private | {"js": _TICKS}
+        ticked, slow = private | {"js": _TICKS}, private | {"concurrency_limit": None}  # the desks say whose turn it is
         told = [self.status, self.sure, self.doomed, self.cancel]
         self._adding.wire(self._refresh)
         for event in (page.load, tab.select, self.filter.change):
             event(**self._listing)
-        self._refresh(self.prepare.click(self._prepare, self.ticked, told, concurrency_limit=None, **ticked))
-        self._refresh(self.pin.click(self._pinner(True), self.ticked, told, **ticked))
-        self._refresh(self.unpin.click(self._pinner(False), self.ticked, told, **ticked))
-        self.export.click(self._export, self.ticked, [*told, self.exported], **ticked)
-        self.remove.click(self._doom, self.ticked, told, **ticked)
+        self._refresh(self.prepare.click(self._prepare, self.ticked, told, **slow, js=_TICKS))
+        self._refresh(self.pin.click(self._told(self._pinner(True)), self.ticked, told, **ticked))
+        self._refresh(self.unpin.click(self._told(self._pinner(False)), self.ticked, told, **ticked))
+        self.export.click(self._told(self._export), self.ticked, [*told, self.exported], **ticked)
+        self.remove.click(self._told(self._doom), self.ticked, told, **ticked)
         self.no.click(lambda: self._tell(""), None, told, **private)
-        self._refresh(self.yes.click(self._delete, self.doomed, told, **private))
-        self._refresh(self.file.upload(self._import, self.file, told, concurrency_limit=None, **private))
-        self.words.submit(self._search, [self.words, self.only, self.ticked], self.hits, js=_WORDS, **private)
+        self._refresh(self.yes.click(self._told(self._delete), self.doomed, told, **private))
+        self._refresh(self.file.upload(self._import, self.file, told, **slow))
+        self.words.submit(self._search, [self.words, self.only, self.ticked], self.hits, js=_WORDS, **slow)
         self.ask.click(self._ask, self.ticked, [self._tabs, self.status, *self._chat.everything], **ticked)
         self.cancel.click(self._stop, None, None, queue=False, api_visibility="private")
         page.unload(self._leave)
@@ -255,6 +253,17 @@ class LibraryPage:
             self.doomed: "",
             self.cancel: gr.update(visible=False),
         }
+
+    def _told(self, act: Callable[[str], Updates]) -> Callable[[str], Updates]:
+        """An action on documents, or why it failed."""
+
+        def run(documents: str) -> Updates:
+            try:
+                return act(documents)
+            except Exception as e:
+                return self._tell(render.note(in_words(e), "error"))
+
+        return run
 
     def _stop(self, request: gr.Request) -> None:
         self._window.stop(_panel(request))

@@ -18,7 +18,7 @@ from localctx.ui.render import escape, note
 AROUND = 800  # characters shown before and after a passage
 SNIPPET = 160  # characters of it shown while it is closed
 SHOWN = 60  # files of a queue that are listed; of more, those that failed and the newest
-_HEADS = ("Name", "Characters", "Pages", "Tokens kept", "On disk", "Last used", "")
+_HEADS = ("Name", "Characters", "Pages", "Tokens kept", "On disk", "Last used")
 _EMPTY = (
     "The library is empty. Drop documents into the field beside this, or name a folder of this machine; they are read "
     "here and stay here."
@@ -45,15 +45,13 @@ def _row(store: Store, d: DocumentRow, ticked: bool) -> str:
     pages = store.documents.count_spans(d.id, "page")
     used = datetime.fromtimestamp(d.used).strftime("%Y-%m-%d")
     figures = (_count(d.chars), _count(pages), _count(tokens), size(nbytes) if nbytes else "", used)
-    cells = "".join(f'<td data-of="{head}">{cell}</td>' for head, cell in zip(_HEADS[1:], figures, strict=False))
-    signs = "".join(f'<span class="lc-sign">{s}</span>' for s in ("pinned" * d.pinned, _older(d)) if s)
+    cells = "".join(f'<td data-of="{head}">{cell}</td>' for head, cell in zip(_HEADS[1:], figures, strict=True))
+    signs = "".join(
+        f'<span class="lc-sign">{s}</span>' for s in ("pinned" * d.pinned, "older version" * bool(d.superseded)) if s
+    )
     tick = f'<input type="checkbox" class="lc-pick" id="pick-{d.id}" value="{d.id}"{" checked" * ticked}>'
     name = f'<label for="pick-{d.id}" title="{escape(d.path)}">{escape(d.name)}</label>'
-    return f'<tr><td>{tick}</td><th scope="row">{name}</th>{cells}<td>{signs}</td></tr>'
-
-
-def _older(d: DocumentRow) -> str:
-    return "older version" if d.superseded else ""
+    return f'<tr><td>{tick}</td><th scope="row">{name} {signs}</th>{cells}</tr>'
 
 
 def _count(n: int) -> str:
