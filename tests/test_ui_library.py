@@ -126,7 +126,9 @@ def test_documents_come_in_are_listed_and_found(page, window, tmp_path):
 def test_what_is_kept_is_prepared_pinned_carried_elsewhere_and_deleted(page, window, tmp_path):
     rivers = tmp_path / "rivers.txt"
     rivers.write_text("".join(f"River {i} is {i * 37} km long.\n" for i in range(26)))
-    add(page, rivers, "636 characters")
+    page.set_input_files("#drop input[type=file]", rivers)
+    page.locator("#queue").get_by_text("636 characters").wait_for()
+    assert str(window.uploads) not in page.locator("#queue").inner_text()
     page.locator("#prepare").click()
     said(page, "Choose documents")
     tick(page, "rivers.txt")
