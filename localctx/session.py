@@ -22,7 +22,6 @@ from localctx.engine.steps import Steps, alone, drive
 from localctx.engine.work import Begun, Work
 from localctx.errors import Cancelled, ChatFull, TooLong
 from localctx.kv.keepers import make_keeper
-from localctx.kv.pages import pack_tokens
 from localctx.library.add import find_kept
 from localctx.library.cite import glimpses, quotes
 from localctx.library.read import Document, read_document
@@ -31,8 +30,7 @@ from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
 from localctx.retrieval import Retrieval
 from localctx.settings import Settings
-from localctx.shape import FORMATS, PAGE, SINKS
-from localctx.store.bundle import Prepared
+from localctx.shelving import Shelving
 from localctx.store.chats import Chat
 from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
@@ -81,7 +79,7 @@ class Session:
     def change(self, settings: Settings) -> None:
         """Go on under other ``settings``; what they do not concern stays loaded."""
         old, self.settings = self.settings, settings
-        for made in ("_opener", "_retrieval"):
+        for made in ("_opener", "_retrieval", "_shelving"):
             self.__dict__.pop(made, None)
         if any(getattr(old, name) != getattr(settings, name) for name in LOADED_BY):
             self.__dict__.pop("model", None)
@@ -121,8 +119,8 @@ class Session:
 
     @_driven
     def ask(self, sources: Sequence[str], question: str, keep: bool = True, library: bool = False) -> Steps[None]:
-        """Answer ``question`` from the files ``sources`` (``-`` is standard input), or from passages of all documents
-        of the ``library``; the last event is Done.
+        """Answer ``question`` from the ``sources`` (files, ``-`` for standard input, ids of kept documents), or from
+        passages of all documents of the ``library``; the last event is Done.
 
         With ``keep`` False the store is not touched. Raises UserError before any work that would be wasted. A store
         that cannot be written costs the keeping (``Done.failed``), not the answer. Raises Cancelled when cancelled
@@ -148,7 +146,8 @@ class Session:
 
     @_driven
     def prepare(self, source: str) -> Steps[None]:
-        """Read the document ``source`` and keep its pages, so that questions start where reading ended.
+        """Read the document ``source`` (a file, or the id of a kept one) and keep its pages, so that questions start
+        where reading ended.
 
         The last event is Done; ``Done.failed`` when the pages could not be kept.
         """
@@ -167,8 +166,9 @@ class Session:
         yield Done(work.prepared(self.settings.model), work.failed)
 
     def enter(self, sources: Sequence[str]) -> list[str]:
-        """Read the files ``sources`` into the library; their documents' ids. Raises UserError."""
-        documents = self._parse(sources)
+        """Read the files ``sources`` into the library; their documents' ids. Raises UserError, Cancelled."""
+        with self._running():
+            documents = self._parse(sources)
         with told(self.store.home), self.store.db.atomic():
             for row, text, spans in documents:
                 self.store.documents.add(row, text, spans)
@@ -226,20 +226,14 @@ class Session:
         with self._chatting() as chatting:
             yield from chatting.summarize(chat)
 
-    def may_adopt(self, text: str, kept: Prepared) -> bool:
-        """Whether pages made elsewhere have the fingerprint, tokens and sizes that this ``text`` has here."""
-        prompt, shape, count = self._opener.prompt([text], ""), self.model.shape, len(kept.pages)
-        tokens = prompt.tokens[: prompt.shared]
-        sizes = [shape.page_bytes(kept.codec, sinks=i < SINKS) for i in range(count)] if kept.codec in FORMATS else []
-        if opened := count and len(tokens[(count - 1) * PAGE :][:PAGE]) % PAGE:
-            sizes[-1:] = [shape.tail_bytes(self.model.dtype.itemsize) // PAGE * opened]
-        return (
-            [page.nbytes for page in kept.pages] == sizes
-            and kept.fingerprint == self.model.fingerprint(kept.codec)
-            and kept.slot_bytes == shape.slot_bytes(kept.codec)
-            and b"".join(page.tokens for page in kept.pages) == pack_tokens(tokens[: count * PAGE])
-            and kept.tokens == len(tokens)
-        )
+    @contextmanager
+    def shelving(self) -> Iterator[Shelving]:
+        """The library: files are read into it, it is searched, documents from elsewhere are taken in. ``cancel`` makes
+        what runs of that raise Cancelled.
+        """
+        with self._running():
+            self._listening = True
+            yield self._shelving
 
     def _compute(self, feed: Feed) -> Tensor:
         return alone(self.model, self._stop.is_set)(feed)
@@ -269,6 +263,11 @@ class Session:
         return Opener(self.model, self.settings, lambda: self.store, self._stop.is_set)
 
     @cached_property
+    def _shelving(self) -> Shelving:
+        stop = self._stop.is_set
+        return Shelving(self.settings, lambda: self.store, lambda: self._opener, self._progress, stop)
+
+    @cached_property
     def _retrieval(self) -> Retrieval:
         return Retrieval(self._opener, self.settings, lambda: self.store, self._progress, self._stop.is_set)
 
@@ -294,10 +293,8 @@ class Session:
         ocr, home = self.settings.ocr, self.settings.home
         if kept and (found := look_up(home, lambda: self.store, lambda store: find_kept(store, source, ocr))):
             return found
-        return read_document(source, self._turning(source), ocr)
-
-    def _turning(self, source: str) -> Callable[[int, int], None]:
-        return lambda done, total: self._progress(Progress(f"pages of {source}", done, total))
+        turning = lambda done, total: self._progress(Progress(f"pages of {source}", done, total))  # noqa: E731
+        return read_document(source, turning, ocr, self._stop.is_set)
 
     def _begin(
         self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation = ALONE

@@ -26,6 +26,7 @@ FLOORS = {
     "localctx.batch": 6,
     "localctx.quality": 6,
     "localctx.retrieval": 5,
+    "localctx.shelving": 5,
     "localctx.chatting": 5,
     "localctx.engine": 4,
     "localctx.library": 4,

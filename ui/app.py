@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from localctx.settings import Settings
 from localctx.ui.chat import ChatPage
+from localctx.ui.library import LibraryPage
 from localctx.ui.server import LOOPBACK, Gate, key_of, listen, serve
 from localctx.ui.window import Window
 
@@ -43,9 +44,14 @@ def build(window: Window) -> gr.Blocks:
         with gr.Sidebar(width=280):
             gr.HTML("<h1>localctx</h1>")
             chat.build_sidebar()
-        with gr.Tabs(), gr.Tab("Chat", id="chat"):
-            chat.build()
+        with gr.Tabs() as tabs:
+            library = LibraryPage(window, tabs, chat)
+            with gr.Tab("Chat", id="chat"):
+                chat.build()
+            with gr.Tab("Library", id="library") as tab:
+                library.build()
         chat.wire(page)
+        library.wire(page, tab)
     return page
 
 

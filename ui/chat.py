@@ -153,11 +153,11 @@ class ChatPage:
 
     def wire(self, page: gr.Blocks) -> None:
         """Connect what was built with what it does."""
-        everything = [
+        self.everything = [
             *(self.chat, self.chats, self.tools, self.title, self.versions, self.sure, self.conversation),
             *(self.status, self.full, self.box, self.about, self.library, self.gauge),
         ]
-        quick: dict[str, Any] = {"outputs": everything, "show_progress": "hidden", "api_visibility": "private"}
+        quick: dict[str, Any] = {"outputs": self.everything, "show_progress": "hidden", "api_visibility": "private"}
         slow = quick | {"concurrency_limit": None}  # the desk says whose turn it is
         question = [self.box, self.chat, self.about, self.library]
         self.box.submit(self._ask, question, **slow)
@@ -295,6 +295,12 @@ class ChatPage:
         self._window.stop(_tab(request))
 
     # What is looked at
+
+    def begin_about(self, documents: Sequence[str]) -> Updates:
+        """An empty chat with these documents (ids) chosen."""
+        with self._window.store() as store:
+            choices = [(d.name, d.id) for d in store.documents.all() if not d.superseded or d.id in documents]
+        return self._look("") | {self.about: gr.update(choices=choices, value=list(documents))}
 
     def _enter(self, request: gr.Request) -> Updates:
         return self._look(request.query_params.get("chat", ""))

@@ -31,16 +31,23 @@ class Window:
         folder = Path(tempfile.mkdtemp(dir=self.uploads))
         return folder / (re.sub(r"[^\w. -]", "_", name).strip(". ")[:100] or "file")
 
-    def ask(self, tab: str, job: Job) -> Turn:
-        """A turn at the desk for a browser tab, which has one at a time: what it asked before is stopped."""
+    def ask(self, tab: str, job: Job, desk: Desk | None = None) -> Turn:
+        """A turn at a desk (where answers are made, unless told) for a browser tab, or a panel of it.
+
+        Each has one at a time: what it asked before is stopped.
+        """
         self.stop(tab)
-        turn = self._turns[tab] = self.desk.take_turn(job)
+        turn = self._turns[tab] = (desk or self.desk).take_turn(job)
         return turn
 
     def stop(self, tab: str) -> None:
         """Stop what a tab asked for, if anything."""
         if turn := self._turns.pop(tab, None):
             turn.cancel()
+
+    def wants(self, tab: str) -> bool:
+        """Whether nobody stopped what a tab last asked for."""
+        return tab in self._turns
 
     def change(self, settings: Settings) -> None:
         """Work under other settings from the next turn on."""

@@ -2,7 +2,6 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,10 +11,7 @@ from localctx.cli.shelf import export, import_, pin, unpin, verify
 from localctx.errors import DocumentError, size
 
 if TYPE_CHECKING:
-    from localctx.cli.terminal import Terminal
     from localctx.library.add import Added
-    from localctx.settings import Settings
-    from localctx.store.store import Store
 
 SOME_FAILED = 3
 
@@ -42,15 +38,19 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
     """
     from localctx.cli.terminal import Terminal, print_json
     from localctx.library.find import find_documents
+    from localctx.session import Session
 
     terminal, results, stopped = Terminal(as_json, quiet), list["Added"](), False
-    settings = settings_of(flags)
     passed_over: list[dict[str, str]] = []
-    with open_store() as store, terminal.cleared():
+    with Session(settings_of(flags), terminal.show) as session, terminal.cleared(), session.shelving() as shelving:
         files = find_documents(paths, lambda path, why: passed_over.append({"path": path, "why": why}))
         try:
-            _add(store, files, settings.ocr, terminal, results, as_json)
-            _index(store, settings, {r.id for r in results if r.id}, terminal)
+            for result in shelving.add(files):
+                results.append(result)
+                terminal.clear()
+                _tell(result, as_json)
+            if why := shelving.index({r.id for r in results if r.id}):
+                terminal.say(why)
         except KeyboardInterrupt:
             stopped = True
     for p in passed_over:
@@ -66,41 +66,13 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
         sys.exit(SOME_FAILED)
 
 
-def _add(
-    store: "Store", files: Iterator[str], ocr: str, terminal: "Terminal", results: "list[Added]", as_json: bool
-) -> None:
-    from localctx.engine.events import Progress
-    from localctx.library.add import add_documents
-
-    def show(source: str, done: int, total: int) -> None:
-        terminal.show(Progress(f"pages of {source}" if total else source, done, total))
-
-    for result in add_documents(store, files, show, ocr):
-        results.append(result)
-        terminal.clear()
-        if result.status == "failed":
-            print(f"localctx: {result.why}", file=sys.stderr, flush=True)
-        elif not as_json:
-            pages = f"{result.pages:,} pages, " if result.pages else ""
-            told = f"{pages}{result.characters:,} characters, {result.seconds:.1f} s"
-            print(f"{result.path}: {result.status}, {told}", flush=True)
-
-
-def _index(store: "Store", settings: "Settings", documents: set[str], terminal: "Terminal") -> None:
-    """Make what was added searchable; what lacks is made by the next search."""
-    from localctx.engine.events import Progress
-    from localctx.library.search import index_all, with_vectors
-    from localctx.models.embed import load_embedder
-
-    def progress(phase: str, done: int, total: int) -> None:
-        terminal.show(Progress(phase, done, total))
-
-    _, why = with_vectors(
-        lambda: load_embedder(settings.embedder, settings.models, progress),
-        lambda embedder: index_all(store, embedder, documents, progress),
-    )
-    if why:
-        terminal.say(why)
+def _tell(result: "Added", as_json: bool) -> None:
+    if result.status == "failed":
+        print(f"localctx: {result.why}", file=sys.stderr, flush=True)
+    elif not as_json:
+        pages = f"{result.pages:,} pages, " if result.pages else ""
+        told = f"{pages}{result.characters:,} characters, {result.seconds:.1f} s"
+        print(f"{result.path}: {result.status}, {told}", flush=True)
 
 
 @library.command("list")
@@ -132,7 +104,7 @@ def library_list(as_json: bool) -> None:
                         "LAST USED": _when(d.used),
                         "NOTES": ", ".join(filter(None, ("pinned" * d.pinned, d.superseded and "older version"))),
                     }
-                    for d, _, (pages, nbytes) in listed
+                    for d, _, (pages, _, nbytes) in listed
                 ]
             )
         )
@@ -199,11 +171,11 @@ def _parts(spans: list[Any]) -> str:
     return (f"{n['page']:,} pages, " if n["page"] else "") + f"{n['heading']:,} headings"
 
 
-def _document_json(row: Any, caches: list[Any], kept: tuple[int, int]) -> dict[str, Any]:
+def _document_json(row: Any, caches: list[Any], kept: tuple[int, int, int]) -> dict[str, Any]:
     listed = [
         {k: v for k, v in vars(c).items() if k != "fingerprint"} | {"fingerprint": c.fingerprint.hex()} for c in caches
     ]
-    return {**vars(row), "pages": kept[0], "kept_bytes": kept[1], "caches": listed}
+    return {**vars(row), **dict(zip(("pages", "kept_tokens", "kept_bytes"), kept, strict=True)), "caches": listed}
 
 
 def _when(seconds: float) -> str:

@@ -1,8 +1,6 @@
 """``library search``: passages of the documents in the library."""
 
-import re
 import sys
-from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -11,11 +9,7 @@ import click
 from localctx.cli.common import as_json_option, quiet_option, settings_of
 
 if TYPE_CHECKING:
-    from localctx.cli.terminal import Terminal
-    from localctx.library.search import Found, Passage
-    from localctx.models.embed import Embedder
-    from localctx.settings import Settings
-    from localctx.store.store import Store
+    from localctx.library.search import Passage
 
 
 @click.command("search")
@@ -36,12 +30,15 @@ def library_search(
     localctx library search "how is a page named?" --document README.md
     """
     from localctx.cli.terminal import Terminal, print_json
-    from localctx.store.store import Store, told
+    from localctx.session import Session
 
-    settings, terminal = settings_of({"embedder": embedder}), Terminal(as_json, quiet)
-    with terminal.cleared(), closing(Store(settings.home)) as store, told(settings.home):
-        ids = [store.documents.find(d).id for d in documents] or None
-        found = _found(store, settings, words, ids, top, terminal)
+    terminal = Terminal(as_json, quiet)
+    with Session(settings_of({"embedder": embedder}), terminal.show) as session, terminal.cleared():
+        ids = [session.store.documents.find(d).id for d in documents] or None
+        with session.shelving() as shelving:
+            found, why = shelving.search(words, ids, top)
+    if why:
+        terminal.say(why)
     if found.words_only:
         terminal.say(f"{found.words_only:,} of {found.chunks:,} passages were searched by their words alone")
     if as_json:
@@ -50,28 +47,6 @@ def library_search(
         print("\n\n".join(_shown(p, words, sys.stdout.isatty()) for p in found.passages))
     else:
         terminal.say(f"nothing found in {found.chunks:,} passages" if found.chunks else "the library is empty")
-
-
-def _found(
-    store: "Store", settings: "Settings", words: str, ids: list[str] | None, top: int, terminal: "Terminal"
-) -> "Found":
-    """What is found, by words alone where the embedder cannot be had; a line says why."""
-    from localctx.engine.events import Progress
-    from localctx.library.search import index_all, search, with_vectors
-    from localctx.models.embed import load_embedder
-
-    def progress(phase: str, done: int, total: int) -> None:
-        terminal.show(Progress(phase, done, total))
-
-    def find(embedder: "Embedder | None") -> "Found":
-        index_all(store, embedder, ids, progress)
-        terminal.clear()
-        return search(store, words, embedder, ids, top)
-
-    found, why = with_vectors(lambda: load_embedder(settings.embedder, settings.models, progress), find)
-    if why:
-        terminal.say(why)
-    return found
 
 
 def _shown(p: "Passage", words: str, marked: bool) -> str:
@@ -83,8 +58,8 @@ def _shown(p: "Passage", words: str, marked: bool) -> str:
 
 
 def _mark(text: str, words: str) -> str:
-    """``text`` with the words of the query in colour, whatever their case."""
-    terms = "|".join(map(re.escape, re.findall(r"\w+", words)))
-    return (
-        re.sub(rf"\b(?:{terms})\b", lambda m: click.style(m.group(), fg="yellow"), text, flags=re.I) if terms else text
-    )
+    """``text`` with the words of the query in colour."""
+    from localctx.library.search import words_of
+
+    pattern = words_of(words)
+    return pattern.sub(lambda m: click.style(m.group(), fg="yellow"), text) if pattern else text

@@ -10,8 +10,6 @@ from localctx.cli.common import as_json_option, machine_options, open_store, qui
 from localctx.errors import DocumentError, size
 
 if TYPE_CHECKING:
-    from localctx.cli.terminal import Terminal
-    from localctx.store.bundle import Bundle
     from localctx.store.store import Verified
 
 
@@ -114,28 +112,18 @@ def import_(file: Path, text_only: bool, quiet: bool, **flags: Any) -> None:
     localctx library import book.lctx
     """
     from localctx.cli.terminal import Terminal
+    from localctx.session import Session
     from localctx.store.bundle import open_bundle
 
     terminal = Terminal(quiet=quiet)
     bundle = open_bundle(file)
-    with terminal.cleared():
-        pages = _adopt(bundle, text_only or not bundle.caches, terminal, flags)
-    print(f"{bundle.row.name} imported, {pages:,} pages")
-
-
-def _adopt(bundle: "Bundle", text_only: bool, terminal: "Terminal", flags: dict[str, Any]) -> int:
-    from localctx.budget import measure_kept
-    from localctx.session import Session
-    from localctx.store.bundle import import_document
-
-    with Session(settings_of(flags), terminal.show) as session:
-        accepted = [] if text_only else [c for c in bundle.caches if session.may_adopt(bundle.text, c)]
-        if not accepted and not text_only:
-            made = " and ".join(f"{c.model} with {c.codec} KV" for c in bundle.caches)
+    with Session(settings_of(flags), terminal.show) as session, terminal.cleared(), session.shelving() as shelving:
+        usable = [] if text_only else shelving.usable(bundle)
+        if bundle.caches and not usable and not text_only:
             raise DocumentError(
-                f"refused for another fingerprint: its pages were made by {made}, not by this {session.settings.model}",
+                f"refused for another fingerprint: its pages were made by {bundle.made_by}, not by this "
+                f"{session.settings.model}",
                 "name that model with --model, or take --text-only",
             )
-        store, s = session.store, session.settings
-        budget = measure_kept(s.home, store.pages.nbytes(), s.caps["disk"])
-        return import_document(store, bundle, accepted.__contains__, budget)
+        pages = shelving.take_in(bundle, usable)
+    print(f"{bundle.row.name} imported, {pages:,} pages")

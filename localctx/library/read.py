@@ -47,16 +47,21 @@ def _unheard(done: int, total: int) -> None:
     pass
 
 
-def read_document(source: str, progress: Callable[[int, int], None] = _unheard, ocr: str = "auto") -> Document:
+def read_document(
+    source: str,
+    progress: Callable[[int, int], None] = _unheard,
+    ocr: str = "auto",
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Document:
     """The document at path ``source``, or on standard input for ``-``. ``progress`` hears of pages done, of all.
 
     ``ocr`` says which pages of a PDF are read optically: ``auto`` (those without text), ``on`` (all), ``off``.
-    Raises DocumentError for what is missing, a folder, empty, too large, damaged or not a document.
+    Raises DocumentError for what is missing, a folder, empty, too large, damaged or not a document; Cancelled.
     """
     shown = "standard input" if source == "-" else source
     data, modified = (_limited(sys.stdin.buffer, shown), 0) if source == "-" else _file(Path(source))
     name, path = ("stdin", "-") if source == "-" else (Path(source).name, str(Path(source).absolute()))
-    parsed = _parsed(data, name, shown, progress, ocr)
+    parsed = _parsed(data, name, shown, lambda what, data: parse(what, data, progress, ocr=ocr, cancelled=cancelled))
     text, now = parsed.text, time.time()
     if not text.strip():
         raise DocumentError(f"{shown} is empty", "give a file with text in it")
@@ -79,13 +84,13 @@ def spans_of(marks: list[Mark], length: int) -> list[Span]:
     return sorted(spans, key=lambda s: s.start)
 
 
-def _parsed(data: bytes, name: str, shown: str, progress: Callable[[int, int], None], ocr: str) -> Parsed:
+def _parsed(data: bytes, name: str, shown: str, parse_apart: Callable[[str, bytes], Parsed]) -> Parsed:
     if what := _kind(data, shown):
-        return _apart(what, data, shown, progress, ocr)
+        return _apart(what, data, shown, parse_apart)
     text, encoding = decode_text(data, shown)
     suffix = Path(name).suffix.lower()
     if _HTML.match(text[:4096]) or (suffix in (".html", ".htm", ".xhtml") and _TAG.search(text)):
-        return _apart("html", text.encode(), shown, progress, ocr)
+        return _apart("html", text.encode(), shown, parse_apart)
     return Parsed(encoding, text, headings(text) if suffix in (".md", ".markdown") else [])
 
 
@@ -102,9 +107,9 @@ def _kind(data: bytes, shown: str) -> str:
     return ""
 
 
-def _apart(what: str, data: bytes, shown: str, progress: Callable[[int, int], None], ocr: str) -> Parsed:
+def _apart(what: str, data: bytes, shown: str, parse_apart: Callable[[str, bytes], Parsed]) -> Parsed:
     try:
-        return parse(what, data, progress, ocr=ocr)
+        return parse_apart(what, data)
     except DocumentError as e:
         raise DocumentError(f"{shown} {e.problem}", e.remedy) from e
 

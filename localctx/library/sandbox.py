@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from localctx.errors import DocumentError
+from localctx.errors import Cancelled, DocumentError
 from localctx.library.flow import Mark
 
+HEARD = 0.2  # seconds within which a wish to stop is heard
 _ROOT = str(Path(__file__).parents[2])
 
 
@@ -41,35 +42,42 @@ class Parsed:
 
 
 def parse(
-    what: str, data: bytes, progress: Callable[[int, int], None], limits: Limits | None = None, ocr: str = "auto"
+    what: str,
+    data: bytes,
+    progress: Callable[[int, int], None],
+    limits: Limits | None = None,
+    ocr: str = "auto",
+    cancelled: Callable[[], bool] = lambda: False,
 ) -> Parsed:
     """Parse a ``pdf``, ``zip`` (Word or EPUB) or ``html`` (as UTF-8). ``progress`` hears of pages done, of all.
 
     Pages of a PDF are read optically if ``ocr`` is ``on``, where they have no text if ``auto``, or not (``off``).
-    Raises DocumentError, whose problem lacks the file's name. Whatever ends it, the child is dead afterwards.
+    Raises DocumentError, whose problem lacks the file's name, and Cancelled soon after ``cancelled`` says so. Whatever
+    ends it, the child is dead afterwards.
     """
     limits = limits or Limits()
-    with _child(limits.wall) as (child, heard):
+    with _child(limits.wall, cancelled) as (child, heard):
         _send(child, {"what": what, "ocr": ocr}, data, limits)
         for answer in _answers(child, limits):
             heard()
             if "done" not in answer:
                 return _accepted(answer)
             progress(int(answer["done"]), int(answer["total"]))
-        raise _death(child.wait(), limits)
+        code = child.wait()
+        raise Cancelled if cancelled() else _death(code, limits)
 
 
 @contextmanager
-def _child(wall: int) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], None]]]:
+def _child(wall: int, cancelled: Callable[[], bool]) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], None]]]:
     """A fresh interpreter that imports one parser, from where we would: without ``site`` it starts in half the time.
 
-    It has a session of its own: Ctrl-C reaches it through us alone. It is killed ``wall`` seconds after its last word:
-    call what comes with it when one is heard.
+    It has a session of its own: Ctrl-C reaches it through us alone. It is killed when ``cancelled``, and ``wall``
+    seconds after its last word: call what comes with it when one is heard.
     """
     start = f"import sys; sys.path[:] = {[_ROOT, *sys.path]!r}; from localctx.library.child import main; main()"
     command, pipe = [sys.executable, "-I", "-S", "-c", start], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True) as child:
-        watch = _Watch(wall, child.kill)
+        watch = _Watch(wall, child.kill, cancelled)
         watch.start()
         try:
             yield child, watch.heard
@@ -81,19 +89,19 @@ def _child(wall: int) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], No
 
 
 class _Watch(threading.Thread):
-    """Kills what was not heard of for ``wall`` seconds."""
+    """Kills what was not heard of for ``wall`` seconds, or was ``cancelled``."""
 
-    def __init__(self, wall: int, kill: Callable[[], None]) -> None:
+    def __init__(self, wall: int, kill: Callable[[], None], cancelled: Callable[[], bool] = lambda: False) -> None:
         super().__init__(daemon=True)
-        self.ended, self._wall, self._kill = threading.Event(), wall, kill
+        self.ended, self._wall, self._cancelled, self._kill = threading.Event(), wall, cancelled, kill
         self.heard()
 
     def heard(self) -> None:
         self._deadline = time.monotonic() + self._wall
 
     def run(self) -> None:
-        while not self.ended.wait(self._deadline - time.monotonic()):
-            if time.monotonic() >= self._deadline:
+        while not self.ended.wait(HEARD):
+            if time.monotonic() >= self._deadline or self._cancelled():
                 self._kill()
                 break
 

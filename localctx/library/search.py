@@ -122,6 +122,12 @@ def search(
     return Found(passages, total, total - embedded)
 
 
+def words_of(query: str) -> re.Pattern[str] | None:
+    """What matches the words of a query, whatever their case; None where it has none."""
+    terms = "|".join(map(re.escape, re.findall(r"\w+", query)))
+    return re.compile(rf"\b(?:{terms})\b", re.IGNORECASE) if terms else None
+
+
 def join_neighbours(store: Store, passages: Sequence[Passage]) -> list[Passage]:
     """Passages with those made one that lie side by side under one heading; as good as the best of them, best first."""
     joined = list[Passage]()

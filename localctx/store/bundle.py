@@ -63,6 +63,11 @@ class Bundle:
     spans: tuple[Span, ...] = field(repr=False)
     caches: tuple[Prepared, ...]
 
+    @property
+    def made_by(self) -> str:
+        """The models and codecs its pages are of, in words."""
+        return " and ".join(f"{c.model} with {c.codec} KV" for c in self.caches)
+
 
 def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[int, int]:
     """Write a document and the whole pages kept of it alone to the new file ``path``; (bytes, pages) of it.

@@ -91,14 +91,15 @@ class Caches:
         """The caches a document is part of, the last used first."""
         return self._rows("caches.id IN (SELECT cache FROM cache_documents WHERE document = ?)", document)
 
-    def takes(self, document: str) -> tuple[int, int]:
-        """(pages, bytes) kept of a document: a page of several caches counts once."""
+    def takes(self, document: str) -> tuple[int, int, int]:
+        """(pages, tokens, bytes) kept of a document: a page of several caches counts once."""
         (row,) = self._db.query(
-            """SELECT count(*) AS pages, coalesce(sum(bytes), 0) AS bytes FROM pages WHERE name IN (SELECT page
+            """SELECT count(*) AS pages, coalesce(sum(length(tokens)), 0) / 4 AS tokens,
+            coalesce(sum(bytes), 0) AS bytes FROM pages WHERE name IN (SELECT page
             FROM cache_pages JOIN cache_documents USING (cache) WHERE document = ?)""",
             [document],
         )
-        return row["pages"], row["bytes"]
+        return row["pages"], row["tokens"], row["bytes"]
 
     def may_go(self, using: str = "") -> list[CacheRow]:
         """The caches with pages that may be given up: not ``using``, and of no pinned document."""

@@ -73,7 +73,8 @@ class Documents:
     def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> str:
         """Keep a document: ``added``, ``unchanged``, or ``new version`` where its path held another text.
 
-        The same text again is the same document: where it was found, when, and its last use are renewed.
+        The same text again is the same document: where it was found, when, and its last use are renewed. A row that
+        says it is ``superseded`` stays an older version.
         """
         with self._db.atomic():
             known = self.has(row.id)
@@ -83,7 +84,7 @@ class Documents:
             else:
                 self._db.table("documents").insert({**asdict(row), "text": text})
                 self._db.table("spans").insert_all({"document": row.id, **asdict(s)} for s in spans)
-            replaced = row.path != "-" and self._supersede(row)
+            replaced = row.path != "-" and not row.superseded and self._supersede(row)
         return "new version" if replaced else "unchanged" if known else "added"
 
     def _supersede(self, row: DocumentRow) -> bool:

@@ -1,0 +1,158 @@
+"""Adding: files dropped or named are read into the library one by one, each seen on its way."""
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from localctx.engine.events import Note, Progress
+from localctx.errors import Cancelled, UserError
+from localctx.library.find import find_documents
+from localctx.session import Session
+from localctx.ui import listing, render
+from localctx.ui.desk import Desk, Job
+from localctx.ui.listing import Entry
+from localctx.ui.window import Window
+
+BEAT = 0.1  # seconds between two pictures of what goes on
+NAMED = 5  # of what a folder holds and is not read, told one by one
+OCR = (("Where a page has no text", "auto"), ("Every page", "on"), ("Never", "off"))
+
+Updates = dict[Any, Any]
+
+
+def follow(window: Window, tab: str, job: Job, hear: Callable[[Any], None], desk: Desk | None = None) -> Iterator[None]:
+    """Ask for a job and let ``hear`` have its events; yields when it is time for another picture.
+
+    Raises what the job raised, and Cancelled as soon as it is stopped, though the job may take a moment to notice.
+    """
+    drawn, turn = 0.0, window.ask(tab, job, desk)
+    for event in turn:
+        if turn.cancelled.is_set():
+            raise Cancelled
+        hear(event)
+        if time.monotonic() - drawn >= BEAT:
+            drawn = time.monotonic()
+            yield
+    if not window.wants(tab):
+        raise Cancelled
+
+
+def in_words(e: Exception) -> str:
+    """What went wrong, for the person at the window."""
+    return str(e) if isinstance(e, UserError) else f"a fault of localctx, please report it: {e!r}"
+
+
+class AddingPanel:
+    """Where documents come in, built inside a gr.Blocks."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+
+    def build(self) -> None:
+        """Where to drop files, where to name them, how far they are."""
+        self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="drop", height=180)
+        self.path = gr.Textbox(
+            "",
+            label="Or name a file or a folder of this machine",
+            placeholder="~/Documents/reports",
+            elem_id="path",
+            max_lines=1,
+            submit_btn="Read",
+        )
+        self.ocr = gr.Radio(OCR, value=self._window.settings.ocr, label="Read pages of PDFs as pictures", elem_id="ocr")
+        self.cancel = gr.Button("Cancel", size="sm", visible=False, elem_id="cancel-adding")
+        self.queue = gr.HTML("", elem_id="queue")
+
+    def wire(self, refresh: Callable[[Any], Any]) -> None:
+        """Connect what was built; ``refresh`` is told of the events after which there are other documents."""
+        here = [self.queue, self.cancel, self.drop, self.path]
+        how: dict[str, Any] = {"outputs": here, "show_progress": "hidden", "api_visibility": "private"}
+        refresh(self.drop.upload(self._dropped, [self.drop, self.ocr], concurrency_limit=None, **how))
+        refresh(self.path.submit(self._named, [self.path, self.ocr], concurrency_limit=None, **how))
+        self.cancel.click(self.stop, None, None, queue=False, api_visibility="private")
+
+    def stop(self, request: gr.Request) -> None:
+        """Stop reading for the tab that asks; what was read stays."""
+        self._window.stop(_panel(request))
+
+    def _dropped(self, files: Sequence[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
+        yield from self._read([Entry(f, Path(f).name) for f in map(str, files or [])], [], ocr, request)
+
+    def _named(self, path: str, ocr: str, request: gr.Request) -> Iterator[Updates]:
+        passed_over: list[str] = []
+        wanted = [str(Path(path.strip()).expanduser())] if path.strip() else []
+        found = find_documents(wanted, lambda file, why: passed_over.append(f"{file} {why}: passed over"))
+        yield from self._read([Entry(f, f) for f in found], passed_over, ocr, request)
+
+    def _read(self, entries: list[Entry], passed_over: list[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
+        """Pictures of the files on their way in, each a turn of its own, so that others get theirs between them."""
+        notes = passed_over[:NAMED]
+        if more := len(passed_over) - NAMED:
+            notes += [f"{more:,} more passed over"] if more > 0 else []
+        if not entries:
+            yield {self.queue: "".join(map(render.note, [*notes, "There is no document in that place."]))}
+            return
+        yield {
+            self.queue: listing.queue(entries),
+            self.cancel: gr.update(visible=True),
+            self.drop: gr.update(interactive=False),
+            self.path: gr.update(interactive=False),
+        }
+        try:
+            for entry in entries:
+                for _ in self._one(entry, ocr, request):
+                    yield {self.queue: listing.queue(entries)}
+            for bar in self._index({e.id for e in entries if e.id}, notes, request):
+                yield {self.queue: listing.queue(entries) + bar}
+        except Cancelled:
+            notes.append("stopped; what was read stays")
+            for entry in entries:
+                entry.stop()
+        except Exception as e:
+            notes.append(in_words(e))
+        yield {
+            self.queue: listing.queue(entries) + "".join(map(render.note, notes)),
+            self.cancel: gr.update(visible=False),
+            self.drop: gr.update(value=None, interactive=True),
+            self.path: gr.update(interactive=True),
+        }
+
+    def _one(self, entry: Entry, ocr: str, request: gr.Request) -> Iterator[None]:
+        def job(session: Session) -> Generator[Any, None, None]:
+            with session.shelving() as shelving:
+                yield from shelving.add([entry.path], ocr)
+
+        start = time.monotonic()
+        for _ in self._follow(job, entry.hear, request):
+            entry.seconds = entry.seconds if entry.id else time.monotonic() - start
+            yield
+
+    def _index(self, documents: set[str], notes: list[str], request: gr.Request) -> Iterator[str]:
+        """Make what was read searchable; pictures of that, and why it is by words alone in ``notes``."""
+
+        def job(session: Session) -> Generator[Any, None, None]:
+            with session.shelving() as shelving:
+                if why := shelving.index(documents):
+                    yield Note(why)
+
+        bar = ""
+
+        def hear(event: Any) -> None:
+            nonlocal bar
+            if isinstance(event, Progress):
+                bar = render.progress_bar(event)
+            elif isinstance(event, Note):
+                notes.append(event.text)
+
+        for _ in self._follow(job, hear, request):
+            yield bar
+
+    def _follow(self, job: Job, hear: Callable[[Any], None], request: gr.Request) -> Iterator[None]:
+        yield from follow(self._window, _panel(request), job, hear, self._window.shelver)
+
+
+def _panel(request: gr.Request) -> str:
+    return f"{request.session_hash} adding"
