@@ -34,7 +34,7 @@ class Tokenizer(Protocol):
 
 class Model(Protocol):
     """A decoder model. ``context`` is its window in tokens, ``trained`` what it is without any stretching; ``rope`` how
-    its keys turn, None where they do not; ``geometry`` what a step takes in memory.
+    its keys turn, None where they do not; ``geometry`` what a step takes in memory, ``nbytes`` what its weights do.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Model(Protocol):
 
     geometry: Geometry
     trained: int
+    nbytes: int
 
     @property
     def context(self) -> int: ...
