@@ -11,7 +11,9 @@ from fastapi import FastAPI
 
 from localctx.settings import Settings
 from localctx.ui.chat import ChatPage
+from localctx.ui.memory import MemoryPage
 from localctx.ui.server import LOOPBACK, Gate, key_of, listen, serve
+from localctx.ui.settings import SettingsPage
 from localctx.ui.window import Window
 
 UPLOAD = "2gb"  # the largest file taken
@@ -32,9 +34,17 @@ def build(window: Window) -> gr.Blocks:
         with gr.Sidebar(width=280):
             gr.HTML("<h1>localctx</h1>")
             chat.build_sidebar()
-        with gr.Tabs(), gr.Tab("Chat", id="chat"):
-            chat.build()
+        memory, settings = MemoryPage(window), SettingsPage(window)
+        with gr.Tabs() as tabs:
+            with gr.Tab("Chat", id="chat"):
+                chat.build()
+            with gr.Tab("Memory", id="memory"):
+                memory.build()
+            with gr.Tab("Settings", id="settings"):
+                settings.build()
         chat.wire(page)
+        memory.wire(page, tabs, chat.chat)
+        settings.wire(page, tabs)
     return page
 
 

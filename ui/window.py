@@ -1,19 +1,24 @@
 """Window: what all pages share: the desk that works, the store to look things up in, the settings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from typing import Any
 
-from localctx.settings import Settings
+from localctx.kv.keepers import make_keeper
+from localctx.settings import Settings, changed, overrides, save_settings
 from localctx.store.store import Store, told
 from localctx.ui.desk import Desk, Job, Turn
 
 
 class Window:
-    """One running window. ``desk`` answers questions; ``shelver`` reads files into the library meanwhile."""
+    """One running window. ``desk`` answers questions; meanwhile ``shelver`` reads files into the library, and
+    ``porter`` fetches models and looks after what is kept.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.desk, self.shelver = Desk(settings, "answers"), Desk(settings, "library")
+        self.porter = Desk(settings, "upkeep")
         self._turns: dict[str, Turn] = {}
 
     @contextmanager
@@ -22,10 +27,10 @@ class Window:
         with closing(Store(self.settings.home)) as store, told(self.settings.home):
             yield store
 
-    def ask(self, tab: str, job: Job) -> Turn:
+    def ask(self, tab: str, job: Job, desk: Desk | None = None) -> Turn:
         """A turn at the desk for a browser tab, which has one at a time: what it asked before is stopped."""
         self.stop(tab)
-        turn = self._turns[tab] = self.desk.take_turn(job)
+        turn = self._turns[tab] = (desk or self.desk).take_turn(job)
         return turn
 
     def stop(self, tab: str) -> None:
@@ -33,13 +38,28 @@ class Window:
         if turn := self._turns.pop(tab, None):
             turn.cancel()
 
+    def choose(self, changes: Mapping[str, Any]) -> None:
+        """Keep these settings in the file, and work under them from the next turn on; None is a default.
+
+        Those that the environment says are kept as well, and wait for it to be silent. Raises UsageError, with nothing
+        done.
+        """
+        settings = changed(self.settings, {k: v for k, v in changes.items() if k not in overrides()})
+        make_keeper(settings.keep, 0)
+        save_settings(settings.home, changes)
+        self.change(settings)
+
     def change(self, settings: Settings) -> None:
         """Work under other settings from the next turn on."""
         self.settings = settings
-        for desk in (self.desk, self.shelver):
+        for desk in self._desks:
             desk.change(settings)
 
     def close(self) -> None:
         """Stop all work."""
-        for desk in (self.desk, self.shelver):
+        for desk in self._desks:
             desk.close()
+
+    @property
+    def _desks(self) -> tuple[Desk, ...]:
+        return self.desk, self.shelver, self.porter

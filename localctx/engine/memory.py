@@ -39,7 +39,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Held:
+class InUse:
     """Bytes in use: the weights of the model loaded on ``device``, and of open KV what each tier has."""
 
     device: str = ""

@@ -21,9 +21,9 @@ PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token"
 class Work:
     """``tokens`` are to be read, what is kept ends at ``boundary``; ``started`` is the clock when the model was loaded.
 
-    ``restored`` tokens were kept from before; ``news``: why there were not more. ``passages`` it answers from, where not whole documents were read, and
-    the works that were ``ranked`` to find them. ``following`` gives the tokens a next question comes after, by the
-    answer to this one.
+    ``restored`` tokens were kept from before; ``news``: why there were not more. ``passages`` it answers from, where
+    not whole documents were read, and the works that were ``ranked`` to find them. ``following`` gives the tokens a
+    next question comes after, by the answer to this one.
     """
 
     held: Sequence[Held]

@@ -1,0 +1,308 @@
+"""The settings page: what a person may choose, kept in the file that the commands read; and the data folder."""
+
+import shutil
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import gradio as gr
+
+from localctx.engine.events import Note, Progress
+from localctx.errors import UserError, size
+from localctx.kv.keepers import KEEPERS
+from localctx.models.catalog import Kind, load_catalog
+from localctx.models.fetch import installed, remove, resolve
+from localctx.session import Session
+from localctx.settings import APPEARANCE, BLEND, overrides, variable
+from localctx.shape import FORMATS
+from localctx.ui import render
+from localctx.ui.follow import follow
+from localctx.ui.window import Window
+
+TAB = "Settings"
+SURE = "delete everything"  # to be typed
+APPEAR = """(how) => {
+  const system = matchMedia('(prefers-color-scheme: dark)').matches
+  const told = new URLSearchParams(location.search).has('__theme')
+  if (how !== 'auto' || !told) document.body.classList.toggle('dark', how === 'dark' || (how === 'auto' && system))
+}"""
+_AGAIN = "() => location.assign(location.pathname)"
+
+Updates = dict[Any, Any]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One setting: what it is called, what is said of it, and what may be chosen; ``free``: other words too."""
+
+    name: str
+    label: str
+    info: str = ""
+    kind: Literal["words", "number", "choice", "free"] = "words"
+    choices: tuple[str, ...] = ()
+    precision: int | None = None  # 0: whole numbers
+
+    def build(self) -> Any:
+        """Its component."""
+        how: dict[str, Any] = {"label": self.label, "info": self.info or None, "elem_id": f"set-{self.name}"}
+        match self.kind:
+            case "number":
+                return gr.Number(precision=self.precision, **how)
+            case "choice":
+                return gr.Radio(list(self.choices), **how)
+            case "free":
+                return gr.Dropdown(list(self.choices), allow_custom_value=True, **how)
+        return gr.Textbox(max_lines=1, **how)
+
+
+def _whole(name: str, label: str, info: str = "") -> Field:
+    return Field(name, label, info, "number", precision=0)
+
+
+_SIZE = "auto, or as 512MiB, 4GiB"
+GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
+    (
+        "Model",
+        (
+            Field(
+                "model", "Model", "one of these, a folder, a GGUF file, or owner/name on the Hugging Face hub", "free"
+            ),
+            Field("rope", "Longer window", "auto, or as yarn:2, linear:2, llama3:8", "free", ("auto", "yarn:2")),
+            _whole("threads", "Processor threads", "0 leaves it to localctx"),
+        ),
+    ),
+    (
+        "Memory",
+        (
+            Field(
+                "kv", "Codec", "how keys and values are stored; the page Memory compares", "free", ("auto", *FORMATS)
+            ),
+            Field("keep", "Keeper", "what is seen, as full, select:1/4, sink-window:2048", "free", tuple(KEEPERS)),
+            Field("memory", "Most KV on the device", _SIZE),
+            Field("ram", "Most KV in RAM beside a GPU", _SIZE),
+            Field("disk", "Most KV on disk", _SIZE),
+        ),
+    ),
+    (
+        "Answers",
+        (
+            _whole("max_tokens", "Longest answer", "in tokens"),
+            Field("temperature", "Temperature", "0 takes the likeliest token each time", "number"),
+            Field("top_p", "Top-p", "sample among the likeliest tokens of this mass", "number"),
+            _whole("top_k", "Top-k", "sample among so many; 0 among all"),
+            Field("seed", "Seed", "a number makes sampling repeatable; empty: another answer each time"),
+        ),
+    ),
+    (
+        "Retrieval",
+        (
+            Field(
+                "mode",
+                "Reading",
+                "whole documents, passages, or whole where they fit",
+                "choice",
+                ("auto", "full", "retrieve"),
+            ),
+            _whole("passages", "Passages answered from", "0: as many as the model was measured to bear"),
+            Field("embedder", "Embedder", "makes the vectors that search compares; none: words alone", "free"),
+            Field("blend", "Blend passages", "put passages together as each was read", "choice", BLEND),
+            Field(
+                "ocr", "Optical reading", "pages of PDFs without text, all, or none", "choice", ("auto", "on", "off")
+            ),
+        ),
+    ),
+    ("Appearance", (Field("appearance", "Light or dark", "auto: as the system", "choice", APPEARANCE),)),
+)
+FIELDS = [field for _, group in GROUPS for field in group]
+
+
+class SettingsPage:
+    """The page, built inside a gr.Blocks."""
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+
+    def build(self) -> None:
+        """Groups of fields, what saves them, and the data folder."""
+        self.fields: dict[str, Any] = {}
+        for title, group in GROUPS:
+            gr.Markdown(f"### {title}")
+            with gr.Row(equal_height=False, elem_classes="lc-fields"):
+                for field in group:
+                    with gr.Column(min_width=260, scale=2 if field.name == "model" else 1):
+                        self.fields[field.name] = field.build()
+            if title == "Model":
+                self._build_download()
+        with gr.Row(elem_classes="lc-save"):
+            self.save = gr.Button("Save", variant="primary", elem_id="save-settings", scale=0)
+            self.said = gr.HTML("", elem_id="settings-said")
+        gr.Markdown("### Data")
+        self._build_data()
+
+    def _build_download(self) -> None:
+        with gr.Row():
+            self.download = gr.Button("Download this model", size="sm", elem_id="download", scale=0, min_width=200)
+            self.stop = gr.Button("Stop", size="sm", elem_id="download-stop", scale=0)
+        self.progress = gr.HTML("", elem_id="download-progress")
+
+    def _build_data(self) -> None:
+        self.data = gr.HTML("", elem_id="data")
+        with gr.Row():
+            self.verify = gr.Button(
+                "Check everything that is kept", size="sm", elem_id="verify", scale=0, min_width=240
+            )
+        self.checked = gr.HTML("", elem_id="verified")
+        with gr.Accordion("Delete everything", open=False, elem_id="delete-all"):
+            self.sure = gr.Textbox(
+                label=f"All chats, documents and kept pages go. Type “{SURE}” to mean it",
+                max_lines=1,
+                elem_id="delete-sure",
+            )
+            self.models_too = gr.Checkbox(label="The models too", elem_id="delete-models")
+            self.delete = gr.Button("Delete everything", variant="stop", elem_id="delete-everything")
+            self.deleted = gr.HTML("", elem_id="deleted")
+        self.gone = gr.Textbox("", visible=False)
+
+    def wire(self, page: gr.Blocks, tabs: gr.Tabs) -> None:
+        """Connect what was built with what it does."""
+        quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        slow = quick | {"concurrency_limit": None}  # the desk says whose turn it is
+        fields = list(self.fields.values())
+        appearance = self.fields["appearance"]
+        page.load(self._look, None, [*fields, self.data], **quick).then(None, appearance, None, js=APPEAR)
+        tabs.select(self._entered, None, [*fields, self.data], **quick)
+        appearance.input(None, appearance, None, js=APPEAR)
+        self.save.click(self._save, fields, [self.said, *fields], **quick)
+        self.download.click(self._download, [self.fields["model"]], [self.progress, *fields, self.data], **slow)
+        self.stop.click(self._stop, None, None, queue=False, api_visibility="private")
+        self.verify.click(self._verify, None, [self.checked], **slow)
+        self.delete.click(self._delete, [self.sure, self.models_too], [self.deleted, self.data, self.gone], **slow)
+        self.gone.change(None, None, None, js=_AGAIN)
+        page.unload(self._stop)
+
+    # What is looked at
+
+    def _entered(self, at: gr.SelectData) -> Updates:
+        return self._look() if at.value == TAB else gr.skip()
+
+    def _look(self) -> Updates:
+        """All as it is now."""
+        settings, over = self._window.settings, overrides()
+        updates = {self.fields[f.name]: self._field(f, getattr(settings, f.name), f.name in over) for f in FIELDS}
+        return updates | {self.data: self._data()}
+
+    def _field(self, field: Field, value: Any, over: bool) -> Any:
+        info = f"{variable(field.name)} is set in the environment and wins over this" if over else field.info
+        how: dict[str, Any] = {"value": value if value is not None else "", "interactive": not over, "info": info}
+        kinds: dict[str, Kind] = {"model": "chat", "embedder": "embedder"}
+        if kind := kinds.get(field.name):
+            how["choices"] = _models(self._window.settings.models, kind)
+        return gr.update(**how)
+
+    def _data(self) -> str:
+        home, models = self._window.settings.home, self._window.settings.models
+        with self._window.store() as store:
+            chats, documents = len(store.chats.all()), len(store.documents.all())
+            rows = [
+                (f"chats ({chats:,}) and documents ({documents:,})", store.file.stat().st_size),
+                ("kept pages", store.pages.nbytes()),
+            ]
+        here = installed(models)
+        rows.append((f"models ({len(here):,})", sum(m.bytes for m in here)))
+        items = "".join(f"<li>{render.escape(what)} <b>{size(nbytes)}</b></li>" for what, nbytes in rows)
+        return f'<p>Data folder: <code>{render.escape(home)}</code></p><ul class="lc-legend">{items}</ul>'
+
+    # What is changed
+
+    def _save(self, *values: Any) -> Updates:
+        settings, over = self._window.settings, overrides()
+        said = {f.name: _clean(value) for f, value in zip(FIELDS, values, strict=True) if f.name not in over}
+        changes = {name: value for name, value in said.items() if not _same(value, getattr(settings, name))}
+        if not changes:
+            return {self.said: render.note("nothing was changed", "done")}
+        try:
+            self._window.choose(changes)
+        except UserError as e:
+            return {self.said: render.note(str(e), "error")}
+        count = "1 setting" if len(changes) == 1 else f"{len(changes)} settings"
+        updates = self._look()
+        del updates[self.data]
+        return updates | {self.said: render.note(f"{count} kept; they count from the next question on", "done")}
+
+    def _download(self, model: str, request: gr.Request) -> Iterator[Updates]:
+        def job(session: Session) -> Generator[Any, None, None]:
+            entry, porter = load_catalog().get(model), self._window.porter
+            models, kind = session.settings.models, entry.kind if entry else "chat"
+            path = resolve(model, models, lambda *p: porter.tell(Progress(*p)), kind)
+            yield Note(f"{model} is here: {path}")
+
+        for line in follow(self._window.ask(_key(request), job, self._window.porter)):
+            yield {self.progress: line}
+        yield self._look()
+
+    def _verify(self, request: gr.Request) -> Iterator[Updates]:
+        def job(session: Session) -> Generator[Any, None, None]:
+            tell = self._window.porter.tell
+            found = session.store.verify(lambda done, total: tell(Progress("checking pages", done, total)))
+            if found.whole:
+                yield Note(f"all is whole: {found.documents:,} documents, {found.pages:,} pages, {size(found.bytes)}")
+            else:
+                yield Note(
+                    f"SQLite says {found.database}; {len(found.damaged_documents):,} documents and "
+                    f"{len(found.damaged_pages):,} pages are damaged; localctx doctor says what to do"
+                )
+
+        for line in follow(self._window.ask(_key(request), job, self._window.porter)):
+            yield {self.checked: line}
+
+    def _delete(self, sure: str, models: bool, request: gr.Request) -> Iterator[Updates]:
+        if sure.strip().lower() != SURE:
+            yield {self.deleted: render.note(f"type “{SURE}” first: nothing was deleted", "error")}
+            return
+        window = self._window
+
+        def job(session: Session) -> Generator[Any, None, None]:
+            yield Progress("deleting", 0, 0)
+            with window.desk.paused(), window.shelver.paused():
+                window.desk.forget()
+                freed = session.store.clear()
+                shutil.rmtree(session.settings.home / "uploads", ignore_errors=True)
+                for model in installed(session.settings.models) if models else ():
+                    freed += remove(model.name, session.settings.models)
+            yield Note(f"deleted, {size(freed)} freed")
+
+        for line in follow(window.ask(_key(request), job, window.porter)):
+            yield {self.deleted: line}
+        done = "freed" in line
+        yield {self.data: self._data(), self.gone: "gone" if done else ""}
+
+    def _stop(self, request: gr.Request) -> None:
+        self._window.stop(_key(request))
+
+
+def _models(folder: Path, kind: Kind) -> list[tuple[str, str]]:
+    """Models to choose from, with what is to be known of each."""
+    here = {m.name: m for m in installed(folder) if m.state == "ready"}
+    known = load_catalog()
+    choices = [("none", "none")] if kind == "embedder" else []
+    for e in known.values():
+        if e.kind == kind:
+            got = here.get(e.name.replace("/", "--"))
+            what = f"{size(got.bytes if got else e.bytes)}, {e.licence}, {'here' if got else 'not here yet'}"
+            choices.append((f"{e.name} ({what})", e.name))
+    others = [m for m in here.values() if kind == "chat" and m.name not in known]
+    return choices + [(f"{m.name} ({size(m.bytes)}, here)", m.name) for m in others]
+
+
+def _clean(value: Any) -> Any:
+    """What was typed, or None where the field is empty."""
+    return (value.strip() or None) if isinstance(value, str) else value
+
+
+def _same(said: Any, now: Any) -> bool:
+    return said == now or (said is not None and now is not None and str(said) == str(now))
+
+
+def _key(request: gr.Request) -> str:
+    return f"{request.session_hash} settings"
