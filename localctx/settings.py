@@ -104,7 +104,9 @@ def load_settings(**flags: Any) -> Settings:
 def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """``settings`` with ``changes``; None is a setting's default. Raises UsageError as ``load_settings`` does."""
     plain = Settings(settings.home)
-    said = {k: getattr(plain, k, None) if v is None else _typed(k, v, "settings") for k, v in changes.items()}
+    said: dict[str, Any] = {
+        k: getattr(plain, k, None) if v is None else _typed(k, v, "settings") for k, v in changes.items()
+    }
     return _checked(replace(settings, **said))
 
 

@@ -73,7 +73,11 @@ def _cell(where: str, looks: Sequence[float], reused: int, first: int, together:
     how = "kept from before" if kept else "read now"
     title = f"tokens {first * PAGE:,} to {stop * PAGE - 1:,}: {WHERE[letter]}, {how}, {share:.1%} of the looks"
     kinds = f"lc-at-{letter}{' lc-kept' if kept else ''}"
-    return f'<i class="{kinds}" title="{title}">{f"<b class=lc-heat{heat}></b>" if heat else ""}</i>'
+    return f'<i class="{kinds}" title="{title}">{_heat(heat)}</i>'
+
+
+def _heat(level: int) -> str:
+    return f'<b class="lc-heat{level}"></b>' if level else ""
 
 
 def _legend(together: int) -> str:
@@ -82,6 +86,6 @@ def _legend(together: int) -> str:
         *(("lc-at-x", "dropped"), ("lc-at-o", "still open"), ("lc-at-d lc-kept", "kept from before (framed)")),
     ]
     items = "".join(f'<li><i class="{kind}"></i>{name}</li>' for kind, name in keys)
-    items += '<li><i class="lc-at-none"><b class=lc-heat4></b></i>looked at by the answer (larger: more)</li>'
+    items += f'<li><i class="lc-at-none">{_heat(LEVELS)}</i>looked at by the answer (larger: more)</li>'
     each = f"One cell is {together:,} pages." if together > 1 else f"One cell is a page of {PAGE} tokens."
     return f'<ul class="lc-legend lc-cells">{items}</ul><small>{each}</small>'

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Generator, Iterator
+from functools import partial
 from typing import Any
 
 import gradio as gr
@@ -92,8 +93,8 @@ class MemoryPage:
         tabs.select(self._entered, [chat], [*live, *choices], **quick)
         self.timer.tick(self._live, [chat, self.shown], live, **quick)
         changed = [self.said, *choices]
-        self.codec.input(lambda codec: self._choose("kv", codec), [self.codec], changed, **quick)
-        self.keeper.input(lambda keeper: self._choose("keep", keeper), [self.keeper], changed, **quick)
+        self.codec.input(partial(self._choose, "kv"), [self.codec], changed, **quick)
+        self.keeper.input(partial(self._choose, "keep"), [self.keeper], changed, **quick)
         self.measure.click(
             self._measure,
             [self.document, self.variants, self.tokens],

@@ -39,7 +39,7 @@ def kv_bytes(report: dict[str, Any], codec: str, tokens: float) -> float:
 
 def plot(report: dict[str, Any]) -> str:
     """The picture, with what it shows in words."""
-    codecs = list({report["codecs"][c]["bytes_per_token"]: c for c in reversed(FORMATS)}.values())[::-1]
+    codecs = list({report["codecs"][c]["bytes_per_token"]: c for c in reversed(list(FORMATS))}.values())[::-1]
     limits = _limits(report)
     plane = _plane(report, codecs, limits)
     window = report["window"] or report["context"]
@@ -70,12 +70,13 @@ def table(report: dict[str, Any]) -> str:
         for c, of in report["codecs"].items()
     ]
     cells = "".join(
-        f'<tr{" class=lc-now" if row[0] == report["kv"]["codec"] else ""}><th scope="row">{escape(row[0])}</th>'
+        f'<tr class="{"lc-now" if row[0] == report["kv"]["codec"] else ""}"><th scope="row">{escape(row[0])}</th>'
         f"{''.join(f'<td>{escape(cell)}</td>' for cell in row[1:])}</tr>"
         for row in rows
     )
     top = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
-    return f'<div class="lc-wide" tabindex="0"><table class="lc-table"><thead><tr>{top}</tr></thead><tbody>{cells}</tbody></table></div>'
+    drawn = f'<table class="lc-table"><thead><tr>{top}</tr></thead><tbody>{cells}</tbody></table>'
+    return f'<div class="lc-wide" tabindex="0">{drawn}</div>'
 
 
 def _limits(report: dict[str, Any]) -> list[tuple[str, float]]:

@@ -126,6 +126,7 @@ class SettingsPage:
     def build(self) -> None:
         """Groups of fields, what saves them, and the data folder."""
         self.fields: dict[str, Any] = {}
+        self.shown = gr.State(None)  # the settings that the fields were last filled from
         for title, group in GROUPS:
             gr.Markdown(f"### {title}")
             with gr.Row(equal_height=False, elem_classes="lc-fields"):
@@ -170,11 +171,12 @@ class SettingsPage:
         slow = quick | {"concurrency_limit": None}  # the desk says whose turn it is
         fields = list(self.fields.values())
         appearance = self.fields["appearance"]
-        page.load(self._look, None, [*fields, self.data], **quick).then(None, appearance, None, js=APPEAR)
-        tabs.select(self._entered, None, [*fields, self.data], **quick)
+        everything = [*fields, self.data, self.shown]
+        page.load(self._look, None, everything, **quick).then(None, appearance, None, js=APPEAR)
+        tabs.select(self._entered, [self.shown], everything, **quick)
         appearance.input(None, appearance, None, js=APPEAR)
-        self.save.click(self._save, fields, [self.said, *fields], **quick)
-        self.download.click(self._download, [self.fields["model"]], [self.progress, *fields, self.data], **slow)
+        self.save.click(self._save, fields, [self.said, *everything], **quick)
+        self.download.click(self._download, [self.fields["model"]], [self.progress, self.fields["model"]], **slow)
         self.stop.click(self._stop, None, None, queue=False, api_visibility="private")
         self.verify.click(self._verify, None, [self.checked], **slow)
         self.delete.click(self._delete, [self.sure, self.models_too], [self.deleted, self.data, self.gone], **slow)
@@ -183,14 +185,15 @@ class SettingsPage:
 
     # What is looked at
 
-    def _entered(self, at: gr.SelectData) -> Updates:
-        return self._look() if at.value == TAB else gr.skip()
+    def _entered(self, shown: dict[str, Any], at: gr.SelectData) -> Updates:
+        return self._look(shown) if at.value == TAB else gr.skip()
 
-    def _look(self) -> Updates:
-        """All as it is now."""
-        settings, over = self._window.settings, overrides()
-        updates = {self.fields[f.name]: self._field(f, getattr(settings, f.name), f.name in over) for f in FIELDS}
-        return updates | {self.data: self._data()}
+    def _look(self, shown: dict[str, Any] | None = None) -> Updates:
+        """All as it is now; of the fields those that are not as ``shown``: what is being typed in the others stays."""
+        settings, over = vars(self._window.settings), overrides()
+        changed = [f for f in FIELDS if shown is None or settings[f.name] != shown[f.name]]
+        updates = {self.fields[f.name]: self._field(f, settings[f.name], f.name in over) for f in changed}
+        return updates | {self.data: self._data(), self.shown: {f.name: settings[f.name] for f in FIELDS}}
 
     def _field(self, field: Field, value: Any, over: bool) -> Any:
         info = f"{variable(field.name)} is set in the environment and wins over this" if over else field.info
@@ -226,9 +229,7 @@ class SettingsPage:
         except UserError as e:
             return {self.said: render.note(str(e), "error")}
         count = "1 setting" if len(changes) == 1 else f"{len(changes)} settings"
-        updates = self._look()
-        del updates[self.data]
-        return updates | {self.said: render.note(f"{count} kept; they count from the next question on", "done")}
+        return self._look() | {self.said: render.note(f"{count} kept; they count from the next question on", "done")}
 
     def _download(self, model: str, request: gr.Request) -> Iterator[Updates]:
         def job(session: Session) -> Generator[Any, None, None]:
@@ -239,7 +240,7 @@ class SettingsPage:
 
         for line in follow(self._window.ask(_key(request), job, self._window.porter)):
             yield {self.progress: line}
-        yield self._look()
+        yield {self.fields["model"]: gr.update(choices=_models(self._window.settings.models, "chat"))}
 
     def _verify(self, request: gr.Request) -> Iterator[Updates]:
         def job(session: Session) -> Generator[Any, None, None]:
