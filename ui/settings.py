@@ -131,7 +131,7 @@ class SettingsPage:
             gr.Markdown(f"### {title}")
             with gr.Row(equal_height=False, elem_classes="lc-fields"):
                 for field in group:
-                    with gr.Column(min_width=260, scale=2 if field.name == "model" else 1):
+                    with gr.Column(min_width=520 if field.name == "model" else 260):
                         self.fields[field.name] = field.build()
             if title == "Model":
                 self._build_download()
@@ -261,7 +261,7 @@ class SettingsPage:
         if sure.strip().lower() != SURE:
             yield {self.deleted: render.note(f"type “{SURE}” first: nothing was deleted", "error")}
             return
-        window = self._window
+        window, done = self._window, list[str]()
 
         def job(session: Session) -> Generator[Any, None, None]:
             yield Progress("deleting", 0, 0)
@@ -271,12 +271,12 @@ class SettingsPage:
                 shutil.rmtree(session.settings.home / "uploads", ignore_errors=True)
                 for model in installed(session.settings.models) if models else ():
                     freed += remove(model.name, session.settings.models)
+            done.append("gone")
             yield Note(f"deleted, {size(freed)} freed")
 
         for line in follow(window.ask(_key(request), job, window.porter)):
             yield {self.deleted: line}
-        done = "freed" in line
-        yield {self.data: self._data(), self.gone: "gone" if done else ""}
+        yield {self.data: self._data(), self.gone: "".join(done)}
 
     def _stop(self, request: gr.Request) -> None:
         self._window.stop(_key(request))
