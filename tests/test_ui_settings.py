@@ -45,7 +45,7 @@ def page(window):
 
 
 def values(page, **typed) -> list:
-    from localctx.ui.settings import FIELDS
+    from localctx.ui.fields import FIELDS
 
     now = page._window.settings
     return [typed.get(f.name, getattr(now, f.name)) for f in FIELDS]
