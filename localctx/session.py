@@ -15,6 +15,7 @@ from localctx.chatting import Beginning, Chatting, Way
 from localctx.engine.answer import answer, read, shut
 from localctx.engine.events import Done, Event, Note, Progress
 from localctx.engine.looks import looks
+from localctx.engine.memory import InUse
 from localctx.engine.opener import Opener
 from localctx.engine.plan import refuse_too_big
 from localctx.engine.prompt import ALONE, Conversation
@@ -100,6 +101,14 @@ class Session:
     def store(self) -> Store:
         """The data folder's store. Raises StoreError."""
         return Store(self.settings.home)
+
+    @property
+    def in_use(self) -> InUse:
+        """What is in memory now; nothing where nothing is loaded. Integers only."""
+        if not (model := self.__dict__.get("model")):
+            return InUse()
+        opener = self.__dict__.get("_opener")
+        return InUse(str(model.device), model.nbytes, opener.held if opener else {})
 
     @cached_property
     def model(self) -> Model:

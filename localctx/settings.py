@@ -1,8 +1,11 @@
-"""Settings: flags over environment over the settings file over defaults, frozen once read."""
+"""Settings: flags over environment over the settings file over defaults, frozen once read; and the file written."""
 
 import os
 import re
+import tempfile
 import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +16,8 @@ from localctx.shape import FORMATS
 
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # how, and how many times the trained window
 BLEND = ("off", "auto", "on")
+APPEARANCE = ("auto", "light", "dark")
+FILE = "settings.toml"
 SIZES = ("memory", "ram", "disk")  # the settings that are sizes, or ``auto``
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)?", re.IGNORECASE)
 
@@ -30,7 +35,7 @@ class Settings:
     them; 0 leaves their number to what the model was measured to bear), or auto (whole where they fit). ``ocr``: pages
     of PDFs are read optically where they have no text (``auto``), all of them (``on``), or not (``off``). ``blend``:
     whether passages that were read alone are put together without reading them anew: ``off``, ``on``, or ``auto``,
-    where ``localctx quality --blend`` passed it.
+    where ``localctx quality --blend`` passed it. ``appearance`` of the window: ``light``, ``dark``, or as the system's.
     """
 
     home: Path
@@ -57,6 +62,7 @@ class Settings:
     passages: int = 0
     ocr: str = "auto"
     blend: str = "off"
+    appearance: str = "auto"
 
     @property
     def models(self) -> Path:
@@ -90,9 +96,68 @@ def load_settings(**flags: Any) -> Settings:
     """
     home = Path(flags.pop("home", None) or os.environ.get("LOCALCTX_HOME") or default_home()).expanduser().absolute()
     settings = Settings(home)
-    for place, values in ((home / "settings.toml", _file(home / "settings.toml")), ("the environment", _environment())):
+    for place, values in ((home / FILE, _file(home / FILE)), ("the environment", overrides())):
         settings = replace(settings, **{k: _typed(k, v, place) for k, v in values.items()})
     return _checked(replace(settings, **{k: v for k, v in flags.items() if v is not None}))
+
+
+def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """``settings`` with ``changes``; None is a setting's default. Raises UsageError as ``load_settings`` does."""
+    plain = Settings(settings.home)
+    said: dict[str, Any] = {
+        k: getattr(plain, k, None) if v is None else _typed(k, v, "settings") for k, v in changes.items()
+    }
+    return _checked(replace(settings, **said))
+
+
+def overrides() -> dict[str, str]:
+    """What the environment says of settings, by their names; it wins over the file."""
+    names = {f.name for f in fields(Settings)} - {"home"}
+    found = {n: os.environ.get(variable(n)) for n in names}
+    return {n: v for n, v in found.items() if v}
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return f"LOCALCTX_{name.upper()}"
+
+
+def save_settings(home: Path, changes: Mapping[str, Any]) -> None:
+    """Put ``changes`` into the settings file of ``home``; None takes a line out. All else in it stays as it was.
+
+    Raises UsageError for what ``load_settings`` would refuse, and where the file cannot be read or written.
+    """
+    import tomlkit
+
+    file = (home / FILE).resolve()  # or a link to it would be replaced
+    said = {k: _typed(k, v, file) for k, v in _file(file).items()}
+    changed(replace(Settings(home), **said), changes)
+    document = tomlkit.parse(file.read_text(encoding="utf-8")) if said else tomlkit.document()
+    for name, value in changes.items():
+        if value is None:
+            document.pop(name, None)
+        else:
+            document[name] = _typed(name, value, file)
+    try:
+        _write(file, tomlkit.dumps(document))
+    except OSError as e:
+        raise UsageError(f"{file} cannot be written ({e})", "make its folder one you may write") from e
+
+
+def _write(file: Path, text: str) -> None:
+    """All or nothing, readable by its owner alone."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")  # made 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as f:
+            f.write(text)
+            f.flush()
+            os.fsync(f.fileno())
+        Path(name).replace(file)
+    except BaseException:
+        with suppress(OSError):
+            Path(name).unlink()
+        raise
 
 
 def default_home() -> Path:
@@ -111,12 +176,6 @@ def _file(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read ({e})", "mend it or move it away") from e
 
 
-def _environment() -> dict[str, str]:
-    names = {f.name for f in fields(Settings)} - {"home"}
-    found = {n: os.environ.get(f"LOCALCTX_{n.upper()}") for n in names}
-    return {n: v for n, v in found.items() if v}
-
-
 def _typed(name: str, value: Any, place: object) -> Any:
     hints = get_type_hints(Settings)
     if name not in hints or name == "home":
@@ -124,7 +183,7 @@ def _typed(name: str, value: Any, place: object) -> Any:
     kind = next((t for t in get_args(hints[name]) if t is not type(None)), hints[name])
     try:
         return kind(value)
-    except (TypeError, ValueError) as e:
+    except (TypeError, ValueError, OverflowError) as e:
         raise UsageError(f"{place}: {name} = {value!r} is not {kind.__name__}", "correct the value") from e
 
 
@@ -154,6 +213,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
     if s.ocr not in ("auto", "on", "off"):
         raise UsageError(f"ocr = {s.ocr!r} means nothing", "use auto, on or off")
+    if s.appearance not in APPEARANCE:
+        raise UsageError(f"there is no appearance {s.appearance!r}", f"use one of: {', '.join(APPEARANCE)}")
     s.caps  # noqa: B018 (reads the sizes)
     if s.n > 1 and not s.temperature:
         raise UsageError(f"{s.n} answers at temperature 0 would be the same", "give --temperature, for example 0.8")

@@ -42,7 +42,7 @@ class Feed(NamedTuple):
 
 class Model(Protocol):
     """A decoder model. ``context`` is its window in tokens, ``trained`` what it is without any stretching; ``rope`` how
-    its keys turn, None where they do not; ``geometry`` what a step takes in memory.
+    its keys turn, None where they do not; ``geometry`` what a step takes in memory, ``nbytes`` what its weights do.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Model(Protocol):
 
     geometry: Geometry
     trained: int
+    nbytes: int
 
     @property
     def context(self) -> int: ...

@@ -46,6 +46,7 @@ class TransformersModel:
         self._trained = said_of(self._config)
         self.trained: int = self._config.max_position_embeddings
         self.geometry = geometry_of(self._config)
+        self.nbytes = sum(p.numel() * p.element_size() for p in module.parameters())
         self.stretch(rope)
         self.shape = shape_of(self._config)
         self.device, self.dtype = module.device, module.dtype

@@ -255,6 +255,7 @@ FIELDS = {
         "window": int,
         "chunk": int,
         "evicted": list,
+        "map": {"where": str, "reused": int, "looks": list},
     },
     "memory": {"peak_bytes": int},
     "passages": list,
@@ -290,6 +291,12 @@ def test_json_is_one_object_of_the_promised_fields_and_its_numbers_add_up(asks, 
         assert sum(report["kv"]["pages"].values()) == (t["prompt"] + t["generated"] - 1) // PAGE
         assert (report["mode"], report["model"], report["stopped"]) == ("full", str(tiny_model), "length")
         assert (report["kv"]["codec"], report["kv"]["keeper"]) == ("int8", "full")
+        pages = report["kv"]["map"]["where"]
+        assert [pages.count(letter) for letter in "dhs"] == list(report["kv"]["pages"].values())
+        assert len(pages) == -(-(t["prompt"] + t["generated"] - 1) // PAGE)
+        assert report["kv"]["map"]["reused"] == -(-t["reused"] // PAGE)
+        assert len(report["kv"]["map"]["looks"]) == t["prompt"] // PAGE
+        assert sum(report["kv"]["map"]["looks"]) == pytest.approx(1, abs=0.01)
         assert [types(c) for c in report["citations"]] == 3 * [CITATION]
         assert all(document.read_text()[c["start"] : c["end"]] == c["quote"] for c in report["citations"])
         assert report["seconds"]["first_token"] >= report["seconds"]["restore"] + report["seconds"]["prefill"]

@@ -61,6 +61,7 @@ HOMES = {
     "filelock": "store models",
     "psutil": "budget",
     "platformdirs": "settings",
+    "tomlkit": "settings",
     "llvmlite": "kernels",
     "numba": "kernels",
     "triton": "kernels",

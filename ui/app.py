@@ -12,7 +12,9 @@ from fastapi import FastAPI
 from localctx.settings import Settings
 from localctx.ui.chat import ChatPage
 from localctx.ui.library import LibraryPage
+from localctx.ui.memory import MemoryPage
 from localctx.ui.server import LOOPBACK, Gate, key_of, listen, serve
+from localctx.ui.settings import SettingsPage
 from localctx.ui.window import Window
 
 UPLOAD = "2gb"  # the largest file taken
@@ -45,13 +47,19 @@ def build(window: Window) -> gr.Blocks:
             gr.HTML("<h1>localctx</h1>")
             chat.build_sidebar()
         with gr.Tabs() as tabs:
-            library = LibraryPage(window, tabs, chat)
+            library, memory, settings = LibraryPage(window, tabs, chat), MemoryPage(window), SettingsPage(window)
             with gr.Tab("Chat", id="chat"):
                 chat.build()
             with gr.Tab("Library", id="library") as tab:
                 library.build()
+            with gr.Tab("Memory", id="memory"):
+                memory.build()
+            with gr.Tab("Settings", id="settings"):
+                settings.build()
         chat.wire(page)
         library.wire(page, tab)
+        memory.wire(page, tabs, chat.chat)
+        settings.wire(page, tabs)
     return page
 
 

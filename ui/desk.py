@@ -5,15 +5,18 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from localctx.engine.events import Event
+from localctx.engine.events import Done, Event
+from localctx.engine.memory import InUse
 from localctx.errors import Cancelled, UserError
 from localctx.session import Session
 from localctx.settings import Settings
 
 HEARD = 0.1  # seconds after which who listens is told that nothing new has come, and may leave
+REMEMBERED = 32  # chats whose last report is
 _END = object()
 
 Job = Callable[[Session], Generator[Any, None, None]]
@@ -64,6 +67,7 @@ class Turn:
             if self.cancelled.is_set():
                 raise Cancelled
             for event in self._job(session):
+                self._desk.note(event, session)
                 self._events.put(event)
                 if self.cancelled.is_set():
                     session.cancel()
@@ -90,6 +94,8 @@ class Desk:
         self._line = deque[Turn]()
         self._changed = threading.Condition()
         self._open = True
+        self.in_use = InUse()  # what the session holds, as last looked at
+        self._reports: dict[str, dict[str, Any]] = {}
         self._worker = threading.Thread(target=self._work, name=name, daemon=True)
         self._worker.start()
 
@@ -118,6 +124,55 @@ class Desk:
             if self._session and self._line and self._line[0] is turn:
                 self._session.cancel()
 
+    def report(self, chat: str = "") -> dict[str, Any] | None:
+        """What was reported of the last answer in a chat; where none is remembered, or none is named, of the last."""
+        with self._changed:
+            return self._reports.get(chat) or next(reversed(self._reports.values()), None)
+
+    def note(self, event: Any, session: Session) -> None:
+        """Remember what pages show of the work beside its events; called where the session is used."""
+        self.in_use = session.in_use
+        if isinstance(event, Done) and (chat := event.report.get("chat")):
+            with self._changed:
+                self._reports.pop(chat, None)
+                self._reports[chat] = event.report
+                if len(self._reports) > REMEMBERED:
+                    del self._reports[next(iter(self._reports))]
+
+    def tell(self, event: Event) -> None:
+        """Something beside a job's own events, to whom is being served. Raises Cancelled where nobody wants it."""
+        with self._changed:
+            turn = self._line[0]
+        turn.hear(event)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nobody is served meanwhile; what was asked for before is stopped. Raises Cancelled when the desk closes."""
+        seated, done = threading.Event(), threading.Event()
+
+        def wait(session: Session) -> Generator[Any, None, None]:
+            seated.set()
+            done.wait()
+            yield from ()
+
+        with self._changed:
+            before = list(self._line)
+        turn = self.take_turn(wait)
+        for other in before:
+            other.cancel()
+        try:
+            while not seated.wait(HEARD):
+                if turn.cancelled.is_set():
+                    raise Cancelled
+            yield
+        finally:
+            done.set()
+
+    def forget(self) -> None:
+        """Forget what was reported of all chats."""
+        with self._changed:
+            self._reports.clear()
+
     def change(self, settings: Settings) -> None:
         """Serve the next turn under other settings."""
         with self._changed:
@@ -135,7 +190,8 @@ class Desk:
 
     def _work(self) -> None:
         while turn := self._first():
-            turn.serve(self._seated())
+            turn.serve(session := self._seated())
+            self.in_use = session.in_use
             with self._changed:
                 self._line.popleft()
         if self._session:
@@ -151,13 +207,7 @@ class Desk:
         """The session, under the settings of now."""
         with self._changed:
             if self._session is None:
-                self._session = Session(self._settings, self._tell)
+                self._session = Session(self._settings, self.tell)
             elif self._session.settings != self._settings:
                 self._session.change(self._settings)
             return self._session
-
-    def _tell(self, event: Event) -> None:
-        """To whom is being served."""
-        with self._changed:
-            turn = self._line[0]
-        turn.hear(event)

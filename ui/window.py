@@ -2,22 +2,27 @@
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
-from localctx.settings import Settings
+from localctx.kv.keepers import make_keeper
+from localctx.settings import Settings, changed, overrides, save_settings
 from localctx.store.store import Store, told
 from localctx.ui.desk import Desk, Job, Turn
 
 
 class Window:
-    """One running window. ``desk`` answers questions; ``shelver`` reads files into the library meanwhile."""
+    """One running window. ``desk`` answers questions; meanwhile ``shelver`` reads files into the library, and
+    ``porter`` fetches models and looks after what is kept.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.uploads = settings.home / "uploads"
         self.desk, self.shelver = Desk(settings, "answers"), Desk(settings, "library")
+        self.porter = Desk(settings, "upkeep")
         self._turns: dict[str, Turn] = {}
 
     @contextmanager
@@ -49,13 +54,28 @@ class Window:
         """Whether nobody stopped what a tab last asked for."""
         return tab in self._turns
 
+    def choose(self, changes: Mapping[str, Any]) -> None:
+        """Keep these settings in the file, and work under them from the next turn on; None is a default.
+
+        Those that the environment says are kept as well, and wait for it to be silent. Raises UsageError, with nothing
+        done.
+        """
+        settings = changed(self.settings, {k: v for k, v in changes.items() if k not in overrides()})
+        make_keeper(settings.keep, 0)
+        save_settings(settings.home, changes)
+        self.change(settings)
+
     def change(self, settings: Settings) -> None:
         """Work under other settings from the next turn on."""
         self.settings = settings
-        for desk in (self.desk, self.shelver):
+        for desk in self._desks:
             desk.change(settings)
 
     def close(self) -> None:
         """Stop all work."""
-        for desk in (self.desk, self.shelver):
+        for desk in self._desks:
             desk.close()
+
+    @property
+    def _desks(self) -> tuple[Desk, ...]:
+        return self.desk, self.shelver, self.porter

@@ -12,7 +12,6 @@ from localctx.errors import DocumentError, UsageError, size
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
     from localctx.quality.gate import Gate, Result
-    from localctx.quality.variants import Setup
     from localctx.session import Session
 
 
@@ -93,16 +92,18 @@ def _gate(
     how: dict[str, Any],
 ) -> None:
     from localctx.cli.terminal import print_json, table
-    from localctx.quality.gate import Gate, take_tokens
-    from localctx.quality.variants import variants_of
+    from localctx.quality.gate import Gate, remember, take_tokens
+    from localctx.quality.variants import set_up, variants_of
 
     lengths = _lengths(how["lengths"])
     tokens = take_tokens(session.model, text, max([how["tokens"], *lengths]))
-    gate = Gate(_setup(session, len(tokens)), tokens, lengths or [len(tokens) - 1], hear=terminal.show)
+    on = set_up(session.model, session.settings, len(tokens))
+    gate = Gate(on, tokens, lengths or [len(tokens) - 1], hear=terminal.show)
     results = []
     for result in gate.run(variants_of(codecs, keeps)):
         results.append(result)
-        _remember(session, result, len(gate.tokens))  # at once: Ctrl-C keeps what was measured
+        # at once: Ctrl-C keeps what was measured
+        remember(session.store, session.model, session.settings.model, result, len(gate.tokens))
         row = _row(result)
         terminal.say(f"{row['KV']}: KL {row['KL MEAN']}, top-1 {row['TOP-1']}, needles {row['NEEDLES']}")
     peers = _peers(session, terminal, gate) if how["peers"] else []
@@ -122,22 +123,14 @@ def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[st
     from localctx.cli.blending import measure_blending
     from localctx.engine.memory import choose_codec
     from localctx.quality.blending import LENGTH
+    from localctx.quality.variants import set_up
 
     if len(codecs) > 1:
         raise UsageError("--blend measures in one codec", "give one --kv")
     passed, fingerprint = session.store.verdicts.passed, session.model.fingerprint
     codec = codecs[0] if codecs else choose_codec(session.model.shape, lambda codec: passed(fingerprint(codec)))
-    on = _setup(session, how["passages"] * LENGTH)
+    on = set_up(session.model, session.settings, how["passages"] * LENGTH)
     measure_blending(session, on, terminal, text, codec, how["passages"], how["as_json"])
-
-
-def _setup(session: "Session", tokens: int) -> "Setup":
-    """The loaded model, and what is free here now under the flags."""
-    from localctx.engine.memory import decide
-    from localctx.quality.variants import REFERENCE, Setup
-
-    memory = decide(session.model, session.settings, REFERENCE, tokens)
-    return Setup(session.model, memory.chunk, memory.limits, session.settings.home / "spill")
 
 
 def _lengths(given: str | None) -> list[int]:
@@ -148,18 +141,6 @@ def _lengths(given: str | None) -> list[int]:
     except ValueError as e:
         raise UsageError(f"--lengths {given} is not a list of numbers", "for example: --lengths 2000,4000") from e
     return lengths
-
-
-def _remember(session: "Session", result: "Result", tokens: int) -> None:
-    from localctx.store.store import told
-
-    v = result.variant
-    if v.keep == "full":
-        with told(session.settings.home):
-            report = {"tokens": tokens, **result.to_json()}
-            session.store.verdicts.note(
-                session.model.fingerprint(v.codec), session.settings.model, v.codec, result.passed, report
-            )
 
 
 def _peers(session: "Session", terminal: "Terminal", gate: "Gate") -> list[dict[str, Any]]:
@@ -213,12 +194,12 @@ def _stream(
 ) -> None:
     from localctx.cli.terminal import print_json
     from localctx.quality.stream import stream
-    from localctx.quality.variants import Variant
+    from localctx.quality.variants import Variant, set_up
 
     if max(len(codecs), len(keeps)) > 1:
         raise UsageError("--stream measures one cache", "give one --kv and one --keep")
     variant = Variant(*(codecs or ("int8",)), *keeps)
-    s = stream(_setup(session, tokens), text, tokens, variant, hear=terminal.show)
+    s = stream(set_up(session.model, session.settings, tokens), text, tokens, variant, hear=terminal.show)
     terminal.clear()
     if as_json:
         print_json(s.to_json())

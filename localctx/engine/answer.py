@@ -9,6 +9,7 @@ from torch import Tensor
 from localctx.engine.beams import beam_search
 from localctx.engine.events import Event, Token
 from localctx.engine.generate import decode, decode_each, likelihood, prefill
+from localctx.engine.pagemap import page_map
 from localctx.engine.prompt import common
 from localctx.engine.steps import Check, Steps, alone, altered, finish
 from localctx.engine.work import Work
@@ -100,6 +101,7 @@ def shut(work: Work) -> None:
     pool = work.cache.pool
     work.pages, work.evicted = pool.counts(), list(work.cache.evicted)
     work.bytes, work.sketched = pool.nbytes(), work.cache.sketch_bytes()
+    work.map = page_map(work.cache, work.restored)
     work.cache.drop()
 
 

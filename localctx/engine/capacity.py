@@ -19,12 +19,17 @@ from localctx.shape import FORMATS, PAGE, KVShape
 
 
 def capacity(
-    settings: Settings, config: Path | None = None, context: int | None = None, device_memory: int | None = None
+    settings: Settings,
+    config: Path | None = None,
+    context: int | None = None,
+    device_memory: int | None = None,
+    passed: Callable[[str], bool | None] = lambda codec: None,
 ) -> dict[str, Any]:
     """Everything ``localctx plan --json`` prints; sizes in bytes, contexts in tokens.
 
     The model is ``settings.model``, or that of the file ``config``. ``context`` is the model's window unless given;
-    ``device_memory`` stands in for the free memory that would be measured. Raises UserError.
+    ``device_memory`` stands in for the free memory that would be measured. ``passed`` tells which codecs did where one
+    is to be chosen. Raises UserError.
     """
     device = _device(settings.device, device_memory)
     dtype = pick_dtype(settings.dtype, device)
@@ -34,7 +39,7 @@ def capacity(
     if tokens < 1:
         raise UsageError("the model's config tells no window", "say how long with --context")
     free = measure_device(str(device)).free if device_memory is None else device_memory
-    codec = choose_codec(model.shape, lambda codec: None) if settings.kv == "auto" else settings.kv
+    codec = choose_codec(model.shape, passed) if settings.kv == "auto" else settings.kv
 
     def limits(tokens: int) -> Limits:
         reserve = model.weights + _activations(model, settings.chunk, tokens, device)

@@ -1,8 +1,10 @@
 """Opening a prompt: window, codec, keeper and budgets are decided, what is kept of it is put back, it is planned."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from weakref import WeakSet
 
 from localctx.engine.keep import Identity, Keeping
 from localctx.engine.memory import Memory, Relief, choose_codec, choose_window, decide, longest, smaller_codec
@@ -10,6 +12,7 @@ from localctx.engine.plan import plan, refuse_too_long
 from localctx.engine.prompt import ALONE, Conversation, Prompt, estimate_tokens, make_prompt
 from localctx.engine.work import Work
 from localctx.errors import UsageError
+from localctx.kv.pool import Pool
 from localctx.models.base import Model
 from localctx.settings import Settings
 from localctx.store.documents import Held
@@ -26,6 +29,7 @@ class Opener:
     ) -> None:
         self.model, self._settings, self._open_store, self._cancelled = model, settings, open_store, cancelled
         self._window = settings.rope
+        self._pools = WeakSet[Pool]()
 
     def open(
         self,
@@ -52,6 +56,7 @@ class Opener:
         drops = self._drops(memory, len(tokens), documents[0][0].name if question is None else "")
         keep = keep and (not drops or of.chat is not None)  # a chat that forgets goes on from where it had not yet
         cache = memory.new_cache(model, self._settings.home / "spill")
+        self._pools.add(cache.pool)
         keeping = self._keeping(documents, prompt.tokens[:boundary], memory.codec, part, of.chat) if keep else None
         restoring = time.perf_counter()
         news = keeping.restore(cache) if keeping else []
@@ -73,8 +78,16 @@ class Opener:
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
             news=news,
+            restored=cache.length,
             following=lambda answer: self._following(texts, part, of, question or "", answer),
         )
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Bytes of KV that is open now, by tier, and ``kept``: pages of the store that are read where they lie."""
+        pools = list(self._pools)
+        tiers = [Counter(pool.nbytes()) for pool in pools]
+        return {**sum(tiers, Counter()), "kept": sum(pool.lent for pool in pools)}
 
     @property
     def fingerprint(self) -> bytes:

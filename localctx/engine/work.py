@@ -21,9 +21,9 @@ PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token"
 class Work:
     """``tokens`` are to be read, what is kept ends at ``boundary``; ``started`` is the clock when the model was loaded.
 
-    ``news``: why there was not more kept of it. ``passages`` it answers from, where not whole documents were read, and
-    the works that were ``ranked`` to find them. ``following`` gives the tokens a next question comes after, by the
-    answer to this one.
+    ``restored`` tokens were kept from before; ``news``: why there were not more. ``passages`` it answers from, where
+    not whole documents were read, and the works that were ``ranked`` to find them. ``following`` gives the tokens a
+    next question comes after, by the answer to this one.
     """
 
     held: Sequence[Held]
@@ -38,6 +38,8 @@ class Work:
     answers: list[list[Token]] = field(default_factory=lambda: [[]])
     stopped: str = "cancelled"
     read: int = 0
+    restored: int = 0
+    map: dict[str, Any] = field(default_factory=dict)
     pages: dict[str, int] = field(default_factory=dict)
     bytes: dict[str, int] = field(default_factory=dict)
     sketched: int = 0
@@ -142,6 +144,7 @@ class Work:
             "window": self.plan.window,
             "chunk": self.relief.chunk,
             "evicted": [{"start": e.start, "stop": e.stop, "kept": round(e.kept, 4)} for e in self.evicted],
+            "map": self.map,
         }
 
 

@@ -116,6 +116,10 @@ class Pool:
             self._where[page] = self.memory
         return page
 
+    def tier_of(self, page: int) -> str:
+        """The name of the tier a page is in."""
+        return self._where[page].name
+
     def payload(self, page: int) -> Tensor:
         """A page's bytes where they are, every layer's record in order: what a slot holds."""
         return self._where[page].get(page)
@@ -172,6 +176,11 @@ class Pool:
     def nbytes(self) -> dict[str, int]:
         """Bytes by tier; what the store lends is the store's."""
         return {tier.name: tier.nbytes for tier in self.tiers}
+
+    @property
+    def lent(self) -> int:
+        """Bytes of the store's pages that are read where they lie."""
+        return self.disk.lent
 
     def _spare(self) -> float:
         """Bytes that could still be taken, if pages moved down."""

@@ -109,12 +109,14 @@ class DiskTier(_Held):
     def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
         super().__init__()
         self.name, self.limit, self._folder = "disk", limit, folder
+        self.lent = 0  # bytes
         self._slots: dict[int, tuple[_SpillFile, int]] = {}
         self._free: dict[int, list[tuple[_SpillFile, int]]] = {}
 
     def lend(self, page: int, payload: np.ndarray) -> None:
         """Take a stored page: mapped bytes that stay where they are."""
         self._pages[page] = as_tensor(payload)
+        self.lent += len(payload)
 
     def put(self, page: int, payload: Tensor) -> None:
         """See ``Tier``."""
@@ -129,6 +131,8 @@ class DiskTier(_Held):
         if page in self._slots:
             self._free.setdefault(len(payload), []).append(self._slots.pop(page))
             self.nbytes -= len(payload)
+        else:
+            self.lent -= len(payload)
 
     def _slot(self, nbytes: int) -> "tuple[_SpillFile, int]":
         free = self._free.setdefault(nbytes, [])

@@ -15,6 +15,7 @@ from localctx.models.base import Model
 from localctx.quality.compare import EVEN, MIN_TOKENS, Divergence, Forward, compare, score, split
 from localctx.quality.needles import DEPTHS, ROOM, head_of, read_all, retrieve
 from localctx.quality.variants import Setup, Variant, fork_for, groups, held_bytes
+from localctx.store.store import Store, told
 
 MAX_KL = 0.02  # nats, mean
 MIN_TOP1 = 0.90
@@ -63,6 +64,14 @@ def take_tokens(model: Model, text: str, tokens: int) -> list[int]:
     return taken[: tokens + 1]
 
 
+def remember(store: Store, model: Model, name: str, result: Result, tokens: int) -> None:
+    """Keep the verdict of ``result``, measured on ``tokens`` of a text with ``model``, called ``name``."""
+    variant = result.variant
+    key = variant.key(model.fingerprint(variant.codec))
+    with told(store.home):
+        store.verdicts.note(key, name, variant.name, result.passed, {"tokens": tokens, **result.to_json()})
+
+
 class Gate:
     """Measures variants on ``tokens``, of which the last is only predicted.
 
@@ -104,13 +113,14 @@ class Gate:
     def _diverge(self, group: Sequence[Variant], read: Callable[[int], None]) -> dict[Variant, tuple[int, Divergence]]:
         cache = self.on.new_cache(group[0], len(self.tokens))
         read_all(self.on, cache, self.tokens[: self.first], read)
-        measured = {variant: self._measure(fork_for(cache, variant, len(self.tokens))) for variant in group}
+        measured = {variant: self._measure(fork_for(cache, variant, len(self.tokens)), read) for variant in group}
         read(len(self.tokens) - cache.length)
         cache.drop()
         return measured
 
-    def _measure(self, cache: Cache) -> tuple[int, Divergence]:
+    def _measure(self, cache: Cache, read: Callable[[int], None]) -> tuple[int, Divergence]:
         def forward(tokens: Sequence[int], keep: int) -> Tensor:
+            read(0)  # who hears of it may stop it
             logits = self.on.model.forward(tokens, cache, keep)
             if cache.keeper.compresses and cache.phase == "asking":  # the first step is the question
                 compress(cache)

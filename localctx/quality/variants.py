@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 
 from localctx.budget import Limits
-from localctx.engine.memory import Memory
+from localctx.engine.memory import Memory, decide
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.models.base import Model
+from localctx.settings import Settings
 from localctx.shape import FORMATS
 
 REFERENCE = "f32"  # what every variant is compared with: sealed pages without loss
@@ -27,6 +29,10 @@ class Variant:
     def name(self) -> str:
         """``int8``, or ``int8 select:1/4``."""
         return self.codec if self.keep == "full" else f"{self.codec} {self.keep}"
+
+    def key(self, fingerprint: bytes) -> bytes:
+        """What its verdict is kept under, for a model and codec of this fingerprint."""
+        return fingerprint if self.keep == "full" else sha256(fingerprint + f"keep {self.keep}".encode()).digest()
 
     @property
     def late(self) -> bool:
@@ -66,6 +72,12 @@ class Setup:
         """An empty cache in the variant's codec and keeper, whose budget may be a part of ``tokens``."""
         memory = Memory(variant.codec, make_keeper(variant.keep, tokens), self.limits, self.chunk)
         return memory.new_cache(self.model, self.spill)
+
+
+def set_up(model: Model, settings: Settings, tokens: int) -> Setup:
+    """``model``, and what is free here now under ``settings``, for a text of ``tokens``."""
+    memory = decide(model, settings, REFERENCE, tokens)
+    return Setup(model, memory.chunk, memory.limits, settings.home / "spill")
 
 
 def fork_for(cache: Cache, variant: Variant, tokens: int) -> Cache:

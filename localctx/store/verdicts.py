@@ -29,5 +29,12 @@ class Verdicts:
         row = self._row(fingerprint)
         return json.loads(row["report"]) if row else None
 
+    def of(self, model: str) -> dict[str, dict[str, Any]]:
+        """What was last measured on a model of this name, by what was measured (a codec, ``int8 select:1/4``), with
+        ``passed`` and ``measured``, the time."""
+        rows = self._db.query("SELECT * FROM verdicts WHERE model = ? ORDER BY measured", [model])
+        more = ("passed", "measured")
+        return {row["codec"]: {**json.loads(row["report"]), **{field: row[field] for field in more}} for row in rows}
+
     def _row(self, fingerprint: bytes) -> dict[str, Any] | None:
         return next(iter(self._db.query("SELECT * FROM verdicts WHERE fingerprint = ?", [fingerprint])), None)
