@@ -1,11 +1,14 @@
 """App: the pages put together, and served."""
 
 import os
+import threading
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
+from localctx.ui import lean  # noqa: F401 (first)
 
+# isort: split
 import gradio as gr
 from fastapi import FastAPI
 
@@ -46,7 +49,13 @@ def build(window: Window) -> gr.Blocks:
         with gr.Tabs(), gr.Tab("Chat", id="chat"):
             chat.build()
         chat.wire(page)
+        page.load(_prepare, None, None, queue=False, show_progress="hidden", api_visibility="private")
     return page
+
+
+def _prepare() -> None:
+    """Import what the first question needs (torch: seconds) once there is a page to look at, not before."""
+    threading.Thread(target=import_module, args=["localctx.session"], daemon=True).start()
 
 
 def mount(window: Window, host: str, port: int) -> FastAPI:

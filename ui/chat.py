@@ -4,24 +4,26 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from localctx.chatting import SUMMARY, Way
 from localctx.engine.events import Done, Evicted, Note, Planned, Progress, Token
 from localctx.errors import Cancelled, ChatFull, UserError
-from localctx.session import Session
-from localctx.store.chats import Message
+from localctx.store.chats import SUMMARY, Message
 from localctx.store.store import Store
 from localctx.store.transcript import transcript
 from localctx.ui import render
 from localctx.ui.desk import Job, Waiting
 from localctx.ui.window import Window
 
+if TYPE_CHECKING:  # torch, and seconds
+    from localctx.chatting import Way
+    from localctx.session import Session
+
 BEAT = 0.1  # seconds between two pictures of a growing answer
 AGAIN = 0.8  # the temperature of another answer to the same question
-WAYS: tuple[tuple[str, Way], ...] = (
+WAYS: "tuple[tuple[str, Way], ...]" = (
     ("Remember only its end", "sink-window"),
     ("Summarize what was said", "summarize"),
     ("Begin a new chat", "new"),
@@ -195,7 +197,7 @@ class ChatPage:
     ) -> Iterator[Updates]:
         text, files = (box["text"] or "").strip(), [_path(f) for f in box["files"] or []]
 
-        def job(session: Session) -> Generator[Any, None, None]:
+        def job(session: "Session") -> Generator[Any, None, None]:
             entered = session.enter(files)
             here = chat or session.start_chat([]).id
             chats = session.store.chats
@@ -224,7 +226,7 @@ class ChatPage:
         job: Job = lambda session: session.regenerate(chat, AGAIN)  # noqa: E731
         yield from self._follow(job, chat, messages[:asked], messages[asked].text, request)
 
-    def _way(self, way: Way) -> Any:
+    def _way(self, way: "Way") -> Any:
         def go_on(chat: str, request: gr.Request) -> Iterator[Updates]:
             messages = self._messages(chat)
             job: Job = lambda session: session.go_on(chat, way)  # noqa: E731
