@@ -131,7 +131,7 @@ class ChatPage:
             elem_id="conversation",
             height="60vh",
             render_markdown=False,  # what a document or a model says is text
-            allow_tags=False,
+            allow_tags=["-"],  # no tag has that name: all are text (False, even without Markdown, renders them)
             latex_delimiters=[],
             buttons=["copy"],
             editable="user",

@@ -5,12 +5,15 @@ asked for is looked at against DNS rebinding, the site a request comes from agai
 """
 
 import os
+import re
 import secrets
 import socket
 import threading
 import webbrowser
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -23,18 +26,19 @@ from localctx.errors import UsageError
 
 YEAR = 365 * 24 * 3600
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+POLICY = (  # gradio evaluates what `js=` of an event says; scripts in the page are let run by their hashes
+    "default-src 'self'; script-src 'self' 'unsafe-eval'{hashes}; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; media-src 'self' blob:; connect-src 'self' data: blob:; "
     "worker-src 'self' blob:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+
+_SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -59,7 +63,7 @@ class Gate:
         if refusal := self._refusal(scope, host, headers):
             await refusal(scope, receive, send)  # type: ignore[arg-type]
             return
-        await self._app(scope, receive, _with_headers(send))
+        await self._app(scope, receive, _with_headers(send, scope["path"] == "/"))
 
     def _refusal(self, scope: Scope, host: str, headers: Headers) -> PlainTextResponse | RedirectResponse | None:
         if scope["type"] != "http":
@@ -101,13 +105,28 @@ def _cookie(headers: Headers, wanted: str) -> str:
     return next((value for name, _, value in pairs if name == wanted), "")
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, page: bool) -> Send:
+    """Says ``HEADERS`` with a response; that of the ``page`` waits for its end, because its scripts are named too."""
+    held: list[Any] = []
+
     async def sending(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(HEADERS)
-        await send(message)
+        held.append(message)
+        if page and message.get("more_body", "body" not in message):
+            return
+        if held[0]["type"] == "http.response.start":
+            body = b"".join(m.get("body", b"") for m in held[1:])
+            MutableHeaders(scope=held[0]).update(HEADERS | {"content-security-policy": _policy(body if page else b"")})
+        for one in held:
+            await send(one)
+        held.clear()
 
     return sending
+
+
+def _policy(page: bytes) -> str:
+    """What a page may load and run: of scripts inside it only those that it came with."""
+    hashes = (b64encode(sha256(script).digest()).decode() for script in _SCRIPT.findall(page))
+    return POLICY.format(hashes="".join(f" 'sha256-{h}'" for h in hashes))
 
 
 def key_of(home: Path) -> str:
