@@ -1,9 +1,7 @@
 """App: the pages put together, and served."""
 
 import os
-import threading
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 from localctx.ui import lean  # noqa: F401 (first)
@@ -49,13 +47,7 @@ def build(window: Window) -> gr.Blocks:
         with gr.Tabs(), gr.Tab("Chat", id="chat"):
             chat.build()
         chat.wire(page)
-        page.load(_prepare, None, None, queue=False, show_progress="hidden", api_visibility="private")
     return page
-
-
-def _prepare() -> None:
-    """Import what the first question needs (torch: seconds) once there is a page to look at, not before."""
-    threading.Thread(target=import_module, args=["localctx.session"], daemon=True).start()
 
 
 def mount(window: Window, host: str, port: int) -> FastAPI:
@@ -75,6 +67,7 @@ def mount(window: Window, host: str, port: int) -> FastAPI:
         enable_monitoring=False,
         theme=theme(),
         css_paths=[Path(__file__).with_name("style.css")],
+        js=Path(__file__).with_name("page.js").read_text(),
     )
 
 

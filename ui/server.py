@@ -16,7 +16,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
@@ -38,6 +38,13 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 
+_API = "/gradio_api/"
+USED = (  # what the page asks for; gradio has more: proxies, recordings, an editor of its own source
+    *("/assets/", "/static/", "/theme.css", "/favicon.ico", "/manifest.json", "/config"),
+    *(f"{_API}{name}" for name in ("run/predict", "queue/", "heartbeat/", "upload", "file=", "cancel", "reset")),
+    *(f"{_API}{name}" for name in ("theme.css", "startup-events", "component_server")),
+)
+FETCHING = (f"{_API}file=http:", f"{_API}file=https:")  # gradio would ask another server
 _SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 Scope = Mapping[str, Any]
@@ -70,18 +77,21 @@ class Gate:
             return PlainTextResponse("no", 403)  # nothing here speaks WebSocket
         if urlsplit(f"//{host}").netloc != host or _name(host) not in self._hosts:
             return PlainTextResponse("This window is not at that name.", 400)
-        if not _same_site(headers, host) and scope["method"] not in ("GET", "HEAD"):
+        if not _same_site(headers, host) and (scope["method"] not in ("GET", "HEAD") or scope["path"] != "/"):
             return PlainTextResponse("This request came from another site.", 403)
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("key", [""])[-1]
+        asked = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        given = asked.pop("key", "")
         if given and secrets.compare_digest(given.encode(), self._key.encode()):
-            return self._welcome(scope)
+            return self._welcome(asked)
         if not secrets.compare_digest(_cookie(headers, self._cookie).encode(), self._key.encode()):
             return PlainTextResponse("Open the address that `localctx ui` printed: it has the key.", 403)
+        if (scope["path"] != "/" and not scope["path"].startswith(USED)) or scope["path"].startswith(FETCHING):
+            return PlainTextResponse("Nothing is here.", 404)
         return None
 
-    def _welcome(self, scope: Scope) -> RedirectResponse:
-        """To the same address without the key, which then stays out of the history."""
-        response = RedirectResponse(scope["path"], 303)
+    def _welcome(self, asked: Mapping[str, str]) -> RedirectResponse:
+        """To the page without the key, which then stays out of the history."""
+        response = RedirectResponse(f"/?{urlencode(asked)}" if asked else "/", 303)
         response.set_cookie(self._cookie, self._key, max_age=YEAR, httponly=True, samesite="lax")
         return response
 
