@@ -65,12 +65,12 @@ class Gate:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)  # type: ignore[arg-type]
+        send, headers = _with_headers(send, scope["path"] == "/"), Headers(scope=scope)  # type: ignore[arg-type]
         host = headers.get("host", "")
         if refusal := self._refusal(scope, host, headers):
             await refusal(scope, receive, send)  # type: ignore[arg-type]
             return
-        await self._app(scope, receive, _with_headers(send, scope["path"] == "/"))
+        await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope, host: str, headers: Headers) -> PlainTextResponse | RedirectResponse | None:
         if scope["type"] != "http":
@@ -121,16 +121,20 @@ def _with_headers(send: Send, page: bool) -> Send:
 
     async def sending(message: Any) -> None:
         held.append(message)
-        if page and message.get("more_body", "body" not in message):
+        if page and not _ends(message):
             return
-        if held[0]["type"] == "http.response.start":
-            body = b"".join(m.get("body", b"") for m in held[1:])
-            MutableHeaders(scope=held[0]).update(HEADERS | {"content-security-policy": _policy(body if page else b"")})
+        for start in [m for m in held if m["type"] == "http.response.start"]:
+            body = b"".join(m.get("body", b"") for m in held)
+            MutableHeaders(scope=start).update(HEADERS | {"content-security-policy": _policy(body)})
         for one in held:
             await send(one)
         held.clear()
 
     return sending
+
+
+def _ends(message: Any) -> bool:
+    return message["type"] == "http.response.body" and not message.get("more_body")
 
 
 def _policy(page: bytes) -> str:
