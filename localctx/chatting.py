@@ -17,12 +17,11 @@ from localctx.engine.steps import Steps, altered
 from localctx.engine.work import Begun, Work
 from localctx.errors import Cancelled, ChatError, StoreError, TooLong, UsageError
 from localctx.settings import Settings
-from localctx.store.chats import UNTITLED, Chat, Message
+from localctx.store.chats import SUMMARY, UNTITLED, Chat, Message
 from localctx.store.documents import Held
 from localctx.store.store import Store, told
 
 TITLE = 60  # characters of its first question that name a chat
-SUMMARY = "summary"  # the role of a message that stands for all before it
 _SUMMARIZE = "Summarize what was said so far."
 
 Way = Literal["sink-window", "summarize", "new"]

@@ -211,7 +211,7 @@ def test_an_import_that_breaks_the_rules_is_found(module, source):
     [
         ("localctx.kv.cache", "from localctx.kv.pages import Page\nfrom .codecs import Int8\nfrom .. import shape"),
         ("localctx.kv.pages", "from .keepers import Full"),
-        ("localctx.store.pages", "from localctx.kv.tiers import Disk\nimport xxhash, sqlite_utils.db"),
+        ("localctx.store.pages", "from localctx.kv.slots import SlotFile\nimport xxhash, sqlite_utils.db"),
         (
             "localctx.engine.plan",
             "from localctx.store import Store\nfrom .events import Planned\nimport os.path, torch",

@@ -14,7 +14,8 @@ from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
 from localctx.kv.pages import PageTable, names, pack_tokens
 from localctx.kv.pool import Pool
-from localctx.kv.tiers import DiskTier, MemoryTier, SlotFile, SlotWriter
+from localctx.kv.slots import SlotFile, SlotWriter
+from localctx.kv.tiers import DiskTier, MemoryTier
 from localctx.shape import FORMATS, PAGE, KVShape, LayerShape
 
 SHAPE = KVShape((LayerShape(2, 8, 8), LayerShape(1, 16, 8, "sliding", 100)))

@@ -4,8 +4,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
+from localctx.ui import lean  # noqa: F401 (first)
 
+# isort: split
 import gradio as gr
 from fastapi import FastAPI
 
@@ -80,6 +81,7 @@ def mount(window: Window, host: str, port: int) -> FastAPI:
         enable_monitoring=False,
         theme=theme(),
         css_paths=[Path(__file__).with_name("style.css")],
+        js=Path(__file__).with_name("page.js").read_text(),
     )
 
 

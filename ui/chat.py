@@ -1,27 +1,30 @@
 """The chat page: questions and streamed answers, what they stand on, and the chats there are."""
 
+import html
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from localctx.chatting import SUMMARY, Way
 from localctx.engine.events import Done, Evicted, Note, Planned, Progress, Token
 from localctx.errors import Cancelled, ChatFull, UserError
-from localctx.session import Session
-from localctx.store.chats import Message
+from localctx.store.chats import SUMMARY, Message
 from localctx.store.store import Store
 from localctx.store.transcript import transcript
 from localctx.ui import render
 from localctx.ui.desk import Job, Waiting
 from localctx.ui.window import Window
 
+if TYPE_CHECKING:  # torch, and seconds
+    from localctx.chatting import Way
+    from localctx.session import Session
+
 BEAT = 0.1  # seconds between two pictures of a growing answer
 AGAIN = 0.8  # the temperature of another answer to the same question
-WAYS: tuple[tuple[str, Way], ...] = (
+WAYS: "tuple[tuple[str, Way], ...]" = (
     ("Remember only its end", "sink-window"),
     ("Summarize what was said", "summarize"),
     ("Begin a new chat", "new"),
@@ -128,7 +131,7 @@ class ChatPage:
             show_label=False,
             elem_id="conversation",
             height="60vh",
-            render_markdown=False,  # what a document or a model says is text
+            render_markdown=False,  # and what is said goes through render.said: tags are rendered all the same
             allow_tags=False,
             latex_delimiters=[],
             buttons=["copy"],
@@ -195,7 +198,7 @@ class ChatPage:
     ) -> Iterator[Updates]:
         text, files = (box["text"] or "").strip(), [_path(f) for f in box["files"] or []]
 
-        def job(session: Session) -> Generator[Any, None, None]:
+        def job(session: "Session") -> Generator[Any, None, None]:
             entered = session.enter(files)
             here = chat or session.start_chat([]).id
             chats = session.store.chats
@@ -212,7 +215,7 @@ class ChatPage:
         yield from self._ask({"text": SAMPLE, "files": [SAMPLE_FILE]}, "", [], False, request)
 
     def _edit(self, chat: str, edited: gr.EditData, request: gr.Request) -> Iterator[Updates]:
-        messages, text = self._messages(chat), str(edited.value)
+        messages, text = self._messages(chat), html.unescape(str(edited.value))
         index = edited.index if isinstance(edited.index, int) else edited.index[0]
         place = _owners(messages)[index]
         job: Job = lambda session: session.edit(chat, text, messages[place].id)  # noqa: E731
@@ -224,7 +227,7 @@ class ChatPage:
         job: Job = lambda session: session.regenerate(chat, AGAIN)  # noqa: E731
         yield from self._follow(job, chat, messages[:asked], messages[asked].text, request)
 
-    def _way(self, way: Way) -> Any:
+    def _way(self, way: "Way") -> Any:
         def go_on(chat: str, request: gr.Request) -> Iterator[Updates]:
             messages = self._messages(chat)
             job: Job = lambda session: session.go_on(chat, way)  # noqa: E731
@@ -236,7 +239,7 @@ class ChatPage:
         self, job: Job, chat: str, before: Sequence[Message], question: str, request: gr.Request
     ) -> Iterator[Updates]:
         """Pictures of a job, from its question on; the last of how everything is after it."""
-        asked = [{"role": "user", "content": question}] if question else []
+        asked = [{"role": "user", "content": render.said(question)}] if question else []
         growing = Growing(chat, [*self._shown(before), *asked], question)
         yield self._picture(growing) | {
             self.box: gr.update(value=None, submit_btn=False, stop_btn=True),
@@ -260,7 +263,7 @@ class ChatPage:
         yield self._after(growing)
 
     def _picture(self, g: Growing) -> Updates:
-        answer = [{"role": "assistant", "content": g.said.lstrip()}] if g.said else []
+        answer = [{"role": "assistant", "content": render.said(g.said.lstrip())}] if g.said else []
         return {
             self.chat: g.chat,
             self.conversation: [*g.before, *answer],
@@ -279,7 +282,7 @@ class ChatPage:
     def _warm(self, request: gr.Request) -> Iterator[Updates]:
         """Fetch and load the model while the first question is being typed, and show how far that is."""
 
-        def job(session: Session) -> Generator[Any, None, None]:
+        def job(session: "Session") -> Generator[Any, None, None]:
             yield Note(f"{session.settings.model} is ready: {session.model.context:,} tokens at most")
 
         growing = Growing("", [])
@@ -390,10 +393,10 @@ class ChatPage:
 
 def _parts(m: Message, store: Store) -> Iterator[Any]:
     if m.role == "user":
-        yield {"role": "user", "content": m.text}
+        yield {"role": "user", "content": render.said(m.text)}
         return
     text = m.text.strip() if m.role != SUMMARY else f"(summary of what was said before)\n{m.text.strip()}"
-    yield {"role": "assistant", "content": text or "(nothing was said)"}
+    yield {"role": "assistant", "content": render.said(text or "(nothing was said)")}
     if m.stats:
         below = render.sources(m.citations, lambda d: _text(store, d))
         cost = render.escape(render.stats_line(m.stats | {"stopped": m.stopped}))

@@ -7,19 +7,21 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localctx.engine.events import Done, Event
 from localctx.engine.memory import InUse
 from localctx.errors import Cancelled, UserError
-from localctx.session import Session
 from localctx.settings import Settings
+
+if TYPE_CHECKING:
+    from localctx.session import Session
 
 HEARD = 0.1  # seconds after which who listens is told that nothing new has come, and may leave
 REMEMBERED = 32  # chats whose last report is
 _END = object()
 
-Job = Callable[[Session], Generator[Any, None, None]]
+Job = Callable[["Session"], Generator[Any, None, None]]
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Turn:
             raise Cancelled
         self._events.put(event)
 
-    def serve(self, session: Session) -> None:
+    def serve(self, session: "Session") -> None:
         """Do the job; called by the desk."""
         try:
             if self.cancelled.is_set():
@@ -203,8 +205,10 @@ class Desk:
             self._changed.wait_for(lambda: self._line or not self._open)
             return self._line[0] if self._line else None
 
-    def _seated(self) -> Session:
+    def _seated(self) -> "Session":
         """The session, under the settings of now."""
+        from localctx.session import Session  # torch: seconds, and the page comes first
+
         with self._changed:
             if self._session is None:
                 self._session = Session(self._settings, self.tell)

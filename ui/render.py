@@ -1,6 +1,7 @@
 """Render: figures and texts as HTML. Every text goes through ``escape``; nothing of a document or model is markup."""
 
 import html
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,12 +9,21 @@ from localctx.engine.events import Planned, Progress
 from localctx.errors import size
 
 AROUND = 240  # characters shown before and after a quote
+_MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=[A-Za-z#])")
 _TEMPLATE = str.maketrans({"$": "&#36;", "{": "&#123;", "}": "&#125;", "`": "&#96;"})  # gradio fills templates
 
 
 def escape(text: object) -> str:
     """``text`` as HTML that shows it, and nothing else."""
     return html.escape(str(text)).translate(_TEMPLATE)
+
+
+def said(text: str) -> str:
+    """``text`` as a gr.Chatbot without Markdown shows it unchanged; ``html.unescape`` gives it back.
+
+    It takes every message for HTML. Only what HTML would read otherwise is escaped, because a message is also edited.
+    """
+    return _MARKUP.sub(lambda found: html.escape(found.group()), text)
 
 
 def plan_line(p: Planned) -> str:

@@ -5,15 +5,18 @@ asked for is looked at against DNS rebinding, the site a request comes from agai
 """
 
 import os
+import re
 import secrets
 import socket
 import threading
 import webbrowser
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,18 +26,26 @@ from localctx.errors import UsageError
 
 YEAR = 365 * 24 * 3600
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
-POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
+POLICY = (  # gradio evaluates what `js=` of an event says; scripts in the page are let run by their hashes
+    "default-src 'self'; script-src 'self' 'unsafe-eval'{hashes}; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; media-src 'self' blob:; connect-src 'self' data: blob:; "
     "worker-src 'self' blob:; object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
+
+_API = "/gradio_api/"
+USED = (  # what the page asks for; gradio has more: proxies, recordings, an editor of its own source
+    *("/assets/", "/static/", "/theme.css", "/favicon.ico", "/manifest.json", "/config"),
+    *(f"{_API}{name}" for name in ("run/predict", "queue/", "heartbeat/", "upload", "file=", "cancel", "reset")),
+    *(f"{_API}{name}" for name in ("theme.css", "startup-events", "component_server")),
+)
+FETCHING = (f"{_API}file=http:", f"{_API}file=https:")  # gradio would ask another server
+_SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -54,30 +65,33 @@ class Gate:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)  # type: ignore[arg-type]
+        send, headers = _with_headers(send, scope["path"] == "/"), Headers(scope=scope)  # type: ignore[arg-type]
         host = headers.get("host", "")
         if refusal := self._refusal(scope, host, headers):
             await refusal(scope, receive, send)  # type: ignore[arg-type]
             return
-        await self._app(scope, receive, _with_headers(send))
+        await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope, host: str, headers: Headers) -> PlainTextResponse | RedirectResponse | None:
         if scope["type"] != "http":
             return PlainTextResponse("no", 403)  # nothing here speaks WebSocket
         if urlsplit(f"//{host}").netloc != host or _name(host) not in self._hosts:
             return PlainTextResponse("This window is not at that name.", 400)
-        if not _same_site(headers, host) and scope["method"] not in ("GET", "HEAD"):
+        if not _same_site(headers, host) and (scope["method"] not in ("GET", "HEAD") or scope["path"] != "/"):
             return PlainTextResponse("This request came from another site.", 403)
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("key", [""])[-1]
+        asked = dict(parse_qsl(scope["query_string"].decode("latin-1")))
+        given = asked.pop("key", "")
         if given and secrets.compare_digest(given.encode(), self._key.encode()):
-            return self._welcome(scope)
+            return self._welcome(asked)
         if not secrets.compare_digest(_cookie(headers, self._cookie).encode(), self._key.encode()):
             return PlainTextResponse("Open the address that `localctx ui` printed: it has the key.", 403)
+        if (scope["path"] != "/" and not scope["path"].startswith(USED)) or scope["path"].startswith(FETCHING):
+            return PlainTextResponse("Nothing is here.", 404)
         return None
 
-    def _welcome(self, scope: Scope) -> RedirectResponse:
-        """To the same address without the key, which then stays out of the history."""
-        response = RedirectResponse(scope["path"], 303)
+    def _welcome(self, asked: Mapping[str, str]) -> RedirectResponse:
+        """To the page without the key, which then stays out of the history."""
+        response = RedirectResponse(f"/?{urlencode(asked)}" if asked else "/", 303)
         response.set_cookie(self._cookie, self._key, max_age=YEAR, httponly=True, samesite="lax")
         return response
 
@@ -101,13 +115,32 @@ def _cookie(headers: Headers, wanted: str) -> str:
     return next((value for name, _, value in pairs if name == wanted), "")
 
 
-def _with_headers(send: Send) -> Send:
+def _with_headers(send: Send, page: bool) -> Send:
+    """Says ``HEADERS`` with a response; that of the ``page`` waits for its end, because its scripts are named too."""
+    held: list[Any] = []
+
     async def sending(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            MutableHeaders(scope=message).update(HEADERS)
-        await send(message)
+        held.append(message)
+        if page and not _ends(message):
+            return
+        for start in [m for m in held if m["type"] == "http.response.start"]:
+            body = b"".join(m.get("body", b"") for m in held)
+            MutableHeaders(scope=start).update(HEADERS | {"content-security-policy": _policy(body)})
+        for one in held:
+            await send(one)
+        held.clear()
 
     return sending
+
+
+def _ends(message: Any) -> bool:
+    return message["type"] == "http.response.body" and not message.get("more_body")
+
+
+def _policy(page: bytes) -> str:
+    """What a page may load and run: of scripts inside it only those that it came with."""
+    hashes = (b64encode(sha256(script).digest()).decode() for script in _SCRIPT.findall(page))
+    return POLICY.format(hashes="".join(f" 'sha256-{h}'" for h in hashes))
 
 
 def key_of(home: Path) -> str:

@@ -1,4 +1,4 @@
-"""Tiers: where sealed pages live, and how they lie on disk. A page is one run of bytes, layer after layer."""
+"""Tiers: where sealed pages live. A page is one run of bytes, layer after layer."""
 
 import mmap
 import os
@@ -166,59 +166,6 @@ def _reserve(fd: int, nbytes: int) -> None:
         os.posix_fallocate(fd, 0, nbytes)
     else:  # macOS
         os.ftruncate(fd, nbytes)
-
-
-class SlotWriter:
-    """Appends pages to a new file, in slots of one size. Nothing is durable before ``sync``."""
-
-    def __init__(self, path: Path, slot_bytes: int) -> None:
-        self.slot_bytes = slot_bytes
-        self.slots = 0
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-
-    def append(self, payload: np.ndarray) -> int:
-        """Write a page, into several slots where it is larger than one; returns the first.
-
-        Raises OSError when the disk will not take it.
-        """
-        slot, slots = self.slots, -(-len(payload) // self.slot_bytes)
-        self._write(payload.tobytes().ljust(slots * self.slot_bytes, b"\0"), slot * self.slot_bytes)
-        self.slots += slots
-        return slot
-
-    def _write(self, data: bytes, offset: int) -> None:
-        while data:
-            n = os.pwrite(self._fd, data, offset)
-            data, offset = data[n:], offset + n
-
-    def sync(self) -> None:
-        """Return once every appended page is on the disk."""
-        os.fsync(self._fd)
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._fd)
-
-
-class EmptyFile(Exception):
-    """A slot file without a byte, which cannot be mapped."""
-
-
-class SlotFile:
-    """A finished slot file, mapped read-only. Raises OSError, or EmptyFile."""
-
-    def __init__(self, path: Path, slot_bytes: int) -> None:
-        self.slot_bytes = slot_bytes
-        with path.open("rb") as f:
-            if not os.fstat(f.fileno()).st_size:
-                raise EmptyFile(path)
-            self._map = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
-        self._bytes = np.frombuffer(self._map, np.uint8)
-
-    def payload(self, slot: int, nbytes: int) -> np.ndarray | None:
-        """The ``nbytes`` from the beginning of a slot, mapped; None where the file ends before."""
-        start = slot * self.slot_bytes
-        return self._bytes[start : start + nbytes] if start + nbytes <= len(self._bytes) else None
 
 
 def as_tensor(payload: np.ndarray) -> Tensor:

@@ -11,6 +11,7 @@ from sqlite_utils import Database
 
 from localctx.errors import ChatError
 
+SUMMARY = "summary"  # the role of a message that stands for all before it
 UNTITLED = "New chat"
 _BELOW = """WITH RECURSIVE below(id) AS (
     VALUES(?) UNION ALL SELECT messages.id FROM messages JOIN below ON parent = below.id

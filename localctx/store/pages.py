@@ -16,7 +16,7 @@ from xxhash import xxh3_128_digest
 
 from localctx.errors import StoreError
 from localctx.kv.pages import names
-from localctx.kv.tiers import EmptyFile, SlotFile
+from localctx.kv.slots import EmptyFile, SlotFile
 from localctx.shape import PAGE
 from localctx.store.segments import IN_SLOTS, Segment, lock_of
 

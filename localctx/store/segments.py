@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock
 
-from localctx.kv.tiers import SlotWriter
+from localctx.kv.slots import SlotWriter
 
 IN_SLOTS = "((pages.bytes + slot_bytes - 1) / slot_bytes * slot_bytes)"
 """SQL: what a page takes of its file."""

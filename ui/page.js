@@ -1,0 +1,11 @@
+() => {  // What gradio's page lacks.
+  document.documentElement.lang = "en"
+
+  // A message is given to the conversation escaped (render.said), and is copied as what it says.
+  if (navigator.clipboard) {
+    const write = navigator.clipboard.writeText.bind(navigator.clipboard)
+    const said = (text) => new DOMParser().parseFromString(`<pre>\n${text}</pre>`, "text/html").body.textContent
+    navigator.clipboard.writeText = (text) =>
+      write(document.activeElement?.closest("#conversation") ? said(text) : text)
+  }
+}
