@@ -13,9 +13,8 @@ from torch import Tensor
 
 from localctx.chatting import Beginning, Chatting, Way
 from localctx.engine.answer import answer, read, shut
-from localctx.engine.events import Done, Event, Note, Progress
+from localctx.engine.events import Done, Event, InUse, Note, Progress
 from localctx.engine.looks import looks
-from localctx.engine.memory import InUse
 from localctx.engine.opener import Opener
 from localctx.engine.plan import refuse_too_big
 from localctx.engine.prompt import ALONE, Conversation

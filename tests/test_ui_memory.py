@@ -18,7 +18,7 @@ from asking import ask, session
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.engine.pagemap import WHERE
+from localctx.engine.events import WHERE
 from localctx.settings import load_settings
 from localctx.shape import PAGE
 from localctx.ui.bars import MOST_CELLS, Part, bar, page_cells, summary

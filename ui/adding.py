@@ -3,18 +3,20 @@
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from localctx.engine.events import Note, Progress
 from localctx.errors import Cancelled, UserError
 from localctx.library.find import find_documents
-from localctx.session import Session
 from localctx.ui import listing, render
 from localctx.ui.desk import Desk, Job
 from localctx.ui.listing import Entry
 from localctx.ui.window import Window
+
+if TYPE_CHECKING:
+    from localctx.session import Session
 
 BEAT = 0.1  # seconds between two pictures of what goes on
 NAMED = 5  # of what a folder holds and is not read, told one by one
@@ -121,7 +123,7 @@ class AddingPanel:
         }
 
     def _one(self, entry: Entry, ocr: str, request: gr.Request) -> Iterator[None]:
-        def job(session: Session) -> Generator[Any, None, None]:
+        def job(session: "Session") -> Generator[Any, None, None]:
             with session.shelving() as shelving:
                 yield from shelving.add([entry.path], ocr)
 
@@ -133,7 +135,7 @@ class AddingPanel:
     def _index(self, documents: set[str], notes: list[str], request: gr.Request) -> Iterator[str]:
         """Make what was read searchable; pictures of that, and why it is by words alone in ``notes``."""
 
-        def job(session: Session) -> Generator[Any, None, None]:
+        def job(session: "Session") -> Generator[Any, None, None]:
             with session.shelving() as shelving:
                 if why := shelving.index(documents):
                     yield Note(why)

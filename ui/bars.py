@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import ceil, sqrt
 from typing import Any, NamedTuple
 
-from localctx.engine.pagemap import WHERE
+from localctx.engine.events import WHERE
 from localctx.errors import size
 from localctx.shape import PAGE, SINKS
 from localctx.ui.render import escape

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from localctx.engine.events import Done, Event
-from localctx.engine.memory import InUse
+from localctx.engine.events import Done, Event, InUse
 from localctx.errors import Cancelled, UserError
 from localctx.settings import Settings
 
@@ -131,7 +130,7 @@ class Desk:
         with self._changed:
             return self._reports.get(chat) or next(reversed(self._reports.values()), None)
 
-    def note(self, event: Any, session: Session) -> None:
+    def note(self, event: Any, session: "Session") -> None:
         """Remember what pages show of the work beside its events; called where the session is used."""
         self.in_use = session.in_use
         if isinstance(event, Done) and (chat := event.report.get("chat")):

@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from localctx.engine.events import Done, Note, Planned, Progress
 from localctx.errors import Cancelled, TooLong, size
 from localctx.library.search import Found
-from localctx.session import Session
 from localctx.store.bundle import export_document, open_bundle
 from localctx.ui import listing, render
 from localctx.ui.adding import AddingPanel, follow, in_words
 from localctx.ui.chat import ChatPage
 from localctx.ui.desk import Job, Waiting
 from localctx.ui.window import Window
+
+if TYPE_CHECKING:
+    from localctx.session import Session
 
 TOP = 10  # passages shown
 CHOOSE = "Choose documents in the table first."
@@ -219,7 +221,7 @@ class LibraryPage:
         """Pictures of a search: what is indexed for it, then the passages."""
         found, below, bar = list[Found](), list[str](), [""]
 
-        def job(session: Session) -> Generator[Any, None, None]:
+        def job(session: "Session") -> Generator[Any, None, None]:
             with session.shelving() as shelving:
                 result, why = shelving.search(words, ticked.split() if only else None, TOP)
             yield result
@@ -273,7 +275,7 @@ class LibraryPage:
         self._adding.stop(request)
 
 
-def _taken_in(session: Session, file: Path) -> Generator[Note, None, None]:
+def _taken_in(session: "Session", file: Path) -> Generator[Note, None, None]:
     """Take an exported document in; its text alone where no page of it is of use here."""
     bundle, why = open_bundle(file), ""
     with session.shelving() as shelving:

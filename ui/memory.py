@@ -3,18 +3,14 @@
 import time
 from collections.abc import Generator, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
 from localctx.budget import measure_device, measure_disk, measure_kept, measure_process, measure_ram
-from localctx.engine.capacity import capacity
 from localctx.engine.events import Note
 from localctx.errors import UserError, size
 from localctx.kv.keepers import KEEPERS
-from localctx.quality.gate import Gate, remember, take_tokens
-from localctx.quality.variants import set_up, variants_of
-from localctx.session import Session
 from localctx.settings import overrides
 from localctx.shape import FORMATS
 from localctx.ui import render
@@ -23,6 +19,9 @@ from localctx.ui.desk import Job
 from localctx.ui.follow import follow
 from localctx.ui.plot import plot, table
 from localctx.ui.window import Window
+
+if TYPE_CHECKING:
+    from localctx.session import Session
 
 TAB = "Memory"
 EVERY = 2  # seconds between two looks at memory
@@ -193,6 +192,8 @@ class MemoryPage:
         }
 
     def _plan(self) -> Updates:
+        from localctx.engine.capacity import capacity  # torch: seconds, and the page comes first
+
         verdicts = self._verdicts()
         try:
             report = capacity(self._window.settings, passed=lambda codec: verdicts.get(codec, {}).get("passed"))
@@ -226,10 +227,13 @@ class MemoryPage:
 
     def _gate(self, document: str, chosen: list[str], tokens: int) -> Job:
         """The work of measuring what is ``chosen`` on a document's first ``tokens``; each result is kept at once."""
+        from localctx.quality.gate import Gate, remember, take_tokens
+        from localctx.quality.variants import set_up, variants_of
+
         codecs = [c for c in chosen if c in FORMATS]
         keeps = [k for k in chosen if k.partition(":")[0] in KEEPERS]
 
-        def job(session: Session) -> Generator[Any, None, None]:
+        def job(session: "Session") -> Generator[Any, None, None]:
             model, start = session.model, time.monotonic()
             taken = take_tokens(model, session.store.documents.text(document), tokens)
             on = set_up(model, session.settings, len(taken))

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -11,12 +11,14 @@ from localctx.engine.events import Note, Progress
 from localctx.errors import UserError, size
 from localctx.models.catalog import Kind, load_catalog
 from localctx.models.fetch import installed, remove, resolve
-from localctx.session import Session
 from localctx.settings import overrides, variable
 from localctx.ui import render
 from localctx.ui.fields import FIELDS, GROUPS, Field
 from localctx.ui.follow import follow
 from localctx.ui.window import Window
+
+if TYPE_CHECKING:
+    from localctx.session import Session
 
 TAB = "Settings"
 SURE = "delete everything"  # to be typed
@@ -145,7 +147,7 @@ class SettingsPage:
         return self._look() | {self.said: render.note(f"{count} kept; they count from the next question on", "done")}
 
     def _download(self, model: str, request: gr.Request) -> Iterator[Updates]:
-        def job(session: Session) -> Generator[Any, None, None]:
+        def job(session: "Session") -> Generator[Any, None, None]:
             entry, porter = load_catalog().get(model), self._window.porter
             models, kind = session.settings.models, entry.kind if entry else "chat"
             path = resolve(model, models, lambda *p: porter.tell(Progress(*p)), kind)
@@ -156,7 +158,7 @@ class SettingsPage:
         yield {self.fields["model"]: gr.update(choices=_models(self._window.settings.models, "chat"))}
 
     def _verify(self, request: gr.Request) -> Iterator[Updates]:
-        def job(session: Session) -> Generator[Any, None, None]:
+        def job(session: "Session") -> Generator[Any, None, None]:
             tell = self._window.porter.tell
             found = session.store.verify(lambda done, total: tell(Progress("checking pages", done, total)))
             if found.whole:
@@ -176,7 +178,7 @@ class SettingsPage:
             return
         window, done = self._window, list[str]()
 
-        def job(session: Session) -> Generator[Any, None, None]:
+        def job(session: "Session") -> Generator[Any, None, None]:
             yield Progress("deleting", 0, 0)
             with window.desk.paused(), window.shelver.paused():
                 window.desk.forget()

@@ -1,7 +1,11 @@
 """What the engine tells while it works. Every skin (terminal, window, HTTP) renders these same events."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+WHERE = {"d": "device", "h": "host", "s": "disk", "p": "in part", "x": "dropped", "o": "open"}
+"""The letters of a page map: a tier; kept of it what each head chose; gone; still filling, at full precision."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,15 @@ class Done:
 
     report: dict[str, Any]
     failed: str | None = None
+
+
+@dataclass(frozen=True)
+class InUse:
+    """Bytes in use: the weights of the model loaded on ``device``, and of open KV what each tier has."""
+
+    device: str = ""
+    weights: int = 0
+    kv: Mapping[str, int] = field(default_factory=dict)
 
 
 Event = Planned | Progress | Note | Evicted | Token | Done

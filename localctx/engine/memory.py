@@ -1,6 +1,6 @@
 """Memory: how a question will be remembered: window, codec, keeper, tiers, and how many tokens are read at a time."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -36,15 +36,6 @@ class Memory:
         """An empty cache like that."""
         pool = Pool(model.shape, self.codec, model.device, model.rope, self.limits, spill)
         return Cache(pool, model.dtype, self.keeper, model.context)
-
-
-@dataclass(frozen=True)
-class InUse:
-    """Bytes in use: the weights of the model loaded on ``device``, and of open KV what each tier has."""
-
-    device: str = ""
-    weights: int = 0
-    kv: Mapping[str, int] = field(default_factory=dict)
 
 
 def decide(model: Model, settings: Settings, codec: str, tokens: int) -> Memory:

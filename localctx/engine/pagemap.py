@@ -7,8 +7,6 @@ import numpy as np
 from localctx.kv.cache import Cache
 from localctx.shape import PAGE
 
-WHERE = {"d": "device", "h": "host", "s": "disk", "p": "in part", "x": "dropped", "o": "open"}
-"""The letters of a map: a tier; kept of it what each head chose; gone; still filling, at full precision."""
 _TIERS = {"device": "d", "host": "h", "disk": "s"}
 
 
