@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHON = r"""#!/bin/sh
 case "$1 ${2-}" in
 "--version "*) echo "Python 3.11.7" ;;
+-c*playwright*) exit 1 ;;
 -c*) exec "$REAL_PYTHON" "$@" ;;
 "-m venv")
     echo "venv" >>"$STAGE/calls"
@@ -59,6 +60,7 @@ class Stage:
         self.python = self.command("a python", PYTHON)
         self.command("uname", "#!/bin/sh\necho Linux\n")
         self.command("nvidia-smi", "#!/bin/sh\necho 'No devices were found'\n")
+        self.command("chromium", "#!/bin/sh\n")
         self.environment = {
             **os.environ,
             "PATH": f"{self.bin}:{os.environ['PATH']}",
@@ -212,6 +214,60 @@ def test_on_a_terminal_pip_is_seen_and_stdout_stays_clean(stage):
     assert f"--log {stage.venv}/install.log install -e {stage.project}" in stage.calls()
     os.close(ours)
     os.close(theirs)
+
+
+# --- The browser of the tests
+
+APT = r"""#!/bin/sh
+echo "apt-get $*" >>"$STAGE/calls"
+[ "$1" = update ] || { printf '#!/bin/sh\n' >"$STAGE/bin/chromium"; chmod +x "$STAGE/bin/chromium"; }
+"""
+SKIPPED = "localctx: the tests of the window were skipped: no Chromium here (Debian: apt install chromium)"
+
+
+@pytest.fixture
+def bare(stage):
+    """A machine without any Chromium: only what is in its own folder and the plainest of tools are on its path."""
+    (stage.bin / "chromium").unlink()
+    for tool in ("sh", "cat", "cksum", "dirname", "mkdir", "mv", "rm", "cp", "chmod", "sed", "tail", "grep"):
+        (stage.bin / tool).symlink_to(shutil.which(tool))
+    stage.command("id", "#!/bin/sh\necho 0\n")
+    stage.command("apt-get", APT)
+    (stage.path / "debian_version").touch()
+    stage.environment |= {"PATH": str(stage.bin), "DEBIAN": str(stage.path / "debian_version")}
+    stage.environment.pop("CI", None)
+    return stage
+
+
+def test_where_there_is_a_chromium_nothing_is_installed_or_said(stage):
+    stage.environment["CI"] = "1"
+    assert "window" not in stage.run("check").stderr
+
+
+def test_without_a_chromium_the_last_line_says_what_was_skipped(bare):
+    bare.environment["EXIT"] = "3"
+    done = bare.run("check", "-q")
+    assert (done.returncode, done.stdout) == (3, "pytest [-q]\n")
+    assert done.stderr.splitlines()[-1] == SKIPPED
+    assert not [call for call in bare.calls() if "apt-get" in call]
+
+
+def test_ci_installs_one(bare):
+    bare.environment["CI"] = "true"
+    done = bare.run("check")
+    assert [c for c in bare.calls() if c.startswith("apt-get")] == [
+        "apt-get update",
+        "apt-get install -y --no-install-recommends chromium",
+    ]
+    assert SKIPPED not in done.stderr
+
+
+def test_ci_that_cannot_install_it_goes_on_and_says_so(bare):
+    bare.environment["CI"] = "true"
+    bare.command("apt-get", "#!/bin/sh\nexit 100\n")
+    done = bare.run("check")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.splitlines()[-1] == SKIPPED
 
 
 # --- Which torch
