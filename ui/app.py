@@ -33,6 +33,10 @@ def theme() -> gr.themes.Base:
         block_title_text_color="*body_text_color",
         block_label_background_fill="none",
         block_label_text_color="*body_text_color",
+        body_text_color_subdued="*neutral_600",
+        body_text_color_subdued_dark="*neutral_300",
+        input_placeholder_color="*neutral_600",
+        input_placeholder_color_dark="*neutral_300",
         button_primary_background_fill="*primary_700",  # white on it is read at 4.5 : 1
         button_primary_background_fill_hover="*primary_800",
         button_primary_background_fill_dark="*primary_700",

@@ -65,8 +65,8 @@ class Gate:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        send, headers = _with_headers(send, scope["path"] == "/"), Headers(scope=scope)  # type: ignore[arg-type]
-        host = headers.get("host", "")
+        headers = Headers(scope=scope)  # type: ignore[arg-type]
+        send, host = _with_headers(send, (scope["type"], scope["path"]) == ("http", "/")), headers.get("host", "")
         if refusal := self._refusal(scope, host, headers):
             await refusal(scope, receive, send)  # type: ignore[arg-type]
             return
