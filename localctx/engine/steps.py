@@ -31,10 +31,9 @@ class Running(Generic[Result]):
 
     def __init__(self, steps: Steps[Result]) -> None:
         self._steps, self.ended = steps, False
-        self.go()
 
     def go(self, logits: Tensor | None = None) -> None:
-        """On from an event, or with the ``logits`` that a Feed wanted."""
+        """Begin, or on from an event, or with the ``logits`` that a Feed wanted."""
         self._on(lambda: self._steps.send(logits))
 
     def fail(self, e: Exception) -> None:
@@ -63,6 +62,7 @@ def drive(steps: Steps[Result], compute: Compute) -> Generator[Event, None, Resu
     What ``compute`` raises, Cancelled too, is raised where they asked it.
     """
     with closing(Running(steps)) as running:
+        running.go()
         while not running.ended:
             if not isinstance(running.got, Feed):
                 yield running.got
@@ -90,6 +90,7 @@ def finish(steps: Steps[Result], compute: Compute) -> Result:
 def altered(steps: Steps[Result], alter: Callable[[Event], Event | None]) -> Steps[Result]:
     """The same steps, each event as ``alter`` makes it; None leaves it out."""
     with closing(Running(steps)) as running:
+        running.go()
         while not running.ended:
             if not isinstance(running.got, Feed):
                 if event := alter(running.got):

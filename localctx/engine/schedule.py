@@ -1,0 +1,138 @@
+"""Scheduling: steps of several sequences are computed together, so that the weights are read once for all of them.
+
+Sequences join and leave between any two passes (Orca, OSDI 2022). A pass takes the next token of every sequence that
+answers and, of those that read, a chunk in turn (Sarathi-Serve, arXiv:2403.02310): nobody's answer waits longer for
+another's prompt.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic
+
+from torch import Tensor
+
+from localctx.engine.events import Event
+from localctx.engine.steps import Check, Result, Running, Steps, never
+from localctx.errors import Cancelled
+from localctx.models.base import Feed
+
+ComputeEach = Callable[[Sequence[Feed], Check], list[Tensor]]
+
+
+class Seat(Generic[Result]):
+    """One sequence's place: its steps on their way, until it has ``ended``, with a ``result`` or an ``error``."""
+
+    result: Result
+
+    def __init__(self, steps: Steps[Result], cancelled: Check) -> None:
+        self.cancelled, self.error = cancelled, None
+        self.served = 0  # the number of the pass it was last part of
+        self._running = Running(steps)
+        self.error: Exception | None
+        self._try(self._running.go)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self._running.ended or self.error is not None
+
+    def events(self) -> Iterator[Event]:
+        """Go on to where the model is needed."""
+        while not self.ended and not isinstance(self._running.got, Feed):
+            yield self._running.got
+            self._try(self._running.go)
+
+    @property
+    def feed(self) -> Feed | None:
+        """What the model is needed for; None while events are to be heard first, and when it has ended."""
+        return None if self.ended or not isinstance(self._running.got, Feed) else self._running.got
+
+    def give(self, logits: Tensor) -> None:
+        """What was needed."""
+        self._try(lambda: self._running.go(logits))
+
+    def fail(self, e: Exception) -> None:
+        """Why it cannot be had; the steps may know a way on."""
+        self._try(lambda: self._running.fail(e))
+
+    def close(self) -> None:
+        """Nothing more is wanted of it."""
+        self._running.close()
+
+    def _try(self, on: Callable[[], None]) -> None:
+        try:
+            on()
+        except Exception as e:
+            self.error = e
+        if self._running.ended:
+            self.result = self._running.result
+
+
+class Scheduler:
+    """Serves the seats taken in it. A pass reads at most ``rows`` tokens, or one chunk that has more."""
+
+    def __init__(self, compute: ComputeEach, rows: int = 512) -> None:
+        self._compute, self._rows = compute, rows
+        self._passes = 0
+        self.seats = list[Seat]()
+
+    def join(self, steps: Steps[Result], cancelled: Check = never) -> Seat[Result]:
+        """Take a seat; its steps begin at once."""
+        seat = Seat(steps, cancelled)
+        self.seats.append(seat)
+        return seat
+
+    def leave(self, seat: Seat) -> None:
+        """Give a seat up, wherever its steps are."""
+        self.seats.remove(seat)
+        seat.close()
+
+    def run(self) -> Iterator[tuple[Seat, Event]]:
+        """What comes of all seats, until every one has ended; others may join and leave meanwhile."""
+        while self.seats:
+            yield from self.turn()
+
+    def turn(self) -> Iterator[tuple[Seat, Event]]:
+        """One pass of the model: what is told before it. Seats that have ended are free afterwards."""
+        for seat in list(self.seats):
+            for event in seat.events():
+                yield seat, event
+        self.seats = [seat for seat in self.seats if not seat.ended]
+        if chosen := self._choose():
+            self._passes += 1
+            self._serve(chosen)
+
+    def _choose(self) -> list[tuple[Seat, Feed]]:
+        """Who is computed next: all who answer, and of those who read who waits longest, while there is room."""
+        chosen, room = list[tuple[Seat, Feed]](), self._rows
+        for seat in sorted(self.seats, key=lambda seat: seat.served):
+            if not (feed := seat.feed):
+                continue
+            size = len(feed.tokens)
+            if size > 1 and (size <= room or room == self._rows):
+                room -= size
+            elif size > 1:
+                continue
+            chosen.append((seat, feed))
+        return chosen
+
+    def _serve(self, chosen: Sequence[tuple[Seat, Feed]]) -> None:
+        """One pass. Where it fails, who is cancelled hears of it and the others are computed one by one."""
+        try:
+            found = self._compute([feed for _, feed in chosen], lambda: any(seat.cancelled() for seat, _ in chosen))
+        except Exception as e:
+            self._apart(chosen, e)
+            return
+        for (seat, _), logits in zip(chosen, found, strict=True):
+            seat.served = self._passes
+            seat.give(logits)
+
+    def _apart(self, chosen: Sequence[tuple[Seat, Feed]], e: Exception) -> None:
+        if len(chosen) == 1:
+            chosen[0][0].fail(e)
+        elif isinstance(e, Cancelled):
+            for seat, _ in chosen:
+                if seat.cancelled():
+                    seat.fail(e)  # the others are as before, and come again
+        else:
+            for one in chosen:
+                self._serve([one])

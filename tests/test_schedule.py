@@ -1,0 +1,138 @@
+"""The scheduler: several sequences in one pass of the model answer as each would alone, and none waits for long."""
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from localctx.budget import Limits
+from localctx.engine.events import Token
+from localctx.engine.generate import decode, prefill
+from localctx.engine.schedule import Scheduler
+from localctx.engine.steps import alone, drive
+from localctx.errors import Cancelled, NoRoom
+from localctx.kv.cache import Cache
+from localctx.kv.pool import Pool
+from localctx.models.hf import TransformersModel
+from localctx.models.sampling import Sampler
+
+CHUNK, ANSWER = 64, 24
+
+
+class Speech:
+    """What decode asks of a tokenizer."""
+
+    stop_ids = frozenset({0})
+
+    def stream(self):
+        return str
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(5)
+    config = LlamaConfig(
+        vocab_size=300,
+        hidden_size=96,
+        intermediate_size=128,
+        num_hidden_layers=3,
+        num_attention_heads=6,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=4096,
+        initializer_range=0.3,  # sharp enough that no two tokens are about as likely
+    )
+    return TransformersModel(LlamaForCausalLM(config).eval())
+
+
+def prompt(seed: int, length: int) -> list[int]:
+    return torch.randint(1, 300, (length,), generator=torch.Generator().manual_seed(seed)).tolist()
+
+
+def steps(model, tokens, cache=None, limit=ANSWER):
+    """Read a prompt and answer it."""
+    cache = cache or Cache(Pool(model.shape, "int8"), torch.float32)
+    logits = yield from prefill(cache, tokens, chunk=CHUNK)
+    yield from decode(cache, logits, tokenizer=Speech(), sampler=Sampler(), limit=limit)
+    return cache.length
+
+
+def answer_alone(model, tokens) -> list[int]:
+    return [e.id for e in drive(steps(model, tokens), alone(model)) if isinstance(e, Token)]
+
+
+PROMPTS = [prompt(i, n) for i, n in enumerate((300, 5, 64, 65, 700, 130))]
+
+
+def test_answers_are_those_of_each_alone_whoever_joins_and_leaves(model):
+    wanted = [answer_alone(model, p) for p in PROMPTS]
+    scheduler, said = Scheduler(model.forward_each, rows=CHUNK), {}
+    seats = [scheduler.join(steps(model, p)) for p in PROMPTS[:2]]
+    for seat, event in scheduler.run():
+        if isinstance(event, Token):
+            said.setdefault(seat, []).append(event.id)
+            if len(seats) < len(PROMPTS):  # one more with each of the first tokens
+                seats.append(scheduler.join(steps(model, PROMPTS[len(seats)])))
+    assert [said[seat] for seat in seats] == wanted
+    assert [seat.result for seat in seats] == [len(p) + ANSWER - 1 for p in PROMPTS]
+
+
+def test_an_answer_waits_for_one_chunk_of_anothers_prompt_at_most(model):
+    scheduler, passes = Scheduler(model.forward_each, rows=CHUNK), []
+    quick = scheduler.join(steps(model, PROMPTS[1]))
+    readers = [scheduler.join(steps(model, prompt(9 + i, 1500))) for i in range(2)]
+    while not quick.ended:
+        heard = [event for seat, event in scheduler.turn() if seat is quick and isinstance(event, Token)]
+        passes.append(len(heard))
+    assert sum(passes) == ANSWER
+    assert all(n == 1 for n in passes[1 : ANSWER + 1]), "a token with every pass once its prompt is read"
+    assert abs(readers[0].served - readers[1].served) <= 1, "who read take turns"
+    for reader in readers:
+        scheduler.leave(reader)
+    assert scheduler.seats == []
+
+
+def test_a_cancel_reaches_only_who_it_is_meant_for(model):
+    stop, scheduler, said = [], Scheduler(model.forward_each, rows=CHUNK), []
+    reader = scheduler.join(steps(model, prompt(7, 2000)), lambda: bool(stop))
+    other = scheduler.join(steps(model, PROMPTS[3]))
+    for seat, event in scheduler.run():
+        if seat is other and isinstance(event, Token):
+            said.append(event.id)
+            stop.append(len(said) > 3)
+            stop[:] = [s for s in stop if s]
+    assert isinstance(reader.error, Cancelled)
+    assert other.error is None
+    assert said == answer_alone(model, PROMPTS[3])
+
+
+def test_who_finds_no_room_fails_alone(model):
+    page = model.shape.page_bytes("int8")
+    small = Cache(Pool(model.shape, "int8", limits=Limits(3 * page, 0, 0)), torch.float32)
+    scheduler, said = Scheduler(model.forward_each, rows=4 * CHUNK), []
+    poor = scheduler.join(steps(model, prompt(8, 500), small))
+    other = scheduler.join(steps(model, PROMPTS[4]))
+    for seat, event in scheduler.run():
+        if seat is other and isinstance(event, Token):
+            said.append(event.id)
+    assert isinstance(poor.error, NoRoom)
+    assert said == answer_alone(model, PROMPTS[4])
+
+
+def test_steps_may_know_a_way_on_and_what_they_raise_is_theirs(model):
+    def careful():
+        try:
+            yield from steps(
+                model, prompt(8, 500), Cache(Pool(model.shape, "int8", limits=Limits(0, 0, 0)), torch.float32)
+            )
+        except NoRoom:
+            return "went on"
+
+    def careless():
+        yield from ()
+        raise ZeroDivisionError
+
+    scheduler = Scheduler(model.forward_each)
+    found, broken = scheduler.join(careful()), scheduler.join(careless())
+    assert list(scheduler.run()) != []
+    assert found.result == "went on"
+    assert isinstance(broken.error, ZeroDivisionError)
