@@ -145,6 +145,8 @@ def test_hostile_texts_are_shown_and_do_nothing(window, tabs, away):
         name.click()
         tab.page.wait_for_timeout(300)
     tab.page.get_by_role("tab", name="Chat").click()
+    tab.page.locator("#new-chat").click()
+    tab.page.wait_for_function("!document.querySelector('#conversation [data-testid=bot]')")
     tab.ask("\n".join(texts[::5]))
     tab.answer()
     tab.page.wait_for_timeout(500)
