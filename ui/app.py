@@ -37,7 +37,8 @@ def theme() -> gr.themes.Base:
         body_text_color_subdued_dark="*neutral_300",
         input_placeholder_color="*neutral_600",
         input_placeholder_color_dark="*neutral_300",
-        button_primary_background_fill="*primary_700",  # white on it is read at 4.5 : 1
+        checkbox_label_background_fill_selected="*primary_700",  # white on it is read at 4.5 : 1
+        button_primary_background_fill="*primary_700",
         button_primary_background_fill_hover="*primary_800",
         button_primary_background_fill_dark="*primary_700",
         button_primary_background_fill_hover_dark="*primary_600",
