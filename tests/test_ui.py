@@ -105,6 +105,7 @@ def test_the_sample_question_is_answered_by_the_default_model(chromium, default_
     with served(default_home, "--max-tokens", 40) as window:
         watch, context = Watch(window.origin), chromium.new_context()
         tab = Tab(watch.over(context.new_page())).open(window.url)
+        tab.wait_for("is ready", seconds=60)
         tab.page.get_by_text("Try it").click()
         tab.wait_for("reused", "#conversation", seconds=120)
         tab.page.locator(".lc-chip summary").first.click()
