@@ -101,6 +101,20 @@ def test_a_newcomer_asks_a_pdf_stops_an_answer_and_finds_everything_again(tab):
     assert number(prompt) > number(reused)
 
 
+def test_the_sample_question_is_answered_by_the_default_model(chromium, default_home):
+    with served(default_home, "--max-tokens", 40) as window:
+        watch, context = Watch(window.origin), chromium.new_context()
+        tab = Tab(watch.over(context.new_page())).open(window.url)
+        tab.wait_for("is ready", seconds=60)
+        tab.page.get_by_text("Try it").click()
+        tab.wait_for("reused", "#conversation", seconds=120)
+        tab.page.locator(".lc-chip summary").first.click()
+        assert "sample.md" in tab.page.locator(".lc-chip").first.inner_text()
+        assert tab.page.locator(".lc-chip mark").first.inner_text()
+        context.close()
+    assert watch.seen == []
+
+
 def test_two_tabs_take_turns_and_hold_only_their_own_texts(tabs):
     one, two = tabs(), tabs()
     one.drop("long.txt", LONG)
@@ -185,7 +199,7 @@ def test_everything_can_be_done_from_the_keyboard(window, tabs):
     assert tab.page.evaluate("document.activeElement.matches('#question textarea')")
     keys.type("Who else?")
     keys.press("Enter")
-    tab.stop.wait_for()
+    tab.wait_for("answering")
     tab.stop.focus()
     keys.press("Enter")
     assert "stopped" in tab.answer()

@@ -242,7 +242,7 @@ class ChatPage:
         asked = [{"role": "user", "content": render.said(question)}] if question else []
         growing = Growing(chat, [*self._shown(before), *asked], question)
         yield self._picture(growing) | {
-            self.box: gr.update(value=None, submit_btn=False, stop_btn=True),
+            self.box: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True),
             self.full: gr.update(visible=False),
         }
         try:
@@ -285,6 +285,8 @@ class ChatPage:
         def job(session: "Session") -> Generator[Any, None, None]:
             yield Note(f"{session.settings.model} is ready: {session.model.context:,} tokens at most")
 
+        if self._window.has_asked(_tab(request)):
+            return  # who is quicker than the page has the model loaded by the question
         growing = Growing("", [])
         try:
             for event in self._window.ask(_tab(request), job):
@@ -306,6 +308,8 @@ class ChatPage:
         return self._look("") | {self.about: gr.update(choices=choices, value=list(documents))}
 
     def _enter(self, request: gr.Request) -> Updates:
+        if self._window.has_asked(_tab(request)):
+            return gr.skip()
         return self._look(request.query_params.get("chat", ""))
 
     def _leave(self, request: gr.Request) -> None:

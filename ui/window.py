@@ -45,6 +45,10 @@ class Window:
         turn = self._turns[tab] = (desk or self.desk).take_turn(job)
         return turn
 
+    def has_asked(self, tab: str) -> bool:
+        """Whether a tab has asked for something, and not stopped it."""
+        return tab in self._turns
+
     def stop(self, tab: str) -> None:
         """Stop what a tab asked for, if anything."""
         if turn := self._turns.pop(tab, None):
