@@ -38,7 +38,7 @@ def follow(window: Window, tab: str, job: Job, hear: Callable[[Any], None], desk
         if time.monotonic() - drawn >= BEAT:
             drawn = time.monotonic()
             yield
-    if not window.wants(tab):
+    if not window.has_asked(tab):
         raise Cancelled
 
 

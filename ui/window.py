@@ -54,10 +54,6 @@ class Window:
         if turn := self._turns.pop(tab, None):
             turn.cancel()
 
-    def wants(self, tab: str) -> bool:
-        """Whether nobody stopped what a tab last asked for."""
-        return tab in self._turns
-
     def choose(self, changes: Mapping[str, Any]) -> None:
         """Keep these settings in the file, and work under them from the next turn on; None is a default.
 
