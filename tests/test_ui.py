@@ -158,6 +158,11 @@ def test_hostile_texts_are_shown_and_do_nothing(window, tabs, away):
     for name in tab.page.get_by_role("tab").all():
         name.click()
         tab.page.wait_for_timeout(300)
+    tab.page.get_by_role("tab", name="Library").click()
+    tab.page.locator("#words textarea, #words input").fill("script img onerror alert")
+    tab.page.locator("#words button").click()
+    tab.page.wait_for_selector("#hits .lc-hit")
+    tab.page.evaluate("document.querySelectorAll('#hits details').forEach(d => d.open = true)")
     tab.page.get_by_role("tab", name="Chat").click()
     tab.page.locator("#new-chat").click()
     tab.page.wait_for_function("!document.querySelector('#conversation [data-testid=bot]')")

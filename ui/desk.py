@@ -151,7 +151,7 @@ class Desk:
         """Nobody is served meanwhile; what was asked for before is stopped. Raises Cancelled when the desk closes."""
         seated, done = threading.Event(), threading.Event()
 
-        def wait(session: Session) -> Generator[Any, None, None]:
+        def wait(session: "Session") -> Generator[Any, None, None]:
             seated.set()
             done.wait()
             yield from ()

@@ -24,10 +24,10 @@ class Seat(Generic[Result]):
     result: Result
 
     def __init__(self, steps: Steps[Result], cancelled: Check) -> None:
-        self.cancelled, self.error = cancelled, None
+        self.cancelled = cancelled
+        self.error: Exception | None = None
         self.served = 0  # the number of the pass it was last part of
         self._running = Running(steps)
-        self.error: Exception | None
         self._try(self._running.go)
 
     @property
