@@ -1,4 +1,4 @@
-"""Summarizing: what is done of one document of a batch, as steps; whoever runs them may run several documents' together.
+"""Summarizing: what is done of one document of a batch, as steps; several documents' may be run together.
 
 A document that fits is read whole. A longer one falls into sections, and either the summaries of these are summarized
 until there is one, or the summary is carried from section to section. What is said of a section stays linked to it.
@@ -18,7 +18,7 @@ from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import Cancelled, DocumentError, TooLong
 from localctx.library.cite import glimpses, quotes
-from localctx.library.search import Passage
+from localctx.library.search import Passage, in_lines
 from localctx.library.sections import Section, section_of, sections
 from localctx.library.sentences import sentences
 from localctx.settings import Settings
@@ -29,7 +29,6 @@ from localctx.task import AS_IT_IS, PART, Task
 MOST = 2048  # tokens of a section: more is read at once as well, but small models then tell the first and last of it
 LEAST = 64  # tokens; what has no room for a section of these cannot be summarized
 NEAR = 2  # sections in which the words that support a sentence are looked for
-TEXT = ("pdf", "docx", "epub", "html")  # formats that are prose, whatever the file is called
 
 Summed = Counter[str]
 
@@ -117,9 +116,9 @@ class _Job:
             mode = "whole"
             said = yield from self._whole(work, keep)
             told = [_Told(section_of(spans, 0, len(text)), said)]
-        yield Progress("citing", 0, 0)
         parts = [{**asdict(section), "summary": words} for section, words in told]
-        return {"summary": said, "answers": [], "sections": parts, "citations": cited(self.held, said, told), "mode": mode}
+        citations = cited(self.held, said, told)
+        return {"summary": said, "answers": [], "sections": parts, "citations": citations, "mode": mode}
 
     def say(self, begun: Begun, cite: Callable[[], None] = lambda: None) -> Steps[str]:
         """The answer to what is opened, which is shut. Raises Cancelled, NoRoom."""
@@ -153,7 +152,6 @@ class _Job:
         """
         told, said = list[_Told](), ""
         text, found = self.held[1], self._cut()
-        self._most = min(self._most, MOST)
         for i, section in enumerate(found):
             yield Progress("sections", i, len(found))
             part = text[section.start : section.end]
@@ -191,9 +189,8 @@ class _Job:
     def _cut(self) -> list[Section]:
         """Sections the longest of which fits the window and the memory there is. Raises TooLong where none would."""
         row, text, spans = self.held
-        lines = row.encoding not in TEXT and not row.name.lower().endswith((".md", ".markdown", ".txt"))
         while True:
-            found = sections(text, spans, self._tokens, self._most, lines)
+            found = sections(text, spans, self._tokens, self._most, in_lines(row.name))
             longest = max((text[s.start : s.end] for s in found), key=len)
             try:
                 carried = [longest[: len(longest) // 2]] if self.task.refine else []  # room for what is carried along
