@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from localctx.engine.answer import answer, read, shut
@@ -28,9 +29,8 @@ from localctx.task import AS_IT_IS, PART, Task
 
 MOST = 2048  # tokens of a section: more is read at once as well, but small models then tell the first and last of it
 LEAST = 64  # tokens; what has no room for a section of these cannot be summarized
+ENDS = ".!?…。！？"  # noqa: RUF001
 NEAR = 2  # sections in which the words that support a sentence are looked for
-
-Summed = Counter[str]
 
 
 class _Told(NamedTuple):
@@ -65,7 +65,7 @@ class Summarizing:
 
         Raises DocumentError, TooLong or NoRoom where it cannot be had of this one, Cancelled.
         """
-        opener, spent = self._open_opener(), Counter(prompt=0, reused=0, prefilled=0, generated=0)
+        opener, spent = self._open_opener(), Counter(prompt=0, reused=0, prefilled=0, generated=0, dropped=0)
         start = time.perf_counter()
         job = _Job(opener, self.settings, held, task, spent, self._cancelled)
         found = (yield from self._answers(job)) if task.questions else (yield from job.summary(keep))
@@ -79,7 +79,7 @@ class Summarizing:
 
     def _answers(self, job: "_Job") -> Steps[dict[str, Any]]:
         """Every question as ``ask`` answers it: the first reads what the others share."""
-        answers = []
+        answers = list[dict[str, Any]]()
         for i, question in enumerate(job.task.questions):
             yield Progress("questions", i, len(job.task.questions))
             try:
@@ -88,9 +88,9 @@ class Summarizing:
                 answers.append({"question": question, "answer": "", "why": str(e), "mode": "retrieve", "citations": []})
                 continue
             work = begun.work
-            said = yield from job.say(begun, lambda begun=begun, question=question: self._cite(begun, question))
-            more = {"mode": work.plan.mode, "citations": work.citations}
-            answers.append({"question": question, "answer": said, "why": "", **more})
+            said = yield from job.say(begun, partial(self._cite, begun, question))
+            how = {"mode": work.plan.mode, "citations": work.citations}
+            answers.append({"question": question, "answer": said, "why": "", **how})
         return {"summary": None, "answers": answers, "sections": [], "citations": [], "mode": "questions"}
 
 
@@ -98,7 +98,13 @@ class _Job:
     """A task on one document on its way, and what was ``spent`` on it: tokens."""
 
     def __init__(
-        self, opener: Opener, settings: Settings, held: Held, task: Task, spent: Summed, cancelled: Callable[[], bool]
+        self,
+        opener: Opener,
+        settings: Settings,
+        held: Held,
+        task: Task,
+        spent: Counter[str],
+        cancelled: Callable[[], bool],
     ) -> None:
         self._opener, self._settings, self._cancelled = opener, settings, cancelled
         self.held, self.task, self._spent = held, task, spent
@@ -131,8 +137,10 @@ class _Job:
             cite()
         finally:
             shut(work)
-        self._count(work)
+        dropped = self._count(work)
         yield from map(Note, (*work.notes, *([work.failed] if work.failed else [])))
+        if dropped:
+            yield Note(f"{work.plan.keeper} dropped {dropped:,} of {len(work.tokens):,} tokens: not all was seen")
         return finished(work.texts[0]) if work.stopped == "length" else work.texts[0]
 
     def _whole(self, work: Work, keep: bool) -> Steps[str]:
@@ -216,11 +224,13 @@ class _Job:
             raise Cancelled
         return len(self._opener.model.tokenizer.encode(text))
 
-    def _count(self, work: Work) -> None:
-        """What was read and said; passages that were ranked were read as well."""
-        self._spent["generated"] += sum(map(len, work.answers))
+    def _count(self, work: Work) -> int:
+        """Count what was read and said, also of passages that were ranked; the tokens that were dropped."""
+        dropped = round(sum((e.stop - e.start) * (1 - e.kept) for e in work.evicted))
+        self._spent.update(generated=sum(map(len, work.answers)), dropped=dropped)
         for one in {id(w): w for w in (*work.ranked, work)}.values():
             self._spent.update(prompt=len(one.tokens), reused=one.plan.reused, prefilled=one.read)
+        return dropped
 
 
 def cited(held: Held, said: str, told: Sequence[_Told]) -> list[dict[str, Any]]:
@@ -244,4 +254,4 @@ def cited(held: Held, said: str, told: Sequence[_Told]) -> list[dict[str, Any]]:
 def finished(text: str) -> str:
     """A text that was cut, up to its last whole sentence; as it is where there is none."""
     *whole, cut = sentences(text, 0, len(text)) if text else [(0, 0)]
-    return text[: whole[-1][1]] if whole and text[cut[1] - 1 : cut[1]] not in tuple(".!?…") else text
+    return text[: whole[-1][1]] if whole and text[cut[1] - 1] not in ENDS else text

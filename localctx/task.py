@@ -1,8 +1,8 @@
 """Task: what is wanted of every document of a batch, and the words in which the model is asked for it.
 
 The words are few and plain, for models of a hundred million parameters too; the text always stands before them. An
-instruction that came first would be shared by all sections only from 64 tokens on (a page of the KV cache), and ours
-have half of that. With the text first it is the document's pages that are shared: with ``ask``, with another task.
+instruction that came first could be shared by all sections only in whole pages of the KV cache, of 64 tokens, and ours
+fill none. With the text first it is the document's pages that are shared: with ``ask``, with another task.
 """
 
 import hashlib

@@ -1,10 +1,12 @@
 """``summarize``: what is planned, how documents are summarized, what is written, and what a second run finds done."""
 
+import io
 import json
 import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from contextlib import closing
 from itertools import pairwise
@@ -98,12 +100,12 @@ def test_files_folders_patterns_and_a_list_are_planned_once_each(texts, tmp_path
         plan_jobs(["-", "-"], lambda: b"", lambda *p: None)
 
 
-def test_what_a_batch_wrote_is_no_document_of_it(run, texts):
-    out = texts / "summaries"
+@pytest.mark.parametrize("where", ["summaries", "."])
+def test_what_a_batch_wrote_is_no_document_of_it(run, texts, where):
     for first in (5, 0):
-        done = run("summarize", texts, "-o", out, "--jsonl", texts / "all.jsonl", "--json")
+        done = run("summarize", texts, "-o", texts / where, "--jsonl", texts / "all.jsonl", "--json", "--length", "9")
         assert counts(done) == (first, 5 - first, 0)
-    assert {Path(p["path"]).parent.name for p in report_of(done)["passed_over"]} == {"summaries", "texts"}
+    assert len(report_of(done)["passed_over"]) == 6
 
 
 @settings(max_examples=30, deadline=None)
@@ -326,7 +328,7 @@ def test_a_folder_is_summarized_and_not_again(run, home, texts, tmp_path):
     assert summaries(out) == {**first, "red.txt": "mine"}, "what was edited is kept, and what was lost written again"
     entry = next(d for d in json.loads(again.stdout)["documents"] if d["name"] == "green.txt")
     assert {"document", "name", "path", "summary", "sections", "citations", "tokens", "seconds", "status"} <= set(entry)
-    assert set(entry["tokens"]) == {"prompt", "reused", "prefilled", "generated"}
+    assert set(entry["tokens"]) == {"prompt", "reused", "prefilled", "generated", "dropped"}
 
 
 def test_what_changed_is_done_again_and_only_that(run, texts, tmp_path):
@@ -450,6 +452,38 @@ def test_what_cannot_be_done_is_told(run, texts, arguments, code, problem, remed
     assert_one_line(done, code, problem, remedy)
 
 
+def test_a_keeper_that_drops_is_told(run, document):
+    done = run("summarize", document, "--length", "short", "--keep", "sink-window:128", "--json")
+    (entry,) = json.loads(done.stdout)["documents"]
+    assert entry["tokens"]["dropped"] > 400
+    assert "not all was seen" in done.stderr
+
+
+class Watched(io.StringIO):
+    """A terminal that somebody watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_with_the_time_left_is_for_who_watches(monkeypatch):
+    from localctx.cli.terminal import Board, Terminal
+    from localctx.engine.events import Progress
+
+    monkeypatch.setattr(sys, "stderr", Watched())
+    with closing(Board(Terminal(), [3000, 1000, 0])) as board:
+        board.show(Progress("sections", 2, 7))
+        board.ended("[1/3] a: done", "done")
+        board.ended("[2/3] b: skipped", "skipped")
+        board.ended("c is empty", "failed")
+    shown = sys.stderr.getvalue()
+    assert "sections 2/7" in shown
+    assert "left" in shown
+    assert "3/3" in shown
+    assert "localctx: c is empty" in shown
+    assert "[1/3]" not in shown
+
+
 # Killed, stopped, full
 
 
@@ -487,8 +521,6 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(run, home, tmp_path):
 
 
 def test_ctrl_c_stops_within_a_second_and_the_rest_is_done_later(localctx, run, texts, tmp_path, home):
-    import sys
-
     (texts / "zlong.md").write_text(long_text(40, 12))
     arguments = [texts, "-o", tmp_path / "out", "--length", "short"]
     line = [sys.executable, "-m", "localctx", "summarize", *map(str, arguments)]
@@ -525,7 +557,10 @@ def test_a_full_disk_is_told_and_nothing_else_is_lost(run, home, texts, tmp_path
     assert done.returncode == 3
     assert "No space left on device" in done.stderr
     assert counts(done) == (4, 0, 1)
-    monkeypatch.undo()
+    monkeypatch.setattr(outputs, "write_whole", whole)
+    again = run("summarize", *how)
+    assert counts(again) == (0, 5, 0), "what was computed is computed again"
+    assert len(summaries(tmp_path / "out")) == 5
 
 
 def test_where_the_disk_of_the_lines_is_full_no_line_is_cut(home, run, texts, tmp_path):

@@ -22,17 +22,15 @@ def plan_jobs(
     sources: Iterable[str],
     read_list: Callable[[], bytes],
     passed_over: Callable[[str, str], None],
-    written: Iterable[Path] = (),
+    wrote: Callable[[Path], bool] = lambda path: False,
 ) -> list[Job]:
     """The jobs of files, folders and patterns; ``-`` stands for a list of those, which ``read_list`` reads.
 
-    What lies in ``written``, the batch's own files and folders, is no document of it. Raises UsageError for a list that
-    is named twice.
+    What the batch itself ``wrote`` is no document of it. Raises UsageError for a list that is named twice.
     """
-    own = [path.resolve() for path in written]
     jobs = []
     for file in find_documents(_listed(list(sources), read_list), passed_over):
-        if any(Path(os.path.realpath(file)).is_relative_to(place) for place in own):
+        if wrote(Path(os.path.realpath(file))):
             passed_over(file, "is a result of a batch")
         else:
             jobs.append(Job(file, os.path.abspath(file), _size(file)))  # noqa: PTH100 (pathlib keeps "..")

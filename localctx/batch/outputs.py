@@ -20,6 +20,7 @@ from localctx.task import digest
 
 NAMED = 40  # letters of a document's name in that of its summary
 _UNSAFE = re.compile(r"[^\w.-]+")
+_OURS = re.compile(r"-[0-9a-f]{16}\.md$")
 
 Entry = Mapping[str, Any]
 """A result with the document it is of: ``document`` (its id), ``name``, ``path``, ``recipe``, and all of the result."""
@@ -33,6 +34,9 @@ class Output(Protocol):
 
     def write(self, entry: Entry) -> None:
         """Put it there, all or nothing. Raises OSError."""
+
+    def wrote(self, path: Path) -> bool:
+        """Whether a file, its path without links, is of this output."""
 
 
 class Folder:
@@ -57,6 +61,10 @@ class Folder:
         write_whole(file, self._page.render(entry))
         with told(store.home):
             store.results.note_written(str(file), entry["document"], self._holds(entry))
+
+    def wrote(self, path: Path) -> bool:
+        """A summary is told by its name: the folder may hold the documents, too."""
+        return path.parent == self._folder.resolve() and bool(_OURS.search(path.name))
 
     def _file(self, entry: Entry) -> Path:
         return self._folder.absolute() / file_name(entry["path"])
@@ -100,6 +108,10 @@ class Lines:
             raise
         self._has.add(_key(entry))
 
+    def wrote(self, path: Path) -> bool:
+        """The file itself."""
+        return path == self._file.resolve()
+
 
 class Screen:
     """Every result, also of those done before, is shown as ``render`` makes it."""
@@ -114,6 +126,10 @@ class Screen:
     def write(self, entry: Entry) -> None:
         """Show it."""
         self._show(self._render(entry))
+
+    def wrote(self, path: Path) -> bool:
+        """A screen has no file."""
+        return False
 
 
 def line(entry: Entry) -> str:

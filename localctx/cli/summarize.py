@@ -83,11 +83,11 @@ def summarize(
     if as_json and jsonl == "-":
         raise UsageError("--json and --jsonl - would both be on stdout", "give one of them")
     settings, terminal, report = task.adapted(settings_of(flags)), Terminal(as_json, quiet), Report(task)
-    written = [Path(place) for place in (out, jsonl) if place and place != "-"]
     with Session(settings, terminal.show) as session, stopping(session.cancel), terminal.cleared():
         outputs = _outputs(session, out, jsonl, template, as_json)
         passed = lambda path, why: report.passed_over.append({"path": shown(path), "why": why})  # noqa: E731
-        jobs = plan_jobs(paths, sys.stdin.buffer.read, passed, written)
+        wrote = lambda path: any(output.wrote(path) for output in outputs)  # noqa: E731
+        jobs = plan_jobs(paths, sys.stdin.buffer.read, passed, wrote)
         if not jobs:
             raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
         with session.summarizing() as summarizing, closing(Board(terminal, [job.nbytes for job in jobs])) as board:
