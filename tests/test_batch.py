@@ -18,9 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cli import assert_one_line, elsewhere
 
+from localctx import summarizing
 from localctx.batch.jobs import plan_jobs
 from localctx.batch.outputs import Lines, file_name
 from localctx.batch.page import FIELDS, Page, fields
+from localctx.engine.events import Progress
 from localctx.errors import UsageError
 from localctx.library.read import read_document
 from localctx.library.sections import Section, sections
@@ -109,7 +111,7 @@ def test_what_a_batch_wrote_is_no_document_of_it(run, texts, where):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.text(st.characters(exclude_characters="/\0"), min_size=1), unique=True))
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1), unique=True))
 def test_names_of_results_are_safe_and_differ(names):
     files = {file_name(f"/folder/{name}") for name in names if name not in (".", "..")}
     assert len(files) == len([n for n in names if n not in (".", "..")])
@@ -160,13 +162,15 @@ def test_a_section_knows_its_heading_and_pages():
 # One document
 
 
-def result(path: Path, *, home: Path, model: Path, task: Task, keep: bool = False, **more) -> dict:
-    """What a task makes of a file."""
-    with session(home, model, **{**SMALL, **more, "max_tokens": task.tokens}) as s, s.summarizing() as summarizing:
-        events = s.run(summarizing.of(summarizing.read_file(str(path)), task, keep))
+def result(path: Path, *, home: Path, model: Path, task: Task, keep: bool = False, heard: list | None = None, **more):
+    """What a task makes of a file; its events are ``heard``."""
+    with session(home, model, **{**SMALL, **more, "max_tokens": task.tokens}) as s, s.summarizing() as at_work:
+        events = s.run(at_work.of(at_work.read_file(str(path)), task, keep))
         while True:
             try:
-                next(events)
+                event = next(events)
+                if heard is not None:
+                    heard.append(event)
             except StopIteration as end:
                 return end.value
 
@@ -200,6 +204,20 @@ def test_a_long_document_is_summarized_by_its_sections(home, tmp_path, tiny_mode
     assert found["tokens"]["generated"] > 6
     with closing(Store(home)) as store:
         assert not store.pages.live(), "the sections' pages fill the disk"
+
+
+def test_many_summaries_are_summarized_on_several_levels(home, tmp_path, tiny_model, monkeypatch):
+    monkeypatch.setattr(summarizing, "MOST", 256)
+    long, heard = tmp_path / "long.md", []
+    long.write_text(long_text(8, 6))
+    found = result(long, home=home, model=tiny_model, task=Task("short"), heard=heard)
+    levels = [e.total for e in heard if isinstance(e, Progress) and (e.phase, e.done) == ("summaries", 0)]
+    assert len(levels) > 1
+    assert levels == sorted(levels, reverse=True)
+    assert levels[-1] == 1
+    assert len(found["sections"]) > 8, "a heading's text that does not fit is divided"
+    asked = len(found["sections"]) + sum(e.phase == "summaries" for e in heard if isinstance(e, Progress))
+    assert found["tokens"]["prompt"] < asked * 800, "more was read at once than fits"
 
 
 def test_where_memory_is_small_sections_are(home, document, tiny_model):
@@ -468,7 +486,6 @@ class Watched(io.StringIO):
 
 def test_a_bar_with_the_time_left_is_for_who_watches(monkeypatch):
     from localctx.cli.terminal import Board, Terminal
-    from localctx.engine.events import Progress
 
     monkeypatch.setattr(sys, "stderr", Watched())
     with closing(Board(Terminal(), [3000, 1000, 0])) as board:

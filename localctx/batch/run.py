@@ -56,7 +56,8 @@ class Batch:
             result = kept or (yield from self._summarizing.of(held, self._task, self._keep))
         except OF_ONE as e:
             return Outcome(job, "failed", str(e), seconds=time.perf_counter() - start)
-        entry = {"document": held[0].id, "name": held[0].name, "path": job.path, "recipe": self._recipe, **result}
+        named = {"document": held[0].id, "name": held[0].name, "path": job.path}
+        entry = {**named, "status": "done", "recipe": self._recipe, **result}
         status, why = "skipped" if kept else "done", ""
         try:
             self._write(entry)
