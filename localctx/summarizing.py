@@ -18,18 +18,19 @@ from localctx.engine.prompt import Conversation
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import Cancelled, DocumentError, TooLong
-from localctx.library.cite import glimpses, quotes
+from localctx.library.cite import quotes
 from localctx.library.search import Passage, in_lines
 from localctx.library.sections import Section, section_of, sections
 from localctx.library.sentences import sentences
 from localctx.settings import Settings
-from localctx.store.documents import Held
+from localctx.store.documents import Held, labels
 from localctx.store.store import Store
 from localctx.task import AS_IT_IS, PART, Task
 
 MOST = 2048  # tokens of a section: more is read at once as well, but small models then tell the first and last of it
 LEAST = 64  # tokens; what has no room for a section of these cannot be summarized
 ENDS = ".!?…。！？"  # noqa: RUF001
+SUPPORT = 0.3  # of a sentence's words, by weight, that its source must have: a summary says things in other words
 NEAR = 2  # sections in which the words that support a sentence are looked for
 
 
@@ -234,21 +235,26 @@ class _Job:
 
 
 def cited(held: Held, said: str, told: Sequence[_Told]) -> list[dict[str, Any]]:
-    """For each sentence of the summary ``said`` the words of the document that support it, if any; ``at`` is where in
-    the summary it ends.
+    """For each sentence of the summary ``said`` the words of the document that support it best, if any; ``at`` is where
+    in the summary it ends.
 
     No model is asked to carry page numbers along, which small ones garble: the sentence leads to the sections whose
     summaries say it, these to their text, and that to its page.
     """
-    row, found = held[0], list[dict[str, Any]]()
-    passages = [  # what was said of a section is a document of its own here, named by the section's number
-        Passage(str(i), row.name, 0, len(words), words, None, None, 0.0, {}) for i, (_, words) in enumerate(told)
-    ]
+    (row, text, spans), found = held, list[dict[str, Any]]()
+    page, heading = (labels(spans, kind) for kind in ("page", "heading"))
+    summaries = [_passage(str(i), row.name, 0, words) for i, (_, words) in enumerate(told)]
     for start, end in sentences(said, 0, len(said)):
-        near = [told[int(quote.document)].section for quote in quotes(said[start:end], "", passages)[:NEAR]]
-        looks = [(0, section.start, section.end, 0.0) for section in near]
-        found += [{**asdict(citation), "at": end} for citation in glimpses(said[start:end], "", [held], looks)]
+        near = [told[int(quote.document)].section for quote in quotes(said[start:end], "", summaries)[:NEAR]]
+        parts = [_passage(row.id, row.name, s.start, text[s.start : s.end]) for s in near]
+        for c in quotes(said[start:end], "", parts)[:1]:
+            if c.weight >= SUPPORT:
+                found.append({**asdict(c), "page": page(c.start), "heading": heading(c.start), "at": end})
     return found
+
+
+def _passage(document: str, name: str, start: int, text: str) -> Passage:
+    return Passage(document, name, start, start + len(text), text, None, None, 0.0, {})
 
 
 def finished(text: str) -> str:
