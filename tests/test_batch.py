@@ -209,13 +209,13 @@ def test_a_long_document_is_summarized_by_its_sections(home, tmp_path, tiny_mode
 def test_many_summaries_are_summarized_on_several_levels(home, tmp_path, tiny_model, monkeypatch):
     monkeypatch.setattr(summarizing, "MOST", 256)
     long, heard = tmp_path / "long.md", []
-    long.write_text(long_text(7, 5))
+    long.write_text(long_text(9, 5))
     found = result(long, home=home, model=tiny_model, task=Task("short"), heard=heard)
     levels = [e.total for e in heard if isinstance(e, Progress) and (e.phase, e.done) == ("summaries", 0)]
     assert len(levels) > 1
     assert levels == sorted(levels, reverse=True)
     assert levels[-1] == 1
-    assert len(found["sections"]) > 7, "a heading's text that does not fit is divided"
+    assert len(found["sections"]) > 9, "a heading's text that does not fit is divided"
     asked = len(found["sections"]) + sum(e.phase == "summaries" for e in heard if isinstance(e, Progress))
     assert found["tokens"]["prompt"] < asked * 800, "more was read at once than fits"
 
