@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property, wraps
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec, TypeVar
 
 from torch import Tensor
 
@@ -34,10 +34,12 @@ from localctx.shelving import Shelving
 from localctx.store.chats import Chat
 from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
+from localctx.summarizing import Summarizing
 
 LOADED_BY = ("model", "home", "device", "dtype", "threads", "rope")  # the settings that say which model is loaded, how
 
 Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 def _driven(
@@ -242,6 +244,30 @@ class Session:
         with self._running():
             self._listening = True
             yield self._shelving
+
+    @contextmanager
+    def summarizing(self) -> Iterator[Summarizing]:
+        """What summarizes documents, or asks them all the same, in steps to be ``run``. ``cancel`` makes these raise
+        Cancelled.
+        """
+        with self._running():
+            yield Summarizing(
+                self.settings,
+                lambda: self.store,
+                self._loaded,
+                lambda source: self._parse([source])[0],
+                lambda documents, question: self._begin(documents, question, True),
+                self._cite,
+                self._stop.is_set,
+            )
+
+    def run(self, steps: Steps[Result]) -> Generator[Event, None, Result]:
+        """Compute ``steps`` one by one: their events, and what they return."""
+        return drive(steps, self._compute)
+
+    def _loaded(self) -> Opener:
+        self._load()
+        return self._opener
 
     def _compute(self, feed: Feed) -> Tensor:
         return alone(self.model, self._stop.is_set)(feed)

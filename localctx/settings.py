@@ -139,12 +139,12 @@ def save_settings(home: Path, changes: Mapping[str, Any]) -> None:
         else:
             document[name] = _typed(name, value, file)
     try:
-        _write(file, tomlkit.dumps(document))
+        write_whole(file, tomlkit.dumps(document))
     except OSError as e:
         raise UsageError(f"{file} cannot be written ({e})", "make its folder one you may write") from e
 
 
-def _write(file: Path, text: str) -> None:
+def write_whole(file: Path, text: str) -> None:
     """All or nothing, readable by its owner alone."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")  # made 0600

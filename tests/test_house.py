@@ -28,6 +28,8 @@ FLOORS = {
     "localctx.retrieval": 5,
     "localctx.shelving": 5,
     "localctx.chatting": 5,
+    "localctx.summarizing": 5,
+    "localctx.task": 4,
     "localctx.engine": 4,
     "localctx.library": 4,
     "localctx.models": 3,

@@ -195,10 +195,10 @@ def _cited(c: dict[str, Any]) -> str:
     where = f", page {c['page']}" if c["page"] else f', under "{c["heading"]}"' if c["heading"] else ""
     nearest = " (the nearest)" if c["source"] == "passage" and c["weight"] < ENOUGH else ""
     quote = c["quote"] if len(c["quote"]) <= QUOTED else c["quote"][:QUOTED] + "..."
-    return _plain(f'{c["name"]}{where}{nearest}: "{quote}"')
+    return plain(f'{c["name"]}{where}{nearest}: "{quote}"')
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """One line, in which nothing that stood in a document speaks to the terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 

@@ -103,7 +103,7 @@ class Opener:
         if sum(map(len, texts)) > SURELY_COUNTED * most:
             guess = estimate_tokens(model.tokenizer, texts, int(most), self._cancelled)
             refuse_too_long(guess, most, model.name, "about ")
-        prompt = make_prompt(model.tokenizer, texts, question, of.history)
+        prompt = make_prompt(model.tokenizer, texts, question, of.history, of.form)
         refuse_too_long(len(prompt.tokens), most, model.name)
         window = choose_window(settings, model, prompt.shared, len(prompt.tokens)).rope
         if window != self._window:
@@ -116,7 +116,7 @@ class Opener:
 
     def _following(self, texts: Sequence[str], part: str, of: Conversation, question: str, answer: str) -> list[int]:
         """The tokens that any next question of a conversation comes after."""
-        prompt = make_prompt(self.model.tokenizer, texts, "", [*of.history, (question, answer)])
+        prompt = make_prompt(self.model.tokenizer, texts, "", [*of.history, (question, answer)], of.form)
         return prompt.tokens[: _boundary(prompt, part)]
 
     def _drops(self, memory: Memory, tokens: int, only_read: str) -> bool:

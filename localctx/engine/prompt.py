@@ -7,7 +7,7 @@ from itertools import zip_longest
 from localctx.errors import Cancelled
 from localctx.models.base import Tokenizer
 
-_ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
+ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
 _PROBES = ("\0", "A")  # other questions: two, that no question begins as both do
 _PIECE = 100_000  # characters tokenized between looks at the cancel flag
 
@@ -18,11 +18,15 @@ Turn = tuple[str, str]
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a question continues: a ``chat`` and its ``history``; ``keep`` where it has a keeper of its own."""
+    """What a question continues: a ``chat`` and its ``history``; ``keep`` where it has a keeper of its own.
+
+    ``form``: how a first question is put to documents, with ``{question}`` and ``{s}`` (of several documents) in it.
+    """
 
     chat: str | None = None
     history: Sequence[Turn] = ()
     keep: str = ""
+    form: str = ASK
 
 
 ALONE = Conversation()
@@ -37,13 +41,15 @@ class Prompt:
     shared: int
 
 
-def make_prompt(tokenizer: Tokenizer, texts: Sequence[str], question: str, history: Sequence[Turn] = ()) -> Prompt:
+def make_prompt(
+    tokenizer: Tokenizer, texts: Sequence[str], question: str, history: Sequence[Turn] = (), form: str = ASK
+) -> Prompt:
     """The documents first, then what was asked and answered, the question last: reading ends where it begins.
 
     Names are left out: a renamed file is the same document. Where the question begins is found by asking another, so
     no chat template needs to be understood.
     """
-    tokens, *others = (tokenizer.encode_chat(_messages(texts, history, q)) for q in (question, *_PROBES))
+    tokens, *others = (tokenizer.encode_chat(_messages(texts, history, q, form)) for q in (question, *_PROBES))
     left = min(map(len, (tokens, *others))) - 1  # one token at least is left to be read
     return Prompt(tokens, min(left, *(common(tokens, other) for other in others)))
 
@@ -73,17 +79,17 @@ def estimate_tokens(
     return counted
 
 
-def _messages(texts: Sequence[str], history: Sequence[Turn], question: str) -> list[dict[str, str]]:
+def _messages(texts: Sequence[str], history: Sequence[Turn], question: str, form: str) -> list[dict[str, str]]:
     """The documents stand in the first question."""
     questions = [*(asked for asked, _ in history), question]
-    asked = [{"role": "user", "content": q} for q in (_content(texts, questions[0]), *questions[1:])]
+    asked = [{"role": "user", "content": q} for q in (_content(texts, questions[0], form), *questions[1:])]
     answers = [{"role": "assistant", "content": answer} for _, answer in history]
     return [message for pair in zip_longest(asked, answers) for message in pair if message]
 
 
-def _content(texts: Sequence[str], question: str) -> str:
+def _content(texts: Sequence[str], question: str, form: str) -> str:
     if not texts:
         return question
     one = len(texts) == 1
     parts = [f"{'Document' if one else f'Document {i}'}:\n{text.strip()}" for i, text in enumerate(texts, 1)]
-    return "\n\n".join([*parts, _ASK.format(s="" if one else "s", question=question)])
+    return "\n\n".join([*parts, form.format(s="" if one else "s", question=question)])

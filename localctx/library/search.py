@@ -202,7 +202,7 @@ def _titled(document: DocumentRow, text: str, spans: Sequence[Span]) -> Iterator
     """The chunks of a document, each with the document's name and the heading it is under, which are searched too."""
     name = Path(document.name)
     heading = labels(spans, "heading")
-    for start, end in chunks(text, spans, _lined(document)):
+    for start, end in chunks(text, spans, in_lines(document.name)):
         yield start, end, " ".join(filter(None, [_SEPARATORS.sub(" ", name.stem), heading(start)]))
 
 
@@ -228,11 +228,12 @@ def _embed(
             raise Cancelled
         progress("embedding", done, total)
         batch = rows[at : at + BATCH]
-        parts = [[text[slice(*v)] for v in views(text, Chunk(c.start, c.end), _lined(document))] for c in batch]
+        parts = [[text[slice(*v)] for v in views(text, Chunk(c.start, c.end), in_lines(document.name))] for c in batch]
         made = embedder.embed([f"{c.title}\n{part}" for c, some in zip(batch, parts, strict=True) for part in some])
         store.index.put_vectors(embedder.name, batch, np.split(made, np.cumsum([len(some) for some in parts])[:-1]))
         done += sum(c.end - c.start for c in batch)
 
 
-def _lined(document: DocumentRow) -> bool:
-    return Path(document.name).suffix.lower() not in _PROSE
+def in_lines(name: str) -> bool:
+    """Whether a document of this name is source code or a table, which is divided at line ends."""
+    return Path(name).suffix.lower() not in _PROSE

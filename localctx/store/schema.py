@@ -146,3 +146,16 @@ def search_index(db: Database) -> None:
         not_null={"embedder", "vector"},
         foreign_keys=[("chunk", "chunks", "id")],
     )
+
+
+@migrate()
+def results(db: Database) -> None:
+    """What a batch made of documents, and the files it is written in."""
+    db.table("results").create(
+        {"document": str, "recipe": str, "result": str, "made": float},  # result: JSON
+        pk=("document", "recipe"),
+        not_null={"result"},
+        foreign_keys=[("document", "documents", "id")],
+    )
+    db.table("written").create({"file": str, "document": str, "holds": str}, pk="file", not_null={"document", "holds"})
+    db.table("written").create_index(["document"])

@@ -19,6 +19,7 @@ from localctx.store.chats import Chats
 from localctx.store.documents import Documents
 from localctx.store.index import Index
 from localctx.store.pages import Pages
+from localctx.store.results import Results
 from localctx.store.schema import migrate
 from localctx.store.verdicts import Verdicts
 
@@ -26,8 +27,8 @@ T = TypeVar("T")
 
 
 class Store:
-    """``documents``, ``index``, ``pages``, ``caches``, ``chats`` and ``verdicts`` of one data folder. One thread; close
-    it.
+    """``documents``, ``index``, ``pages``, ``caches``, ``chats``, ``results`` and ``verdicts`` of one data folder. One
+    thread; close it.
 
     Raises StoreError where the folder cannot be used.
     """
@@ -45,6 +46,7 @@ class Store:
         self.index = Index(self.db)
         self.caches = Caches(self.db)
         self.chats = Chats(self.db)
+        self.results = Results(self.db)
         self.verdicts = Verdicts(self.db)
 
     @staticmethod
@@ -57,12 +59,13 @@ class Store:
         self.db.close()
 
     def remove_document(self, document: str) -> int:
-        """Forget a document, its chunks, its caches and the pages no other cache holds; bytes freed on disk."""
+        """Forget a document, its chunks, results, caches and the pages no other cache holds; bytes freed on disk."""
         with told(self.home):
             with self.db.atomic():
                 self.caches.remove_of(document)
                 if self.index.has(document):
                     self.index.remove(document, self.documents.text(document))
+                self.results.remove_of(document)
                 self.documents.remove(document)
                 dead = self.pages.forget_unused()
             return self.pages.unlink(dead)

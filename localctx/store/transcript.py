@@ -25,14 +25,14 @@ def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
     """One branch of a chat. What was said is quoted, so that no heading or open fence of it reaches beyond; citations
     are footnotes with document, page or heading, and quoted text.
     """
-    lines = [f"# {_plain(chat.title)}", ""]
-    lines += [f"- {_plain(d.name)}{' (removed from the library)' if d.removed else ''}" for d in chat.documents]
+    lines = [f"# {one_line(chat.title)}", ""]
+    lines += [f"- {one_line(d.name)}{' (removed from the library)' if d.removed else ''}" for d in chat.documents]
     notes = list[str]()
     for message in messages:
         lines += ["", f"## {_heading(message)}", "", *_quoted(message.text)]
         if message.citations:
             marks = range(len(notes) + 1, len(notes) + 1 + len(message.citations))
-            notes += [f"[^{n}]: {_cited(c)}" for n, c in zip(marks, message.citations, strict=True)]
+            notes += [f"[^{n}]: {reference(c)}" for n, c in zip(marks, message.citations, strict=True)]
             lines += ["", " ".join(f"[^{n}]" for n in marks)]
     return "\n".join([*lines, *([""] if notes else []), *notes, ""])
 
@@ -46,7 +46,7 @@ def to_json(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
 
 def _heading(message: Message) -> str:
     who = {"user": "Question", "assistant": "Answer", "summary": "Summary of what was said before"}.get(
-        message.role, _plain(message.role)
+        message.role, one_line(message.role)
     )
     return f"{who} ({_ENDS[message.stopped]})" if message.stopped in _ENDS else who
 
@@ -56,14 +56,14 @@ def _quoted(text: str) -> Iterator[str]:
         yield ("> " + _DEFINITION.sub(r"\1\\[", line)).rstrip()
 
 
-def _cited(citation: dict[str, Any]) -> str:
+def reference(citation: dict[str, Any]) -> str:
     page, heading = citation.get("page"), citation.get("heading")
-    where = f", page {_plain(str(page))}" if page else f", {_plain(str(heading))}" if heading else ""
-    quote = _plain(str(citation.get("quote") or ""))
-    return f"{_plain(str(citation.get('name') or 'a document'))}{where}" + (f': "{quote}"' if quote else "")
+    where = f", page {one_line(str(page))}" if page else f", {one_line(str(heading))}" if heading else ""
+    quote = one_line(str(citation.get("quote") or ""))
+    return f"{one_line(str(citation.get('name') or 'a document'))}{where}" + (f': "{quote}"' if quote else "")
 
 
-def _plain(text: str) -> str:
+def one_line(text: str) -> str:
     """One line in which nothing is Markdown."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 

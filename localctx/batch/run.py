@@ -1,0 +1,145 @@
+"""Running a batch: a job is skipped, done or has failed; what was done outlives the process that did it."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from localctx.batch.jobs import Job, shown
+from localctx.batch.outputs import Entry, Output
+from localctx.engine.steps import Steps
+from localctx.errors import DocumentError, NoRoom, TooLong
+from localctx.store.documents import Held
+from localctx.store.store import look_up, told
+from localctx.summarizing import Summarizing
+from localctx.task import Task
+
+OF_ONE = (DocumentError, TooLong, NoRoom)  # what is wrong with one document alone
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job: ``status`` is done, skipped (it was done before) or failed, and ``why``; its result."""
+
+    job: Job
+    status: str
+    why: str = ""
+    entry: Entry = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """What ``--json`` prints of one document; of a failed one there is only where it is, and why."""
+        return {"path": shown(self.job.path), **self.entry, "status": self.status, "why": self.why}
+
+
+class Batch:
+    """Does ``task`` on one job after another, or on several whose steps are run together.
+
+    A result is written to all ``outputs`` and then entered in the store, document and all: from there a later run, and
+    another output, has it without any computing. ``force`` does again what was done, ``keep`` keeps pages.
+    """
+
+    def __init__(
+        self, summarizing: Summarizing, task: Task, outputs: Sequence[Output], force: bool = False, keep: bool = False
+    ) -> None:
+        self._summarizing, self._task, self._outputs = summarizing, task, outputs
+        self._force, self._keep = force, keep
+
+    def work(self, job: Job) -> Steps[Outcome]:
+        """Do a job. Raises Cancelled, StoreError, ModelError; what is wrong with the document alone is its outcome."""
+        start = time.perf_counter()
+        self._summarizing.check()
+        try:
+            held = self._read(job)
+            kept = None if self._force else self._kept(held)
+            result = kept or (yield from self._summarizing.of(held, self._task, self._keep))
+        except OF_ONE as e:
+            return Outcome(job, "failed", str(e), seconds=time.perf_counter() - start)
+        named = {"document": held[0].id, "name": held[0].name, "path": job.path}
+        entry = {**named, "status": "done", "recipe": self._recipe, **result}
+        status, why = "skipped" if kept else "done", ""
+        try:
+            self._write(entry)
+        except BrokenPipeError:  # who reads the screen has gone
+            raise
+        except OSError as e:
+            status, why = "failed", f"its result cannot be written ({e}); free some space, and run this again"
+        finally:
+            if not kept:
+                self._enter(held, result)
+        return Outcome(job, status, why, entry, time.perf_counter() - start)
+
+    @cached_property
+    def _recipe(self) -> str:
+        return self._task.recipe(self._summarizing.settings)
+
+    def _read(self, job: Job) -> Held:
+        try:
+            job.path.encode()
+        except UnicodeEncodeError as e:
+            raise DocumentError(f"{shown(job.path)} has a name that is not UTF-8", "rename it") from e
+        return self._summarizing.read_file(job.source)
+
+    def _kept(self, held: Held) -> dict[str, Any] | None:
+        s = self._summarizing
+        return look_up(s.settings.home, s.open_store, lambda store: store.results.get(held[0].id, self._recipe))
+
+    def _write(self, entry: Entry) -> None:
+        for output in self._outputs:
+            if self._force or not output.has(entry):
+                output.write(entry)
+
+    def _enter(self, held: Held, result: dict[str, Any]) -> None:
+        store = self._summarizing.open_store()
+        row, text, spans = held
+        with told(store.home), store.db.atomic():
+            store.documents.add(row, text, spans)
+            store.results.put(row.id, self._recipe, result)
+
+
+@dataclass
+class Report:
+    """What a batch came to. ``passed_over``: what folders hold that is no document."""
+
+    task: Task
+    passed_over: list[dict[str, str]] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+    stopped: bool = False
+    started: float = field(default_factory=time.perf_counter)
+
+    def count(self, status: str) -> int:
+        """How many documents are done, skipped or failed."""
+        return sum(outcome.status == status for outcome in self.outcomes)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens computed: read and not reused, and generated."""
+        done = (o.entry["tokens"] for o in self.outcomes if o.status == "done")
+        return sum(t["prefilled"] + t["generated"] for t in done)
+
+    @property
+    def per_second(self) -> float:
+        """Tokens computed per second of computing."""
+        seconds = sum(o.entry["seconds"] for o in self.outcomes if o.status == "done")
+        return round(self.tokens / seconds, 1) if seconds else 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Since the batch began."""
+        return round(time.perf_counter() - self.started, 3)
+
+    def to_json(self) -> dict[str, Any]:
+        """The report, without the documents."""
+        failed = [{"path": shown(o.job.path), "why": o.why} for o in self.outcomes if o.status == "failed"]
+        return {
+            "task": self.task.to_json(),
+            "done": self.count("done"),
+            "skipped": self.count("skipped"),
+            "failed": failed,
+            "passed_over": self.passed_over,
+            "tokens": self.tokens,
+            "tokens_per_second": self.per_second,
+            "seconds": self.seconds,
+            "stopped": self.stopped,
+        }
