@@ -2,11 +2,13 @@
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
 
 from localctx.engine.events import Progress
 from localctx.engine.plan import refuse_too_big
-from localctx.models.base import Model
+from localctx.models.base import Feed, Model
 from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
 from localctx.settings import Settings
@@ -31,6 +33,11 @@ class Loader:
             self._model = None  # before another takes its room
             self._model, self._of = _load(settings, progress), settings
         return self._model.view(), time.perf_counter() - start
+
+    def compute(self, feeds: Sequence[Feed], cancelled: Callable[[], bool]) -> list[Tensor]:
+        """One pass of the model over sequences of sessions that share it."""
+        assert self._model, "who has a sequence has loaded the model"
+        return self._model.forward_each(feeds, cancelled)
 
 
 def same_model(a: Settings, b: Settings) -> bool:

@@ -105,6 +105,15 @@ class Session:
         return heard
 
     @property
+    def seats(self) -> int:
+        """How many questions that fill the window there is room for at once, with those that are open now."""
+        return self._opener.seats
+
+    def tell(self, event: Progress) -> None:
+        """What is heard of beside events: ``progress``."""
+        self._progress(event)
+
+    @property
     def steps(self) -> Any:
         """``ask``, ``chat`` and the others as steps, for who computes those of several sessions together."""
         return _Steps(self)

@@ -107,8 +107,9 @@ class Scheduler:
         for seat in sorted(self.seats, key=lambda seat: seat.served):
             if not (feed := seat.feed):
                 continue
-            rope, size = rope or feed.cache.pool.rope, len(feed.tokens)
-            if feed.cache.pool.rope is not rope:  # one pass turns keys in one way
+            size, turning = len(feed.tokens), feed.cache.pool.rope
+            rope = rope if chosen else turning
+            if turning is not rope:  # a pass turns keys in one way
                 continue
             if size > 1 and (size <= room or room == self._rows):
                 room -= size
