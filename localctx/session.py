@@ -1,33 +1,27 @@
 """Session: the one obvious entry. Open documents, ask, and take the events as they come."""
 
-import gc
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from functools import cached_property, wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from functools import cached_property, partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from torch import Tensor
 
+from localctx.asking import Asking
 from localctx.chatting import Beginning, Chatting, Way
 from localctx.engine.answer import answer, read, shut
 from localctx.engine.events import Done, Event, InUse, Note, Progress
-from localctx.engine.looks import looks
 from localctx.engine.opener import Opener
-from localctx.engine.plan import refuse_too_big
-from localctx.engine.prompt import ALONE, Conversation
+from localctx.engine.prompt import Conversation
 from localctx.engine.steps import Steps, alone, drive
-from localctx.engine.work import Begun, Work
-from localctx.errors import Cancelled, ChatFull, TooLong
+from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
 from localctx.library.add import find_kept
-from localctx.library.cite import glimpses, quotes
 from localctx.library.read import Document, read_document
+from localctx.loading import Loader, same_model
 from localctx.models.base import Feed, Model
-from localctx.models.fetch import resolve
-from localctx.models.hf import load_model
 from localctx.retrieval import Retrieval
 from localctx.settings import Settings
 from localctx.shelving import Shelving
@@ -35,8 +29,6 @@ from localctx.store.chats import Chat
 from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
 from localctx.summarizing import Summarizing
-
-LOADED_BY = ("model", "home", "device", "dtype", "threads", "rope")  # the settings that say which model is loaded, how
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -54,15 +46,31 @@ def _driven(
     return run
 
 
+class _Steps:
+    """The driven methods of a session, not driven."""
+
+    def __init__(self, session: "Session") -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Callable[..., Steps[None]]:
+        return partial(getattr(type(self._session), name).__wrapped__, self._session)
+
+
 class Session:
     """Documents asked on this machine, under ``settings``. Close it when done; use from one thread at a time.
 
-    ``progress`` hears of the model being fetched and loaded, which happens when it is first needed.
+    ``progress`` hears of the model being fetched and loaded, which happens when it is first needed. Sessions that share
+    a ``loader`` share the model.
     """
 
-    def __init__(self, settings: Settings, progress: Callable[[Progress], None] = lambda event: None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        progress: Callable[[Progress], None] = lambda event: None,
+        loader: Loader | None = None,
+    ) -> None:
         make_keeper(settings.keep, 0)  # nonsense is told before anything is loaded
-        self.settings, self._progress = settings, progress
+        self.settings, self._progress, self._loader = settings, progress, loader or Loader()
         self._stop = threading.Event()
         self._listening = False
         self._load_seconds = 0.0
@@ -81,9 +89,9 @@ class Session:
     def change(self, settings: Settings) -> None:
         """Go on under other ``settings``; what they do not concern stays loaded."""
         old, self.settings = self.settings, settings
-        for made in ("_opener", "_retrieval", "_shelving"):
+        for made in ("_opener", "_retrieval", "_shelving", "_asking"):
             self.__dict__.pop(made, None)
-        if any(getattr(old, name) != getattr(settings, name) for name in LOADED_BY):
+        if not same_model(old, settings):
             self.__dict__.pop("model", None)
         if old.home != settings.home:
             self.close()
@@ -97,6 +105,20 @@ class Session:
         heard = self._listening and not self._stop.is_set()
         self._stop.set()
         return heard
+
+    @property
+    def seats(self) -> int:
+        """How many questions that fill the window there is room for at once, with those that are open now."""
+        return self._opener.seats
+
+    def tell(self, event: Progress) -> None:
+        """What is heard of beside events: ``progress``."""
+        self._progress(event)
+
+    @property
+    def steps(self) -> Any:
+        """``ask``, ``chat`` and the others as steps, for who computes those of several sessions together."""
+        return _Steps(self)
 
     @cached_property
     def store(self) -> Store:
@@ -114,17 +136,7 @@ class Session:
     @cached_property
     def model(self) -> Model:
         """The model, fetched and loaded when first needed. Raises ModelError."""
-        start, s = time.perf_counter(), self.settings
-        gc.disable()  # loading makes a million objects that stay: looking through them takes a fifth of the time
-        try:
-            folder = resolve(s.model, s.models, lambda phase, done, total: self._progress(Progress(phase, done, total)))
-            refuse_too_big(folder, s)
-            self._progress(Progress("loading", 0, 0))
-            model = load_model(folder, s.model, s.device, s.dtype, s.threads, s.rope)
-        finally:
-            gc.freeze()
-            gc.enable()
-        self._load_seconds = time.perf_counter() - start
+        model, self._load_seconds = self._loader.load(self.settings, self._progress)
         return model
 
     @_driven
@@ -138,7 +150,7 @@ class Session:
         """
         with self._running():
             documents, spent = self._read_files(sources, keep)
-            begun = yield from self._begin(None if library else documents, question, keep)
+            begun = yield from self._asking.begin(None if library else documents, question, keep)
             work, logits = begun.work, begun.logits
             work.seconds |= spent
             try:
@@ -146,7 +158,7 @@ class Session:
                     logits = yield from read(work)
                 assert logits is not None, "a question is never there before it is read"
                 yield from answer(work, logits, self.model.tokenizer, self.settings)
-                self._cite(begun, question)
+                self._asking.cite(begun, question)
             except Cancelled:
                 pass
             finally:
@@ -163,7 +175,7 @@ class Session:
         """
         with self._running():
             documents, spent = self._read_files([source], True)
-            work = yield from self._open(documents, None, True)
+            work = yield from self._asking.whole(documents, None, True)
             work.seconds |= spent
             try:
                 yield from read(work)
@@ -256,8 +268,8 @@ class Session:
                 lambda: self.store,
                 self._loaded,
                 lambda source: self._parse([source])[0],
-                lambda documents, question: self._begin(documents, question, True),
-                self._cite,
+                lambda documents, question: self._asking.begin(documents, question, True),
+                lambda begun, question: self._asking.cite(begun, question),
                 self._stop.is_set,
             )
 
@@ -286,15 +298,19 @@ class Session:
             loaded = self._load()
 
             def begin(documents: Sequence[Held] | None, question: str, of: Conversation) -> Beginning:
-                begun = yield from self._begin(documents, question, True, of)
+                begun = yield from self._asking.begin(documents, question, True, of)
                 begun.work.seconds["load"] = loaded
                 return begun
 
-            yield Chatting(self._opener, self.settings, self.store, begin, self._cite, self._stop.is_set)
+            yield Chatting(self._opener, self.settings, self.store, begin, self._asking.cite, self._stop.is_set)
 
     @cached_property
     def _opener(self) -> Opener:
         return Opener(self.model, self.settings, lambda: self.store, self._stop.is_set)
+
+    @cached_property
+    def _asking(self) -> Asking:
+        return Asking(self._opener, lambda: self._retrieval, self.settings.mode)
 
     @cached_property
     def _shelving(self) -> Shelving:
@@ -329,63 +345,3 @@ class Session:
             return found
         turning = lambda done, total: self._progress(Progress(f"pages of {source}", done, total))  # noqa: E731
         return read_document(source, turning, ocr, self._stop.is_set)
-
-    def _begin(
-        self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation = ALONE
-    ) -> Beginning:
-        """Whole documents where they fit the window and the budget, else passages of them, unless the mode forbids.
-
-        Raises ChatFull where either would do without what was said before.
-        """
-        try:
-            return (yield from self._begin_either(documents, question, keep, of))
-        except TooLong as e:
-            if not of.history:
-                raise
-            raise ChatFull(
-                f"this chat is full: with what was said before, {e.problem}",
-                "go on with --when-full sink-window (only the end is remembered), summarize (what was said becomes one "
-                "message) or new (a new chat)",
-            ) from e
-
-    def _begin_either(self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation) -> Beginning:
-        mode, why = self.settings.mode, "passages were asked for"
-        if documents is None:
-            why = "the whole library was asked"
-        elif mode != "retrieve" or not documents:
-            try:
-                return Begun((yield from self._open(documents, question, keep, of)))
-            except TooLong as e:
-                if mode == "full" or (of.history and self._fits(documents, question)):
-                    raise
-                why = e.problem
-        return (yield from self._retrieval.begin(documents, question, keep, why, of))
-
-    def _fits(self, documents: Sequence[Held], question: str) -> bool:
-        """Whether the documents can be read whole, with nothing said before."""
-        try:
-            self._opener.open(documents, [text for _, text, _ in documents], question, keep=False).cache.drop()
-        except TooLong:
-            return False
-        return True
-
-    def _open(
-        self, documents: Sequence[Held], question: str | None, keep: bool, of: Conversation = ALONE
-    ) -> Steps[Work]:
-        """The work of reading whole documents."""
-        work = self._opener.open(documents, [text for _, text, _ in documents], question, keep=keep, of=of)
-        yield from map(Note, work.news)
-        yield work.plan
-        work.enter()
-        return work
-
-    def _cite(self, begun: Begun, question: str) -> None:
-        """What the answer stands on: sentences of its passages, or of what the model looked at in whole documents."""
-        work = begun.work
-        if begun.passages:
-            found = quotes(work.texts[0], question, begun.passages)
-        else:
-            texts = [text for _, text, _ in work.held]
-            seen = looks(work.cache, self.model.tokenizer, work.tokens[: work.boundary], texts)
-            found = glimpses(work.texts[0], question, work.held, seen)
-        work.citations = [asdict(citation) for citation in found]

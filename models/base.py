@@ -68,6 +68,12 @@ class Model(Protocol):
         for another word, ModelError for a model whose positions are not rotary or stretched already.
         """
 
+    def view(self) -> "Model":
+        """The same weights, with a window of its own: ``stretch`` of one leaves the other alone.
+
+        What a cache was made for decides how its keys turn, whichever view computes it.
+        """
+
     def fingerprint(self, codec: str) -> bytes:
         """32 bytes that name everything a page's bytes depend on, tokens apart."""
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property
+from copy import copy
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from localctx.kv.rope import Rope
 from localctx.models.base import Feed, Tokenizer
 from localctx.models.fingerprint import fingerprint, hash_weights
 from localctx.models.geometry import KINDS, geometry_of, shape_of
-from localctx.models.rope import ModelRope, apply_positions, parse_rope, said_of, stretched
+from localctx.models.rope import ModelRope, Positions, apply_positions, parse_rope, said_of, stretched
 from localctx.models.tokens import ChatTokenizer
 
 ATTENTION = "localctx"
@@ -47,6 +48,8 @@ class TransformersModel:
         self.trained: int = self._config.max_position_embeddings
         self.geometry = geometry_of(self._config)
         self.nbytes = sum(p.numel() * p.element_size() for p in module.parameters())
+        self._placed: list[Positions] = [self._trained]  # what the module computes with now; views share it
+        self._ropes: dict[str, ModelRope | None] = {}
         self.stretch(rope)
         self.shape = shape_of(self._config)
         self.device, self.dtype = module.device, module.dtype
@@ -57,18 +60,23 @@ class TransformersModel:
     @property
     def context(self) -> int:
         """See ``Model``."""
-        return self._config.max_position_embeddings
+        return self._said["max_position_embeddings"]
 
-    @cached_property
+    @property
     def rope(self) -> Rope | None:
         """See ``Model``."""
-        params = getattr(self._config, "rope_parameters", None)
-        return ModelRope(self._module, self._config, self._rotating_at) if params else None
+        if self._stretch not in self._ropes:
+            self._ropes[self._stretch] = self._rope_of(self._said) if self._said.get("rope_parameters") else None
+        return self._ropes[self._stretch]
 
     def stretch(self, rope: str) -> None:
         """See ``Model``."""
-        apply_positions(self._module, self._config, stretched(self._trained, rope))
-        self.__dict__.pop("rope", None)
+        self._said, self._stretch = stretched(self._trained, rope), rope
+        self._place(self._said)
+
+    def view(self) -> "TransformersModel":
+        """See ``Model``."""
+        return copy(self)
 
     def fingerprint(self, codec: str) -> bytes:
         """See ``Model``."""
@@ -76,7 +84,7 @@ class TransformersModel:
         return fingerprint(
             codec,
             self.shape,
-            config={k: v for k, v in self._config.to_dict().items() if k not in _NAMES},
+            config={k: v for k, v in {**self._config.to_dict(), **self._said}.items() if k not in _NAMES},
             computed_by=f"transformers {version('transformers')}",
             weights=self._weights,
             precision=str(self.dtype),
@@ -104,8 +112,11 @@ class TransformersModel:
         assert step.seen, f"there is no layer {layer}"
         return step.seen
 
-    def _run(self, step: "_Step", position: int | None = None) -> list[Tensor]:
-        """Logits of each feed, which begins where its cache says, unless ``position`` does."""
+    def _run(self, step: "_Step", position: int | None = None, said: Positions | None = None) -> list[Tensor]:
+        """Logits of each feed. It begins where its cache says, unless ``position`` does; keys turn as the caches say,
+        unless ``said`` does.
+        """
+        self._place(said or step.said or self._said)
         with step.begun() as feeds:
             tokens = [token for feed in feeds for token in feed.tokens]
             starts = [feed.cache.position if position is None else position for feed in feeds]
@@ -120,12 +131,21 @@ class TransformersModel:
             )
         return list(out.logits[0].float().split([feed.keep for feed in feeds]))
 
+    def _place(self, said: Positions) -> None:
+        if said is not self._placed[0]:
+            apply_positions(self._module, self._config, said)
+            self._placed[0] = said
+
+    def _rope_of(self, said: Positions) -> ModelRope:
+        self._place(said)
+        return ModelRope(self._module, self._config, said, partial(self._rotating_at, said))
+
     @torch.inference_mode()
-    def _rotating_at(self, position: int) -> list[Tensor]:
+    def _rotating_at(self, said: Positions, position: int) -> list[Tensor]:
         """One token alone at ``position``: of each layer what RoPE turned, k or a latent layer's v, [H, 1, D]."""
         cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
         word = self._config.vocab_size // 2  # the first may be padding, which is all zeros
-        self._run(_Step([Feed([word], cache)]), position)
+        self._run(_Step([Feed([word], cache)]), position, said)
         return [cache.open_tail(i)[layer.kind == "latent"] for i, layer in enumerate(self.shape.layers)]
 
 
@@ -154,6 +174,14 @@ class _Step:
             caches.pop_all()
         for feed in self._feeds:
             feed.cache.commit()
+
+    @property
+    def said(self) -> Positions | None:
+        """What the caches say of positions, which is the same; None where they say nothing."""
+        ropes = {feed.cache.pool.rope for feed in self._feeds}
+        assert len(ropes) == 1, "sequences in one step turn alike"
+        rope = ropes.pop()
+        return rope.said if isinstance(rope, ModelRope) else None
 
     def parts(self) -> Iterator[tuple[slice, Cache]]:
         """Where in the row the tokens of each cache are."""

@@ -12,6 +12,9 @@ from torch import Tensor
 from localctx.errors import ModelError, UsageError
 from localctx.settings import ROPE
 
+Positions = dict[str, Any]
+"""What a config says of positions: see ``said_of``."""
+
 MOST = 128  # times the trained window; nobody has measured a model that follows further
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # what every Llama 3 was trained with
 _SAID = ("rope_parameters", "max_position_embeddings", "original_max_position_embeddings")
@@ -31,12 +34,12 @@ def parse_rope(spec: str) -> tuple[str, float] | None:
     return said[1], float(said[2])
 
 
-def said_of(config: Any) -> dict[str, Any]:
+def said_of(config: Any) -> Positions:
     """What a transformers config says of positions: the attributes that ``stretched`` changes."""
     return {name: deepcopy(getattr(config, name)) for name in _SAID if hasattr(config, name)}
 
 
-def stretched(said: dict[str, Any], spec: str) -> dict[str, Any]:
+def stretched(said: Positions, spec: str) -> Positions:
     """``said`` as ``spec`` wants it. Of two kinds of layers only those that see everything are stretched.
 
     LongRoPE (arXiv 2402.13753) has frequencies for short and for long texts, and transformers changes them with the
@@ -65,7 +68,7 @@ def _stretch(said: dict[str, Any], rope: dict[str, Any], kind: str, factor: floa
     said["max_position_embeddings"] = int(trained * factor)
 
 
-def apply_positions(module: Any, config: Any, said: dict[str, Any]) -> None:
+def apply_positions(module: Any, config: Any, said: Positions) -> None:
     """Put ``said`` into ``config``, and build the rotary embeddings of ``module`` anew from it where it is news."""
     if said == said_of(config):
         return
@@ -87,10 +90,11 @@ class ModelRope:
 
     How a layer turns (which channels are pairs, or not at all) is not known from its config; it is seen in two keys
     of the same token. ``keys_at(position)`` computes them: what rotates of one token, [H, 1, D], layer by layer.
+    ``said``: what the config says of positions, while keys turn like this.
     """
 
-    def __init__(self, module: Any, config: Any, keys_at: Callable[[int], list[Tensor]]) -> None:
-        self._keys_at = keys_at
+    def __init__(self, module: Any, config: Any, said: "Positions", keys_at: Callable[[int], list[Tensor]]) -> None:
+        self.said, self._keys_at = said, keys_at
         self._rotary = next((rotary for _, _, rotary in _rotaries(module, config)), None)
         self._kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
         self._angles: dict[str, _Angles] = {}

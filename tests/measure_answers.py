@@ -18,6 +18,7 @@ from typing import Any
 from measure_retrieval import DATA, sample
 
 from localctx.engine.events import Done
+from localctx.loading import Loader
 from localctx.session import Session
 from localctx.settings import load_settings
 
@@ -40,8 +41,13 @@ def main(path: Path = DATA, count: int = 5, passages: int = 0) -> None:
     if not path.exists():
         sys.exit(f"{path} is absent: nothing to measure")
     settings = load_settings(max_tokens=ANSWER, passages=passages, mode="retrieve")
-    with tempfile.TemporaryDirectory() as folder, Session(settings) as session:
-        outcomes = list(measure(session, json.loads(path.read_text()), count, Path(folder)))
+    loader = Loader()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Session(settings, loader=loader) as passages_only,
+        Session(replace(settings, mode="full"), loader=loader) as whole,
+    ):
+        outcomes = list(measure(passages_only, whole, json.loads(path.read_text()), count, Path(folder)))
     total, right = len(outcomes), [o for o in outcomes if o.right]
     for k in (1, 3):
         share = sum(0 < o.rank <= k for o in outcomes) / total
@@ -54,7 +60,9 @@ def main(path: Path = DATA, count: int = 5, passages: int = 0) -> None:
         )
 
 
-def measure(session: Session, articles: list[dict], count: int, folder: Path) -> Iterator[Outcome]:
+def measure(
+    passages_only: Session, whole: Session, articles: list[dict], count: int, folder: Path
+) -> Iterator[Outcome]:
     """Ask ``count`` questions of each article."""
     for article, asked in zip(articles, sample(articles, count), strict=True):
         file = folder / f"{article['title']}.txt"
@@ -62,7 +70,7 @@ def measure(session: Session, articles: list[dict], count: int, folder: Path) ->
         for q in asked:
             paragraph = folder / "paragraph.txt"
             paragraph.write_text(q.paragraph, encoding="utf-8")
-            found, alone = ask(session, file, q.words, "retrieve"), ask(session, paragraph, q.words, "full")
+            found, alone = ask(passages_only, file, q.words), ask(whole, paragraph, q.words)
             ranks = [i for i, p in enumerate(found["passages"], 1) if within(p, q.start, q.end)]
             outcome = Outcome(
                 rank=ranks[0] if ranks else 0,
@@ -75,9 +83,8 @@ def measure(session: Session, articles: list[dict], count: int, folder: Path) ->
             yield outcome
 
 
-def ask(session: Session, file: Path, question: str, mode: str) -> dict[str, Any]:
+def ask(session: Session, file: Path, question: str) -> dict[str, Any]:
     """The report of one answer."""
-    session.settings = replace(session.settings, mode=mode)
     *_, done = session.ask([str(file)], question)
     assert isinstance(done, Done)
     return done.report

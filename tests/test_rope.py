@@ -104,7 +104,7 @@ def test_a_stretched_model_is_the_model_of_a_stretched_config(spec):
     )
     expected = tf.AutoModelForCausalLM.from_config(config).eval()
     assert model.context == int(4096 * factor)
-    for mine, its in zip(model._rotating_at(5000), rotated_keys_of_one(expected, 5000), strict=True):
+    for mine, its in zip(model._rotating_at(model._said, 5000), rotated_keys_of_one(expected, 5000), strict=True):
         torch.testing.assert_close(mine, its, atol=1e-5, rtol=1e-5)
 
 

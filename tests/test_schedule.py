@@ -136,3 +136,22 @@ def test_steps_may_know_a_way_on_and_what_they_raise_is_theirs(model):
     assert list(scheduler.run()) != []
     assert found.result == "went on"
     assert isinstance(broken.error, ZeroDivisionError)
+
+
+def test_sequences_of_other_windows_share_the_weights_and_not_a_pass(model):
+    views = [model.view() for _ in range(2)]
+    views[1].stretch("yarn:2")
+    assert [v.context for v in views] == [4096, 8192]
+
+    def asked():
+        caches = [Cache(Pool(v.shape, "int8", rope=v.rope), torch.float32) for v in views]
+        return [steps(v, PROMPTS[4], cache) for v, cache in zip(views, caches, strict=True)]
+
+    wanted = [[e.id for e in drive(a, alone(v)) if isinstance(e, Token)] for v, a in zip(views, asked(), strict=True)]
+    assert wanted[0] != wanted[1], "a stretched window answers otherwise, or this shows nothing"
+    scheduler, said = Scheduler(model.forward_each, rows=CHUNK), {}
+    seats = [scheduler.join(a) for a in asked()]
+    for seat, event in scheduler.run():
+        if isinstance(event, Token):
+            said.setdefault(seat, []).append(event.id)
+    assert [said[seat] for seat in seats] == wanted

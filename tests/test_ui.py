@@ -48,7 +48,7 @@ def away() -> Iterator[tuple[str, list[str]]]:
 def window(tmp_path_factory, away) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("window")
     model = save_saying_model(folder / "model", WORDS + payloads(away[0])[::9])
-    with served(folder / "home", "--model", model, "--max-tokens", 150, "--threads", 1) as window:
+    with served(folder / "home", "--model", model, "--max-tokens", 150, "--threads", 1, "--together", 1) as window:
         yield window
 
 

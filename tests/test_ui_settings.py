@@ -202,7 +202,7 @@ def test_a_paused_desk_stops_what_it_does_and_serves_nobody(window):
 
     def endless(session):
         while True:
-            window.desk.tell(Progress("counting", 0, 1))
+            session.tell(Progress("counting", 0, 1))
             going.set()
             yield time.sleep(0.01)
 

@@ -94,13 +94,16 @@ def mount(window: Window, host: str, port: int) -> FastAPI:
     )
 
 
-def run(settings: Settings, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Serve the window until Ctrl-C. ``ready`` is told the address to open, key and all. Raises UsageError."""
+def run(settings: Settings, host: str, port: int, together: int, ready: Callable[[str], None]) -> None:
+    """Serve the window until Ctrl-C, answering so many questions ``together``, where there is memory for them.
+
+    ``ready`` is told the address to open, key and all. Raises UsageError.
+    """
     sock = listen(host, port)
     port = sock.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
     key = key_of(settings.home)
-    window = Window(settings)
+    window = Window(settings, together)
     window.uploads.mkdir(exist_ok=True, mode=0o700)
     os.environ["GRADIO_TEMP_DIR"] = str(window.uploads)
     try:

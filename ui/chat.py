@@ -198,18 +198,23 @@ class ChatPage:
     ) -> Iterator[Updates]:
         text, files = (box["text"] or "").strip(), [_path(f) for f in box["files"] or []]
 
+        entered = list[str]()
+
+        def enter(session: "Session") -> Generator[Any, None, None]:
+            entered.extend(session.enter(files))
+            yield from ()
+
         def job(session: "Session") -> Generator[Any, None, None]:
-            entered = session.enter(files)
             here = chat or session.start_chat([]).id
             chats = session.store.chats
             chats.set_documents(here, list(dict.fromkeys([*about, *entered])))
             chats.set(here, {"library": library})
             yield Opened(here)
             if text:
-                yield from session.chat(here, text)
+                yield from session.steps.chat(here, text)
 
         if text or files:
-            yield from self._follow(job, chat, self._messages(chat), text, request)
+            yield from self._follow(job, chat, self._messages(chat), text, request, enter if files else None)
 
     def _try(self, request: gr.Request) -> Iterator[Updates]:
         yield from self._ask({"text": SAMPLE, "files": [SAMPLE_FILE]}, "", [], False, request)
@@ -218,27 +223,36 @@ class ChatPage:
         messages, text = self._messages(chat), html.unescape(str(edited.value))
         index = edited.index if isinstance(edited.index, int) else edited.index[0]
         place = _owners(messages)[index]
-        job: Job = lambda session: session.edit(chat, text, messages[place].id)  # noqa: E731
+        job: Job = lambda session: session.steps.edit(chat, text, messages[place].id)  # noqa: E731
         yield from self._follow(job, chat, messages[:place], text, request)
 
     def _again(self, chat: str, request: gr.Request) -> Iterator[Updates]:
         messages = self._messages(chat)
         asked = max(i for i, m in enumerate(messages) if m.role == "user")
-        job: Job = lambda session: session.regenerate(chat, AGAIN)  # noqa: E731
+        job: Job = lambda session: session.steps.regenerate(chat, AGAIN)  # noqa: E731
         yield from self._follow(job, chat, messages[:asked], messages[asked].text, request)
 
     def _way(self, way: "Way") -> Any:
         def go_on(chat: str, request: gr.Request) -> Iterator[Updates]:
             messages = self._messages(chat)
-            job: Job = lambda session: session.go_on(chat, way)  # noqa: E731
+            job: Job = lambda session: session.steps.go_on(chat, way)  # noqa: E731
             yield from self._follow(job, chat, messages[:-1], messages[-1].text, request)
 
         return go_on
 
     def _follow(
-        self, job: Job, chat: str, before: Sequence[Message], question: str, request: gr.Request
+        self,
+        job: Job,
+        chat: str,
+        before: Sequence[Message],
+        question: str,
+        request: gr.Request,
+        enter: Job | None = None,
     ) -> Iterator[Updates]:
-        """Pictures of a job, from its question on; the last of how everything is after it."""
+        """Pictures of a job, from its question on; the last of how everything is after it.
+
+        Files are read by ``enter`` before, where other tabs' answers need not wait for it.
+        """
         asked = [{"role": "user", "content": render.said(question)}] if question else []
         growing = Growing(chat, [*self._shown(before), *asked], question)
         yield self._picture(growing) | {
@@ -247,7 +261,8 @@ class ChatPage:
         }
         try:
             drawn = 0.0
-            for event in self._window.ask(_tab(request), job):
+            turns = [(enter, self._window.shelver)] if enter else []
+            for event in self._window.ask_all(_tab(request), [*turns, (job, self._window.desk)]):
                 growing.hear(event)
                 if time.monotonic() - drawn >= BEAT:
                     drawn = time.monotonic()

@@ -1,12 +1,15 @@
-"""Desk: one worker that serves the whole window. Who wants work done takes a turn; turns are served one by one."""
+"""Desk: one worker that serves the whole window. Who wants work done takes a turn; as many as there is room for are
+served together, the others wait in line.
+"""
 
 import logging
 import queue
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from localctx.engine.events import Done, Event, InUse
@@ -14,13 +17,16 @@ from localctx.errors import Cancelled, UserError
 from localctx.settings import Settings
 
 if TYPE_CHECKING:
+    from localctx.engine.schedule import Scheduler, Seat
+    from localctx.loading import Loader
     from localctx.session import Session
 
 HEARD = 0.1  # seconds after which who listens is told that nothing new has come, and may leave
 REMEMBERED = 32  # chats whose last report is
 _END = object()
 
-Job = Callable[["Session"], Generator[Any, None, None]]
+Job = Callable[["Session"], Generator[Any, Any, None]]
+"""Work with a session, which yields what it has to tell, and the steps of ``session.steps``."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +37,10 @@ class Waiting:
 
 
 class Turn:
-    """One job, from being asked for to its end. Iterate it for its events."""
+    """One job, from being asked for to its end. Iterate it for its events. ``alone``: it is served with no other."""
 
-    def __init__(self, job: Job, desk: "Desk") -> None:
-        self._job, self._desk = job, desk
+    def __init__(self, job: Job, desk: "Desk", alone: bool) -> None:
+        self.job, self.alone, self._desk = job, alone, desk
         self._events = queue.SimpleQueue[Any]()
         self.cancelled = threading.Event()
 
@@ -62,22 +68,15 @@ class Turn:
             raise Cancelled
         self._events.put(event)
 
-    def serve(self, session: "Session") -> None:
-        """Do the job; called by the desk."""
-        try:
-            if self.cancelled.is_set():
-                raise Cancelled
-            for event in self._job(session):
-                self._desk.note(event, session)
-                self._events.put(event)
-                if self.cancelled.is_set():
-                    session.cancel()
-            self._events.put(_END)
-        except (UserError, Cancelled) as e:
-            self._events.put(e)
-        except Exception as e:  # a fault of ours must not end the desk: who asked is told
-            logging.getLogger(__name__).exception("a job failed")
-            self._events.put(e)
+    def put(self, event: Any) -> None:
+        """An event of the job."""
+        self._events.put(event)
+
+    def end(self, error: Exception | None) -> None:
+        """Nothing more comes. A fault of ours must not end the desk: who asked is told."""
+        if error and not isinstance(error, UserError | Cancelled):
+            logging.getLogger(__name__).error("a job failed", exc_info=error)
+        self._events.put(error or _END)
 
     def _next(self) -> Any:
         try:
@@ -86,65 +85,75 @@ class Turn:
             return Waiting(self._desk.place(self))
 
 
-class Desk:
-    """Serves turns with one Session, which its own thread alone uses."""
+class _Chair:
+    """A session and whose turn it is to use it."""
 
-    def __init__(self, settings: Settings, name: str = "desk") -> None:
-        self._settings = settings
-        self._session: Session | None = None
+    def __init__(self, settings: Settings, loader: "Loader") -> None:
+        from localctx.session import Session
+
+        self.turn: Turn | None = None
+        self.session = Session(settings, self._tell, loader)
+
+    def _tell(self, event: Event) -> None:
+        assert self.turn, "a session works for nobody"
+        self.turn.hear(event)
+
+
+class Desk:
+    """Serves up to ``most`` turns together, in a thread of its own. They have a session each, and share the model."""
+
+    def __init__(self, settings: Settings, name: str = "desk", most: int = 1) -> None:
+        self._settings, self._most = settings, most
         self._line = deque[Turn]()
+        self._served = dict["Seat", _Chair]()
+        self._chairs = list[_Chair]()
         self._changed = threading.Condition()
         self._open = True
-        self.in_use = InUse()  # what the session holds, as last looked at
+        self.in_use = InUse()  # what the sessions hold, as last looked at
         self._reports: dict[str, dict[str, Any]] = {}
         self._worker = threading.Thread(target=self._work, name=name, daemon=True)
         self._worker.start()
 
-    def take_turn(self, job: Job) -> Turn:
+    def take_turn(self, job: Job, alone: bool = False) -> Turn:
         """Stand in line with ``job``."""
-        turn = Turn(job, self)
+        turn = Turn(job, self, alone)
         with self._changed:
             self._line.append(turn)
             self._changed.notify()
         return turn
 
     def place(self, turn: Turn) -> int:
-        """How many are before it; 0 while it is served, and after."""
+        """Which in the line it is, from 1; 0 while it is served, and after."""
         with self._changed:
-            return self._line.index(turn) if turn in self._line else 0
+            return self._line.index(turn) + 1 if turn in self._line else 0
 
     @property
     def busy(self) -> bool:
-        """Whether somebody is being served."""
+        """Whether somebody is being served, or waits."""
         with self._changed:
-            return bool(self._line)
+            return bool(self._line or self._served)
 
     def interrupt(self, turn: Turn) -> None:
-        """Tell the session to stop, if it is ``turn`` that it works for."""
+        """Tell the session that works for ``turn`` to stop, if one does."""
         with self._changed:
-            if self._session and self._line and self._line[0] is turn:
-                self._session.cancel()
+            for chair in self._served.values():
+                if chair.turn is turn:
+                    chair.session.cancel()
 
     def report(self, chat: str = "") -> dict[str, Any] | None:
         """What was reported of the last answer in a chat; where none is remembered, or none is named, of the last."""
         with self._changed:
             return self._reports.get(chat) or next(reversed(self._reports.values()), None)
 
-    def note(self, event: Any, session: "Session") -> None:
-        """Remember what pages show of the work beside its events; called where the session is used."""
-        self.in_use = session.in_use
+    def _note(self, event: Any) -> None:
+        """Remember what pages show of the work beside its events."""
+        self._look()
         if isinstance(event, Done) and (chat := event.report.get("chat")):
             with self._changed:
                 self._reports.pop(chat, None)
                 self._reports[chat] = event.report
                 if len(self._reports) > REMEMBERED:
                     del self._reports[next(iter(self._reports))]
-
-    def tell(self, event: Event) -> None:
-        """Something beside a job's own events, to whom is being served. Raises Cancelled where nobody wants it."""
-        with self._changed:
-            turn = self._line[0]
-        turn.hear(event)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -156,9 +165,8 @@ class Desk:
             done.wait()
             yield from ()
 
-        with self._changed:
-            before = list(self._line)
-        turn = self.take_turn(wait)
+        before = self._turns()
+        turn = self.take_turn(wait, alone=True)
         for other in before:
             other.cancel()
         try:
@@ -183,34 +191,100 @@ class Desk:
         """Stop what runs and what waits, and end."""
         with self._changed:
             self._open = False
-            turns = list(self._line)
             self._changed.notify()
-        for turn in turns:
+        for turn in self._turns():
             turn.cancel()
         self._worker.join()
 
+    def _turns(self) -> list[Turn]:
+        with self._changed:
+            return [*self._line, *(chair.turn for chair in self._served.values() if chair.turn)]
+
     def _work(self) -> None:
-        while turn := self._first():
-            turn.serve(session := self._seated())
-            self.in_use = session.in_use
+        while self._wanted():
+            self._seat()
+            for seat, event in self._scheduler.turn() if self._served else ():
+                chair = self._served[seat]
+                assert chair.turn, "who is served has a turn"
+                chair.turn.put(event)
+                self._note(event)
+                if chair.turn.cancelled.is_set():
+                    chair.session.cancel()
+            self._dismiss()
+        for chair in self._chairs:
+            chair.session.close()
+
+    def _wanted(self) -> bool:
+        """Wait until somebody wants something; False when the desk closes, and nobody does."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._line or self._served or not self._open)
+            return bool(self._line or self._served)
+
+    def _seat(self) -> None:
+        """Seat who is first in line, while there is room."""
+        while turn := self._next():
+            if turn.cancelled.is_set():
+                turn.end(Cancelled())
+                continue
+            chair = self._free_chair()
+            chair.turn = turn
+            seat = self._scheduler.join(turn.job(chair.session), turn.cancelled.is_set)
             with self._changed:
-                self._line.popleft()
-        if self._session:
-            self._session.close()
+                self._served[seat] = chair
 
-    def _first(self) -> Turn | None:
-        """Who is served next; None when the desk closes."""
+    def _next(self) -> Turn | None:
+        """Take who is first out of the line, if it may be served now."""
         with self._changed:
-            self._changed.wait_for(lambda: self._line or not self._open)
-            return self._line[0] if self._line else None
+            if not self._line or (self._served and not self._fits_beside(self._line[0])):
+                return None
+            return self._line.popleft()
 
-    def _seated(self) -> "Session":
-        """The session, under the settings of now."""
-        from localctx.session import Session  # torch: seconds, and the page comes first
+    def _fits_beside(self, turn: Turn) -> bool:
+        """Whether a turn may be served with those that are."""
+        from localctx.loading import same_model
 
-        with self._changed:
-            if self._session is None:
-                self._session = Session(self._settings, self.tell)
-            elif self._session.settings != self._settings:
-                self._session.change(self._settings)
-            return self._session
+        if turn.cancelled.is_set():
+            return True
+        others = [chair.session for chair in self._served.values()]
+        if turn.alone or len(others) >= self._most or not any(other.in_use.weights for other in others):
+            return False
+        return all(same_model(o.settings, self._settings) for o in others) and len(others) < others[0].seats
+
+    def _free_chair(self) -> _Chair:
+        """A session that nobody uses, under the settings of now."""
+        taken = [*self._served.values()]
+        chair = next((c for c in self._chairs if c not in taken), None)
+        if chair is None:
+            chair = _Chair(self._settings, self._loader)
+            self._chairs.append(chair)
+        elif chair.session.settings != self._settings:
+            chair.session.change(self._settings)
+        return chair
+
+    def _dismiss(self) -> None:
+        """Tell those who have ended, and give their chairs back."""
+        for seat in [seat for seat in self._served if seat.ended]:
+            with self._changed:
+                chair = self._served.pop(seat)
+            turn, chair.turn = chair.turn, None
+            assert turn, "who is served has a turn"
+            self._look()
+            turn.end(seat.error)
+
+    def _look(self) -> None:
+        uses = [chair.session.in_use for chair in self._chairs]
+        kv = sum((Counter(use.kv) for use in uses), Counter())
+        loaded = next((use for use in uses if use.weights), InUse())
+        self.in_use = InUse(loaded.device, loaded.weights, dict(kv))
+
+    @cached_property
+    def _loader(self) -> "Loader":
+        from localctx.loading import Loader  # torch: seconds, and the page comes first
+
+        return Loader()
+
+    @cached_property
+    def _scheduler(self) -> "Scheduler":
+        from localctx.engine.schedule import Scheduler
+
+        return Scheduler(self._loader.compute)

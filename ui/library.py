@@ -146,7 +146,7 @@ class LibraryPage:
         yield self._tell("".join(lines)) | {self.cancel: gr.update(visible=bool(ticked))}
         for document in ticked.split():
             try:
-                job: Job = lambda session, d=document: session.prepare(d)  # type: ignore[misc]  # noqa: E731
+                job: Job = lambda session, d=document: session.steps.prepare(d)  # type: ignore[misc]  # noqa: E731
                 for _ in follow(self._window, _panel(request), job, hear):
                     yield {self.status: "".join(lines) + shown["now"]}
             except Cancelled:

@@ -237,7 +237,7 @@ class MemoryPage:
             model, start = session.model, time.monotonic()
             taken = take_tokens(model, session.store.documents.text(document), tokens)
             on = set_up(model, session.settings, len(taken))
-            gate = Gate(on, taken, [len(taken) - 1], hear=self._window.desk.tell)
+            gate = Gate(on, taken, [len(taken) - 1], hear=session.tell)
             for result in gate.run(variants_of(codecs, keeps)):
                 remember(session.store, model, session.settings.model, result, len(gate.tokens))
                 yield Note(f"{result.variant.name}: {'passed' if result.passed else 'not good enough'}")

@@ -148,9 +148,9 @@ class SettingsPage:
 
     def _download(self, model: str, request: gr.Request) -> Iterator[Updates]:
         def job(session: "Session") -> Generator[Any, None, None]:
-            entry, porter = load_catalog().get(model), self._window.porter
+            entry = load_catalog().get(model)
             models, kind = session.settings.models, entry.kind if entry else "chat"
-            path = resolve(model, models, lambda *p: porter.tell(Progress(*p)), kind)
+            path = resolve(model, models, lambda *p: session.tell(Progress(*p)), kind)
             yield Note(f"{model} is here: {path}")
 
         for line in follow(self._window.ask(_key(request), job, self._window.porter)):
@@ -159,8 +159,7 @@ class SettingsPage:
 
     def _verify(self, request: gr.Request) -> Iterator[Updates]:
         def job(session: "Session") -> Generator[Any, None, None]:
-            tell = self._window.porter.tell
-            found = session.store.verify(lambda done, total: tell(Progress("checking pages", done, total)))
+            found = session.store.verify(lambda done, total: session.tell(Progress("checking pages", done, total)))
             if found.whole:
                 yield Note(f"all is whole: {found.documents:,} documents, {found.pages:,} pages, {size(found.bytes)}")
             else:

@@ -2,15 +2,18 @@
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
 from localctx.settings import Settings, changed, overrides, save_settings
 from localctx.store.store import Store, told
 from localctx.ui.desk import Desk, Job, Turn
+
+TOGETHER = 8  # questions answered at a time, where there is memory for them: each makes the others a little slower
 
 
 class Window:
@@ -18,10 +21,10 @@ class Window:
     ``porter`` fetches models and looks after what is kept.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, together: int = TOGETHER) -> None:
         self.settings = settings
         self.uploads = settings.home / "uploads"
-        self.desk, self.shelver = Desk(settings, "answers"), Desk(settings, "library")
+        self.desk, self.shelver = Desk(settings, "answers", together), Desk(settings, "library")
         self.porter = Desk(settings, "upkeep")
         self._turns: dict[str, Turn] = {}
 
@@ -44,6 +47,13 @@ class Window:
         self.stop(tab)
         turn = self._turns[tab] = (desk or self.desk).take_turn(job)
         return turn
+
+    def ask_all(self, tab: str, jobs: Sequence[tuple[Job, Desk]]) -> Iterator[Any]:
+        """The events of several turns, each taken when the one before has ended. Raises Cancelled between them, too."""
+        for i, (job, desk) in enumerate(jobs):
+            if i and not self.has_asked(tab):
+                raise Cancelled
+            yield from self.ask(tab, job, desk)
 
     def has_asked(self, tab: str) -> bool:
         """Whether a tab has asked for something, and not stopped it."""

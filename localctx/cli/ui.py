@@ -14,9 +14,12 @@ from localctx.cli.common import answer_options, model_options, settings_of
 )
 @click.option("--port", default=7860, type=click.IntRange(0, 65535), metavar="N", help="7860; 0 takes a free one.")
 @click.option("--browser/--no-browser", default=True, help="Open the browser.")
+@click.option(
+    "--together", default=8, type=click.IntRange(1, 64), metavar="N", help="Questions answered at a time, at most (8)."
+)
 @answer_options
 @model_options
-def ui(host: str, port: int, browser: bool, **flags: Any) -> None:
+def ui(host: str, port: int, browser: bool, together: int, **flags: Any) -> None:
     """Open the window: chat, library, memory and settings, in the browser. Ctrl-C ends it.
 
     \b
@@ -32,4 +35,4 @@ def ui(host: str, port: int, browser: bool, **flags: Any) -> None:
         if browser and not open_browser(url):
             print("localctx: no browser could be opened; open that address in one", file=sys.stderr)
 
-    run(settings, host, port, ready)
+    run(settings, host, port, together, ready)

@@ -90,6 +90,15 @@ class Opener:
         return {**sum(tiers, Counter()), "kept": sum(pool.lent for pool in pools)}
 
     @property
+    def seats(self) -> int:
+        """How many sequences that fill the window there is room for at once, with those that are open now."""
+        limits = decide(self.model, self._settings, self._codec(), self.model.context).limits
+        if limits.device is None:
+            return 1
+        each = self.model.shape.cache_bytes(self._codec(), self.model.context, self.model.dtype.itemsize)
+        return max(1, limits.device // each)
+
+    @property
     def fingerprint(self) -> bytes:
         """What pages are kept under now."""
         return self.model.fingerprint(self._codec())

@@ -103,11 +103,14 @@ class Scheduler:
 
     def _choose(self) -> list[tuple[Seat, Feed]]:
         """Who is computed next: all who answer, and of those who read who waits longest, while there is room."""
-        chosen, room = list[tuple[Seat, Feed]](), self._rows
+        chosen, room, rope = list[tuple[Seat, Feed]](), self._rows, None
         for seat in sorted(self.seats, key=lambda seat: seat.served):
             if not (feed := seat.feed):
                 continue
-            size = len(feed.tokens)
+            size, turning = len(feed.tokens), feed.cache.pool.rope
+            rope = rope if chosen else turning
+            if turning is not rope:  # a pass turns keys in one way
+                continue
             if size > 1 and (size <= room or room == self._rows):
                 room -= size
             elif size > 1:

@@ -1,0 +1,82 @@
+"""Asking: a question's documents are read whole where they fit the window and the budget, else passages of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+
+from localctx.engine.events import Note
+from localctx.engine.looks import looks
+from localctx.engine.opener import Opener
+from localctx.engine.prompt import ALONE, Conversation
+from localctx.engine.steps import Steps
+from localctx.engine.work import Begun, Work
+from localctx.errors import ChatFull, TooLong
+from localctx.library.cite import glimpses, quotes
+from localctx.retrieval import Retrieval
+from localctx.store.documents import Held
+
+
+class Asking:
+    """Opens the work on questions, in a ``mode`` (full, retrieve, auto), and says what their answers stand on."""
+
+    def __init__(self, opener: Opener, open_retrieval: Callable[[], Retrieval], mode: str) -> None:
+        self._opener, self._open_retrieval, self._mode = opener, open_retrieval, mode
+
+    def begin(
+        self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation = ALONE
+    ) -> Steps[Begun]:
+        """The work of answering from ``documents``, or from passages of the whole library (None).
+
+        Raises TooLong where the mode forbids passages; ChatFull where either would do without what was said before.
+        """
+        try:
+            return (yield from self._begin(documents, question, keep, of))
+        except TooLong as e:
+            if not of.history:
+                raise
+            raise ChatFull(
+                f"this chat is full: with what was said before, {e.problem}",
+                "go on with --when-full sink-window (only the end is remembered), summarize (what was said becomes one "
+                "message) or new (a new chat)",
+            ) from e
+
+    def whole(
+        self, documents: Sequence[Held], question: str | None, keep: bool, of: Conversation = ALONE
+    ) -> Steps[Work]:
+        """The work of reading whole documents, and a question where there is one. Raises TooLong."""
+        work = self._opener.open(documents, [text for _, text, _ in documents], question, keep=keep, of=of)
+        yield from map(Note, work.news)
+        yield work.plan
+        work.enter()
+        return work
+
+    def cite(self, begun: Begun, question: str) -> None:
+        """What the answer stands on: sentences of its passages, or of what the model looked at in whole documents."""
+        work = begun.work
+        if begun.passages:
+            found = quotes(work.texts[0], question, begun.passages)
+        else:
+            texts = [text for _, text, _ in work.held]
+            seen = looks(work.cache, self._opener.model.tokenizer, work.tokens[: work.boundary], texts)
+            found = glimpses(work.texts[0], question, work.held, seen)
+        work.citations = [asdict(citation) for citation in found]
+
+    def _begin(self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation) -> Steps[Begun]:
+        mode, why = self._mode, "passages were asked for"
+        if documents is None:
+            why = "the whole library was asked"
+        elif mode != "retrieve" or not documents:
+            try:
+                return Begun((yield from self.whole(documents, question, keep, of)))
+            except TooLong as e:
+                if mode == "full" or (of.history and self._fit(documents, question)):
+                    raise
+                why = e.problem
+        return (yield from self._open_retrieval().begin(documents, question, keep, why, of))
+
+    def _fit(self, documents: Sequence[Held], question: str) -> bool:
+        """Whether the documents can be read whole, with nothing said before."""
+        try:
+            self._opener.open(documents, [text for _, text, _ in documents], question, keep=False).cache.drop()
+        except TooLong:
+            return False
+        return True
