@@ -136,7 +136,7 @@ class Desk:
     def interrupt(self, turn: Turn) -> None:
         """Tell the session that works for ``turn`` to stop, if one does."""
         with self._changed:
-            for chair in self._served.values():
+            for chair in self._chairs:
                 if chair.turn is turn:
                     chair.session.cancel()
 
@@ -198,7 +198,7 @@ class Desk:
 
     def _turns(self) -> list[Turn]:
         with self._changed:
-            return [*self._line, *(chair.turn for chair in self._served.values() if chair.turn)]
+            return [*self._line, *(chair.turn for chair in self._chairs if chair.turn)]
 
     def _work(self) -> None:
         while self._wanted():
@@ -222,29 +222,23 @@ class Desk:
 
     def _seat(self) -> None:
         """Seat who is first in line, while there is room."""
-        while turn := self._next():
-            if turn.cancelled.is_set():
-                turn.end(Cancelled())
-                continue
+        while self._may_seat():
             chair = self._free_chair()
-            chair.turn = turn
-            seat = self._scheduler.join(turn.job(chair.session), turn.cancelled.is_set)
+            with self._changed:  # somewhere it can be found, always: who cancels it looks for it
+                turn = chair.turn = self._line.popleft()
+            seat = self._scheduler.join(_unless_cancelled(turn, chair.session), turn.cancelled.is_set)
             with self._changed:
                 self._served[seat] = chair
 
-    def _next(self) -> Turn | None:
-        """Take who is first out of the line, if it may be served now."""
+    def _may_seat(self) -> bool:
         with self._changed:
-            if not self._line or (self._served and not self._fits_beside(self._line[0])):
-                return None
-            return self._line.popleft()
+            first = self._line[0] if self._line else None
+        return first is not None and (not self._served or self._fits_beside(first))
 
     def _fits_beside(self, turn: Turn) -> bool:
         """Whether a turn may be served with those that are."""
         from localctx.loading import same_model
 
-        if turn.cancelled.is_set():
-            return True
         others = [chair.session for chair in self._served.values()]
         if turn.alone or len(others) >= self._most or not any(other.in_use.weights for other in others):
             return False
@@ -252,11 +246,11 @@ class Desk:
 
     def _free_chair(self) -> _Chair:
         """A session that nobody uses, under the settings of now."""
-        taken = [*self._served.values()]
-        chair = next((c for c in self._chairs if c not in taken), None)
+        chair = next((c for c in self._chairs if not c.turn), None)
         if chair is None:
             chair = _Chair(self._settings, self._loader)
-            self._chairs.append(chair)
+            with self._changed:
+                self._chairs.append(chair)
         elif chair.session.settings != self._settings:
             chair.session.change(self._settings)
         return chair
@@ -266,7 +260,7 @@ class Desk:
         for seat in [seat for seat in self._served if seat.ended]:
             with self._changed:
                 chair = self._served.pop(seat)
-            turn, chair.turn = chair.turn, None
+                turn, chair.turn = chair.turn, None
             assert turn, "who is served has a turn"
             self._look()
             turn.end(seat.error)
@@ -288,3 +282,10 @@ class Desk:
         from localctx.engine.schedule import Scheduler
 
         return Scheduler(self._loader.compute)
+
+
+def _unless_cancelled(turn: Turn, session: "Session") -> Generator[Any, Any, None]:
+    """The job of a turn; nothing of it where nobody wants it any more."""
+    if turn.cancelled.is_set():
+        raise Cancelled
+    yield from turn.job(session)

@@ -6,6 +6,7 @@ another's prompt.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Generic
 
 from torch import Tensor
@@ -14,6 +15,8 @@ from localctx.engine.events import Event
 from localctx.engine.steps import Check, Result, Running, Steps, never
 from localctx.errors import Cancelled
 from localctx.models.base import Feed
+
+MOST_EVENTS = 64  # of one sequence between two passes: work that never needs the model holds nobody up
 
 ComputeEach = Callable[[Sequence[Feed], Check], list[Tensor]]
 
@@ -94,7 +97,7 @@ class Scheduler:
     def turn(self) -> Iterator[tuple[Seat, Event]]:
         """One pass of the model: what is told before it. Seats that have ended are free afterwards."""
         for seat in list(self.seats):
-            for event in seat.events():
+            for event in islice(seat.events(), MOST_EVENTS):
                 yield seat, event
         self.seats = [seat for seat in self.seats if not seat.ended]
         if chosen := self._choose():
