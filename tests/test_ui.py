@@ -143,7 +143,7 @@ def test_who_stops_a_long_reading_frees_the_engine_within_a_second(tabs, how):
     seconds = two.page.wait_for_function(served, polling=10).json_value() / 1000 - start
     print(f"{how}: the next is served after {seconds:.2f} s")
     two.answer()
-    assert seconds < 1
+    assert seconds < (2 if "PYTEST_XDIST_WORKER" in os.environ else 1)  # another test has one of the cores
 
 
 def test_hostile_texts_are_shown_and_do_nothing(window, tabs, away):
