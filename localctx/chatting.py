@@ -81,7 +81,8 @@ class Chatting:
                 chats.set(chat, {"keep": way})
             elif way == "new":
                 chat = chats.restart(chat, {"model": self._settings.model}).id
-                yield Note("this is a new chat about the same documents")
+        if way == "new":
+            yield Note("this is a new chat about the same documents")
         if way == "sink-window":
             yield Note("from here on only the beginning and the end of this chat are seen")
             yield from self.regenerate(chat)

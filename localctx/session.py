@@ -41,7 +41,7 @@ def _driven(
 
     @wraps(method)
     def run(self: "Session", /, *args: Given.args, **kwargs: Given.kwargs) -> Generator[Event, None, None]:
-        return drive(method(self, *args, **kwargs), self._compute)
+        return self.run(method(self, *args, **kwargs))
 
     return run
 
