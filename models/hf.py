@@ -1,11 +1,13 @@
 """Any decoder model that transformers loads, driven over our Cache through a registered attention function."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from functools import partial
 from importlib.metadata import version
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from localctx.kv.attention import Expand, attend_cache
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.kv.rope import Rope
+from localctx.kv.rows import Rows, fits_a_row
 from localctx.models.base import Feed, Tokenizer
 from localctx.models.fingerprint import fingerprint, hash_weights
 from localctx.models.geometry import KINDS, geometry_of, shape_of
@@ -161,6 +164,7 @@ class _Step:
         self._feeds, self.cancelled, self.until = feeds, cancelled, until
         self.seen: tuple[Tensor, Tensor] | None = None
         self.latent = any(layer.kind == "latent" for layer in feeds[0].cache.pool.shape.layers)
+        self.parts, self.rows = list[tuple[slice, Cache]](), list[tuple[Tensor, Rows]]()
         self._new: tuple[Tensor, Tensor] | None = None
 
     @contextmanager
@@ -170,8 +174,11 @@ class _Step:
             for feed in self._feeds:
                 feed.cache.begin(len(feed.tokens))
                 caches.callback(feed.cache.rollback)
+            self._arrange()
             yield self._feeds
             caches.pop_all()
+        for _, rows in self.rows:
+            rows.tell()
         for feed in self._feeds:
             feed.cache.commit()
 
@@ -183,18 +190,24 @@ class _Step:
         rope = ropes.pop()
         return rope.said if isinstance(rope, ModelRope) else None
 
-    def parts(self) -> Iterator[tuple[slice, Cache]]:
-        """Where in the row the tokens of each cache are."""
-        at = 0
-        for feed in self._feeds:
-            yield slice(at, at := at + len(feed.tokens)), feed.cache
-
     @property
     def kept(self) -> list[int]:
         """The places of the row whose logits are wanted."""
-        return [
-            i for (part, _), feed in zip(self.parts(), self._feeds, strict=True) for i in range(part.stop)[-feed.keep :]
-        ]
+        ends = accumulate(len(feed.tokens) for feed in self._feeds)
+        return [i for end, feed in zip(ends, self._feeds, strict=True) for i in range(end)[-feed.keep :]]
+
+    def _arrange(self) -> None:
+        """Which sequences attend together, and which by themselves; where in the row their tokens are."""
+        at, together = 0, defaultdict[str, list[tuple[int, Cache]]](list)
+        for tokens, cache, _ in self._feeds:
+            if len(tokens) == 1 and not self.latent and fits_a_row(cache):
+                together[cache.pool.codec].append((at, cache))
+            else:
+                self.parts.append((slice(at, at + len(tokens)), cache))
+            at += len(tokens)
+        for found in together.values():
+            places, caches = zip(*found, strict=True)
+            self.rows.append((torch.tensor(places), Rows(caches)))
 
     def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """Hear of a layer's new latents, and give back no more than these: history is expanded run by run."""
@@ -343,17 +356,17 @@ def _attention(
         step.seen = kept
         raise Cancelled
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    outs = []
-    for part, cache in step.parts():
+    how: dict[str, Any] = {"window": sliding_window, "softcap": softcap or 0, "sinks": s_aux}
+    out = query.new_empty(query.shape[2], query.shape[1], value.shape[3]).transpose(0, 1)  # [Hq, T, Dv]
+    for part, cache in step.parts:
         assert sliding_window == cache.pool.shape.layers[layer].window, "the config tells another window"
         q, k, v = (row[0, :, part] for row in (query, key, value))
-        outs.append(
-            attend_cache(
-                cache, layer, q, k, v, scale, window=sliding_window, softcap=softcap or 0, sinks=s_aux, expand=expand
-            )
-        )
+        out[:, part] = attend_cache(cache, layer, q, k, v, scale, expand=expand, **how)
         cache.extend(layer, *(new[:, part] for new in kept))
-    return torch.cat(outs, 1).transpose(0, 1).contiguous()[None], None
+    for places, rows in step.rows:
+        q, k, v = (row[0, :, places] for row in (query, key, value))
+        out[:, places] = rows.attend(layer, q, k, v, scale, **how)
+    return out.transpose(0, 1)[None], None
 
 
 def _expansion(module: Any) -> Expand | None:

@@ -30,7 +30,7 @@ class Layout(NamedTuple):
 
 
 @intrinsic
-def _pointer(typingctx, address):  # type: ignore[no-untyped-def]
+def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
 
@@ -38,11 +38,19 @@ def _pointer(typingctx, address):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _float_of_bits(typingctx, bits):  # type: ignore[no-untyped-def]
+def float_of_bits(typingctx, bits):  # type: ignore[no-untyped-def]
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.bitcast(args[0], ir.FloatType())
 
     return types.float32(types.int32), codegen
+
+
+@intrinsic
+def bits_of_float(typingctx, x):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.bitcast(args[0], ir.IntType(32))
+
+    return types.int32(types.float32), codegen
 
 
 @intrinsic
@@ -66,7 +74,7 @@ def _exp(x):  # type: ignore[no-untyped-def]
     p = p * x + np.float32(1.6666665459e-1)
     p = p * x + np.float32(5.0000001201e-1)
     p = p * x * x + x + np.float32(1.0)
-    return p * _float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
+    return p * float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
 
 
 @njit(fastmath=MATH)
@@ -75,19 +83,19 @@ def _load(address, bits, codes, scale, zero, head, rows, cols, out):  # type: ig
     n = rows * cols
     flat = out.reshape(n)
     if bits == 32:
-        f = carray(_pointer(address + codes + head * n * 4), (n,), np.float32)
+        f = carray(as_pointer(address + codes + head * n * 4), (n,), np.float32)
         for i in range(n):
             flat[i] = f[i]
         return
     if bits == 16:
-        h = carray(_pointer(address + codes + head * n * 2), (n,), np.uint16)
+        h = carray(as_pointer(address + codes + head * n * 2), (n,), np.uint16)
         for i in range(n):
-            flat[i] = _float_of_bits(np.int32(h[i]) << np.int32(16))
+            flat[i] = float_of_bits(np.int32(h[i]) << np.int32(16))
         return
-    s = carray(_pointer(address + scale + head * rows * 2), (rows,), np.uint16)
-    z = carray(_pointer(address + zero + head * rows * 2), (rows,), np.uint16)
+    s = carray(as_pointer(address + scale + head * rows * 2), (rows,), np.uint16)
+    z = carray(as_pointer(address + zero + head * rows * 2), (rows,), np.uint16)
     width = cols * bits // 8
-    c = carray(_pointer(address + codes + head * rows * width), (rows * width,), np.uint8)
+    c = carray(as_pointer(address + codes + head * rows * width), (rows * width,), np.uint8)
     mask = np.uint8((1 << bits) - 1)
     for r in range(rows):
         a, b = float_of_half(s[r]), float_of_half(z[r])
@@ -135,7 +143,7 @@ def _scores(q, k, extra, softcap, s):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=MATH)
-def _accumulate(s, v, top, out):  # type: ignore[no-untyped-def]
+def accumulate(s, v, top, out):  # type: ignore[no-untyped-def]
     """out += sum over tokens of exp(s - top) v; returns the sum of the weights."""
     total = np.float32(0)
     for t in range(PAGE):
@@ -149,31 +157,37 @@ def _accumulate(s, v, top, out):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
-def _attend_splits(q, addresses, formats, lay, skip, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
-    pages, group = addresses.shape[1], q.shape[0] // lay.heads
-    splits = (pages + SPLIT - 1) // SPLIT
-    for task in prange(splits * lay.heads):
-        split, head = task // lay.heads, task % lay.heads
+def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
+    """The scaled queries q [n, Hq, D] over pages: a row of ``parts`` [S, 4] is the query, the first page it sees and
+    the first it does not, and how many tokens of the first are hidden. ``addresses`` and ``formats`` [H, pages].
+
+    Fills ``out`` [S, Hq, Dv] with weighted sums, ``totals`` [S, Hq] with the weights' sums, both relative to ``tops``;
+    all of them begin as nothing. ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
+    """
+    group = q.shape[1] // lay.heads
+    for task in prange(len(parts) * lay.heads):
+        part, head = task // lay.heads, task % lay.heads
+        row, first, stop, skip = parts[part]
         k = np.empty((lay.k_dim, PAGE), np.float32)
         v = np.empty((PAGE, lay.v_dim), np.float32)
         s = np.empty(PAGE, np.float32)
-        for page in range(split * SPLIT, min(pages, split * SPLIT + SPLIT)):
+        for page in range(first, stop):
             _load_k(addresses[head, page], lay, formats[head, page], head, k)
             _load_v(addresses[head, page], lay, formats[head, page], head, v)
             for i in range(head * group, head * group + group):
-                top = _scores(q[i], k, extra[i, page * PAGE : page * PAGE + PAGE], softcap, s)
-                if page == 0 and skip > 0:
+                top = _scores(q[row, i], k, extra[i, page * PAGE : page * PAGE + PAGE], softcap, s)
+                if page == first and skip > 0:
                     s[:skip] = np.float32(-1e30)
                     top = s[skip:].max()
-                if top > tops[split, i]:
-                    shrink = _exp(tops[split, i] - top)
-                    tops[split, i] = top
-                    totals[split, i] *= shrink
-                    out[split, i] *= shrink
-                mass = _accumulate(s, v, tops[split, i], out[split, i])
-                totals[split, i] += mass
+                if top > tops[part, i]:
+                    shrink = _exp(tops[part, i] - top)
+                    tops[part, i] = top
+                    totals[part, i] *= shrink
+                    out[part, i] *= shrink
+                mass = accumulate(s, v, tops[part, i], out[part, i])
+                totals[part, i] += mass
                 if masses.shape[1] > 0:
-                    masses[i, page] = tops[split, i] + math.log(mass)
+                    masses[i, page] = tops[part, i] + math.log(mass)
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
@@ -209,15 +223,16 @@ def attend_pages(
     """
     heads, pages = q.shape[0], addresses.shape[-1]
     addresses, formats = (np.ascontiguousarray(np.broadcast_to(a, (layout.heads, pages))) for a in (addresses, formats))
-    splits = -(-pages // SPLIT)
+    parts = np.array([(0, at, min(pages, at + SPLIT), 0) for at in range(0, pages, SPLIT)], np.int64)
+    parts[0, 3], splits = skip, len(parts)
     out = np.zeros((splits, heads, layout.v_dim), np.float32)
     tops = np.full((splits, heads), -1e30, np.float32)
     totals = np.zeros((splits, heads), np.float32)
     each = np.empty((heads, pages if masses else 0), np.float32)
     if extra is None:
         extra = np.empty((heads, 0), np.float32)
-    q = q * np.float32(scale)
-    _attend_splits(q, addresses, formats, layout, skip, np.float32(softcap), extra, out, tops, totals, each)
+    q = q[None] * np.float32(scale)
+    attend_parts(q, parts, addresses, formats, layout, np.float32(softcap), extra, out, tops, totals, each)
     top = tops.max(0)
     weights = np.exp(tops - top)
     total = (weights * totals).sum(0)

@@ -10,7 +10,7 @@ from torch import Tensor
 from localctx.kernels import cpu, quant
 from localctx.kernels.attend import Part, attend, attend_reference, merge
 from localctx.kernels.sketch import best_scores
-from localctx.kv.cache import RUN, Cache
+from localctx.kv.cache import RUN, Cache, first_seen
 from localctx.kv.keepers import DENSE_LAYERS, OBSERVED
 from localctx.kv.pool import ORDINARY
 from localctx.shape import PAGE, SINKS
@@ -102,7 +102,7 @@ def _tell(a: _Asked, lse: Tensor) -> None:
 
 def _over_pages(a: _Asked) -> Iterator[Part]:
     count = len(a.cache.places)
-    first, skip = _first_seen(a)
+    first, skip = (0, 0) if a.window is None else first_seen(a.cache, a.layer, a.window)
     if first >= count:
         return
     if _selects(a):
@@ -130,16 +130,6 @@ def _scores(a: _Asked, q: Tensor, k: Tensor) -> Tensor:
     grouped = q.unflatten(0, (k.shape[0], -1))
     scores = (grouped.flatten(1, 2) @ k.transpose(1, 2)).unflatten(1, grouped.shape[1:3]).float() * a.scale
     return a.softcap * torch.tanh(scores / a.softcap) if a.softcap else scores
-
-
-def _first_seen(a: _Asked) -> tuple[int, int]:
-    """The first page any new token sees, and how many of its first tokens none sees."""
-    if a.window is None:
-        return 0, 0
-    unseen = a.cache.position + 1 - a.window  # the first new token sees nothing before this position
-    at = a.cache.positions(a.layer)
-    first = int(np.searchsorted(at + PAGE, unseen, side="right"))
-    return first, max(0, unseen - int(at[first])) if first < len(at) else 0
 
 
 def _read(a: _Asked, start: int, stop: int) -> tuple[Tensor, Tensor]:

@@ -235,6 +235,15 @@ class Cache:
         for state in self._layers:
             state.sketch = None
 
+    def bases(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the pages lie (int64), every layer's record in order, and each page's kind (uint8)."""
+        known = self._look()
+        return known.bases, known.kinds
+
+    def tail_addresses(self) -> np.ndarray:
+        """Where each layer's open page lies: [layers, 2], keys and values, int64."""
+        return np.array([(state.k.data_ptr(), state.v.data_ptr()) for state in self._layers], np.int64)
+
     def addresses(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
         """Where the records of a layer's pages lie (int64), and each page's kind (uint8)."""
         known = self._look()
@@ -396,3 +405,13 @@ class Cache:
         s = self.pool.shape.layers[layer]
         new = (torch.zeros(s.kv_heads, PAGE, d, dtype=self.dtype, device=self.pool.device) for d in (s.k_dim, s.v_dim))
         return next(new), next(new)
+
+
+def first_seen(cache: Cache, layer: int, window: int) -> tuple[int, int]:
+    """The place of the first page that any new token sees where keys ``window`` or more positions back are hidden, and
+    how many of its first tokens none sees.
+    """
+    unseen = cache.position + 1 - window  # the first new token sees nothing before this position
+    at = cache.positions(layer)
+    first = int(np.searchsorted(at + PAGE, unseen, side="right"))
+    return first, max(0, unseen - int(at[first])) if first < len(at) else 0

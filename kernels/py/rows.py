@@ -1,0 +1,147 @@
+"""Attention of one new token of each of several sequences: what a call costs is shared by all tokens."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import carray, njit, prange
+
+from localctx.kernels import quant
+from localctx.kernels.cpu import MATH, PAGE, Layout, accumulate, as_pointer, attend_parts, bits_of_float, float_of_bits
+
+HIDDEN = np.float32(-1e30)
+
+
+class Pages(NamedTuple):
+    """Sealed pages of all rows, one row's after another's: ``parts`` [S, 4] as in ``cpu.attend_parts``, in the order of
+    rows, ``addresses`` and ``formats`` [H, pages].
+    """
+
+    parts: np.ndarray
+    addresses: np.ndarray
+    formats: np.ndarray
+
+
+class Tails(NamedTuple):
+    """Open pages: ``addresses`` [n, 2] of k and v [H, 64, D] of ``bits`` (32, or 16: bf16), each with ``filled`` tokens
+    of which ``hidden`` are not seen. The new token is written behind them where ``writes``.
+    """
+
+    addresses: np.ndarray
+    bits: int
+    filled: np.ndarray
+    hidden: np.ndarray
+    writes: np.ndarray
+
+
+def attend_rows(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    pages: Pages,
+    tails: Tails,
+    layout: Layout,
+    scale: float,
+    *,
+    softcap: float = 0,
+    sinks: np.ndarray | None = None,
+    extra: np.ndarray | None = None,
+    rotated: bool = False,
+    masses: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row i's token, q [n, Hq, D] with its own k and v [n, H, D], over its pages, its open page and itself, float32.
+
+    Returns out [n, Hq, Dv] and, where ``masses`` are asked for, what every page got of the row's attention [Hq, pages]
+    (else empty). ``rotated``: pages hold what ``quant.rotate`` turned. ``sinks`` [Hq] and ``extra`` as in the others.
+    """
+    n, heads = q.shape[:2]
+    count = len(pages.parts)
+    out = np.zeros((count + n, heads, layout.v_dim), np.float32)
+    tops = np.full((count + n, heads), HIDDEN)
+    totals = np.zeros((count + n, heads), np.float32)
+    each = np.empty((heads, pages.addresses.shape[1] if masses else 0), np.float32)
+    q, softcap = q * np.float32(scale), np.float32(softcap)
+    more = np.empty((heads, 0), np.float32) if extra is None else extra
+    turned = _rotate(q) if rotated else q
+    if count:
+        attend_parts(turned, *pages, layout, softcap, more, out[:count], tops[:count], totals[:count], each)
+    if rotated:
+        out[:count] = _rotate(out[:count])
+    _attend_tails(q, k, v, *tails, layout, softcap, out[count:], tops[count:], totals[count:])
+    learned = np.empty(0, np.float32) if sinks is None else sinks
+    result = np.empty((n, heads, layout.v_dim), np.float32)
+    _merge(pages.parts, out, tops, totals, learned, each, result)
+    return result, each
+
+
+def _rotate(x: np.ndarray) -> np.ndarray:
+    return quant.rotate(torch.from_numpy(x)).numpy()
+
+
+@njit(parallel=True, fastmath=MATH, cache=True)
+def _attend_tails(q, k, v, addresses, bits, filled, hidden, writes, lay, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
+    group = q.shape[1] // lay.heads
+    for task in prange(len(q) * lay.heads):
+        row, head = task // lay.heads, task % lay.heads
+        first, end = hidden[row], filled[row] + 1
+        keys, values = np.empty((PAGE, lay.k_dim), np.float32), np.zeros((PAGE, lay.v_dim), np.float32)
+        s = np.empty(PAGE, np.float32)
+        _tail(addresses[row, 0], bits, head, end, k[row, head], writes[row], keys)
+        _tail(addresses[row, 1], bits, head, end, v[row, head], writes[row], values)
+        for i in range(head * group, head * group + group):
+            s[:] = HIDDEN
+            for t in range(first, end):
+                score = np.float32(0)
+                for d in range(lay.k_dim):
+                    score += q[row, i, d] * keys[t, d]
+                s[t] = softcap * math.tanh(score / softcap) if softcap > 0 else score
+            tops[row, i] = s[first:end].max()
+            totals[row, i] = accumulate(s, values, tops[row, i], out[row, i])
+
+
+@njit(fastmath=MATH)
+def _tail(address, bits, head, end, new, write, out):  # type: ignore[no-untyped-def]
+    """Load a head of an open page, [64, dim] at ``address``, with ``new`` as its last row before ``end``."""
+    n = PAGE * len(new)
+    out[end - 1] = new
+    if bits == 32:
+        f = carray(as_pointer(address + head * n * 4), out.shape, np.float32)
+        out[: end - 1] = f[: end - 1]
+        if write:
+            f[end - 1] = new
+        return
+    h = carray(as_pointer(address + head * n * 2), out.shape, np.uint16)
+    for t in range(end - 1):
+        for d in range(len(new)):
+            out[t, d] = float_of_bits(np.int32(h[t, d]) << np.int32(16))
+    if write:
+        for d in range(len(new)):
+            h[end - 1, d] = np.uint16(bits_of_float(new[d]) >> np.int32(16))  # nothing is lost: it came as bf16
+
+
+@njit(parallel=True, fastmath=MATH, cache=True)
+def _merge(parts, out, tops, totals, sinks, masses, result):  # type: ignore[no-untyped-def]
+    """The parts of each row and its tail as one, as ``attend.merge``; ``masses`` from lse to what was got."""
+    count = len(parts)
+    for row in prange(len(result)):
+        first = np.searchsorted(parts[:, 0], row)
+        stop = np.searchsorted(parts[:, 0], row + 1)
+        for i in range(result.shape[1]):
+            top = tops[count + row, i]
+            for part in range(first, stop):
+                top = max(top, tops[part, i])
+            total = totals[count + row, i] * math.exp(tops[count + row, i] - top)
+            for part in range(first, stop):
+                total += totals[part, i] * math.exp(tops[part, i] - top)
+            if len(sinks) > 0:
+                total += math.exp(sinks[i] - top)
+            result[row, i] = out[count + row, i] * np.float32(math.exp(tops[count + row, i] - top) / total)
+            for part in range(first, stop):
+                weight = np.float32(math.exp(tops[part, i] - top) / total)
+                for d in range(result.shape[2]):
+                    result[row, i, d] += out[part, i, d] * weight
+            if masses.shape[1] > 0 and first < stop:
+                lse = top + math.log(total)
+                for page in range(parts[first, 1], parts[stop - 1, 2]):
+                    masses[i, page] = math.exp(masses[i, page] - lse)
