@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from localctx.engine.events import Progress
+from localctx.engine.memory import Pools
 from localctx.engine.plan import refuse_too_big
 from localctx.models.base import Feed, Model
 from localctx.models.fetch import resolve
@@ -17,9 +18,12 @@ LOADED_BY = ("model", "home", "device", "dtype", "threads", "rope")  # the setti
 
 
 class Loader:
-    """Has the model that was loaded last; each session gets a view of it, with a window of its own."""
+    """Has the model that was loaded last; each session gets a view of it, with a window of its own. Their caches are in
+    the same ``pools``.
+    """
 
     def __init__(self) -> None:
+        self.pools = Pools()
         self._model: Model | None = None
         self._of: Settings | None = None
 
@@ -30,7 +34,7 @@ class Loader:
         """
         start = time.perf_counter()
         if self._model is None or self._of is None or not same_model(self._of, settings):
-            self._model = None  # before another takes its room
+            self._model, self.pools = None, Pools()  # before another takes its room
             self._model, self._of = _load(settings, progress), settings
         return self._model.view(), time.perf_counter() - start
 

@@ -15,7 +15,7 @@ from localctx.engine.answer import answer, read, shut
 from localctx.engine.events import Done, Event, InUse, Note, Progress
 from localctx.engine.opener import Opener
 from localctx.engine.prompt import Conversation
-from localctx.engine.steps import Steps, alone, drive
+from localctx.engine.steps import Check, Steps, alone, drive
 from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
 from localctx.library.add import find_kept
@@ -106,11 +106,6 @@ class Session:
         self._stop.set()
         return heard
 
-    @property
-    def seats(self) -> int:
-        """How many questions that fill the window there is room for at once, with those that are open now."""
-        return self._opener.seats
-
     def tell(self, event: Progress) -> None:
         """What is heard of beside events: ``progress``."""
         self._progress(event)
@@ -130,8 +125,7 @@ class Session:
         """What is in memory now; nothing where nothing is loaded. Integers only."""
         if not (model := self.__dict__.get("model")):
             return InUse()
-        opener = self.__dict__.get("_opener")
-        return InUse(str(model.device), model.nbytes, opener.held if opener else {})
+        return InUse(str(model.device), model.nbytes, self._loader.pools.held)
 
     @cached_property
     def model(self) -> Model:
@@ -273,6 +267,14 @@ class Session:
                 self._stop.is_set,
             )
 
+    def compute(self, feeds: Sequence[Feed], cancelled: Check) -> list[Tensor]:
+        """One pass of the model over what several ``steps`` need."""
+        return self.model.forward_each(feeds, cancelled)
+
+    def is_cancelled(self) -> bool:
+        """Whether what runs is to stop."""
+        return self._stop.is_set()
+
     def run(self, steps: Steps[Result]) -> Generator[Event, None, Result]:
         """Compute ``steps`` one by one: their events, and what they return."""
         return drive(steps, self._compute)
@@ -306,7 +308,7 @@ class Session:
 
     @cached_property
     def _opener(self) -> Opener:
-        return Opener(self.model, self.settings, lambda: self.store, self._stop.is_set)
+        return Opener(self.model, self.settings, lambda: self.store, self._stop.is_set, self._loader.pools)
 
     @cached_property
     def _asking(self) -> Asking:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from test_cli import assert_one_line, elsewhere
 
 from localctx import summarizing
-from localctx.batch.jobs import plan_jobs
+from localctx.batch.jobs import Job, plan_jobs
 from localctx.batch.outputs import Lines, file_name
 from localctx.batch.page import FIELDS, Page, fields
 from localctx.engine.events import Progress
@@ -485,15 +485,19 @@ class Watched(io.StringIO):
 
 
 def test_a_bar_with_the_time_left_is_for_who_watches(monkeypatch):
-    from localctx.cli.terminal import Board, Terminal
+    from localctx.cli.board import Board
+    from localctx.cli.terminal import Terminal
 
+    jobs = [Job(name, f"/{name}", nbytes) for name, nbytes in (("a", 3000), ("b", 1000), ("c", 0))]
     monkeypatch.setattr(sys, "stderr", Watched())
-    with closing(Board(Terminal(), [3000, 1000, 0])) as board:
-        board.show(Progress("sections", 2, 7))
-        board.ended("[1/3] a: done", "done")
-        board.ended("[2/3] b: skipped", "skipped")
-        board.ended("c is empty", "failed")
+    with closing(Board(Terminal(), jobs)) as board:
+        board.show(jobs[0], Progress("sections", 2, 7))
+        board.show(jobs[2], Progress("reading", 1, 2))
+        board.ended(jobs[0], "[1/3] a: done", "done")
+        board.ended(jobs[1], "[2/3] b: skipped", "skipped")
+        board.ended(jobs[2], "c is empty", "failed")
     shown = sys.stderr.getvalue()
+    assert "2 at once" in shown
     assert "sections 2/7" in shown
     assert "left" in shown
     assert "3/3" in shown

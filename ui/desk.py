@@ -5,7 +5,7 @@ served together, the others wait in line.
 import logging
 import queue
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -242,7 +242,7 @@ class Desk:
         others = [chair.session for chair in self._served.values()]
         if turn.alone or len(others) >= self._most or not any(other.in_use.weights for other in others):
             return False
-        return all(same_model(o.settings, self._settings) for o in others) and len(others) < others[0].seats
+        return all(same_model(o.settings, self._settings) for o in others)
 
     def _free_chair(self) -> _Chair:
         """A session that nobody uses, under the settings of now."""
@@ -266,10 +266,8 @@ class Desk:
             turn.end(seat.error)
 
     def _look(self) -> None:
-        uses = [chair.session.in_use for chair in self._chairs]
-        kv = sum((Counter(use.kv) for use in uses), Counter())
-        loaded = next((use for use in uses if use.weights), InUse())
-        self.in_use = InUse(loaded.device, loaded.weights, dict(kv))
+        uses = (chair.session.in_use for chair in self._chairs)  # which is the same for all who share the model
+        self.in_use = next((use for use in uses if use.weights), InUse())
 
     @cached_property
     def _loader(self) -> "Loader":

@@ -61,14 +61,14 @@ def attend_rows(
     tops = np.full((count + n, heads), HIDDEN)
     totals = np.zeros((count + n, heads), np.float32)
     each = np.empty((heads, pages.addresses.shape[1] if masses else 0), np.float32)
-    q, softcap = q * np.float32(scale), np.float32(softcap)
+    q, cap = q * np.float32(scale), np.float32(softcap)
     more = np.empty((heads, 0), np.float32) if extra is None else extra
     turned = _rotate(q) if rotated else q
     if count:
-        attend_parts(turned, *pages, layout, softcap, more, out[:count], tops[:count], totals[:count], each)
+        attend_parts(turned, *pages, layout, cap, more, out[:count], tops[:count], totals[:count], each)
     if rotated:
         out[:count] = _rotate(out[:count])
-    _attend_tails(q, k, v, *tails, layout, softcap, out[count:], tops[count:], totals[count:])
+    _attend_tails(q, k, v, *tails, layout, cap, out[count:], tops[count:], totals[count:])
     learned = np.empty(0, np.float32) if sinks is None else sinks
     result = np.empty((n, heads, layout.v_dim), np.float32)
     _merge(pages.parts, out, tops, totals, learned, each, result)

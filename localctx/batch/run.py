@@ -8,6 +8,7 @@ from typing import Any
 
 from localctx.batch.jobs import Job, shown
 from localctx.batch.outputs import Entry, Output
+from localctx.budget import measure_process
 from localctx.engine.steps import Steps
 from localctx.errors import DocumentError, NoRoom, TooLong
 from localctx.store.documents import Held
@@ -20,13 +21,17 @@ OF_ONE = (DocumentError, TooLong, NoRoom)  # what is wrong with one document alo
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: ``status`` is done, skipped (it was done before) or failed, and ``why``; its result."""
+    """What became of a job: ``status`` is done, skipped (it was done before) or failed, and ``why``; its result.
+
+    ``again``: it may be otherwise when others that are in work now have ended.
+    """
 
     job: Job
     status: str
     why: str = ""
     entry: Entry = field(default_factory=dict)
     seconds: float = 0.0
+    again: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """What ``--json`` prints of one document; of a failed one there is only where it is, and why."""
@@ -45,6 +50,7 @@ class Batch:
     ) -> None:
         self._summarizing, self._task, self._outputs = summarizing, task, outputs
         self._force, self._keep = force, keep
+        self._in_work = set[str]()
 
     def work(self, job: Job) -> Steps[Outcome]:
         """Do a job. Raises Cancelled, StoreError, ModelError; what is wrong with the document alone is its outcome."""
@@ -52,10 +58,13 @@ class Batch:
         self._summarizing.check()
         try:
             held = self._read(job)
+            if held[0].id in self._in_work:  # the same text under another name
+                return Outcome(job, "failed", f"{job.source} is in work", again=True)
             kept = None if self._force else self._kept(held)
-            result = kept or (yield from self._summarizing.of(held, self._task, self._keep))
+            result = kept or (yield from self._compute(held))
         except OF_ONE as e:
-            return Outcome(job, "failed", str(e), seconds=time.perf_counter() - start)
+            spent = time.perf_counter() - start
+            return Outcome(job, "failed", str(e), seconds=spent, again=isinstance(e, NoRoom))
         named = {"document": held[0].id, "name": held[0].name, "path": job.path}
         entry = {**named, "status": "done", "recipe": self._recipe, **result}
         status, why = "skipped" if kept else "done", ""
@@ -69,6 +78,13 @@ class Batch:
             if not kept:
                 self._enter(held, result)
         return Outcome(job, status, why, entry, time.perf_counter() - start)
+
+    def _compute(self, held: Held) -> Steps[dict[str, Any]]:
+        self._in_work.add(held[0].id)
+        try:
+            return (yield from self._summarizing.of(held, self._task, self._keep))
+        finally:
+            self._in_work.remove(held[0].id)
 
     @cached_property
     def _recipe(self) -> str:
@@ -106,11 +122,17 @@ class Report:
     passed_over: list[dict[str, str]] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     stopped: bool = False
+    kv_peak: int = 0  # bytes of KV on the device at once
     started: float = field(default_factory=time.perf_counter)
 
     def count(self, status: str) -> int:
         """How many documents are done, skipped or failed."""
         return sum(outcome.status == status for outcome in self.outcomes)
+
+    def in_order(self, jobs: Sequence[Job]) -> list[Outcome]:
+        """What became of ``jobs`` that have ended, in their order."""
+        ended = {outcome.job: outcome for outcome in self.outcomes}
+        return [ended[job] for job in jobs if job in ended]
 
     @property
     def tokens(self) -> int:
@@ -120,9 +142,8 @@ class Report:
 
     @property
     def per_second(self) -> float:
-        """Tokens computed per second of computing."""
-        seconds = sum(o.entry["seconds"] for o in self.outcomes if o.status == "done")
-        return round(self.tokens / seconds, 1) if seconds else 0.0
+        """Tokens computed per second."""
+        return round(self.tokens / self.seconds, 1)
 
     @property
     def seconds(self) -> float:
@@ -141,5 +162,6 @@ class Report:
             "tokens": self.tokens,
             "tokens_per_second": self.per_second,
             "seconds": self.seconds,
+            "memory": {"kv_peak_bytes": self.kv_peak, "peak_bytes": measure_process().peak},
             "stopped": self.stopped,
         }

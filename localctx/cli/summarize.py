@@ -1,10 +1,10 @@
-"""``summarize``: a folder of documents, one after another; what is done is not done again."""
+"""``summarize``: a folder of documents, as many at once as memory holds; what is done is not done again."""
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,13 +24,12 @@ from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 if TYPE_CHECKING:
     from localctx.batch.jobs import Job
     from localctx.batch.outputs import Output
-    from localctx.batch.run import Batch, Outcome, Report
-    from localctx.cli.terminal import Board
+    from localctx.batch.run import Outcome, Report
+    from localctx.cli.board import Board
     from localctx.engine.events import Event
     from localctx.session import Session
     from localctx.task import Task
 
-T = TypeVar("T")
 HOW = ("length", "style", "language")  # flags about summaries, not about answers
 
 
@@ -48,6 +47,7 @@ HOW = ("length", "style", "language")  # flags about summaries, not about answer
 )
 @click.option("--force", is_flag=True, help="Do again what was done.")
 @click.option("--keep-pages", is_flag=True, help="Keep the pages of what is read whole, for questions later.")
+@click.option("--together", type=click.IntRange(1), metavar="N", help="Most documents at once (what memory holds).")
 @as_json_option
 @quiet_option
 @answer_options
@@ -60,6 +60,7 @@ def summarize(
     template: Path | None,
     force: bool,
     keep_pages: bool,
+    together: int | None,
     as_json: bool,
     quiet: bool,
     **flags: Any,
@@ -76,7 +77,9 @@ def summarize(
     """
     from localctx.batch.jobs import plan_jobs, shown
     from localctx.batch.run import Batch, Report
-    from localctx.cli.terminal import Board, Terminal, print_json, stopping
+    from localctx.batch.together import MOST, run_together
+    from localctx.cli.board import Board
+    from localctx.cli.terminal import Terminal, print_json, stopping
     from localctx.session import Session
 
     task = _task(flags)
@@ -90,12 +93,13 @@ def summarize(
         jobs = plan_jobs(paths, sys.stdin.buffer.read, passed, wrote)
         if not jobs:
             raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
-        with session.summarizing() as summarizing, closing(Board(terminal, [job.nbytes for job in jobs])) as board:
+        with session.summarizing() as summarizing, closing(Board(terminal, jobs)) as board:
             batch = Batch(summarizing, task, outputs, force, keep_pages)
-            wrong = _work_off(session, batch, jobs, report, board)
+            told = run_together(batch.work, jobs, session.compute, session.is_cancelled, together or MOST)
+            wrong = _work_off(told, session, report, board)
     _tell(report, terminal, len(jobs))
     if as_json:
-        print_json({"documents": [o.to_json() for o in report.outcomes], "report": report.to_json()})
+        print_json({"documents": [o.to_json() for o in report.in_order(jobs)], "report": report.to_json()})
     _leave(report, wrong)
 
 
@@ -140,29 +144,24 @@ def _print(text: str) -> None:
 
 
 def _work_off(
-    session: "Session", batch: "Batch", jobs: "list[Job]", report: "Report", board: "Board"
+    told: "Iterator[tuple[Job, Event | Outcome]]", session: "Session", report: "Report", board: "Board"
 ) -> UserError | None:
     """Do the jobs; what stopped them, if it was not Ctrl-C."""
+    from localctx.batch.run import Outcome
+
     try:
-        for job in jobs:
-            outcome = _result(session.run(batch.work(job)), board.show)
-            report.outcomes.append(outcome)
-            board.ended(_line(outcome, len(report.outcomes), len(jobs)), outcome.status)
+        for job, what in told:
+            report.kv_peak = max(report.kv_peak, session.in_use.kv.get("device", 0))
+            if isinstance(what, Outcome):
+                report.outcomes.append(what)
+                board.ended(job, _line(what, len(report.outcomes), board.count), what.status)
+            else:
+                board.show(job, what)
     except (Cancelled, KeyboardInterrupt):
         report.stopped = True
     except UserError as e:  # not of one document: it would be the same with the next
         return e
     return None
-
-
-def _result(events: "Generator[Event, None, T]", show: "Callable[[Event], None]") -> T:
-    """Show events to the end; what they were leading to."""
-    with closing(events):
-        while True:
-            try:
-                show(next(events))
-            except StopIteration as end:
-                return end.value
 
 
 def _line(o: "Outcome", number: int, of: int) -> str:

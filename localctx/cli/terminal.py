@@ -13,7 +13,6 @@ from localctx.engine.events import Done, Event, Evicted, Note, Planned, Progress
 
 _WHERE = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device
 _UNITS = {"reading": " tokens", "beams": " tokens", "pages": " pages"}  # by the first word of a phase; else bytes
-_BOARD = "{desc} {bar:24} {percentage:3.0f} %, {remaining} left {postfix}"
 _BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
 
 
@@ -126,50 +125,6 @@ class Terminal:
         if self._bar is not None:
             self._bar.update(p.done - self._bar.n)
             self._bar.refresh()
-
-
-class Board:
-    """The documents of a batch, ``sizes`` in bytes: a bar with the time left where a person watches, else a line each.
-    What failed is told in any case.
-    """
-
-    def __init__(self, terminal: Terminal, sizes: list[int]) -> None:
-        self._terminal, self._sizes, self._done = terminal, [max(1, n) for n in sizes], 0
-        self._bar = tqdm(
-            total=sum(self._sizes),
-            file=sys.stderr,
-            leave=False,
-            smoothing=0,
-            bar_format=_BOARD,
-            disable=not terminal.watched,
-        )
-        self._bar.set_description_str(f"0/{len(sizes)}")
-
-    def close(self) -> None:
-        """Take the bar away."""
-        self._bar.close()
-
-    def show(self, event: Event) -> None:
-        """What a document is at."""
-        if isinstance(event, Progress) and event.total:
-            self._bar.set_postfix_str(f"{event.phase} {event.done:,}/{event.total:,}")
-        elif isinstance(event, Note):
-            with beside_bars():
-                self._terminal.say(event.text)
-
-    def ended(self, line: str, status: str) -> None:
-        """A document is done, skipped or has failed."""
-        nbytes, self._done = self._sizes[self._done], self._done + 1
-        if status == "done":
-            self._bar.update(nbytes)
-        else:
-            self._bar.total -= nbytes  # took no time, and says nothing about the rest
-        self._bar.set_description_str(f"{self._done}/{len(self._sizes)}")
-        with beside_bars():
-            if status == "failed":
-                print(f"localctx: {line}", file=sys.stderr, flush=True)
-            elif not self._terminal.watched:
-                self._terminal.say(line)
 
 
 def beside_bars() -> AbstractContextManager[None]:

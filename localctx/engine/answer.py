@@ -98,9 +98,9 @@ def shut(work: Work) -> None:
     if work.keeping:
         rate = work.read / work.seconds["prefill"] if work.read >= MIN_RATED else None
         work.keeping.close(work.cache, rate)
-    pool = work.cache.pool
-    work.pages, work.evicted = pool.counts(), list(work.cache.evicted)
-    work.bytes, work.sketched = pool.nbytes(), work.cache.sketch_bytes()
+    pool, pages = work.cache.pool, work.cache.pages
+    work.pages, work.evicted = pool.counts(pages), list(work.cache.evicted)
+    work.bytes, work.sketched = pool.nbytes(pages), work.cache.sketch_bytes()
     work.map = page_map(work.cache, work.restored)
     work.cache.drop()
 

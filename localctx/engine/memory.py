@@ -1,9 +1,11 @@
 """Memory: how a question will be remembered: window, codec, keeper, tiers, and how many tokens are read at a time."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -13,6 +15,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.keepers import Full, Keeper, make_keeper
 from localctx.kv.pool import Pool
 from localctx.kv.recode import recode
+from localctx.kv.rope import Rope
 from localctx.models.base import Model
 from localctx.models.catalog import Window, load_catalog, window_for
 from localctx.models.geometry import largest_chunk
@@ -20,22 +23,49 @@ from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, KVShape
 
 TRUSTED = ("int8", "bf16", "f32")  # used until measured to be too coarse
+NO_CAPS = Limits(None, None, None)
 MARGIN = 512  # tokens for question and answer, so that every question on a document takes the same window
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What was decided for one question."""
+    """What was decided for one question. ``limits``: what is free now; ``caps``: what was allowed, None for all."""
 
     codec: str
     keeper: Keeper = field(default_factory=Full)
     limits: Limits = field(default_factory=Limits)
     chunk: int = 512
+    caps: Limits = NO_CAPS
 
-    def new_cache(self, model: Model, spill: Path | None = None) -> Cache:
-        """An empty cache like that."""
-        pool = Pool(model.shape, self.codec, model.device, model.rope, self.limits, spill)
+    def new_cache(self, model: Model, spill: Path | None = None, pools: "Pools | None" = None) -> Cache:
+        """An empty cache like that, in one of ``pools`` where these are given, else in a pool of its own."""
+        pool = (pools or Pools()).join(self, model, spill)
         return Cache(pool, model.dtype, self.keeper, model.context)
+
+
+class Pools:
+    """The pools of one model that are open, one for each codec and way its keys turn: sequences that run at the same
+    time share the memory there is. A pool is gone with its last sequence.
+    """
+
+    def __init__(self) -> None:
+        self._pools = WeakValueDictionary[tuple[str, Rope | None], Pool]()
+
+    def join(self, memory: Memory, model: Model, spill: Path | None) -> Pool:
+        """The pool for one more sequence, which may take what ``memory`` was found to have beside what is held."""
+        if pool := self._pools.get((memory.codec, model.rope)):
+            pool.allow(memory.limits, memory.caps)
+            return pool
+        pool = Pool(model.shape, memory.codec, model.device, model.rope, memory.limits, spill)
+        self._pools[memory.codec, model.rope] = pool
+        return pool
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Bytes of KV that is open now, by tier, and ``kept``: pages of the store that are read where they lie."""
+        pools = list(self._pools.values())
+        tiers = [Counter(pool.nbytes()) for pool in pools]
+        return {**sum(tiers, Counter()), "kept": sum(pool.lent for pool in pools)}
 
 
 def decide(model: Model, settings: Settings, codec: str, tokens: int) -> Memory:
@@ -52,7 +82,8 @@ def decide(model: Model, settings: Settings, codec: str, tokens: int) -> Memory:
     if limits.device is not None:
         pages = limits.device // 2 // model.shape.page_bytes(codec)
         chunk = min(chunk, max(1, pages) * PAGE)
-    return Memory(codec, make_keeper(settings.keep, tokens), limits, min(chunk, settings.chunk))
+    caps = Limits(*(settings.caps[name] for name in ("memory", "ram", "disk")))
+    return Memory(codec, make_keeper(settings.keep, tokens), limits, min(chunk, settings.chunk), caps)
 
 
 def choose_codec(shape: KVShape, verdict_of: Callable[[str], bool | None]) -> str:

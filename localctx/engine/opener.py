@@ -1,18 +1,15 @@
 """Opening a prompt: window, codec, keeper and budgets are decided, what is kept of it is put back, it is planned."""
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from weakref import WeakSet
 
 from localctx.engine.keep import Identity, Keeping
-from localctx.engine.memory import Memory, Relief, choose_codec, choose_window, decide, longest, smaller_codec
+from localctx.engine.memory import Memory, Pools, Relief, choose_codec, choose_window, decide, longest, smaller_codec
 from localctx.engine.plan import plan, refuse_too_long
 from localctx.engine.prompt import ALONE, Conversation, Prompt, estimate_tokens, make_prompt
 from localctx.engine.work import Work
 from localctx.errors import UsageError
-from localctx.kv.pool import Pool
 from localctx.models.base import Model
 from localctx.settings import Settings
 from localctx.store.documents import Held
@@ -22,14 +19,21 @@ SURELY_COUNTED = 8  # characters for each token of the window; a longer text is 
 
 
 class Opener:
-    """Opens prompts for ``model`` under ``settings``. ``cancelled`` is looked at while a long text is counted."""
+    """Opens prompts for ``model`` under ``settings``, with caches in ``pools``. ``cancelled`` is looked at while a long
+    text is counted.
+    """
 
     def __init__(
-        self, model: Model, settings: Settings, open_store: Callable[[], Store], cancelled: Callable[[], bool]
+        self,
+        model: Model,
+        settings: Settings,
+        open_store: Callable[[], Store],
+        cancelled: Callable[[], bool],
+        pools: Pools | None = None,
     ) -> None:
         self.model, self._settings, self._open_store, self._cancelled = model, settings, open_store, cancelled
         self._window = settings.rope
-        self._pools = WeakSet[Pool]()
+        self._pools = pools or Pools()
 
     def open(
         self,
@@ -55,8 +59,7 @@ class Opener:
             refuse_too_long(len(tokens), model.context, model.name)
         drops = self._drops(memory, len(tokens), documents[0][0].name if question is None else "")
         keep = keep and (not drops or of.chat is not None)  # a chat that forgets goes on from where it had not yet
-        cache = memory.new_cache(model, self._settings.home / "spill")
-        self._pools.add(cache.pool)
+        cache = memory.new_cache(model, self._settings.home / "spill", self._pools)
         keeping = self._keeping(documents, prompt.tokens[:boundary], memory.codec, part, of.chat) if keep else None
         restoring = time.perf_counter()
         news = keeping.restore(cache) if keeping else []
@@ -81,22 +84,6 @@ class Opener:
             restored=cache.length,
             following=lambda answer: self._following(texts, part, of, question or "", answer),
         )
-
-    @property
-    def held(self) -> dict[str, int]:
-        """Bytes of KV that is open now, by tier, and ``kept``: pages of the store that are read where they lie."""
-        pools = list(self._pools)
-        tiers = [Counter(pool.nbytes()) for pool in pools]
-        return {**sum(tiers, Counter()), "kept": sum(pool.lent for pool in pools)}
-
-    @property
-    def seats(self) -> int:
-        """How many sequences that fill the window there is room for at once, with those that are open now."""
-        limits = decide(self.model, self._settings, self._codec(), self.model.context).limits
-        if limits.device is None:
-            return 1
-        each = self.model.shape.cache_bytes(self._codec(), self.model.context, self.model.dtype.itemsize)
-        return max(1, limits.device // each)
 
     @property
     def fingerprint(self) -> bytes:

@@ -2,9 +2,11 @@
 
 Sequences join and leave between any two passes (Orca, OSDI 2022). A pass takes the next token of every sequence that
 answers and, of those that read, a chunk in turn (Sarathi-Serve, arXiv:2403.02310): nobody's answer waits longer for
-another's prompt.
+another's prompt. Where memory is short, those who came last pause (vLLM, arXiv:2309.06180); their pages, which nobody
+needs then, are what is pushed to lower tiers, and come back.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Generic
@@ -14,6 +16,7 @@ from torch import Tensor
 from localctx.engine.events import Event
 from localctx.engine.steps import Check, Result, Running, Steps, never
 from localctx.errors import Cancelled
+from localctx.kv.pool import Pool
 from localctx.models.base import Feed
 
 MOST_EVENTS = 64  # of one sequence between two passes: work that never needs the model holds nobody up
@@ -104,12 +107,31 @@ class Scheduler:
             self._passes += 1
             self._serve(chosen)
 
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody who has a seat would have to pause now: nobody else should join."""
+        wanting = [seat for seat in self.seats if seat.feed]
+        return len(self._fitting()) < len(wanting)
+
+    def _fitting(self) -> list[tuple[Seat, Feed]]:
+        """Who wants the model, in the order they came, as far as the sequences of all fit where the model computes.
+
+        The first of a pool does in any case: it spills.
+        """
+        wanting = [(seat, seat.feed) for seat in self.seats if seat.feed]
+        taken, fitting = Counter[Pool](), list[tuple[Seat, Feed]]()
+        for seat, feed in wanting:
+            pool, need = feed.cache.pool, feed.cache.bytes_with(len(feed.tokens))
+            limit = pool.memory.limit
+            if limit is None or not taken[pool] or taken[pool] + need <= limit:
+                taken[pool] += need
+                fitting.append((seat, feed))
+        return fitting
+
     def _choose(self) -> list[tuple[Seat, Feed]]:
         """Who is computed next: all who answer, and of those who read who waits longest, while there is room."""
         chosen, room, rope = list[tuple[Seat, Feed]](), self._rows, None
-        for seat in sorted(self.seats, key=lambda seat: seat.served):
-            if not (feed := seat.feed):
-                continue
+        for seat, feed in sorted(self._fitting(), key=lambda one: one[0].served):
             size, turning = len(feed.tokens), feed.cache.pool.rope
             rope = rope if chosen else turning
             if turning is not rope:  # a pass turns keys in one way

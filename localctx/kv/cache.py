@@ -43,9 +43,12 @@ class Place:
 
 @dataclass(frozen=True)
 class _Known:
-    """Where the pages lie (base addresses), their kinds, positions and numbers in the text, while ``true_of`` is so."""
+    """The pages' ids, where they lie (base addresses), kinds, positions and numbers in the text, while ``true_of`` is
+    so.
+    """
 
     true_of: tuple[int, int]
+    ids: np.ndarray
     bases: np.ndarray
     kinds: np.ndarray
     positions: np.ndarray
@@ -106,6 +109,8 @@ class Cache:
         if self.keeper.turns and self.reach and self.position + tokens > self.reach:
             turning.rebase(self)
         self.pool.clock += 1
+        if self.phase == "reading" or self.keeper.selected(len(self.places)) == len(self.places):
+            self.pool.touch(self._look().ids)  # who selects touches what it chose
         self._step = tokens
         try:
             for i in range((self.tail + tokens) // PAGE):
@@ -113,6 +118,11 @@ class Cache:
         except NoRoom:
             self.rollback()
             raise
+
+    def bytes_with(self, tokens: int) -> int:
+        """What the sequence takes with so many more tokens: pages, wherever they are, and its open page."""
+        more = (self.tail + tokens) // PAGE * self.pool.shape.page_bytes(self.pool.codec)
+        return self.pool.bytes_of(self._look().ids) + more + sum(s.k.nbytes + s.v.nbytes for s in self._layers)
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Append this step's k [kv_heads, T, k_dim] and v [kv_heads, T, v_dim] to one layer; seals what is full."""
@@ -398,7 +408,7 @@ class Cache:
             bases = np.array([self.pool.payload(p).data_ptr() for p in pages], np.int64)
             at = np.array([p.position for p in self.places], np.int64)
             numbers = np.array([p.token // PAGE for p in self.places], np.int64)
-            self._known = _Known(true_of, bases, self.pool.kinds(pages), at, numbers)
+            self._known = _Known(true_of, np.array(pages, np.int64), bases, self.pool.kinds(pages), at, numbers)
         return self._known
 
     def _empty_tail(self, layer: int) -> tuple[Tensor, Tensor]:

@@ -3,8 +3,10 @@
 A page that finds no room on the device pushes down the pages least recently needed: device, host, disk.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import astuple
 from math import inf
 from pathlib import Path
 
@@ -61,6 +63,7 @@ class Pool:
         self._open: set[int] = set()
         self._kinds = np.zeros(64, np.uint8)
         self._used = np.zeros(64, np.int64)
+        self._sizes = np.zeros(64, np.int64)  # bytes; 0 of what the store lends
 
     def new(self, kind: int) -> int:
         """A page of this kind, to be filled layer by layer. Raises NoRoom."""
@@ -68,7 +71,7 @@ class Pool:
         if self._spare() < nbytes:
             raise NoRoom(self.nbytes(), nbytes)
         self.make_room(nbytes)
-        page = self._enter(kind)
+        page = self._enter(kind, nbytes)
         self.memory.new(page, nbytes)
         self._where[page] = self.memory
         self._open.add(page)
@@ -107,11 +110,13 @@ class Pool:
 
     def adopt(self, payload: np.ndarray, kind: int) -> int:
         """A sealed page of this kind from mapped bytes: read where they lie, or copied up while there is room."""
-        page, limit = self._enter(kind), self.memory.limit
+        limit = self.memory.limit
         if self.in_place or (limit is not None and self.memory.nbytes + len(payload) > limit):
+            page = self._enter(kind, 0)
             self.disk.lend(page, payload)
             self._where[page] = self.disk
         else:
+            page = self._enter(kind, len(payload))
             self.memory.put(page, as_tensor(payload))
             self._where[page] = self.memory
         return page
@@ -149,6 +154,16 @@ class Pool:
         """Attention needs these pages now."""
         self._used[pages] = self.clock
 
+    def bytes_of(self, pages: np.ndarray) -> int:
+        """What these pages take, wherever they are; what the store lends is the store's."""
+        return int(self._sizes[pages].sum())
+
+    def allow(self, limits: Limits, caps: Limits) -> None:
+        """Let every tier take ``limits`` beside what it holds, and ``caps`` at most."""
+        for tier, more, cap in zip(self.tiers, astuple(limits), astuple(caps), strict=True):
+            bounds = [n for n in (None if more is None else more + tier.nbytes, cap) if n is not None]
+            tier.limit = min(bounds, default=None)
+
     def release(self, pages: Iterable[int]) -> None:
         """One holder less for each page; a page without holders is forgotten."""
         for page in pages:
@@ -169,13 +184,20 @@ class Pool:
         self.memory.trim()
         return before - len(self.memory)
 
-    def counts(self) -> dict[str, int]:
-        """Pages by tier."""
-        return {tier.name: len(tier) for tier in self.tiers}
+    def counts(self, pages: Iterable[int] | None = None) -> dict[str, int]:
+        """How many of ``pages`` (None: of all) are in each tier."""
+        where = self._where.values() if pages is None else (self._where[page] for page in pages)
+        found = Counter(tier.name for tier in where)
+        return {tier.name: found[tier.name] for tier in self.tiers}
 
-    def nbytes(self) -> dict[str, int]:
-        """Bytes by tier; what the store lends is the store's."""
-        return {tier.name: tier.nbytes for tier in self.tiers}
+    def nbytes(self, pages: Iterable[int] | None = None) -> dict[str, int]:
+        """Bytes that ``pages`` (None: all) take of each tier; what the store lends is the store's."""
+        if pages is None:
+            return {tier.name: tier.nbytes for tier in self.tiers}
+        found = dict.fromkeys((tier.name for tier in self.tiers), 0)
+        for page in pages:
+            found[self.tier_of(page)] += int(self._sizes[page])
+        return found
 
     @property
     def lent(self) -> int:
@@ -218,11 +240,12 @@ class Pool:
         pages = [p for p in tier if p not in self._open]
         return min(pages, key=lambda p: (self._used[p], p), default=None)
 
-    def _enter(self, kind: int) -> int:
+    def _enter(self, kind: int, nbytes: int) -> int:
         page = self.table.new()
         if page >= len(self._kinds):
-            self._kinds, self._used = np.resize(self._kinds, 2 * page), np.resize(self._used, 2 * page)
-        self._kinds[page], self._used[page] = kind, self.clock
+            self._kinds = np.resize(self._kinds, 2 * page)
+            self._used, self._sizes = np.resize(self._used, 2 * page), np.resize(self._sizes, 2 * page)
+        self._kinds[page], self._used[page], self._sizes[page] = kind, self.clock, nbytes
         return page
 
 

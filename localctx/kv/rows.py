@@ -61,23 +61,25 @@ class Rows:
         tails = Tails(
             self._tails[:, layer], BITS[self._caches[0].dtype], self._filled, self._hidden(window), self._writes
         )
-        rows = [x.transpose(0, 1).float().contiguous() for x in (q, k, v)]
+        asking, keys, values = (x.transpose(0, 1).float().contiguous() for x in (q, k, v))
         watched = self._watched and window is None and layer >= len(pool.shape.layers) // 2
         out, got = attend_rows(
-            *(x.numpy() for x in rows),
+            asking.numpy(),
+            keys.numpy(),
+            values.numpy(),
             pages,
             tails,
             layout,
             scale,
             softcap=softcap,
             sinks=None if sinks is None else sinks.float().numpy(),
-            extra=self._extra(layer, rows[0], scale),
+            extra=self._extra(layer, asking, scale),
             rotated=pool.rotated,
             masses=watched,
         )
         if watched:
             self._got += np.square(got, dtype=np.float64).sum(0)  # as attention looks, a head that looks hard says more
-        for i in np.flatnonzero(~self._writes):
+        for i in np.flatnonzero(~self._writes).tolist():
             self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
         return torch.from_numpy(out).to(q.dtype).transpose(0, 1)
 

@@ -1,0 +1,46 @@
+"""Together: the documents of a batch are computed side by side, as many as the memory there is holds."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+from localctx.batch.jobs import Job
+from localctx.batch.run import Outcome
+from localctx.engine.events import Event
+from localctx.engine.schedule import ComputeEach, Scheduler, Seat
+from localctx.engine.steps import Check, Steps
+
+MOST = 64  # documents; beyond that one more costs as much as it would alone
+
+
+def run_together(
+    work: Callable[[Job], Steps[Outcome]],
+    jobs: Iterable[Job],
+    compute: ComputeEach,
+    cancelled: Check,
+    most: int = MOST,
+) -> Iterator[tuple[Job, Event | Outcome]]:
+    """Do ``jobs``: what is told of each on the way, and what became of it. At most so many at once, one more whenever
+    the memory holds it. Who may fare better when others have ended is tried again then.
+
+    Raises what ``work`` raises, Cancelled too; nothing is left open.
+    """
+    scheduler, left, seated, later = Scheduler(compute), iter(jobs), dict[Seat[Outcome], Job](), list[Job]()
+    try:
+        while True:
+            while len(seated) < most and not scheduler.crowded and (job := next(left, None)):
+                seated[scheduler.join(work(job), cancelled)] = job
+            if not seated:
+                return
+            yield from ((seated[seat], event) for seat, event in scheduler.turn())
+            for seat in [seat for seat in seated if seat.ended]:
+                job = seated.pop(seat)
+                if seat.error:
+                    raise seat.error
+                if seat.result.again and seated:
+                    later.append(job)
+                    continue
+                yield job, seat.result
+                left, later = chain(later, left), []
+    finally:
+        for seat in seated:
+            seat.close()
