@@ -56,8 +56,8 @@ def steps(model, tokens, cache=None, limit=ANSWER):
     return cache.length
 
 
-def answer_alone(model, tokens) -> list[int]:
-    return [e.id for e in drive(steps(model, tokens), alone(model)) if isinstance(e, Token)]
+def answer_alone(model, tokens, cache=None) -> list[int]:
+    return [e.id for e in drive(steps(model, tokens, cache), alone(model)) if isinstance(e, Token)]
 
 
 PROMPTS = [prompt(i, n) for i, n in enumerate((300, 5, 64, 65, 700, 130))]
@@ -155,3 +155,43 @@ def test_sequences_of_other_windows_share_the_weights_and_not_a_pass(model):
         if isinstance(event, Token):
             said.setdefault(seat, []).append(event.id)
     assert [said[seat] for seat in seats] == wanted
+
+
+def test_who_came_last_pauses_where_memory_is_short_and_nothing_is_read_twice(model, tmp_path):
+    """Two sequences of 11 pages, their open pages included, in room for 13: one waits, its pages move to disk."""
+    prompts, fed = [prompt(20 + i, 10 * 64 + 9) for i in range(2)], []
+    new_pool = lambda limit: Pool(model.shape, "f32", limits=Limits(limit, 0, None), spill=tmp_path)  # noqa: E731
+    wanted = [answer_alone(model, p, Cache(new_pool(None), torch.float32)) for p in prompts]
+    pool = new_pool(13 * model.shape.page_bytes("f32"))
+    caches = [Cache(pool, torch.float32) for _ in prompts]
+
+    def compute(feeds, cancelled):
+        fed.append(sum(len(feed.tokens) for feed in feeds))
+        return model.forward_each(feeds, cancelled)
+
+    scheduler, said, most, held = Scheduler(compute, rows=2 * CHUNK), {}, 0, []
+    seats = [scheduler.join(steps(model, p, c)) for p, c in zip(prompts, caches, strict=True)]
+    while scheduler.seats:
+        for seat, event in scheduler.turn():
+            if isinstance(event, Token):
+                said.setdefault(seat, []).append(event.id)
+        most = max(most, pool.memory.nbytes)
+        held.append((seats[0].ended, len(said.get(seats[1], [])), pool.counts(caches[1].pages)["disk"]))
+    assert [said[seat] for seat in seats] == wanted
+    assert sum(fed) == sum(seat.result for seat in seats), "nothing is computed twice"
+    assert all(tokens == 0 for first_ended, tokens, _ in held if not first_ended), "who came last waits"
+    assert any(disk for *_, disk in held), "and its pages make room"
+    assert most <= pool.memory.limit
+
+
+def test_nobody_joins_a_crowd(model):
+    pool = Pool(model.shape, "int8", limits=Limits(None, 0, 0))
+    caches = [Cache(pool, torch.float32) for _ in range(3)]
+    pool.memory.limit = 2 * caches[0].bytes_with(64)
+    scheduler, crowded = Scheduler(model.forward_each), []
+    for i, cache in enumerate(caches):
+        scheduler.join(steps(model, prompt(i, 64), cache, limit=2))
+        list(scheduler.hear())
+        crowded.append(scheduler.crowded)
+    assert crowded == [False, False, True]
+    assert all(seat.error is None for seat, _ in scheduler.run())

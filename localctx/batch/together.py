@@ -29,6 +29,7 @@ def run_together(
         while True:
             while len(seated) < most and not scheduler.crowded and (job := next(left, None)):
                 seated[scheduler.join(work(job), cancelled)] = job
+                yield from ((seated[seat], event) for seat, event in scheduler.hear())
             if not seated:
                 return
             yield from ((seated[seat], event) for seat, event in scheduler.turn())

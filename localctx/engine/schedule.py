@@ -99,13 +99,17 @@ class Scheduler:
 
     def turn(self) -> Iterator[tuple[Seat, Event]]:
         """One pass of the model: what is told before it. Seats that have ended are free afterwards."""
+        yield from self.hear()
+        if chosen := self._choose():
+            self._passes += 1
+            self._serve(chosen)
+
+    def hear(self) -> Iterator[tuple[Seat, Event]]:
+        """What is told up to where the model is needed, or some of it."""
         for seat in list(self.seats):
             for event in islice(seat.events(), MOST_EVENTS):
                 yield seat, event
         self.seats = [seat for seat in self.seats if not seat.ended]
-        if chosen := self._choose():
-            self._passes += 1
-            self._serve(chosen)
 
     @property
     def crowded(self) -> bool:

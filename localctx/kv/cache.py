@@ -121,8 +121,9 @@ class Cache:
 
     def bytes_with(self, tokens: int) -> int:
         """What the sequence takes with so many more tokens: pages, wherever they are, and its open page."""
-        more = (self.tail + tokens) // PAGE * self.pool.shape.page_bytes(self.pool.codec)
-        return self.pool.bytes_of(self._look().ids) + more + sum(s.k.nbytes + s.v.nbytes for s in self._layers)
+        first, pool = len(self.places), self.pool
+        more = sum(pool.page_bytes(i) for i in range(first, first + (self.tail + tokens) // PAGE))
+        return pool.bytes_of(self._look().ids) + more + sum(s.k.nbytes + s.v.nbytes for s in self._layers)
 
     def extend(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Append this step's k [kv_heads, T, k_dim] and v [kv_heads, T, v_dim] to one layer; seals what is full."""

@@ -81,6 +81,10 @@ class Pool:
         """SINK for a place at the beginning of a sequence, where the codec is a quantizer."""
         return SINK if index < SINKS and FORMATS[self.codec].scaled else ORDINARY
 
+    def page_bytes(self, index: int) -> int:
+        """What a page takes at this place of a sequence."""
+        return int(self.offsets[self.kind_at(index), -1])
+
     def seal(self, layer: int, pages: Sequence[int], k: Tensor, v: Tensor, position: int) -> None:
         """Encode one layer of new pages: k and v [kv_heads, pages * 64, dim], the first key at ``position``."""
         kinds = self._kinds[list(pages)]

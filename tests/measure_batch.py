@@ -1,0 +1,147 @@
+"""What a batch gains by computing documents side by side: ``python tests/measure_batch.py [squad.json] [documents]``.
+
+Paragraphs of the data (see measure_retrieval.py) become documents, each of which is summarized: one after another, side
+by side, and by transformers' continuous batching and llama.cpp where these are there (``LOCALCTX_GGUF`` names the
+default model's file for it). All in one run, in groups of documents: a slow minute of the machine is everybody's;
+prints each group, then medians. Summaries are greedy; how many are the same both ways is told.
+"""
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from measure_retrieval import DATA
+
+from localctx.batch.jobs import Job
+from localctx.batch.run import Batch, Outcome
+from localctx.batch.together import MOST, run_together
+from localctx.engine.prompt import make_prompt
+from localctx.session import Session
+from localctx.settings import load_settings
+from localctx.task import AS_IT_IS, Task
+
+GROUPS = 3
+TASK = Task()
+
+
+class Kept:
+    """Results by name, instead of files."""
+
+    def __init__(self) -> None:
+        self.summaries: dict[str, str] = {}
+
+    def has(self, entry) -> bool:
+        return False
+
+    def write(self, entry) -> None:
+        self.summaries[entry["name"]] = entry["summary"]
+
+    def wrote(self, path: Path) -> bool:
+        return False
+
+
+def main(path: Path = DATA, count: int = 96) -> None:
+    """Print tokens per second of each way, group by group, and the medians."""
+    import json
+
+    if not path.exists():
+        sys.exit(f"{path} is absent: nothing to measure")
+    texts = [p["text"] for article in json.loads(path.read_text()) for p in article["paragraphs"]]
+    texts = texts[:: len(texts) // count][:count]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "home").mkdir()
+        settings = load_settings()
+        settings = replace(TASK.adapted(settings), home=Path(folder) / "home")
+        (settings.home / "models").symlink_to(load_settings().models)
+        with Session(settings) as session:
+            measure(session, texts, Path(folder))
+
+
+def measure(session: Session, texts: list[str], folder: Path) -> None:
+    """Every way, on one group after another."""
+    ways: dict[str, Callable[[list[str]], tuple[int, list[str]]]] = {
+        "localctx, one after another": lambda group: ours(session, group, folder, 1),
+        "localctx, side by side": lambda group: ours(session, group, folder, MOST),
+    }
+    ways |= dict(peers(session))
+    ours(session, texts[:2], folder, 2)  # compiled, loaded
+    speeds: dict[str, list[float]] = {name: [] for name in ways}
+    same = total = 0
+    for i in range(GROUPS):
+        group, said = texts[i::GROUPS], {}
+        for name, way in ways.items():
+            start = time.perf_counter()
+            tokens, said[name] = way(group)
+            seconds = time.perf_counter() - start
+            speeds[name].append(tokens / seconds)
+            print(f"{name}: {len(group)} documents, {tokens:,} tokens written, {seconds:.1f} s", flush=True)
+        alone, together = (said[name] for name in list(ways)[:2])
+        same, total = same + sum(a == b for a, b in zip(alone, together, strict=True)), total + len(group)
+    first = statistics.median(speeds["localctx, one after another"])
+    for name, found in speeds.items():
+        middle = statistics.median(found)
+        print(f"{name}: {middle:.1f} tokens written/s ({min(found):.1f} to {max(found):.1f}), {middle / first:.2f} x")
+    print(f"the same summary alone and side by side: {same} of {total}")
+
+
+def ours(session: Session, texts: list[str], folder: Path, most: int) -> tuple[int, list[str]]:
+    """Tokens written, and the summaries, with at most so many documents at once."""
+    jobs = []
+    for i, text in enumerate(texts):
+        file = folder / f"{i:04}.txt"
+        file.write_text(text, encoding="utf-8")
+        jobs.append(Job(str(file), str(file), len(text)))
+    kept = Kept()
+    with session.summarizing() as summarizing:
+        batch = Batch(summarizing, TASK, [kept], force=True)
+        told = run_together(batch.work, jobs, session.compute, session.is_cancelled, most)
+        done = [what for _, what in told if isinstance(what, Outcome)]
+    assert all(outcome.status == "done" for outcome in done), [o.why for o in done]
+    return sum(o.entry["tokens"]["generated"] for o in done), [kept.summaries[Path(j.path).name] for j in jobs]
+
+
+def peers(session: Session) -> Iterator[tuple[str, Callable[[list[str]], tuple[int, list[str]]]]]:
+    """transformers' continuous batching, and llama.cpp with what it is told is its best for the processor."""
+    tokenizer, folder = session.model.tokenizer, session.settings.models / session.settings.model
+    prompts = lambda texts: [make_prompt(tokenizer, [t], TASK.whole, (), AS_IT_IS).tokens for t in texts]  # noqa: E731
+    yield "transformers generate_batch", generate_batch(folder, session, prompts)
+    if gguf := os.environ.get("LOCALCTX_GGUF"):
+        yield "llama.cpp, one after another", llama_cpp(gguf, prompts)
+
+
+def generate_batch(folder: Path, session: Session, prompts) -> Callable[[list[str]], tuple[int, list[str]]]:
+    from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=session.model.dtype, attn_implementation="sdpa")
+    stops = sorted(session.model.tokenizer.stop_ids)
+    how = GenerationConfig(max_new_tokens=TASK.tokens, do_sample=False, eos_token_id=stops, pad_token_id=stops[0])
+    blocks = ContinuousBatchingConfig(num_blocks=256, max_batch_tokens=512, page_size=64)
+
+    def run(texts: list[str]) -> tuple[int, list[str]]:
+        found = model.generate_batch(prompts(texts), generation_config=how, continuous_batching_config=blocks)
+        outs = [o.generated_tokens for o in found.values()]
+        assert all(outs), [o.error for o in found.values()]
+        return sum(map(len, outs)), []
+
+    return run
+
+
+def llama_cpp(gguf: str, prompts) -> Callable[[list[str]], tuple[int, list[str]]]:
+    from llama_cpp import Llama
+
+    model = Llama(gguf, n_ctx=2048, n_threads=os.cpu_count(), flash_attn=True, verbose=False, logits_all=False)
+
+    def run(texts: list[str]) -> tuple[int, list[str]]:
+        found = [model.create_completion(p, max_tokens=TASK.tokens, temperature=0) for p in prompts(texts)]
+        return sum(f["usage"]["completion_tokens"] for f in found), []
+
+    return run
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:2]), *map(int, sys.argv[2:3]))
