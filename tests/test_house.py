@@ -79,6 +79,7 @@ HOMES = {
     "charset_normalizer": "library",
     "pypdfium2": "library",
     "rapidocr": "library",
+    "ray": "batch",
     "selectolax": "library",
 }
 

@@ -3,8 +3,9 @@
 import sys
 from collections.abc import Callable, Generator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from localctx.cli.terminal import Board
     from localctx.engine.events import Event
     from localctx.session import Session
+    from localctx.settings import Settings
     from localctx.task import Task
 
-T = TypeVar("T")
+    Outcomes = Generator[Event | Outcome, None, None]
+
 HOW = ("length", "style", "language")  # flags about summaries, not about answers
 
 
@@ -47,6 +50,15 @@ HOW = ("length", "style", "language")  # flags about summaries, not about answer
     "--template", type=click.Path(path_type=Path), metavar="FILE", help="What a Markdown file is like, with $summary."
 )
 @click.option("--force", is_flag=True, help="Do again what was done.")
+@click.option("--ray", "workers", flag_value="local", help="Workers on this machine's GPUs or cores, through Ray.")
+@click.option("--workers", metavar="ADDRESS", help="Workers of a Ray cluster: auto, ray://HOST:10001, local.")
+@click.option("--ray-cpus", type=click.IntRange(1), metavar="N", help="Cores of each worker (--threads, or 4).")
+@click.option(
+    "--ray-home",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="The workers' data folder, where they share one (each its own).",
+)
 @click.option("--keep-pages", is_flag=True, help="Keep the pages of what is read whole, for questions later.")
 @as_json_option
 @quiet_option
@@ -59,6 +71,9 @@ def summarize(
     jsonl: str | None,
     template: Path | None,
     force: bool,
+    workers: str | None,
+    ray_cpus: int | None,
+    ray_home: Path | None,
     keep_pages: bool,
     as_json: bool,
     quiet: bool,
@@ -73,6 +88,7 @@ def summarize(
     localctx summarize reports/ -o summaries/
     localctx summarize "*.pdf" --jsonl answers.jsonl --question "Who signed it?" --question "When?"
     find . -name "*.md" -mtime -1 | localctx summarize - -o summaries/ --length short
+    localctx summarize reports/ -o summaries/ --workers ray://head:10001
     """
     from localctx.batch.jobs import plan_jobs, shown
     from localctx.batch.run import Batch, Report
@@ -91,8 +107,12 @@ def summarize(
         if not jobs:
             raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
         with session.summarizing() as summarizing, closing(Board(terminal, [job.nbytes for job in jobs])) as board:
-            batch = Batch(summarizing, task, outputs, force, keep_pages)
-            wrong = _work_off(session, batch, jobs, report, board)
+            make = partial(Batch, summarizing, task, outputs, force, keep_pages)
+            if workers:
+                outcomes = _on_ray(settings, workers, ray_cpus, ray_home, make, jobs, terminal.show)
+            else:
+                outcomes = _one_by_one(session, make(), jobs)
+            wrong = _work_off(outcomes, len(jobs), report, board)
     _tell(report, terminal, len(jobs))
     if as_json:
         print_json({"documents": [o.to_json() for o in report.outcomes], "report": report.to_json()})
@@ -139,30 +159,46 @@ def _print(text: str) -> None:
         sys.stdout.flush()
 
 
-def _work_off(
-    session: "Session", batch: "Batch", jobs: "list[Job]", report: "Report", board: "Board"
-) -> UserError | None:
-    """Do the jobs; what stopped them, if it was not Ctrl-C."""
+def _one_by_one(session: "Session", batch: "Batch", jobs: "list[Job]") -> "Outcomes":
+    for job in jobs:
+        yield (yield from session.run(batch.work(job)))
+
+
+def _on_ray(
+    settings: "Settings",
+    workers: str,
+    cpus: int | None,
+    home: Path | None,
+    make: "Callable[..., Batch]",
+    jobs: "list[Job]",
+    show: "Callable[[Event], None]",
+) -> "Outcomes":
+    from localctx.batch.on_ray import Cluster, Spread
+    from localctx.engine.events import Progress
+
+    show(Progress("starting workers", 0, 0))
+    with Cluster(settings, workers, cpus or 0, home, len(jobs)) as cluster:
+        spread = Spread(cluster)
+        yield from spread.outcomes(make(of=spread.of), jobs)
+
+
+def _work_off(outcomes: "Outcomes", jobs: int, report: "Report", board: "Board") -> UserError | None:
+    """Hear the jobs out; what stopped them, if it was not Ctrl-C."""
+    from localctx.batch.run import Outcome
+
     try:
-        for job in jobs:
-            outcome = _result(session.run(batch.work(job)), board.show)
-            report.outcomes.append(outcome)
-            board.ended(_line(outcome, len(report.outcomes), len(jobs)), outcome.status)
+        with closing(outcomes):
+            for got in outcomes:
+                if isinstance(got, Outcome):
+                    report.outcomes.append(got)
+                    board.ended(_line(got, len(report.outcomes), jobs), got.status)
+                else:
+                    board.show(got)
     except (Cancelled, KeyboardInterrupt):
         report.stopped = True
     except UserError as e:  # not of one document: it would be the same with the next
         return e
     return None
-
-
-def _result(events: "Generator[Event, None, T]", show: "Callable[[Event], None]") -> T:
-    """Show events to the end; what they were leading to."""
-    with closing(events):
-        while True:
-            try:
-                show(next(events))
-            except StopIteration as end:
-                return end.value
 
 
 def _line(o: "Outcome", number: int, of: int) -> str:
