@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from localctx import __version__
 from localctx.batch.jobs import Job
 from localctx.batch.run import Batch, Outcome
-from localctx.engine.events import Event, Note
+from localctx.engine.events import Event, Note, Progress
 from localctx.engine.steps import Running, hear_out
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 from localctx.session import Session
@@ -36,7 +36,11 @@ CORES = 4  # of a worker, where nobody says how many
 REACH, START = 10, 120  # seconds for a cluster to be reached, and for its workers to be there
 STORE = 200 << 20  # bytes of RAM of this machine through which texts pass to its workers
 
-_QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "^",  # what it says of workers that died would be on stdout
+}
 _LOCAL = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # it listens on the loopback alone,
     "RAY_AUTH_MODE": "token",  # and there only to us: who reaches Ray can run anything
@@ -175,8 +179,14 @@ class Spread:
         return result
 
     def outcomes(self, batch: Batch, jobs: Iterable[Job]) -> Outcomes:
-        """Do ``jobs`` of a batch that was given ``of``; outcomes come as they are there. Raises as ``Batch.work``."""
-        with ThreadPoolExecutor(self._cluster.seats) as self._pool:
+        """Do ``jobs`` of a batch that was given ``of``; outcomes come as they are there.
+
+        Raises what ``Cluster`` and ``Batch.work`` raise.
+        """
+        yield Progress("workers", 0, 1)
+        with self._cluster, ThreadPoolExecutor(self._cluster.seats) as self._pool:
+            there = self._cluster.seats // AT_ONCE
+            yield Progress("workers", there, there)
             try:
                 for job in jobs:
                     yield from self._begin(batch, job)
@@ -207,10 +217,11 @@ class Spread:
 
     def _on(self, running: Running[Outcome]) -> Outcomes:
         while not running.ended:
-            if isinstance(running.got, Future):
-                self._waiting[running.got] = running
+            got: Any = running.got
+            if isinstance(got, Future):
+                self._waiting[got] = running
                 return
-            yield running.got
+            yield got
             running.go()
         yield running.result
 
@@ -277,7 +288,7 @@ def _meet(version: Any) -> None:
 
 
 def _first(e: Exception) -> str:
-    return next(iter(str(e).splitlines()), type(e).__name__)
+    return str(e).partition("\n")[0].partition(". ")[0] or type(e).__name__
 
 
 def _last(e: Exception) -> str:

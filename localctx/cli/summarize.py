@@ -109,7 +109,7 @@ def summarize(
         with session.summarizing() as summarizing, closing(Board(terminal, [job.nbytes for job in jobs])) as board:
             make = partial(Batch, summarizing, task, outputs, force, keep_pages)
             if workers:
-                outcomes = _on_ray(settings, workers, ray_cpus, ray_home, make, jobs, terminal.show)
+                outcomes = _on_ray(settings, workers, ray_cpus, ray_home, make, jobs)
             else:
                 outcomes = _one_by_one(session, make(), jobs)
             wrong = _work_off(outcomes, len(jobs), report, board)
@@ -171,15 +171,11 @@ def _on_ray(
     home: Path | None,
     make: "Callable[..., Batch]",
     jobs: "list[Job]",
-    show: "Callable[[Event], None]",
 ) -> "Outcomes":
     from localctx.batch.on_ray import Cluster, Spread
-    from localctx.engine.events import Progress
 
-    show(Progress("starting workers", 0, 0))
-    with Cluster(settings, workers, cpus or 0, home, len(jobs)) as cluster:
-        spread = Spread(cluster)
-        yield from spread.outcomes(make(of=spread.of), jobs)
+    spread = Spread(Cluster(settings, workers, cpus or 0, home, len(jobs)))
+    return spread.outcomes(make(of=spread.of), jobs)
 
 
 def _work_off(outcomes: "Outcomes", jobs: int, report: "Report", board: "Board") -> UserError | None:
