@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from queue import PriorityQueue
+from queue import Queue
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,7 +30,7 @@ from localctx.settings import Settings, load_settings
 from localctx.store.documents import Held
 from localctx.task import Task
 
-AT_ONCE = 2  # documents given to a worker: it does one, and the next lies ready
+AT_ONCE = 2  # documents for each worker: it has one, and the next lies ready here, lest it die with the first
 TRIES = 3  # of a document whose worker dies
 CORES = 4  # of a worker, where nobody says how many
 REACH, START = 10, 120  # seconds for a cluster to be reached, and for its workers to be there
@@ -84,8 +84,7 @@ class Cluster:
             raise UsageError(f"{address} is no address of workers", "use local, auto or ray://HOST:10001")
         self._settings, self._address, self._cpus, self._most = settings, address, cpus, most
         self._home = settings.home if address == "local" else home
-        self._slots = PriorityQueue[tuple[int, int]]()
-        self._workers = list[Any]()
+        self._workers, self._idle = list[Any](), Queue[Any]()
         self._stopped = False
         self._held = ExitStack()
 
@@ -102,7 +101,7 @@ class Cluster:
 
     @property
     def seats(self) -> int:
-        """How many documents are given to the workers at once."""
+        """How many threads may call ``of`` with use."""
         return AT_ONCE * len(self._workers)
 
     def cancel(self) -> None:
@@ -115,7 +114,7 @@ class Cluster:
                 ray.kill(worker)
 
     def of(self, held: Held, task: Task, keep: bool = False, hear: Hear = lambda event: None) -> dict[str, Any]:
-        """What ``Summarizing.of`` gives, from the worker that has least to do; from any thread, which waits.
+        """What ``Summarizing.of`` gives, from the next worker that is idle; from any thread, which waits.
 
         ``hear`` is told notes. Raises what ``Summarizing.of`` raises, DocumentError where workers die of the document,
         Cancelled, UserError where Ray fails.
@@ -123,9 +122,11 @@ class Cluster:
         import ray
         from ray.exceptions import RayActorError, RayError, RayTaskError
 
-        slot = self._slots.get()
+        worker = self._idle.get()
         try:
-            result, notes = ray.get(self._workers[slot[1]].of.remote(held, task, keep))
+            if self._stopped:  # Ray would start anew
+                raise Cancelled
+            result, notes = ray.get(worker.of.remote(held, task, keep))
         except RayTaskError as e:
             raise e.cause from e
         except (RayError, ConnectionError) as e:
@@ -136,7 +137,7 @@ class Cluster:
                 raise DocumentError(problem, "see whether it has too little memory, and run this again") from e
             raise UserError(f"Ray failed ({_first(e)})", "run this again to go on") from e
         finally:
-            self._slots.put(slot)
+            self._idle.put(worker)
         for note in notes:
             hear(note)
         return result
@@ -146,8 +147,8 @@ class Cluster:
         import ray
 
         settings, count, needs = _share(ray.nodes(), self._settings, self._cpus)
-        worker = ray.remote(max_restarts=-1, max_task_retries=TRIES - 1, **needs)(Worker)
-        self._workers = [worker.remote(settings, self._home) for _ in range(min(count, self._most))]
+        start = ray.remote(max_restarts=-1, max_task_retries=TRIES - 1, **needs)(Worker).remote
+        self._workers = [start(settings, self._home) for _ in range(min(count, self._most))]
         called = {w.version.remote(): w for w in self._workers}
         there, missing = ray.wait(list(called), num_returns=len(called), timeout=START)
         if not there:
@@ -157,9 +158,8 @@ class Cluster:
         for one in there:
             _meet(one)
         self._workers = [called[one] for one in there]
-        for rank in range(AT_ONCE):
-            for index in range(len(self._workers)):
-                self._slots.put((rank, index))
+        for worker in self._workers:
+            self._idle.put(worker)
 
 
 class Spread:
