@@ -1,5 +1,7 @@
 """Errors a user can mend: one line that says what happened, one that says what to do."""
 
+from typing import Any
+
 
 class UserError(Exception):
     """What went wrong and its remedy, both in words for the person at the keyboard.
@@ -13,6 +15,10 @@ class UserError(Exception):
         super().__init__(f"{problem}; {remedy}")
         self.problem = problem
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From another process it comes as it was raised there."""
+        return _again, (type(self), self.problem, self.remedy)
 
 
 class UsageError(UserError):
@@ -58,6 +64,12 @@ class StoreError(UserError):
 
 class Cancelled(Exception):
     """The user said stop. Not an error: what was sealed is kept."""
+
+
+def _again(kind: type[UserError], problem: str, remedy: str) -> UserError:
+    error = kind.__new__(kind)
+    UserError.__init__(error, problem, remedy)
+    return error
 
 
 def size(nbytes: float) -> str:

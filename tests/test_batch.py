@@ -22,6 +22,7 @@ from localctx import summarizing
 from localctx.batch.jobs import Job, plan_jobs
 from localctx.batch.outputs import Lines, file_name
 from localctx.batch.page import FIELDS, Page, fields
+from localctx.batch.run import Outcome
 from localctx.engine.events import Progress
 from localctx.errors import UsageError
 from localctx.library.read import read_document
@@ -493,9 +494,10 @@ def test_a_bar_with_the_time_left_is_for_who_watches(monkeypatch):
     with closing(Board(Terminal(), jobs)) as board:
         board.show(jobs[0], Progress("sections", 2, 7))
         board.show(jobs[2], Progress("reading", 1, 2))
-        board.ended(jobs[0], "[1/3] a: done", "done")
-        board.ended(jobs[1], "[2/3] b: skipped", "skipped")
-        board.ended(jobs[2], "c is empty", "failed")
+        for job, line, status in zip(
+            jobs, ("[1/3] a", "[2/3] b", "c is empty"), ("done", "skipped", "failed"), strict=True
+        ):
+            board.ended(line, Outcome(job, status))
     shown = sys.stderr.getvalue()
     assert "2 at once" in shown
     assert "sections 2/7" in shown

@@ -24,6 +24,7 @@ FLOORS = {
     "localctx.session": 7,
     "localctx.doctor": 7,
     "localctx.batch": 7,
+    "localctx.batch.on_ray": 8,  # each worker has a session
     "localctx.quality": 7,
     "localctx.asking": 6,
     "localctx.retrieval": 5,
@@ -79,6 +80,7 @@ HOMES = {
     "charset_normalizer": "library",
     "pypdfium2": "library",
     "rapidocr": "library",
+    "ray": "batch",
     "selectolax": "library",
 }
 

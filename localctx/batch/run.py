@@ -1,7 +1,7 @@
 """Running a batch: a job is skipped, done or has failed; what was done outlives the process that did it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -42,14 +42,21 @@ class Batch:
     """Does ``task`` on one job after another, or on several whose steps are run together.
 
     A result is written to all ``outputs`` and then entered in the store, document and all: from there a later run, and
-    another output, has it without any computing. ``force`` does again what was done, ``keep`` keeps pages.
+    another output, has it without any computing. ``force`` does again what was done, ``keep`` keeps pages, ``of``
+    stands for ``Summarizing.of``.
     """
 
     def __init__(
-        self, summarizing: Summarizing, task: Task, outputs: Sequence[Output], force: bool = False, keep: bool = False
+        self,
+        summarizing: Summarizing,
+        task: Task,
+        outputs: Sequence[Output],
+        force: bool = False,
+        keep: bool = False,
+        of: Callable[[Held, Task, bool], Steps[dict[str, Any]]] | None = None,
     ) -> None:
         self._summarizing, self._task, self._outputs = summarizing, task, outputs
-        self._force, self._keep = force, keep
+        self._force, self._keep, self._of = force, keep, of or summarizing.of
         self._in_work = set[str]()
 
     def work(self, job: Job) -> Steps[Outcome]:
@@ -82,7 +89,7 @@ class Batch:
     def _compute(self, held: Held) -> Steps[dict[str, Any]]:
         self._in_work.add(held[0].id)
         try:
-            return (yield from self._summarizing.of(held, self._task, self._keep))
+            return (yield from self._of(held, self._task, self._keep))
         finally:
             self._in_work.remove(held[0].id)
 

@@ -1,6 +1,6 @@
 """Together: the documents of a batch are computed side by side, as many as the memory there is holds."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from itertools import chain
 
 from localctx.batch.jobs import Job
@@ -18,7 +18,7 @@ def run_together(
     compute: ComputeEach,
     cancelled: Check,
     most: int = MOST,
-) -> Iterator[tuple[Job, Event | Outcome]]:
+) -> Generator[tuple[Job, Event | Outcome], None, None]:
     """Do ``jobs``: what is told of each on the way, and what became of it. At most so many at once, one more whenever
     the memory holds it. Who may fare better when others have ended is tried again then.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from tqdm import tqdm
 
 from localctx.batch.jobs import Job
+from localctx.batch.run import Outcome
 from localctx.cli.terminal import Terminal, beside_bars
 from localctx.engine.events import Event, Note, Progress
 
@@ -34,9 +35,10 @@ class Board:
         """Take the bar away."""
         self._bar.close()
 
-    def show(self, job: Job, event: Event) -> None:
-        """What a document is at; where there are several, how many."""
-        self._open.add(job)
+    def show(self, job: Job | None, event: Event) -> None:
+        """What a document is at (None: the whole batch); where there are several, how many."""
+        if job:
+            self._open.add(job)
         if len(self._open) > 1:
             self._bar.set_postfix_str(f"{len(self._open)} at once")
         elif isinstance(event, Progress) and event.total:
@@ -45,17 +47,17 @@ class Board:
             with beside_bars():
                 self._terminal.say(event.text)
 
-    def ended(self, job: Job, line: str, status: str) -> None:
+    def ended(self, line: str, outcome: Outcome) -> None:
         """A document is done, skipped or has failed."""
-        self._open.discard(job)
+        self._open.discard(outcome.job)
         self._done += 1
-        if status == "done":
-            self._bar.update(_weight(job))
+        if outcome.status == "done":
+            self._bar.update(_weight(outcome.job))
         else:
-            self._bar.total -= _weight(job)  # took no time, and says nothing about the rest
+            self._bar.total -= _weight(outcome.job)  # took no time, and says nothing about the rest
         self._bar.set_description_str(f"{self._done}/{self.count}")
         with beside_bars():
-            if status == "failed":
+            if outcome.status == "failed":
                 print(f"localctx: {line}", file=sys.stderr, flush=True)
             elif not self._terminal.watched:
                 self._terminal.say(line)

@@ -1,8 +1,9 @@
 """``summarize``: a folder of documents, as many at once as memory holds; what is done is not done again."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +25,14 @@ from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 if TYPE_CHECKING:
     from localctx.batch.jobs import Job
     from localctx.batch.outputs import Output
-    from localctx.batch.run import Outcome, Report
+    from localctx.batch.run import Batch, Outcome, Report
     from localctx.cli.board import Board
     from localctx.engine.events import Event
     from localctx.session import Session
+    from localctx.settings import Settings
     from localctx.task import Task
+
+    Told = Generator[tuple[Job | None, Event | Outcome], None, None]
 
 HOW = ("length", "style", "language")  # flags about summaries, not about answers
 
@@ -46,6 +50,15 @@ HOW = ("length", "style", "language")  # flags about summaries, not about answer
     "--template", type=click.Path(path_type=Path), metavar="FILE", help="What a Markdown file is like, with $summary."
 )
 @click.option("--force", is_flag=True, help="Do again what was done.")
+@click.option("--ray", "workers", flag_value="local", help="Workers on this machine's GPUs or cores, through Ray.")
+@click.option("--workers", metavar="ADDRESS", help="Workers of a Ray cluster: auto, ray://HOST:10001, local.")
+@click.option("--ray-cpus", type=click.IntRange(1), metavar="N", help="Cores of each worker (--threads, or 4).")
+@click.option(
+    "--ray-home",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="The workers' data folder, where they share one (each its own).",
+)
 @click.option("--keep-pages", is_flag=True, help="Keep the pages of what is read whole, for questions later.")
 @click.option("--together", type=click.IntRange(1), metavar="N", help="Most documents at once (what memory holds).")
 @as_json_option
@@ -59,6 +72,9 @@ def summarize(
     jsonl: str | None,
     template: Path | None,
     force: bool,
+    workers: str | None,
+    ray_cpus: int | None,
+    ray_home: Path | None,
     keep_pages: bool,
     together: int | None,
     as_json: bool,
@@ -74,6 +90,7 @@ def summarize(
     localctx summarize reports/ -o summaries/
     localctx summarize "*.pdf" --jsonl answers.jsonl --question "Who signed it?" --question "When?"
     find . -name "*.md" -mtime -1 | localctx summarize - -o summaries/ --length short
+    localctx summarize reports/ -o summaries/ --workers ray://head:10001
     """
     from localctx.batch.jobs import plan_jobs, shown
     from localctx.batch.run import Batch, Report
@@ -94,8 +111,11 @@ def summarize(
         if not jobs:
             raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
         with session.summarizing() as summarizing, closing(Board(terminal, jobs)) as board:
-            batch = Batch(summarizing, task, outputs, force, keep_pages)
-            told = run_together(batch.work, jobs, session.compute, session.is_cancelled, together or MOST)
+            make = partial(Batch, summarizing, task, outputs, force, keep_pages)
+            if workers:
+                told = _on_ray(settings, workers, ray_cpus, ray_home, make, jobs)
+            else:
+                told = run_together(make().work, jobs, session.compute, session.is_cancelled, together or MOST)
             wrong = _work_off(told, session, report, board)
     _tell(report, terminal, len(jobs))
     if as_json:
@@ -143,20 +163,33 @@ def _print(text: str) -> None:
         sys.stdout.flush()
 
 
-def _work_off(
-    told: "Iterator[tuple[Job, Event | Outcome]]", session: "Session", report: "Report", board: "Board"
-) -> UserError | None:
-    """Do the jobs; what stopped them, if it was not Ctrl-C."""
+def _on_ray(
+    settings: "Settings",
+    workers: str,
+    cpus: int | None,
+    home: Path | None,
+    make: "Callable[..., Batch]",
+    jobs: "list[Job]",
+) -> "Told":
+    from localctx.batch.on_ray import Cluster, Spread
+
+    spread = Spread(Cluster(settings, workers, cpus or 0, home, len(jobs)))
+    return spread.run(make(of=spread.of), jobs)
+
+
+def _work_off(told: "Told", session: "Session", report: "Report", board: "Board") -> UserError | None:
+    """Hear the jobs out; what stopped them, if it was not Ctrl-C."""
     from localctx.batch.run import Outcome
 
     try:
-        for job, what in told:
-            report.kv_peak = max(report.kv_peak, session.in_use.kv.get("device", 0))
-            if isinstance(what, Outcome):
-                report.outcomes.append(what)
-                board.ended(job, _line(what, len(report.outcomes), board.count), what.status)
-            else:
-                board.show(job, what)
+        with closing(told):
+            for job, what in told:
+                report.kv_peak = max(report.kv_peak, session.in_use.kv.get("device", 0))
+                if isinstance(what, Outcome):
+                    report.outcomes.append(what)
+                    board.ended(_line(what, len(report.outcomes), board.count), what)
+                else:
+                    board.show(job, what)
     except (Cancelled, KeyboardInterrupt):
         report.stopped = True
     except UserError as e:  # not of one document: it would be the same with the next

@@ -79,12 +79,17 @@ def drive(steps: Steps[Result], compute: Compute) -> Generator[Event, None, Resu
 
 def finish(steps: Steps[Result], compute: Compute) -> Result:
     """Run ``steps`` to their end; what they return. Nobody hears their events."""
-    driven = drive(steps, compute)
-    while True:
-        try:
-            next(driven)
-        except StopIteration as end:
-            return end.value
+    return hear_out(drive(steps, compute), lambda event: None)
+
+
+def hear_out(events: Generator[Event, None, Result], hear: Callable[[Event], None]) -> Result:
+    """``hear`` events to the end; what they were leading to."""
+    with closing(events):
+        while True:
+            try:
+                hear(next(events))
+            except StopIteration as end:
+                return end.value
 
 
 def altered(steps: Steps[Result], alter: Callable[[Event], Event | None]) -> Steps[Result]:
