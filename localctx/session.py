@@ -25,6 +25,7 @@ from localctx.models.base import Feed, Model
 from localctx.retrieval import Retrieval
 from localctx.settings import Settings
 from localctx.shelving import Shelving
+from localctx.speaking import Here, Speaker
 from localctx.store.chats import Chat
 from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
@@ -258,18 +259,16 @@ class Session:
             yield self._shelving
 
     @contextmanager
-    def summarizing(self) -> Iterator[Summarizing]:
+    def summarizing(self, open_speaker: Callable[[Held], Speaker] | None = None) -> Iterator[Summarizing]:
         """What summarizes documents, or asks them all the same, in steps to be ``run``. ``cancel`` makes these raise
-        Cancelled.
+        Cancelled. ``open_speaker`` gives who speaks about a document instead of the model here.
         """
         with self._running():
             yield Summarizing(
                 self.settings,
                 lambda: self.store,
-                self._loaded,
+                open_speaker or self._speaker,
                 lambda source: self._parse([source])[0],
-                lambda documents, question: self._asking.begin(documents, question, True),
-                lambda begun, question: self._asking.cite(begun, question),
                 self._stop.is_set,
             )
 
@@ -277,9 +276,17 @@ class Session:
         """Compute ``steps`` one by one: their events, and what they return."""
         return drive(steps, self._compute)
 
-    def _loaded(self) -> Opener:
+    def _speaker(self, held: Held) -> Speaker:
+        """The model here, which is loaded."""
         self._load()
-        return self._opener
+        return Here(
+            self._opener,
+            self.settings,
+            held,
+            lambda documents, question: self._asking.begin(documents, question, True),
+            lambda begun, question: self._asking.cite(begun, question),
+            self._stop.is_set,
+        )
 
     def _compute(self, feed: Feed) -> Tensor:
         return alone(self.model, self._stop.is_set)(feed)
