@@ -52,7 +52,7 @@ class Speaker(Protocol):
     def answer(self, question: str) -> Steps[dict[str, Any]]:
         """``answer`` to a question about the document, ``mode`` (full or retrieve) and ``citations``.
 
-        Raises DocumentError where nothing in it is like the question.
+        Raises NothingFound where nothing in it is like the question.
         """
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from localctx.engine.events import Note, Progress
 from localctx.engine.steps import Steps
-from localctx.errors import Cancelled, DocumentError, TooLong
+from localctx.errors import Cancelled, NothingFound, TooLong
 from localctx.library.cite import quotes
 from localctx.library.search import Passage, in_lines
 from localctx.library.sections import Section, section_of, sections
@@ -82,7 +82,7 @@ class _Job:
             yield Progress("questions", i, len(questions))
             try:
                 found, why = (yield from self._speaker.answer(question)), ""
-            except DocumentError as e:  # nothing in it is like this question; others may find something
+            except NothingFound as e:  # the other questions may find something
                 found, why = {"answer": "", "mode": "retrieve", "citations": []}, str(e)
             answers.append({"question": question, **found, "why": why})
         return {"summary": None, "answers": answers, "sections": [], "citations": [], "mode": "questions"}

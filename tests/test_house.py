@@ -56,6 +56,7 @@ HOMES = {
     "bitsandbytes": "models",
     "blake3": "models",
     "gguf": "models",
+    "httpx": "batch",
     "huggingface_hub": "models",
     "llama_cpp": "models",
     "safetensors": "models store",

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -37,14 +38,21 @@ class Batch:
     """Does ``task`` on one job after another, or on several whose steps are run together.
 
     A result is written to all ``outputs`` and then entered in the store, document and all: from there a later run, and
-    another output, has it without any computing. ``force`` does again what was done, ``keep`` keeps pages.
+    another output, has it without any computing. ``force`` does again what was done, ``keep`` keeps pages. Several
+    batches, in a thread each, share outputs by a ``lock`` on them.
     """
 
     def __init__(
-        self, summarizing: Summarizing, task: Task, outputs: Sequence[Output], force: bool = False, keep: bool = False
+        self,
+        summarizing: Summarizing,
+        task: Task,
+        outputs: Sequence[Output],
+        force: bool = False,
+        keep: bool = False,
+        lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._summarizing, self._task, self._outputs = summarizing, task, outputs
-        self._force, self._keep = force, keep
+        self._force, self._keep, self._lock = force, keep, lock or nullcontext()
 
     def work(self, job: Job) -> Steps[Outcome]:
         """Do a job. Raises Cancelled, StoreError, ModelError; what is wrong with the document alone is its outcome."""
@@ -86,9 +94,10 @@ class Batch:
         return look_up(s.settings.home, s.open_store, lambda store: store.results.get(held[0].id, self._recipe))
 
     def _write(self, entry: Entry) -> None:
-        for output in self._outputs:
-            if self._force or not output.has(entry):
-                output.write(entry)
+        with self._lock:
+            for output in self._outputs:
+                if self._force or not output.has(entry):
+                    output.write(entry)
 
     def _enter(self, held: Held, result: dict[str, Any]) -> None:
         store = self._summarizing.open_store()

@@ -18,6 +18,7 @@ from localctx.cli.common import (
     quiet_option,
     settings_of,
 )
+from localctx.cli.elsewhere import find_there, refuse_flags_elsewhere, server_options
 from localctx.cli.library import SOME_FAILED
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 
@@ -48,6 +49,7 @@ HOW = ("length", "style", "language")  # flags about summaries, not about answer
 )
 @click.option("--force", is_flag=True, help="Do again what was done.")
 @click.option("--keep-pages", is_flag=True, help="Keep the pages of what is read whole, for questions later.")
+@server_options
 @as_json_option
 @quiet_option
 @answer_options
@@ -60,6 +62,9 @@ def summarize(
     template: Path | None,
     force: bool,
     keep_pages: bool,
+    server: str | None,
+    server_model: str | None,
+    together: int,
     as_json: bool,
     quiet: bool,
     **flags: Any,
@@ -73,13 +78,17 @@ def summarize(
     localctx summarize reports/ -o summaries/
     localctx summarize "*.pdf" --jsonl answers.jsonl --question "Who signed it?" --question "When?"
     find . -name "*.md" -mtime -1 | localctx summarize - -o summaries/ --length short
+    localctx summarize reports/ -o summaries/ --server http://127.0.0.1:8000 --together 16
     """
     from localctx.batch.jobs import plan_jobs, shown
     from localctx.batch.run import Batch, Report
     from localctx.cli.terminal import Board, Terminal, print_json, stopping
     from localctx.session import Session
 
-    task = _task(flags)
+    task, there = _task(flags), None
+    if server:
+        refuse_flags_elsewhere({**flags, "keep_pages": keep_pages or None})
+        there = find_there(server, server_model, together)
     if as_json and jsonl == "-":
         raise UsageError("--json and --jsonl - would both be on stdout", "give one of them")
     settings, terminal, report = task.adapted(settings_of(flags)), Terminal(as_json, quiet), Report(task)
@@ -90,9 +99,14 @@ def summarize(
         jobs = plan_jobs(paths, sys.stdin.buffer.read, passed, wrote)
         if not jobs:
             raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
-        with session.summarizing() as summarizing, closing(Board(terminal, [job.nbytes for job in jobs])) as board:
-            batch = Batch(summarizing, task, outputs, force, keep_pages)
-            wrong = _work_off(session, batch, jobs, report, board)
+        with closing(Board(terminal, [job.nbytes for job in jobs])) as board:
+            if there:
+                told = there.work_off(settings, jobs, lambda s, lock: Batch(s, task, outputs, force, lock=lock))
+                wrong = _work_off_told(told, report, board, len(jobs))
+            else:
+                with session.summarizing() as summarizing:
+                    batch = Batch(summarizing, task, outputs, force, keep_pages)
+                    wrong = _work_off(session, batch, jobs, report, board)
     _tell(report, terminal, len(jobs))
     if as_json:
         print_json({"documents": [o.to_json() for o in report.outcomes], "report": report.to_json()})
@@ -151,6 +165,27 @@ def _work_off(
     except (Cancelled, KeyboardInterrupt):
         report.stopped = True
     except UserError as e:  # not of one document: it would be the same with the next
+        return e
+    return None
+
+
+def _work_off_told(
+    told: "Generator[tuple[Job, Event | Outcome], None, None]", report: "Report", board: "Board", of: int
+) -> UserError | None:
+    """As ``_work_off``, where others do the jobs."""
+    from localctx.batch.run import Outcome
+
+    try:
+        with closing(told):
+            for _, what in told:
+                if isinstance(what, Outcome):
+                    report.outcomes.append(what)
+                    board.ended(_line(what, len(report.outcomes), of), what.status)
+                else:
+                    board.show(what)
+    except (Cancelled, KeyboardInterrupt):
+        report.stopped = True
+    except UserError as e:
         return e
     return None
 

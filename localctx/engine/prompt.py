@@ -82,12 +82,12 @@ def estimate_tokens(
 def _messages(texts: Sequence[str], history: Sequence[Turn], question: str, form: str) -> list[dict[str, str]]:
     """The documents stand in the first question."""
     questions = [*(asked for asked, _ in history), question]
-    asked = [{"role": "user", "content": q} for q in (_content(texts, questions[0], form), *questions[1:])]
+    asked = [{"role": "user", "content": q} for q in (content(texts, questions[0], form), *questions[1:])]
     answers = [{"role": "assistant", "content": answer} for _, answer in history]
     return [message for pair in zip_longest(asked, answers) for message in pair if message]
 
 
-def _content(texts: Sequence[str], question: str, form: str) -> str:
+def content(texts: Sequence[str], question: str, form: str) -> str:
     if not texts:
         return question
     one = len(texts) == 1
