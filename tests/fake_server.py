@@ -84,7 +84,11 @@ class Handler(BaseHTTPRequestHandler):
                 400, {"error": {"message": f"This model's maximum context length is {window} tokens, not {count}."}}
             )
         else:
-            self.stream(_last(content), count)
+            self.stream(_last(content), count) if body["stream"] else self.at_once(_last(content), count)
+
+    def at_once(self, said: str, count: int) -> None:
+        usage = {"prompt_tokens": count, "completion_tokens": len(said.split())}
+        self.say(200, {"choices": [{"message": {"content": said}, "finish_reason": "stop"}], "usage": usage})
 
     def stream(self, said: str, count: int, cut: bool = False) -> None:
         words = re.findall(r"\S+\s*", said)

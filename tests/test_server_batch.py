@@ -4,21 +4,25 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 from contextlib import closing
+from urllib.request import Request, urlopen
 
 import pytest
 from asking import PLAIN
 from fake_server import MODEL, cut, fake_server, silent, status, words
 from test_batch import COLOURS, counts, long_text, report_of, summaries, write_texts
 from test_cli import assert_one_line
+from tiny_gguf import write_gguf
 
 from localctx.batch import caller, wire
 from localctx.batch.server import KEY, Address
 from localctx.engine.prompt import content
 from localctx.errors import UsageError
+from localctx.library.sentences import finished
 from localctx.store.store import Store
 from localctx.task import AS_IT_IS, Task
 
@@ -205,16 +209,15 @@ def test_a_server_that_recovers_is_asked_again(run, texts, there, fault):
     assert "again in 0.01 s" in done.stderr
 
 
-def test_a_server_that_answers_one_at_a_time_is_asked_so(run, texts, there):
-    """Some break an answer off when another question comes, as llama-cpp-python's does."""
-
+def test_a_server_whose_streams_break_off_is_asked_for_all_at_once(run, texts, there):
     def interrupted(handler) -> None:
-        time.sleep(0.1)
-        cut(handler) if there.busy > 1 else handler.answer(there.asked[-1])
+        body = there.asked[-1]
+        cut(handler) if body["stream"] else handler.answer(body)
 
     there.always = interrupted
-    done = run("summarize", texts, "--json", "--server", there.url, "--together", 5)
+    done = run("summarize", texts, "--json", "--server", there.url, "--together", 1)
     assert counts(done) == (5, 0, 0), done.stderr
+    assert [body["stream"] for body in there.asked] == [True] + 5 * [False]
 
 
 # What is wrong with one document does not
@@ -368,3 +371,55 @@ def test_killed_it_goes_on_where_it_was(run, tmp_path, there, home):
     last = run("summarize", *arguments, "--json")
     assert counts(last) == (12 - done, done, 0)
     assert set(summaries(out)) == {f"{i}.txt" for i in range(12)}
+
+
+# llama-cpp-python's own server
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    """llama-cpp-python's server with a tiny random model of 512 tokens; where it is, and the file of the model."""
+    file = write_gguf(tmp_path_factory.mktemp("gguf") / "tiny.gguf")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    line = [sys.executable, "-m", "llama_cpp.server", "--model", file, "--port", port, "--n_ctx", 512, "--n_threads", 1]
+    with subprocess.Popen([*map(str, line)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        url = f"http://127.0.0.1:{port}"
+        wait_for(lambda: process.poll() is not None or reached(url))
+        assert process.poll() is None, "pip install 'llama-cpp-python[server]'"
+        yield url, str(file)
+        process.terminate()
+
+
+def reached(url: str) -> bool:
+    try:
+        return urlopen(f"{url}/v1/models", timeout=5).status == 200
+    except OSError:
+        return False
+
+
+def asked_plainly(url: str, model: str, prompt: str, most: int) -> str:
+    """What a server answers whoever asks it."""
+    body = {"model": model, "messages": [{"role": "user", "content": prompt}], "max_tokens": most, "temperature": 0}
+    head = {"content-type": "application/json"}
+    with urlopen(Request(f"{url}/v1/chat/completions", json.dumps(body).encode(), head), timeout=60) as reply:
+        return json.load(reply)["choices"][0]["message"]["content"].strip()
+
+
+def test_llama_cpp_pythons_server_summarizes(run, texts, tmp_path, llama):
+    url, model = llama
+    (texts / "zlong.md").write_text(long_text(2, 6))
+    how = ("summarize", texts, "--json", "--server", url, "--length", "9", "--together", "3")
+    done = run(*how, "-o", tmp_path / "out")
+    assert counts(done) == (6, 0, 0), done.stderr
+    documents = {d["name"]: d for d in json.loads(done.stdout)["documents"]}
+    for colour in COLOURS:
+        prompt = content([(texts / f"{colour}.txt").read_text()], Task("9").whole, AS_IT_IS)
+        said = finished(asked_plainly(url, model, prompt, Task("9").tokens))
+        assert documents[f"{colour}.txt"]["summary"] == said
+        assert documents[f"{colour}.txt"]["model"] == f"{model} @ {url.removeprefix('http://')}"
+    assert documents["zlong.md"]["mode"] == "sections"
+    assert len(documents["zlong.md"]["sections"]) >= 4
+    assert "(512 tokens)" in done.stderr
+    assert counts(run(*how)) == (0, 6, 0)

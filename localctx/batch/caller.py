@@ -4,12 +4,11 @@ import json
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from localctx.batch.server import Again, Server
-from localctx.batch.wire import HEARD, Broken, Reply, Wire
+from localctx.batch.wire import Broken, Reply, Wire
 from localctx.engine.events import Event, Note, Progress
 from localctx.errors import DocumentError
 from localctx.settings import Settings
@@ -73,11 +72,12 @@ class Caller:
 
     def _ask(self, content: str, most: int) -> Generator[Event, None, Said]:
         try:
-            with self._lane(), self._wire.send("POST", "chat/completions", self._body(content, most)) as reply:
+            with self._wire.send("POST", "chat/completions", self._body(content, most)) as reply:
                 if reply.status != 200:
                     raise self.server.refusal(self._wire, reply)
                 said = (yield from self._streamed(reply, most)) if reply.streams else self._at_once(reply)
         except Broken as e:
+            self.server.streams = e.unreachable and self.server.streams
             raise self.server.broken(e) from e
         self.server.spoke = True
         said.text = _THOUGHT.sub("", said.text).strip()
@@ -87,7 +87,7 @@ class Caller:
         return said
 
     def _body(self, content: str, most: int) -> dict[str, Any]:
-        s = self._settings
+        s, streams = self._settings, self.server.streams
         sampled = {name: value for name, value in (("top_p", s.top_p), ("top_k", s.top_k)) if value not in (0, 1.0)}
         return {
             "model": self.server.model,
@@ -96,8 +96,7 @@ class Caller:
             "temperature": s.temperature,
             "seed": s.seed or 0,
             **sampled,
-            "stream": True,
-            "stream_options": {"include_usage": True},
+            **({"stream": True, "stream_options": {"include_usage": True}} if streams else {"stream": False}),
         }
 
     def _streamed(self, reply: Reply, most: int) -> Generator[Event, None, Said]:
@@ -115,7 +114,6 @@ class Caller:
             if len(said.text) > LONGEST * most:
                 raise self.server.nonsense()
         if not ended:
-            self.server.one_by_one = True  # some servers end an answer when another question comes
             raise Broken("in the middle of an answer")
         return said
 
@@ -133,7 +131,7 @@ class Caller:
             yield event
 
     def _at_once(self, reply: Reply) -> Said:
-        """An answer of a server that does not stream."""
+        """An answer in one piece."""
         found = self._object(reply.text())
         try:
             choice = found["choices"][0]
@@ -150,15 +148,3 @@ class Caller:
         if not isinstance(found, dict):
             raise self.server.nonsense()
         return found
-
-    @contextmanager
-    def _lane(self) -> Iterator[None]:
-        """Where the server can answer only one at a time, until the others have been."""
-        alone = self.server.one_by_one
-        while alone and not self.server.lane.acquire(timeout=HEARD):
-            self._wire.pause(0)
-        try:
-            yield
-        finally:
-            if alone:
-                self.server.lane.release()

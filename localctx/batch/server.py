@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,8 +65,9 @@ class Address:
 class Server:
     """What all threads know of one: the ``model`` asked there, how many tokens its ``window`` has (None: not told).
 
-    ``spoke``: it answered once. ``one_by_one``: whoever asks has the ``lane``, because a second question would break
-    the first one's answer off. ``estimated``: it does not count tokens, and that is said.
+    ``spoke``: it answered once. ``estimated``: it does not count tokens, and that is said. ``streams``: it is asked to,
+    until it breaks off: llama-cpp-python's ends a stream when another question comes, and says why it cannot answer
+    only where it is asked for all at once.
     """
 
     address: Address
@@ -75,9 +75,8 @@ class Server:
     model: str = ""
     window: int | None = None
     spoke: bool = False
-    one_by_one: bool = False
+    streams: bool = True
     estimated: bool = False
-    lane: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         if not (self.key.isascii() and self.key.isprintable()):
@@ -195,7 +194,7 @@ class Server:
         try:
             found = json.loads(text)
             error = found.get("error", found)
-            text = str(error.get("message", error) if isinstance(error, dict) else error)
+            text = str(error.get("message") or error.get("detail") or error if isinstance(error, dict) else error)
         except (ValueError, AttributeError):
             pass
         if self.key:
