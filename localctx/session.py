@@ -21,7 +21,8 @@ from localctx.kv.keepers import make_keeper
 from localctx.library.add import find_kept
 from localctx.library.read import Document, read_document
 from localctx.loading import Loader, same_model
-from localctx.models.base import Feed, Model
+from localctx.models.base import Feed, Messages, Model
+from localctx.replying import reply
 from localctx.retrieval import Retrieval
 from localctx.settings import Settings
 from localctx.shelving import Shelving
@@ -275,6 +276,19 @@ class Session:
     def run(self, steps: Steps[Result]) -> Generator[Event, None, Result]:
         """Compute ``steps`` one by one: their events, and what they return."""
         return drive(steps, self._compute)
+
+    @_driven
+    def reply(self, messages: Messages, settings: Settings) -> Steps[None]:
+        """The next turn of a conversation, sampled as ``settings`` say; the last event is Done. Nothing is kept."""
+        with self._running():
+            self._load()
+            yield from reply(self._opener, settings, messages)
+
+    @property
+    def window(self) -> float:
+        """Tokens of the longest prompt that is read. Loads the model."""
+        self._load()
+        return self._opener.longest
 
     def _speaker(self, held: Held) -> Speaker:
         """The model here, which is loaded."""

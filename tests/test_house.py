@@ -17,10 +17,11 @@ SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setup
 
 # Imports go strictly down, or stay in their room. A name stands for everything below it that is not named itself.
 FLOORS = {
-    "localctx.__main__": 10,
-    "localctx.cli": 9,
+    "localctx.__main__": 11,
+    "localctx.cli": 10,
     "localctx.ui": 8,
-    "localctx.server": 8,
+    "localctx.server": 9,
+    "localctx.completion": 8,
     "localctx.session": 7,
     "localctx.doctor": 7,
     "localctx.batch": 7,
@@ -32,6 +33,7 @@ FLOORS = {
     "localctx.chatting": 5,
     "localctx.speaking": 5,
     "localctx.loading": 5,
+    "localctx.replying": 5,
     "localctx.task": 4,
     "localctx.engine": 4,
     "localctx.library": 4,
@@ -73,7 +75,7 @@ HOMES = {
     "triton": "kernels",
     "gradio": "ui",
     "fastapi": "ui",  # gradio brings these
-    "starlette": "ui",
+    "starlette": "ui server",
     "uvicorn": "ui",
     "click": "cli",
     "matplotlib": "quality",

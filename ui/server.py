@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -75,7 +76,7 @@ class Gate:
     def _refusal(self, scope: Scope, host: str, headers: Headers) -> PlainTextResponse | RedirectResponse | None:
         if scope["type"] != "http":
             return PlainTextResponse("no", 403)  # nothing here speaks WebSocket
-        if urlsplit(f"//{host}").netloc != host or _name(host) not in self._hosts:
+        if urlsplit(f"//{host}").netloc != host or name_of(host) not in self._hosts:
             return PlainTextResponse("This window is not at that name.", 400)
         if not _same_site(headers, host) and (scope["method"] not in ("GET", "HEAD") or scope["path"] != "/"):
             return PlainTextResponse("This request came from another site.", 403)
@@ -96,7 +97,7 @@ class Gate:
         return response
 
 
-def _name(host: str) -> str:
+def name_of(host: str) -> str:
     """A Host header without its port."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdecimal() else host
@@ -143,9 +144,9 @@ def _policy(page: bytes) -> str:
     return POLICY.format(hashes="".join(f" 'sha256-{h}'" for h in hashes))
 
 
-def key_of(home: Path) -> str:
-    """The key of the data folder ``home``, made once, readable by its owner alone."""
-    file = home / "ui.key"
+def key_of(home: Path, to: str = "ui") -> str:
+    """The key of the data folder ``home`` to the window, or something else; made once, readable by its owner alone."""
+    file = home / f"{to}.key"
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with suppress(FileExistsError), os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
         f.write(secrets.token_urlsafe(24))
@@ -167,9 +168,20 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
-def serve(app: App, sock: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until Ctrl-C; ``ready`` is called, once, when requests are answered."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="none"))
+class _Server(uvicorn.Server):
+    leaving: Callable[[], None]
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.leaving()
+        super().handle_exit(sig, frame)
+
+
+def serve(app: App, sock: socket.socket, ready: Callable[[], None], leaving: Callable[[], None] = lambda: None) -> None:
+    """Serve until Ctrl-C; ``ready`` is called, once, when requests are answered, ``leaving`` when that comes to an end,
+    by a signal handler.
+    """
+    server = _Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="none"))
+    server.leaving = leaving
     threading.Thread(target=_when_started, args=(server, ready), daemon=True).start()
     server.run([sock])
 

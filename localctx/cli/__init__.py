@@ -19,6 +19,7 @@ from localctx.cli.models import models
 from localctx.cli.plan import plan
 from localctx.cli.quality import quality
 from localctx.cli.search import library_search
+from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
 from localctx.errors import Cancelled, UserError
@@ -85,6 +86,6 @@ def cli() -> None:
     """
 
 
-for _command in (ask, chat, chats, summarize, ui, prepare, plan, quality, library, models, doctor):
+for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, library, models, doctor):
     cli.add_command(_command)
 library.add_command(library_search)
