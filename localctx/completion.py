@@ -129,13 +129,14 @@ def _messages(body: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _message(said: Any, param: str) -> dict[str, str]:
-    if not isinstance(said, dict) or said.get("role") not in ROLES:
+    if not isinstance(said, dict) or said.get("role") not in list(ROLES):
         raise Refused(f"{param} has a role: {', '.join(ROLES)}", param)
     content = said.get("content")
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    if not all(isinstance(p, dict) and p.get("type") == "text" and isinstance(p.get("text"), str) for p in parts):
+    texts = [p.get("text") for p in parts if isinstance(p, dict) and p.get("type") == "text"]
+    if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
         raise Refused(f"{param} has a content that is not text", param)
-    return {"role": ROLES[said["role"]], "content": "\n".join(p["text"] for p in parts)}
+    return {"role": ROLES[said["role"]], "content": "\n".join(map(str, texts))}
 
 
 def _sampled(body: dict[str, Any], settings: Settings) -> Settings:

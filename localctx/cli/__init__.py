@@ -82,6 +82,7 @@ def cli() -> None:
     localctx chat report.txt        # questions that build on each other
     localctx prepare book.md        # read now, ask later
     localctx summarize reports/ -o summaries/
+    localctx serve                  # an OpenAI-compatible API
     localctx library list
     """
 
