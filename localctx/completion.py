@@ -136,7 +136,8 @@ def _message(said: Any, param: str) -> dict[str, str]:
     texts = [p.get("text") for p in parts if isinstance(p, dict) and p.get("type") == "text"]
     if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
         raise Refused(f"{param} has a content that is not text", param)
-    return {"role": ROLES[said["role"]], "content": "\n".join(map(str, texts))}
+    content = "\n".join(map(str, texts)).encode(errors="replace").decode()  # JSON can say halves of a character
+    return {"role": ROLES[said["role"]], "content": content}
 
 
 def _sampled(body: dict[str, Any], settings: Settings) -> Settings:

@@ -8,7 +8,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import aclosing
 from typing import Any
 
@@ -111,7 +111,7 @@ class Server:
     def _turn(self, wanted: Wanted) -> Turn:
         return self._desk.take_turn(lambda session: session.steps.reply(wanted.messages, wanted.settings))
 
-    async def _heard(self, request: Request, turn: Turn) -> AsyncIterator[Any]:
+    async def _heard(self, request: Request, turn: Turn) -> AsyncGenerator[Any, None]:
         """The events of a turn, as long as who asked is there. Raises Refused."""
         try:
             async for event in iterate_in_threadpool(iter(turn)):
@@ -132,7 +132,7 @@ class Server:
 class _Answer:
     """An answer on its way: what is planned, then its text."""
 
-    def __init__(self, wanted: Wanted, events: AsyncIterator[Any]) -> None:
+    def __init__(self, wanted: Wanted, events: AsyncGenerator[Any, None]) -> None:
         self._wanted, self._events = wanted, events
         self._completion, self._until = Completion(wanted.settings.model), Until(wanted.stop)
         self._generated, self._finish = 0, "stop"
@@ -165,7 +165,7 @@ class _Answer:
     async def _texts(self) -> AsyncIterator[str]:
         """Pieces of the answer; nothing, now and then, while it is not begun."""
         told = time.monotonic()
-        async with aclosing(self._events) as events:  # type: ignore[type-var]
+        async with aclosing(self._events) as events:
             async for event in events:
                 if isinstance(event, Token):
                     self._generated += 1

@@ -287,8 +287,9 @@ class Session:
     @property
     def window(self) -> float:
         """Tokens of the longest prompt that is read. Loads the model."""
-        self._load()
-        return self._opener.longest
+        with self._running():
+            self._load()
+            return self._opener.longest
 
     def _speaker(self, held: Held) -> Speaker:
         """The model here, which is loaded."""

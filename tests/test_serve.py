@@ -132,6 +132,11 @@ def test_a_prepared_document_is_not_read_again(serving, client, document, sharp_
     assert warm["choices"][0]["message"] == cold["choices"][0]["message"]
 
 
+def test_text_that_is_none_is_no_fault(client):
+    reply = client.post("chat/completions", content=b'{"messages": [{"role": "user", "content": "\\ud800x"}]}')
+    assert reply.status_code == 200
+
+
 def test_sampling_is_as_asked_for(client):
     def say(**more) -> str:
         return client.post("chat/completions", json=asking("Say.", **more)).json()["choices"][0]["message"]["content"]

@@ -158,7 +158,7 @@ def test_thoughts_are_no_summary(run, texts, there):
 
 
 def test_a_server_that_does_not_stream_is_understood(run, texts, there):
-    answer = {"choices": [{"message": {"content": "A house."}, "finish_reason": "stop"}]}
+    answer = {"choices": [{"message": {"content": "A house."}, "finish_reason": "stop"}], "usage": "none"}
     there.faults = [words(json.dumps(answer), "application/json")]
     done = run("summarize", texts / "red.txt", "--json", "--server", there.url)
     assert json.loads(done.stdout)["documents"][0]["summary"] == "A house."
@@ -180,6 +180,9 @@ def test_a_server_that_does_not_stream_is_understood(run, texts, there):
         (words("<html>hello</html>", "text/html"), "not in OpenAI's form", "--server"),
         (words("data: {nonsense\n\n"), "not in OpenAI's form", "--server"),
         (words("data: [1]\n\n"), "not in OpenAI's form", "--server"),
+        (words('data: {"choices": "none"}\n\n'), "not in OpenAI's form", "--server"),
+        (words('data: {"choices": [{"delta": {"content": 5}}]}\n\n'), "not in OpenAI's form", "--server"),
+        (words('{"choices": []}', "application/json"), "not in OpenAI's form", "--server"),
         (words(ENDLESS), "not in OpenAI's form", "--server"),
         (words('data: {"error": {"message": "out of memory"}}\n\n'), "broke off (out of memory)", "log"),
         (cut, "broke off", "log"),
@@ -290,6 +293,7 @@ def test_nobody_is_there(run, texts):
 def test_flags_about_the_model_here_are_refused(run, texts, flags, there):
     assert_told(run("summarize", texts, "--server", there.url, *flags), 2, f"{flags[0]} is about", "leave one")
     assert not there.asked
+    assert_told(run("summarize", texts, "--server-model", "x"), 2, "--server-model is one", "--server")
 
 
 def test_the_key_comes_from_the_environment_and_is_never_shown(run, texts, tmp_path, monkeypatch, home):

@@ -102,12 +102,7 @@ class Caller:
     def _streamed(self, reply: Reply, most: int) -> Generator[Event, None, Said]:
         said, ended, told = Said(), False, 0.0
         for event in self._events(reply):
-            said.usage = event.get("usage") or said.usage
-            for choice in event.get("choices") or ():
-                piece = (choice.get("delta") or {}).get("content") or ""
-                said.text, said.pieces = said.text + piece, said.pieces + bool(piece)
-                ended = ended or bool(choice.get("finish_reason"))
-                said.whole = said.whole and choice.get("finish_reason") != "length"
+            ended = self._take(said, event) or ended
             if time.monotonic() - told >= BEAT:
                 told = time.monotonic()
                 yield Progress("writing", said.pieces, most)
@@ -116,6 +111,19 @@ class Caller:
         if not ended:
             raise Broken("in the middle of an answer")
         return said
+
+    def _take(self, said: Said, event: dict[str, Any]) -> bool:
+        """Add a piece to what was said; whether it is the last."""
+        ended = False
+        try:
+            said.usage = event.get("usage") or said.usage
+            for choice in event.get("choices") or ():
+                piece, finish = (choice.get("delta") or {}).get("content") or "", choice.get("finish_reason")
+                said.text, said.pieces = said.text + piece, said.pieces + bool(piece)
+                ended, said.whole = ended or bool(finish), said.whole and finish != "length"
+        except (AttributeError, TypeError) as e:
+            raise self.server.nonsense() from e
+        return ended
 
     def _events(self, reply: Reply) -> Iterator[dict[str, Any]]:
         """What the server tells (server-sent events). Raises Broken where it tells of a mistake."""
@@ -136,7 +144,7 @@ class Caller:
         try:
             choice = found["choices"][0]
             text, whole = choice["message"]["content"] or "", choice.get("finish_reason") != "length"
-        except (KeyError, IndexError, TypeError) as e:
+        except (KeyError, IndexError, TypeError, AttributeError) as e:
             raise self.server.nonsense() from e
         return Said(str(text), whole, 0, found.get("usage"))
 

@@ -56,8 +56,7 @@ class Elsewhere:
 
     def say(self, texts: Sequence[str], instruction: str, most: int) -> Generator[Event, None, str]:
         """See ``Speaker``."""
-        said = yield from self._ask(texts, instruction, AS_IT_IS, most)
-        return said.text if said.whole else finished(said.text)
+        return (yield from self._ask(texts, instruction, AS_IT_IS, most))
 
     def say_of_all(self, instruction: str, most: int, keep: bool) -> Generator[Event, None, str]:
         """See ``Speaker``. What is kept there is that server's affair."""
@@ -94,15 +93,14 @@ class Elsewhere:
                     raise
                 found = found[: len(found) // 2]
 
-    def _answered(self, said: Said, question: str, mode: str, passages: Sequence[Passage]) -> dict[str, Any]:
+    def _answered(self, said: str, question: str, mode: str, passages: Sequence[Passage]) -> dict[str, Any]:
         page, heading = (labels(self._held[2], kind) for kind in ("page", "heading"))
         cited = [
-            {**asdict(c), "page": page(c.start), "heading": heading(c.start)}
-            for c in quotes(said.text, question, passages)
+            {**asdict(c), "page": page(c.start), "heading": heading(c.start)} for c in quotes(said, question, passages)
         ]
-        return {"answer": said.text, "mode": mode, "citations": cited}
+        return {"answer": said, "mode": mode, "citations": cited}
 
-    def _ask(self, texts: Sequence[str], question: str, form: str, most: int) -> Generator[Event, None, Said]:
+    def _ask(self, texts: Sequence[str], question: str, form: str, most: int) -> Generator[Event, None, str]:
         whole = content(texts, question, form)
         self._server.refuse_too_long(len(whole.encode()) / SURELY)
         said = yield from self._caller.ask(whole, most)
@@ -110,17 +108,21 @@ class Elsewhere:
         if self.spent["estimated"] and not self._server.estimated:
             self._server.estimated = True
             yield Note(f"{self._server.address.host} does not count tokens: they are estimated")
-        return said
+        return said.text if said.whole else finished(said.text)
 
     def _count(self, whole: str, said: Said) -> None:
         """Count tokens, as the server does where it does. Raises TooLong where it has not read all of it."""
-        usage = said.usage or {}
-        prompt, generated = (usage.get(f"{name}_tokens") for name in ("prompt", "completion"))
-        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-        if not isinstance(prompt, int) or not isinstance(generated, int):
+        usage = _object(said.usage)
+        prompt, generated = usage.get("prompt_tokens"), usage.get("completion_tokens")
+        cached = _object(usage.get("prompt_tokens_details")).get("cached_tokens") or 0
+        if not (isinstance(prompt, int) and isinstance(generated, int) and isinstance(cached, int)):
             prompt, generated, cached = self.count(whole), said.pieces or self.count(said.text), 0
             self.spent["estimated"] += prompt + generated
         elif prompt * WORDS < len(whole.split()):
             what = f"{self._server.address.host} read {prompt:,} tokens of a text that has more"
             raise TooLong(what, "let that server have a longer window")
         self.spent.update(prompt=prompt, reused=cached, prefilled=prompt - cached, generated=generated)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

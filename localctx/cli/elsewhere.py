@@ -15,12 +15,15 @@ from localctx.cli.common import MACHINE
 from localctx.errors import UsageError
 
 if TYPE_CHECKING:
+    from localctx.batch.elsewhere import Find
     from localctx.batch.jobs import Job
     from localctx.batch.run import Batch, Outcome
     from localctx.batch.server import Server
     from localctx.engine.events import Event
+    from localctx.library.search import Found, Passage
     from localctx.session import Session
     from localctx.settings import Settings
+    from localctx.store.documents import Held
     from localctx.summarizing import Summarizing
 
 HERE_ONLY = (*MACHINE, "kv", "keep", "beams", "blend", "keep_pages")  # flags about the model here
@@ -31,7 +34,11 @@ def server_options(command: Callable) -> Callable:
     """The flags that send the model's work to a server."""
     for option in (
         click.option(
-            "--together", default=8, type=click.IntRange(1, 256), metavar="N", help="Documents at a time (8)."
+            "--together",
+            default=8,
+            type=click.IntRange(1, 256),
+            metavar="N",
+            help="Documents asked about there at a time (8).",
         ),
         click.option("--server-model", metavar="NAME", help="Which of that server's models (the only one)."),
         click.option(
@@ -51,8 +58,12 @@ def refuse_flags_elsewhere(flags: dict[str, Any]) -> None:
         raise UsageError(f"{flag} is about the model here, and --server asks another", "leave one of them out")
 
 
-def find_there(url: str, model: str | None, together: int) -> "There":
-    """The server at ``url``. Raises UsageError."""
+def find_there(url: str | None, model: str | None, together: int) -> "There | None":
+    """The server at ``url``, if one is named. Raises UsageError."""
+    if not url and model:
+        raise UsageError("--server-model is one of a server's", "say which with --server")
+    if url is None:
+        return None
     from localctx.batch.server import KEY, Address, Server
 
     return There(Server(Address.parse(url), os.environ.get(KEY, "").strip()), model, together)
@@ -103,7 +114,7 @@ class There:
 
     @contextmanager
     def _worker(
-        self, settings: "Settings", find: Any, open_batch: "Callable[[Summarizing], Batch]"
+        self, settings: "Settings", find: "Find", open_batch: "Callable[[Summarizing], Batch]"
     ) -> "Iterator[_Worker]":
         """Who reads documents and asks the server about them, in a thread of its own."""
         from localctx.batch.caller import Caller
@@ -123,13 +134,13 @@ class There:
             print(plain(f"localctx: the documents are sent to {address.host}{how}"), file=sys.stderr)
 
 
-def _one_by_one(session: "Session", search: Any) -> Any:
+def _one_by_one(session: "Session", search: "Callable[..., tuple[Found, str | None]]") -> "Find":
     """Searching a document for several threads: one encoder of words is enough."""
     from localctx.store.store import told
 
     turn = threading.Lock()
 
-    def find(held: Any, question: str, top: int) -> Any:
+    def find(held: "Held", question: str, top: int) -> "tuple[list[Passage], str | None]":
         with turn:
             with told(session.settings.home):
                 session.store.documents.add(*held)

@@ -85,10 +85,9 @@ def summarize(
     from localctx.cli.terminal import Board, Terminal, print_json, stopping
     from localctx.session import Session
 
-    task, there = _task(flags), None
-    if server:
+    task, there = _task(flags), find_there(server, server_model, together)
+    if there:
         refuse_flags_elsewhere({**flags, "keep_pages": keep_pages or None})
-        there = find_there(server, server_model, together)
     if as_json and jsonl == "-":
         raise UsageError("--json and --jsonl - would both be on stdout", "give one of them")
     settings, terminal, report = task.adapted(settings_of(flags)), Terminal(as_json, quiet), Report(task)
