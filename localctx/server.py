@@ -20,12 +20,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from localctx.completion import Completion, Refused, Until, Wanted, usage
+from localctx.desk import Desk, Turn
 from localctx.engine.events import Done, Event, Planned, Progress, Token
 from localctx.errors import Cancelled, NoRoom, TooLong, UserError
+from localctx.listening import LOOPBACK, key_of, listen, name_of, serve
 from localctx.session import Session
 from localctx.settings import Settings
-from localctx.ui.desk import Desk, Turn
-from localctx.ui.server import LOOPBACK, key_of, listen, name_of, serve
 
 MOST_BYTES = 64 << 20  # of a request
 BEAT = 1.0  # seconds between two words to who waits for the first token

@@ -19,9 +19,11 @@ SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setup
 FLOORS = {
     "localctx.__main__": 11,
     "localctx.cli": 10,
-    "localctx.ui": 8,
+    "localctx.ui": 9,
     "localctx.server": 9,
     "localctx.completion": 8,
+    "localctx.desk": 8,
+    "localctx.listening": 8,
     "localctx.session": 7,
     "localctx.doctor": 7,
     "localctx.batch": 7,
@@ -76,7 +78,7 @@ HOMES = {
     "gradio": "ui",
     "fastapi": "ui",  # gradio brings these
     "starlette": "ui server",
-    "uvicorn": "ui",
+    "uvicorn": "listening",
     "click": "cli",
     "matplotlib": "quality",
     "tqdm": "cli",

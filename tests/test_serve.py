@@ -25,9 +25,9 @@ from localctx.completion import Refused, Until, Wanted
 from localctx.engine.events import Done
 from localctx.engine.prompt import ASK, content
 from localctx.errors import UsageError
+from localctx.listening import LOOPBACK, key_of, listen
 from localctx.server import Gate, Server
 from localctx.settings import Settings
-from localctx.ui.server import LOOPBACK, key_of, listen
 
 ASKED = ("How long is river 3?", "And river 7?", "Which is longest?")
 
@@ -217,6 +217,9 @@ def test_no_request_is_a_fault_of_ours(tmp_path_factory, value):
     for name in ("messages", "n", "temperature", "top_p", "seed", "max_tokens", "stop", "stream_options", "model"):
         with suppress(Refused, UsageError):
             Wanted.parse({**asking("x"), name: value}, plain)
+    for name in ("role", "content"):
+        with suppress(Refused):
+            Wanted.parse({"messages": [{"role": "user", "content": "x", name: value}]}, plain)
 
 
 @pytest.mark.parametrize(
