@@ -31,6 +31,10 @@ class DocumentError(UserError):
     """A document cannot be read."""
 
 
+class NothingFound(DocumentError):
+    """Nothing in the documents is like the question."""
+
+
 class ChatError(UserError):
     """A chat is not there, or its name is that of several."""
 

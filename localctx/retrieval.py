@@ -21,7 +21,7 @@ from localctx.engine.opener import Opener
 from localctx.engine.prompt import ALONE, Conversation
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
-from localctx.errors import DocumentError
+from localctx.errors import NothingFound
 from localctx.library.search import Passage, index_all, join_neighbours, search, with_vectors
 from localctx.models.catalog import load_catalog
 from localctx.models.embed import Embedder, load_embedder
@@ -120,7 +120,7 @@ class Retrieval:
 
         found, self._doubt = with_vectors(lambda: self._embedder, find)
         if not found:
-            raise DocumentError(f"{why}, and nothing in the documents is like the question", "say it in other words")
+            raise NothingFound(f"{why}, and nothing in the documents is like the question", "say it in other words")
         spans_of, text_of = store.documents.spans, store.documents.text
         return found, {d: (rows[d], text_of(d), spans_of(d)) for d in {p.document for p in found}}
 

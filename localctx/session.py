@@ -21,10 +21,12 @@ from localctx.kv.keepers import make_keeper
 from localctx.library.add import find_kept
 from localctx.library.read import Document, read_document
 from localctx.loading import Loader, same_model
-from localctx.models.base import Feed, Model
+from localctx.models.base import Feed, Messages, Model
+from localctx.replying import reply
 from localctx.retrieval import Retrieval
 from localctx.settings import Settings
 from localctx.shelving import Shelving
+from localctx.speaking import Here, Speaker
 from localctx.store.chats import Chat
 from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
@@ -252,18 +254,16 @@ class Session:
             yield self._shelving
 
     @contextmanager
-    def summarizing(self) -> Iterator[Summarizing]:
+    def summarizing(self, open_speaker: Callable[[Held], Speaker] | None = None) -> Iterator[Summarizing]:
         """What summarizes documents, or asks them all the same, in steps to be ``run``. ``cancel`` makes these raise
-        Cancelled.
+        Cancelled. ``open_speaker`` gives who speaks about a document instead of the model here.
         """
         with self._running():
             yield Summarizing(
                 self.settings,
                 lambda: self.store,
-                self._loaded,
+                open_speaker or self._speaker,
                 lambda source: self._parse([source])[0],
-                lambda documents, question: self._asking.begin(documents, question, True),
-                lambda begun, question: self._asking.cite(begun, question),
                 self._stop.is_set,
             )
 
@@ -279,9 +279,31 @@ class Session:
         """Compute ``steps`` one by one: their events, and what they return."""
         return drive(steps, self._compute)
 
-    def _loaded(self) -> Opener:
+    @_driven
+    def reply(self, messages: Messages, settings: Settings) -> Steps[None]:
+        """The next turn of a conversation, sampled as ``settings`` say; the last event is Done. Nothing is kept."""
+        with self._running():
+            self._load()
+            yield from reply(self._opener, settings, messages)
+
+    @property
+    def window(self) -> float:
+        """Tokens of the longest prompt that is read. Loads the model."""
+        with self._running():
+            self._load()
+            return self._opener.longest
+
+    def _speaker(self, held: Held) -> Speaker:
+        """The model here, which is loaded."""
         self._load()
-        return self._opener
+        return Here(
+            self._opener,
+            self.settings,
+            held,
+            lambda documents, question: self._asking.begin(documents, question, True),
+            lambda begun, question: self._asking.cite(begun, question),
+            self._stop.is_set,
+        )
 
     def _compute(self, feed: Feed) -> Tensor:
         return alone(self.model, self._stop.is_set)(feed)

@@ -27,10 +27,11 @@ from localctx.engine.events import Progress
 from localctx.errors import UsageError
 from localctx.library.read import read_document
 from localctx.library.sections import Section, sections
+from localctx.library.sentences import finished
 from localctx.settings import load_settings
 from localctx.store.documents import Span
 from localctx.store.store import Store
-from localctx.summarizing import _Told, cited, finished
+from localctx.summarizing import _Told, cited
 from localctx.task import LENGTHS, Task
 
 COLOURS = ("red", "green", "blue", "black", "white")

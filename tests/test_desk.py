@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from asking import PLAIN
 
+from localctx.desk import Desk, Waiting
 from localctx.engine.events import Done, Progress, Token
 from localctx.errors import Cancelled, UsageError
 from localctx.session import Session
 from localctx.settings import load_settings
-from localctx.ui.desk import Desk, Waiting
 
 QUESTIONS = ("How long is river 3?", "And river 7?", "Which is longest?")
 

@@ -11,9 +11,10 @@ import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
+from localctx.listening import LOOPBACK, key_of
 from localctx.settings import load_settings
 from localctx.ui.app import mount
-from localctx.ui.server import FETCHING, HEADERS, LOOPBACK, USED, Gate, key_of
+from localctx.ui.server import FETCHING, HEADERS, USED, Gate
 from localctx.ui.window import Window
 
 HOST = "127.0.0.1:7860"

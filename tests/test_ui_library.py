@@ -35,8 +35,9 @@ def window(tmp_path_factory, tiny_model) -> Iterator:
 def address(window) -> Iterator[str]:
     import uvicorn
 
+    from localctx.listening import LOOPBACK, listen
     from localctx.ui.app import mount
-    from localctx.ui.server import LOOPBACK, Gate, listen
+    from localctx.ui.server import Gate
 
     sock = listen("127.0.0.1", 0)
     port = sock.getsockname()[1]

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from localctx.desk import Desk, Job
 from localctx.engine.events import Note, Progress
 from localctx.errors import Cancelled, UserError
 from localctx.library.find import find_documents
 from localctx.ui import listing, render
-from localctx.ui.desk import Desk, Job
 from localctx.ui.listing import Entry
 from localctx.ui.window import Window
 

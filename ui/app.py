@@ -10,11 +10,12 @@ from localctx.ui import lean  # noqa: F401 (first)
 import gradio as gr
 from fastapi import FastAPI
 
+from localctx.listening import LOOPBACK, key_of, listen, serve
 from localctx.settings import Settings
 from localctx.ui.chat import ChatPage
 from localctx.ui.library import LibraryPage
 from localctx.ui.memory import MemoryPage
-from localctx.ui.server import LOOPBACK, Gate, key_of, listen, serve
+from localctx.ui.server import Gate
 from localctx.ui.settings import SettingsPage
 from localctx.ui.window import Window
 

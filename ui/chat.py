@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from localctx.desk import Job, Waiting
 from localctx.engine.events import Done, Evicted, Note, Planned, Progress, Token
 from localctx.errors import Cancelled, ChatFull, UserError
 from localctx.store.chats import SUMMARY, Message
 from localctx.store.store import Store
 from localctx.store.transcript import transcript
 from localctx.ui import render
-from localctx.ui.desk import Job, Waiting
 from localctx.ui.window import Window
 
 if TYPE_CHECKING:  # torch, and seconds

@@ -4,10 +4,10 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from localctx.desk import Turn, Waiting
 from localctx.engine.events import Note, Progress
 from localctx.errors import Cancelled, UserError
 from localctx.ui import render
-from localctx.ui.desk import Turn, Waiting
 
 BEAT = 0.1  # seconds between two pictures of a bar
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from localctx.desk import Job, Waiting
 from localctx.engine.events import Done, Note, Planned, Progress
 from localctx.errors import Cancelled, TooLong, size
 from localctx.library.search import Found
@@ -13,7 +14,6 @@ from localctx.store.bundle import export_document, open_bundle
 from localctx.ui import listing, render
 from localctx.ui.adding import AddingPanel, follow, in_words
 from localctx.ui.chat import ChatPage
-from localctx.ui.desk import Job, Waiting
 from localctx.ui.window import Window
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from localctx.desk import Waiting
 from localctx.engine.events import Progress
 from localctx.errors import size
 from localctx.library.add import Added
 from localctx.library.search import Found, Passage, words_of
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
-from localctx.ui.desk import Waiting
 from localctx.ui.render import escape, note
 
 AROUND = 800  # characters shown before and after a passage

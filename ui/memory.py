@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from localctx.budget import measure_device, measure_disk, measure_kept, measure_process, measure_ram
+from localctx.desk import Job
 from localctx.engine.events import Note
 from localctx.errors import UserError, size
 from localctx.kv.keepers import KEEPERS
@@ -15,7 +16,6 @@ from localctx.settings import overrides
 from localctx.shape import FORMATS
 from localctx.ui import render
 from localctx.ui.bars import Part, bar, page_cells
-from localctx.ui.desk import Job
 from localctx.ui.follow import follow
 from localctx.ui.plot import plot, table
 from localctx.ui.window import Window

@@ -4,28 +4,22 @@ Who first comes has the key in the address; a cookie carries it from then on (as
 asked for is looked at against DNS rebinding, the site a request comes from against forged ones.
 """
 
-import os
 import re
 import secrets
-import socket
-import threading
 import webbrowser
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-import uvicorn
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse
 
-from localctx.errors import UsageError
+from localctx.listening import App, Receive, Send, name_of
 
 YEAR = 365 * 24 * 3600
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 POLICY = (  # gradio evaluates what `js=` of an event says; scripts in the page are let run by their hashes
     "default-src 'self'; script-src 'self' 'unsafe-eval'{hashes}; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data: blob:; font-src 'self' data:; media-src 'self' blob:; connect-src 'self' data: blob:; "
@@ -48,9 +42,6 @@ FETCHING = (f"{_API}file=http:", f"{_API}file=https:")  # gradio would ask anoth
 _SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 Scope = Mapping[str, Any]
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
-App = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
 class Gate:
@@ -75,7 +66,7 @@ class Gate:
     def _refusal(self, scope: Scope, host: str, headers: Headers) -> PlainTextResponse | RedirectResponse | None:
         if scope["type"] != "http":
             return PlainTextResponse("no", 403)  # nothing here speaks WebSocket
-        if urlsplit(f"//{host}").netloc != host or _name(host) not in self._hosts:
+        if urlsplit(f"//{host}").netloc != host or name_of(host) not in self._hosts:
             return PlainTextResponse("This window is not at that name.", 400)
         if not _same_site(headers, host) and (scope["method"] not in ("GET", "HEAD") or scope["path"] != "/"):
             return PlainTextResponse("This request came from another site.", 403)
@@ -94,12 +85,6 @@ class Gate:
         response = RedirectResponse(f"/?{urlencode(asked)}" if asked else "/", 303)
         response.set_cookie(self._cookie, self._key, max_age=YEAR, httponly=True, samesite="lax")
         return response
-
-
-def _name(host: str) -> str:
-    """A Host header without its port."""
-    name, colon, port = host.rpartition(":")
-    return name if colon and port.isdecimal() else host
 
 
 def _same_site(headers: Headers, host: str) -> bool:
@@ -141,45 +126,6 @@ def _policy(page: bytes) -> str:
     """What a page may load and run: of scripts inside it only those that it came with."""
     hashes = (b64encode(sha256(script).digest()).decode() for script in _SCRIPT.findall(page))
     return POLICY.format(hashes="".join(f" 'sha256-{h}'" for h in hashes))
-
-
-def key_of(home: Path) -> str:
-    """The key of the data folder ``home``, made once, readable by its owner alone."""
-    file = home / "ui.key"
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with suppress(FileExistsError), os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
-        f.write(secrets.token_urlsafe(24))
-    return file.read_text().strip()
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, at ``port`` or (0) at a free one. Raises UsageError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-    except OSError as e:
-        sock.close()
-        raise UsageError(
-            f"nothing can listen at {host}:{port} ({e.strerror})", "choose another with --port, 0 for a free one"
-        ) from e
-    return sock
-
-
-def serve(app: App, sock: socket.socket, ready: Callable[[], None]) -> None:
-    """Serve until Ctrl-C; ``ready`` is called, once, when requests are answered."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="none"))
-    threading.Thread(target=_when_started, args=(server, ready), daemon=True).start()
-    server.run([sock])
-
-
-def _when_started(server: uvicorn.Server, ready: Callable[[], None]) -> None:
-    while not server.started:
-        if server.should_exit:
-            return
-        threading.Event().wait(0.02)
-    ready()
 
 
 def open_browser(url: str) -> bool:

@@ -7,11 +7,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from localctx.desk import Desk, Job, Turn
 from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
 from localctx.settings import Settings, changed, overrides, save_settings
 from localctx.store.store import Store, told
-from localctx.ui.desk import Desk, Job, Turn
 
 TOGETHER = 8  # questions answered at a time, where there is memory for them: each makes the others a little slower
 

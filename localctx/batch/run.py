@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -43,7 +44,7 @@ class Batch:
 
     A result is written to all ``outputs`` and then entered in the store, document and all: from there a later run, and
     another output, has it without any computing. ``force`` does again what was done, ``keep`` keeps pages, ``of``
-    stands for ``Summarizing.of``.
+    stands for ``Summarizing.of``. Several batches, in a thread each, share outputs by a ``lock`` on them.
     """
 
     def __init__(
@@ -54,9 +55,11 @@ class Batch:
         force: bool = False,
         keep: bool = False,
         of: Callable[[Held, Task, bool], Steps[dict[str, Any]]] | None = None,
+        lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._summarizing, self._task, self._outputs = summarizing, task, outputs
         self._force, self._keep, self._of = force, keep, of or summarizing.of
+        self._lock = lock or nullcontext()
         self._in_work = set[str]()
 
     def work(self, job: Job) -> Steps[Outcome]:
@@ -109,9 +112,10 @@ class Batch:
         return look_up(s.settings.home, s.open_store, lambda store: store.results.get(held[0].id, self._recipe))
 
     def _write(self, entry: Entry) -> None:
-        for output in self._outputs:
-            if self._force or not output.has(entry):
-                output.write(entry)
+        with self._lock:
+            for output in self._outputs:
+                if self._force or not output.has(entry):
+                    output.write(entry)
 
     def _enter(self, held: Held, result: dict[str, Any]) -> None:
         store = self._summarizing.open_store()

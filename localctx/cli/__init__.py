@@ -19,6 +19,7 @@ from localctx.cli.models import models
 from localctx.cli.plan import plan
 from localctx.cli.quality import quality
 from localctx.cli.search import library_search
+from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
 from localctx.errors import Cancelled, UserError
@@ -81,10 +82,11 @@ def cli() -> None:
     localctx chat report.txt        # questions that build on each other
     localctx prepare book.md        # read now, ask later
     localctx summarize reports/ -o summaries/
+    localctx serve                  # an OpenAI-compatible API
     localctx library list
     """
 
 
-for _command in (ask, chat, chats, summarize, ui, prepare, plan, quality, library, models, doctor):
+for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, library, models, doctor):
     cli.add_command(_command)
 library.add_command(library_search)

@@ -19,6 +19,7 @@ from localctx.cli.common import (
     quiet_option,
     settings_of,
 )
+from localctx.cli.elsewhere import find_there, refuse_flags_elsewhere, server_options
 from localctx.cli.library import SOME_FAILED
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 
@@ -60,7 +61,7 @@ HOW = ("length", "style", "language")  # flags about summaries, not about answer
     help="The workers' data folder, where they share one (each its own).",
 )
 @click.option("--keep-pages", is_flag=True, help="Keep the pages of what is read whole, for questions later.")
-@click.option("--together", type=click.IntRange(1), metavar="N", help="Most documents at once (what memory holds).")
+@server_options
 @as_json_option
 @quiet_option
 @answer_options
@@ -76,6 +77,8 @@ def summarize(
     ray_cpus: int | None,
     ray_home: Path | None,
     keep_pages: bool,
+    server: str | None,
+    server_model: str | None,
     together: int | None,
     as_json: bool,
     quiet: bool,
@@ -91,6 +94,7 @@ def summarize(
     localctx summarize "*.pdf" --jsonl answers.jsonl --question "Who signed it?" --question "When?"
     find . -name "*.md" -mtime -1 | localctx summarize - -o summaries/ --length short
     localctx summarize reports/ -o summaries/ --workers ray://head:10001
+    localctx summarize reports/ -o summaries/ --server http://127.0.0.1:8000 --together 16
     """
     from localctx.batch.jobs import plan_jobs, shown
     from localctx.batch.run import Batch, Report
@@ -99,7 +103,9 @@ def summarize(
     from localctx.cli.terminal import Terminal, print_json, stopping
     from localctx.session import Session
 
-    task = _task(flags)
+    task, there = _task(flags), find_there(server, server_model, together)
+    if there:
+        refuse_flags_elsewhere({**flags, "keep_pages": keep_pages or None, "workers": workers})
     if as_json and jsonl == "-":
         raise UsageError("--json and --jsonl - would both be on stdout", "give one of them")
     settings, terminal, report = task.adapted(settings_of(flags)), Terminal(as_json, quiet), Report(task)
@@ -111,11 +117,14 @@ def summarize(
         if not jobs:
             raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
         with session.summarizing() as summarizing, closing(Board(terminal, jobs)) as board:
-            make = partial(Batch, summarizing, task, outputs, force, keep_pages)
-            if workers:
-                told = _on_ray(settings, workers, ray_cpus, ray_home, make, jobs)
+            make = partial(Batch, task=task, outputs=outputs, force=force, keep=keep_pages)
+            if there:
+                told = there.work_off(settings, jobs, lambda s, lock: make(s, lock=lock))
+            elif workers:
+                told = _on_ray(settings, workers, ray_cpus, ray_home, partial(make, summarizing), jobs)
             else:
-                told = run_together(make().work, jobs, session.compute, session.is_cancelled, together or MOST)
+                work = make(summarizing).work
+                told = run_together(work, jobs, session.compute, session.is_cancelled, together or MOST)
             wrong = _work_off(told, session, report, board)
     _tell(report, terminal, len(jobs))
     if as_json:

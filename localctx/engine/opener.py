@@ -7,7 +7,7 @@ from dataclasses import replace
 from localctx.engine.keep import Identity, Keeping
 from localctx.engine.memory import Memory, Pools, Relief, choose_codec, choose_window, decide, longest, smaller_codec
 from localctx.engine.plan import plan, refuse_too_long
-from localctx.engine.prompt import ALONE, Conversation, Prompt, estimate_tokens, make_prompt
+from localctx.engine.prompt import ALONE, Conversation, Prompt, estimate_tokens, make_prompt, plain_prompt
 from localctx.engine.work import Work
 from localctx.errors import UsageError
 from localctx.models.base import Model
@@ -74,7 +74,7 @@ class Opener:
                 memory,
                 tokens=len(tokens),
                 reused=cache.length,
-                answer=self._settings.max_tokens,
+                answer=of.most or self._settings.max_tokens,
                 per_second=keeping.rate if keeping else None,
             ),
             relief=Relief(memory.chunk, self._smaller),
@@ -84,6 +84,11 @@ class Opener:
             restored=cache.length,
             following=lambda answer: self._following(texts, part, of, question or "", answer),
         )
+
+    @property
+    def longest(self) -> float:
+        """Tokens of the longest prompt that is read, stretched where that is how the model reads long ones."""
+        return longest(self._settings, self.model)
 
     @property
     def fingerprint(self) -> bytes:
@@ -99,7 +104,10 @@ class Opener:
         if sum(map(len, texts)) > SURELY_COUNTED * most:
             guess = estimate_tokens(model.tokenizer, texts, int(most), self._cancelled)
             refuse_too_long(guess, most, model.name, "about ")
-        prompt = make_prompt(model.tokenizer, texts, question, of.history, of.form)
+        if of.messages:
+            prompt = plain_prompt(model.tokenizer, of.messages)
+        else:
+            prompt = make_prompt(model.tokenizer, texts, question, of.history, of.form)
         refuse_too_long(len(prompt.tokens), most, model.name)
         window = choose_window(settings, model, prompt.shared, len(prompt.tokens)).rope
         if window != self._window:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from localctx.errors import Cancelled
-from localctx.models.base import Tokenizer
+from localctx.models.base import Messages, Tokenizer
 
 ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
 _PROBES = ("\0", "A")  # other questions: two, that no question begins as both do
@@ -21,12 +21,15 @@ class Conversation:
     """What a question continues: a ``chat`` and its ``history``; ``keep`` where it has a keeper of its own.
 
     ``form``: how a first question is put to documents, with ``{question}`` and ``{s}`` (of several documents) in it.
+    ``messages``: what is said word for word in place of all that; ``most`` tokens of its answer, where it says so.
     """
 
     chat: str | None = None
     history: Sequence[Turn] = ()
     keep: str = ""
     form: str = ASK
+    messages: Messages = ()
+    most: int = 0
 
 
 ALONE = Conversation()
@@ -52,6 +55,12 @@ def make_prompt(
     tokens, *others = (tokenizer.encode_chat(_messages(texts, history, q, form)) for q in (question, *_PROBES))
     left = min(map(len, (tokens, *others))) - 1  # one token at least is left to be read
     return Prompt(tokens, min(left, *(common(tokens, other) for other in others)))
+
+
+def plain_prompt(tokenizer: Tokenizer, messages: Messages) -> Prompt:
+    """Messages as they are. Whatever pages of their beginning are kept, one token is left to be read."""
+    tokens = tokenizer.encode_chat(messages)
+    return Prompt(tokens, len(tokens) - 1)
 
 
 def common(tokens: Sequence[int], other: Sequence[int]) -> int:
@@ -82,12 +91,12 @@ def estimate_tokens(
 def _messages(texts: Sequence[str], history: Sequence[Turn], question: str, form: str) -> list[dict[str, str]]:
     """The documents stand in the first question."""
     questions = [*(asked for asked, _ in history), question]
-    asked = [{"role": "user", "content": q} for q in (_content(texts, questions[0], form), *questions[1:])]
+    asked = [{"role": "user", "content": q} for q in (content(texts, questions[0], form), *questions[1:])]
     answers = [{"role": "assistant", "content": answer} for _, answer in history]
     return [message for pair in zip_longest(asked, answers) for message in pair if message]
 
 
-def _content(texts: Sequence[str], question: str, form: str) -> str:
+def content(texts: Sequence[str], question: str, form: str) -> str:
     if not texts:
         return question
     one = len(texts) == 1

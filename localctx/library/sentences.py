@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+ENDS = ".!?…。！？"  # noqa: RUF001
 LONG = 1000  # characters; what is longer is no sentence, and falls into lines
 _GAP = re.compile(
     r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+"  # noqa: RUF001
@@ -50,3 +51,9 @@ def stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     if inside := part.strip():
         start += len(part) - len(part.lstrip())
         yield start, start + len(inside)
+
+
+def finished(text: str) -> str:
+    """A text that was cut, up to its last whole sentence; as it is where there is none."""
+    *whole, cut = sentences(text, 0, len(text)) if text else [(0, 0)]
+    return text[: whole[-1][1]] if whole and text[cut[1] - 1] not in ENDS else text

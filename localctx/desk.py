@@ -1,5 +1,5 @@
-"""Desk: one worker that serves the whole window. Who wants work done takes a turn; as many as there is room for are
-served together, the others wait in line.
+"""Desk: one worker that serves a whole window, or a server. Who wants work done takes a turn; as many as there is room
+for are served together, the others wait in line.
 """
 
 import logging

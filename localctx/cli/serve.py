@@ -1,0 +1,39 @@
+"""``serve``: the model of this machine for programs that speak OpenAI's API."""
+
+from typing import Any
+
+import click
+
+from localctx.cli.common import answer_options, model_options, settings_of
+
+
+@click.command()
+@click.option(
+    "--host", default="127.0.0.1", metavar="NAME", help="Where to listen; others than this machine can then come."
+)
+@click.option("--port", default=8000, type=click.IntRange(0, 65535), metavar="N", help="8000; 0 takes a free one.")
+@click.option(
+    "--together", default=8, type=click.IntRange(1, 64), metavar="N", help="Requests answered at a time, at most (8)."
+)
+@answer_options
+@model_options
+def serve(host: str, port: int, together: int, **flags: Any) -> None:
+    """Serve the model over an OpenAI-compatible HTTP API. Ctrl-C ends it.
+
+    Requests are answered together; flags say what a request leaves open. The key it prints goes with every request.
+
+    \b
+    localctx serve
+    localctx serve --port 0 --model qwen3-0.6b --max-tokens 1024
+    LOCALCTX_SERVER_KEY=... localctx summarize reports/ -o summaries/ --server http://127.0.0.1:8000
+    """
+    from localctx.cli.terminal import Terminal
+    from localctx.server import run
+
+    settings, terminal = settings_of(flags), Terminal()
+
+    def ready(url: str, key: str) -> None:
+        terminal.clear()
+        print(f"localctx is at {url}\nits key is {key}", flush=True)
+
+    run(settings, host, port, together, terminal.show, ready)
