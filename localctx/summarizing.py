@@ -19,8 +19,9 @@ from localctx.library.sentences import sentences
 from localctx.settings import Settings
 from localctx.speaking import Speaker
 from localctx.store.documents import Held, labels
-from localctx.store.store import Store
-from localctx.task import PART, Task
+from localctx.store.results import part_of
+from localctx.store.store import Store, look_up, told
+from localctx.task import PART, Task, digest
 
 MOST = 2048  # tokens of a section: more is read at once as well, but small models then tell the first and last of it
 LEAST = 64  # tokens; what has no room for a section of these cannot be summarized
@@ -57,7 +58,7 @@ class Summarizing:
         Raises DocumentError, TooLong or NoRoom where it cannot be had of this one, Cancelled.
         """
         speaker, start = self._open_speaker(held), time.perf_counter()
-        job = _Job(speaker, held, task)
+        job = _Job(speaker, held, task, _Parts(self, held, task))
         found = (yield from job.answers()) if task.questions else (yield from job.summary(keep))
         seconds = round(time.perf_counter() - start, 4)
         return {**found, "model": speaker.model, "tokens": dict(speaker.spent), "seconds": seconds}
@@ -68,11 +69,30 @@ class Summarizing:
             raise Cancelled
 
 
+class _Parts:
+    """What was said on the way to a result: it is kept until that is there, however often a run is killed."""
+
+    def __init__(self, of: Summarizing, held: Held, task: Task) -> None:
+        self._of, self._held, self._recipe = of, held, task.recipe(of.settings)
+
+    def once(self, asked: list[str], say: Callable[[], Steps[str]]) -> Steps[str]:
+        """What was said when just this was ``asked``, or is now. Raises StoreError."""
+        (row, text, spans), recipe, home = self._held, part_of(self._recipe, digest(asked)), self._of.settings.home
+        if found := look_up(home, self._of.open_store, lambda store: store.results.get(row.id, recipe)):
+            return found["said"]
+        said = yield from say()
+        store = self._of.open_store()
+        with told(home), store.db.atomic():
+            store.documents.add(row, text, spans)
+            store.results.put(row.id, recipe, {"said": said})
+        return said
+
+
 class _Job:
     """A task on one document on its way."""
 
-    def __init__(self, speaker: Speaker, held: Held, task: Task) -> None:
-        self._speaker, self._held, self._task = speaker, held, task
+    def __init__(self, speaker: Speaker, held: Held, task: Task, parts: _Parts) -> None:
+        self._speaker, self._held, self._task, self._parts = speaker, held, task, parts
         self._most = 0  # tokens of a section
 
     def answers(self) -> Steps[dict[str, Any]]:
@@ -93,14 +113,14 @@ class _Job:
         try:
             said = yield from self._speaker.say_of_all(task.whole, task.tokens, keep)
         except TooLong:
-            mode, told = "refine" if task.refine else "sections", (yield from self._in_sections())
-            said = told[-1].said if task.refine else (yield from self._together([t.said for t in told]))
+            mode, parts = "refine" if task.refine else "sections", (yield from self._in_sections())
+            said = parts[-1].said if task.refine else (yield from self._together([p.said for p in parts]))
         else:
             mode = "whole"
-            told = [_Told(section_of(spans, 0, len(text)), said)]
-        parts = [{**asdict(section), "summary": words} for section, words in told]
-        citations = cited(self._held, said, told)
-        return {"summary": said, "answers": [], "sections": parts, "citations": citations, "mode": mode}
+            parts = [_Told(section_of(spans, 0, len(text)), said)]
+        listed = [{**asdict(section), "summary": words} for section, words in parts]
+        citations = cited(self._held, said, parts)
+        return {"summary": said, "answers": [], "sections": listed, "citations": citations, "mode": mode}
 
     def _in_sections(self) -> Steps[list[_Told]]:
         """What is said of each section; where one is too long after all, of sections half as long."""
@@ -115,7 +135,7 @@ class _Job:
 
     def _through(self, found: Sequence[Section]) -> Steps[list[_Told]]:
         """What is said of each section, in order; to refine, what is said of all up to it."""
-        told, said = list[_Told](), ""
+        parts, said = list[_Told](), ""
         text, task = self._held[1], self._task
         for i, section in enumerate(found):
             yield Progress("sections", i, len(found))
@@ -126,8 +146,8 @@ class _Job:
                 said = yield from self._ask([said, part], task.further, task.tokens)
             else:
                 said = yield from self._ask([part], task.whole, task.tokens)
-            told.append(_Told(section, said))
-        return told
+            parts.append(_Told(section, said))
+        return parts
 
     def _together(self, said: list[str]) -> Steps[str]:
         """Summaries as one. On each level as many are read together as fit, two at least."""
@@ -172,10 +192,11 @@ class _Job:
 
     def _ask(self, texts: Sequence[str], instruction: str, tokens: int) -> Steps[str]:
         """An answer of at most so many ``tokens``, and of half a section: two of them can be read together."""
-        return self._speaker.say(texts, instruction, min(tokens, self._most // 2))
+        most = min(tokens, self._most // 2)
+        return self._parts.once([*texts, instruction, str(most)], lambda: self._speaker.say(texts, instruction, most))
 
 
-def cited(held: Held, said: str, told: Sequence[_Told]) -> list[dict[str, Any]]:
+def cited(held: Held, said: str, parts: Sequence[_Told]) -> list[dict[str, Any]]:
     """For each sentence of the summary ``said`` the words of the document that support it best, if any; ``at`` is where
     in the summary it ends.
 
@@ -184,11 +205,11 @@ def cited(held: Held, said: str, told: Sequence[_Told]) -> list[dict[str, Any]]:
     """
     (row, text, spans), found = held, list[dict[str, Any]]()
     page, heading = (labels(spans, kind) for kind in ("page", "heading"))
-    summaries = [_passage(str(i), row.name, 0, words) for i, (_, words) in enumerate(told)]
+    summaries = [_passage(str(i), row.name, 0, words) for i, (_, words) in enumerate(parts)]
     for start, end in sentences(said, 0, len(said)):
-        near = [told[int(quote.document)].section for quote in quotes(said[start:end], "", summaries)[:NEAR]]
-        parts = [_passage(row.id, row.name, s.start, text[s.start : s.end]) for s in near]
-        for c in quotes(said[start:end], "", parts)[:1]:
+        near = [parts[int(quote.document)].section for quote in quotes(said[start:end], "", summaries)[:NEAR]]
+        passages = [_passage(row.id, row.name, s.start, text[s.start : s.end]) for s in near]
+        for c in quotes(said[start:end], "", passages)[:1]:
             if c.weight >= SUPPORT:
                 found.append({**asdict(c), "page": page(c.start), "heading": heading(c.start), "at": end})
     return found

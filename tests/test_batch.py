@@ -24,6 +24,7 @@ from localctx.batch.outputs import Lines, file_name
 from localctx.batch.page import FIELDS, Page, fields
 from localctx.batch.run import Outcome
 from localctx.engine.events import Progress
+from localctx.engine.steps import hear_out
 from localctx.errors import UsageError
 from localctx.library.read import read_document
 from localctx.library.sections import Section, sections
@@ -509,6 +510,25 @@ def test_a_bar_with_the_time_left_is_for_who_watches(monkeypatch):
 
 
 # Killed, stopped, full
+
+
+def test_what_was_said_of_sections_is_not_said_again(home, tiny_model, tmp_path):
+    file = tmp_path / "long.md"
+    file.write_text(long_text(5, 12))
+    task, results = Task(length="20"), []
+    for folder in (home, tmp_path / "other"):
+        with session(folder, tiny_model, **{**SMALL, "max_tokens": 20}) as s, s.summarizing() as summarizing:
+            held = summarizing.read_file(str(file))
+            if folder == home:
+                with closing(s.run(summarizing.of(held, task))) as cut:
+                    next(e for e in cut if isinstance(e, Progress) and (e.phase, e.done) == ("sections", 3))
+                kept = [row["recipe"] for row in s.store.db["results"].rows]
+                assert len(kept) == 3
+            results.append(hear_out(s.run(summarizing.of(held, task)), lambda event: None))
+    again, fresh = results
+    assert again["summary"] == fresh["summary"]
+    assert again["sections"] == fresh["sections"]
+    assert again["tokens"]["prompt"] < fresh["tokens"]["prompt"] * 0.6
 
 
 def started(home: Path, *arguments: object):

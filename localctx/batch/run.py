@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from localctx.batch.jobs import Job, shown
 from localctx.batch.outputs import Entry, Output
@@ -13,9 +13,11 @@ from localctx.budget import measure_process
 from localctx.engine.steps import Steps
 from localctx.errors import DocumentError, NoRoom, TooLong
 from localctx.store.documents import Held
-from localctx.store.store import look_up, told
+from localctx.store.store import Store, look_up, told
 from localctx.summarizing import Summarizing
 from localctx.task import Task
+
+Found = TypeVar("Found")
 
 OF_ONE = (DocumentError, TooLong, NoRoom)  # what is wrong with one document alone
 
@@ -91,6 +93,8 @@ class Batch:
 
     def _compute(self, held: Held) -> Steps[dict[str, Any]]:
         self._in_work.add(held[0].id)
+        if self._force:
+            self._look_up(lambda store: store.results.remove_parts(held[0].id, self._recipe))
         try:
             return (yield from self._of(held, self._task, self._keep))
         finally:
@@ -108,8 +112,10 @@ class Batch:
         return self._summarizing.read_file(job.source)
 
     def _kept(self, held: Held) -> dict[str, Any] | None:
-        s = self._summarizing
-        return look_up(s.settings.home, s.open_store, lambda store: store.results.get(held[0].id, self._recipe))
+        return self._look_up(lambda store: store.results.get(held[0].id, self._recipe))
+
+    def _look_up(self, look: Callable[[Store], Found]) -> Found | None:
+        return look_up(self._summarizing.settings.home, self._summarizing.open_store, look)
 
     def _write(self, entry: Entry) -> None:
         with self._lock:
@@ -123,6 +129,7 @@ class Batch:
         with told(store.home), store.db.atomic():
             store.documents.add(row, text, spans)
             store.results.put(row.id, self._recipe, result)
+            store.results.remove_parts(row.id, self._recipe)
 
 
 @dataclass

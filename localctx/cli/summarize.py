@@ -119,7 +119,7 @@ def summarize(
         with session.summarizing() as summarizing, closing(Board(terminal, jobs)) as board:
             make = partial(Batch, task=task, outputs=outputs, force=force, keep=keep_pages)
             if there:
-                told = there.work_off(settings, jobs, lambda s, lock: make(s, lock=lock))
+                told: Told = there.work_off(settings, jobs, lambda s, lock: make(s, lock=lock))
             elif workers:
                 told = _on_ray(settings, workers, ray_cpus, ray_home, partial(make, summarizing), jobs)
             else:

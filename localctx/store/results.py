@@ -24,6 +24,12 @@ class Results:
         row = {"document": document, "recipe": recipe, "result": json.dumps(result), "made": time.time()}
         self._db.table("results").upsert(row, pk=("document", "recipe"))
 
+    def remove_parts(self, document: str, recipe: str) -> None:
+        """Forget what was remembered on the way to a result."""
+        with self._db.atomic():
+            where = "DELETE FROM results WHERE document = ? AND recipe LIKE ?"
+            self._db.execute(where, [document, part_of(recipe, "%")])
+
     def written(self, file: str) -> str | None:
         """What was last said to be in ``file``; None where nothing was."""
         row = next(iter(self._db.query("SELECT holds FROM written WHERE file = ?", [file])), None)
@@ -37,3 +43,8 @@ class Results:
         """Forget what was made of a document; the files stay."""
         for table in ("results", "written"):
             self._db.execute(f"DELETE FROM {table} WHERE document = ?", [document])
+
+
+def part_of(recipe: str, part: str) -> str:
+    """The recipe of something that is made on the way."""
+    return f"{recipe}/{part}"
