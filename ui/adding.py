@@ -8,43 +8,21 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from localctx.engine.events import Note, Progress
-from localctx.errors import Cancelled, UserError
+from localctx.errors import Cancelled
 from localctx.library.find import find_documents
 from localctx.ui import listing, render
-from localctx.ui.desk import Desk, Job
+from localctx.ui.desk import Job
+from localctx.ui.follow import follow, in_words, picture
 from localctx.ui.listing import Entry
 from localctx.ui.window import Window
 
 if TYPE_CHECKING:
     from localctx.session import Session
 
-BEAT = 0.1  # seconds between two pictures of what goes on
 NAMED = 5  # of what a folder holds and is not read, told one by one
 OCR = (("Where a page has no text", "auto"), ("Every page", "on"), ("Never", "off"))
 
 Updates = dict[Any, Any]
-
-
-def follow(window: Window, tab: str, job: Job, hear: Callable[[Any], None], desk: Desk | None = None) -> Iterator[None]:
-    """Ask for a job and let ``hear`` have its events; yields when it is time for another picture.
-
-    Raises what the job raised, and Cancelled as soon as it is stopped, though the job may take a moment to notice.
-    """
-    drawn, turn = 0.0, window.ask(tab, job, desk)
-    for event in turn:
-        if turn.cancelled.is_set():
-            raise Cancelled
-        hear(event)
-        if time.monotonic() - drawn >= BEAT:
-            drawn = time.monotonic()
-            yield
-    if not window.has_asked(tab):
-        raise Cancelled
-
-
-def in_words(e: Exception) -> str:
-    """What went wrong, for the person at the window."""
-    return str(e) if isinstance(e, UserError) else f"a fault of localctx, please report it: {e!r}"
 
 
 class AddingPanel:
@@ -145,7 +123,7 @@ class AddingPanel:
         def hear(event: Any) -> None:
             nonlocal bar
             if isinstance(event, Progress):
-                bar = render.progress_bar(event)
+                bar = picture(event)
             elif isinstance(event, Note):
                 notes.append(event.text)
 
@@ -153,7 +131,8 @@ class AddingPanel:
             yield bar
 
     def _follow(self, job: Job, hear: Callable[[Any], None], request: gr.Request) -> Iterator[None]:
-        yield from follow(self._window, _panel(request), job, hear, self._window.shelver)
+        window = self._window
+        yield from follow(window.ask_promptly(_panel(request), job, window.shelver), hear)
 
 
 def _panel(request: gr.Request) -> str:

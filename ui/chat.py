@@ -1,7 +1,6 @@
 """The chat page: questions and streamed answers, what they stand on, and the chats there are."""
 
 import html
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from localctx.engine.events import Done, Evicted, Note, Planned, Progress, Token
-from localctx.errors import Cancelled, ChatFull, UserError
+from localctx.errors import Cancelled, ChatFull
 from localctx.store.chats import SUMMARY, Message
 from localctx.store.store import Store
 from localctx.store.transcript import transcript
 from localctx.ui import render
 from localctx.ui.desk import Job, Waiting
+from localctx.ui.follow import follow, in_words, picture
 from localctx.ui.window import Window
 
 if TYPE_CHECKING:  # torch, and seconds
     from localctx.chatting import Way
     from localctx.session import Session
 
-BEAT = 0.1  # seconds between two pictures of a growing answer
 AGAIN = 0.8  # the temperature of another answer to the same question
 WAYS: "tuple[tuple[str, Way], ...]" = (
     ("Remember only its end", "sink-window"),
@@ -74,12 +73,10 @@ class Growing:
         match event:
             case Opened():
                 self.chat, self.waits = event.chat, ""
-            case Waiting() if event.place:
-                self.status = render.note(f"waiting: {event.place} before you")
+            case Waiting() | Progress():
+                self.status = picture(event) or self.status
             case Planned():
                 self.plan, self.used, self.window = render.plan_line(event), event.tokens, event.window
-            case Progress():
-                self.status = render.progress_bar(event)
             case Note():
                 self.notes.append(event.text)
             case Evicted():
@@ -260,21 +257,16 @@ class ChatPage:
             self.full: gr.update(visible=False),
         }
         try:
-            drawn = 0.0
             turns = [(enter, self._window.shelver)] if enter else []
-            for event in self._window.ask_all(_tab(request), [*turns, (job, self._window.desk)]):
-                growing.hear(event)
-                if time.monotonic() - drawn >= BEAT:
-                    drawn = time.monotonic()
-                    yield self._picture(growing)
+            events = self._window.ask_all(_tab(request), [*turns, (job, self._window.desk)])
+            for _ in follow(events, growing.hear):
+                yield self._picture(growing)
         except Cancelled:
             growing.status = render.note("stopped")
         except ChatFull as e:
             growing.full, growing.status = True, render.note(f"{e.problem}. How shall it go on?", "error")
-        except UserError as e:
-            growing.status = render.note(str(e), "error")
         except Exception as e:
-            growing.status = render.note(f"a fault of localctx, please report it: {e!r}", "error")
+            growing.status = render.note(in_words(e), "error")
         yield self._after(growing)
 
     def _picture(self, g: Growing) -> Updates:
@@ -304,12 +296,13 @@ class ChatPage:
             return  # who is quicker than the page has the model loaded by the question
         growing = Growing("", [])
         try:
-            for event in self._window.ask(_tab(request), job):
-                growing.hear(event)
+            for _ in follow(self._window.ask(_tab(request), job), growing.hear):
                 yield {self.status: growing.status}
             yield {self.status: growing.lines}
-        except (UserError, Cancelled) as e:
-            yield {self.status: render.note(str(e), "error") if str(e) else ""}
+        except Cancelled:
+            yield {self.status: ""}
+        except Exception as e:
+            yield {self.status: render.note(in_words(e), "error")}
 
     def _stop(self, request: gr.Request) -> None:
         self._window.stop(_tab(request))

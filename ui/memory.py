@@ -16,7 +16,7 @@ from localctx.shape import FORMATS
 from localctx.ui import render
 from localctx.ui.bars import Part, bar, page_cells
 from localctx.ui.desk import Job
-from localctx.ui.follow import follow
+from localctx.ui.follow import pictures
 from localctx.ui.plot import plot, table
 from localctx.ui.window import Window
 
@@ -221,7 +221,7 @@ class MemoryPage:
             yield {self.progress: render.note("choose a document to measure on", "error")}
             return
         turn = self._window.ask(_key(request), self._gate(document, chosen, tokens))
-        for line in follow(turn):
+        for line in pictures(turn):
             yield {self.progress: line}
         yield self._choices()
 

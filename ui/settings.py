@@ -14,7 +14,7 @@ from localctx.models.fetch import installed, remove, resolve
 from localctx.settings import overrides, variable
 from localctx.ui import render
 from localctx.ui.fields import FIELDS, GROUPS, Field
-from localctx.ui.follow import follow
+from localctx.ui.follow import pictures
 from localctx.ui.window import Window
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class SettingsPage:
             path = resolve(model, models, lambda *p: session.tell(Progress(*p)), kind)
             yield Note(f"{model} is here: {path}")
 
-        for line in follow(self._window.ask(_key(request), job, self._window.porter)):
+        for line in pictures(self._window.ask(_key(request), job, self._window.porter)):
             yield {self.progress: line}
         yield {self.fields["model"]: gr.update(choices=_models(self._window.settings.models, "chat"))}
 
@@ -168,7 +168,7 @@ class SettingsPage:
                     f"{len(found.damaged_pages):,} pages are damaged; localctx doctor says what to do"
                 )
 
-        for line in follow(self._window.ask(_key(request), job, self._window.porter)):
+        for line in pictures(self._window.ask(_key(request), job, self._window.porter)):
             yield {self.checked: line}
 
     def _delete(self, sure: str, models: bool, request: gr.Request) -> Iterator[Updates]:
@@ -189,7 +189,7 @@ class SettingsPage:
             done.append("gone")
             yield Note(f"deleted, {size(freed)} freed")
 
-        for line in follow(window.ask(_key(request), job, window.porter)):
+        for line in pictures(window.ask(_key(request), job, window.porter)):
             yield {self.deleted: line}
         yield {self.data: self._data(), self.gone: "".join(done)}
 

@@ -55,6 +55,16 @@ class Window:
                 raise Cancelled
             yield from self.ask(tab, job, desk)
 
+    def ask_promptly(self, tab: str, job: Job, desk: Desk | None = None) -> Iterator[Any]:
+        """The events of a turn. Raises Cancelled as soon as it is stopped: the job may take a moment to notice."""
+        turn = self.ask(tab, job, desk)
+        for event in turn:
+            if turn.cancelled.is_set():
+                raise Cancelled
+            yield event
+        if not self.has_asked(tab):
+            raise Cancelled
+
     def has_asked(self, tab: str) -> bool:
         """Whether a tab has asked for something, and not stopped it."""
         return tab in self._turns
