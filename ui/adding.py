@@ -14,7 +14,7 @@ from localctx.ui import listing, render
 from localctx.ui.desk import Job
 from localctx.ui.follow import follow, in_words, picture
 from localctx.ui.listing import Entry
-from localctx.ui.window import Window
+from localctx.ui.window import Window, tab_of
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -56,7 +56,7 @@ class AddingPanel:
 
     def stop(self, request: gr.Request) -> None:
         """Stop reading for the tab that asks; what was read stays."""
-        self._window.stop(_panel(request))
+        self._window.stop(tab_of(request, "adding"))
 
     def _dropped(self, files: Sequence[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
         yield from self._read([Entry(f, Path(f).name) for f in map(str, files or [])], [], ocr, request)
@@ -132,8 +132,4 @@ class AddingPanel:
 
     def _follow(self, job: Job, hear: Callable[[Any], None], request: gr.Request) -> Iterator[None]:
         window = self._window
-        yield from follow(window.ask_promptly(_panel(request), job, window.shelver), hear)
-
-
-def _panel(request: gr.Request) -> str:
-    return f"{request.session_hash} adding"
+        yield from follow(window.ask_promptly(tab_of(request, "adding"), job, window.shelver), hear)

@@ -16,7 +16,7 @@ from localctx.store.transcript import transcript
 from localctx.ui import render
 from localctx.ui.desk import Job, Waiting
 from localctx.ui.follow import follow, in_words, picture
-from localctx.ui.window import Window
+from localctx.ui.window import Window, tab_of
 
 if TYPE_CHECKING:  # torch, and seconds
     from localctx.chatting import Way
@@ -258,7 +258,7 @@ class ChatPage:
         }
         try:
             turns = [(enter, self._window.shelver)] if enter else []
-            events = self._window.ask_all(_tab(request), [*turns, (job, self._window.desk)])
+            events = self._window.ask_all(tab_of(request), [*turns, (job, self._window.desk)])
             for _ in follow(events, growing.hear):
                 yield self._picture(growing)
         except Cancelled:
@@ -292,11 +292,11 @@ class ChatPage:
         def job(session: "Session") -> Generator[Any, None, None]:
             yield Note(f"{session.settings.model} is ready: {session.model.context:,} tokens at most")
 
-        if self._window.has_asked(_tab(request)):
+        if self._window.has_asked(tab_of(request)):
             return  # who is quicker than the page has the model loaded by the question
         growing = Growing("", [])
         try:
-            for _ in follow(self._window.ask(_tab(request), job), growing.hear):
+            for _ in follow(self._window.ask(tab_of(request), job), growing.hear):
                 yield {self.status: growing.status}
             yield {self.status: growing.lines}
         except Cancelled:
@@ -305,7 +305,7 @@ class ChatPage:
             yield {self.status: render.note(in_words(e), "error")}
 
     def _stop(self, request: gr.Request) -> None:
-        self._window.stop(_tab(request))
+        self._window.stop(tab_of(request))
 
     # What is looked at
 
@@ -316,12 +316,12 @@ class ChatPage:
         return self._look("") | {self.about: gr.update(choices=choices, value=list(documents))}
 
     def _enter(self, request: gr.Request) -> Updates:
-        if self._window.has_asked(_tab(request)):
+        if self._window.has_asked(tab_of(request)):
             return gr.skip()
         return self._look(request.query_params.get("chat", ""))
 
     def _leave(self, request: gr.Request) -> None:
-        self._window.stop(_tab(request))
+        self._window.stop(tab_of(request))
 
     def _look(self, chat: str) -> Updates:
         """Everything as it is kept, with this chat open; where it is gone, none."""
@@ -441,7 +441,3 @@ def _short(text: str) -> str:
 
 def _path(file: Any) -> str:
     return str(file["path"] if isinstance(file, dict) else file)
-
-
-def _tab(request: gr.Request) -> str:
-    return request.session_hash or ""

@@ -15,7 +15,7 @@ from localctx.ui.adding import AddingPanel
 from localctx.ui.chat import ChatPage
 from localctx.ui.desk import Job, Waiting
 from localctx.ui.follow import follow, in_words, picture, pictures
-from localctx.ui.window import Window
+from localctx.ui.window import Window, tab_of
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -145,7 +145,7 @@ class LibraryPage:
         for document in ticked.split():
             try:
                 job: Job = lambda session, d=document: session.steps.prepare(d)  # type: ignore[misc]  # noqa: E731
-                for _ in follow(self._window.ask_promptly(_panel(request), job), hear):
+                for _ in follow(self._window.ask_promptly(tab_of(request, "library"), job), hear):
                     yield {self.status: "".join(lines) + now}
             except Cancelled:
                 lines.append(render.note("stopped; what was read stays"))
@@ -195,7 +195,7 @@ class LibraryPage:
 
     def _import(self, file: str, request: gr.Request) -> Iterator[Updates]:
         """Pictures of an exported document being taken in, with the pages that the model in use made."""
-        turn = self._window.ask(f"{_panel(request)} import", lambda session: _taken_in(session, Path(file)))
+        turn = self._window.ask(tab_of(request, "import"), lambda session: _taken_in(session, Path(file)))
         for line in pictures(turn):
             yield self._tell(line.replace(render.escape(file), render.escape(Path(file).name)))
 
@@ -226,7 +226,7 @@ class LibraryPage:
                     below.append(render.note(event.text))
 
         try:
-            turn = self._window.ask_promptly(f"{_panel(request)} search", job, self._window.shelver)
+            turn = self._window.ask_promptly(tab_of(request, "search"), job, self._window.shelver)
             for _ in follow(turn, hear):
                 yield bar
             with self._window.store() as store:
@@ -255,7 +255,7 @@ class LibraryPage:
         return run
 
     def _stop(self, request: gr.Request) -> None:
-        self._window.stop(_panel(request))
+        self._window.stop(tab_of(request, "library"))
 
     def _leave(self, request: gr.Request) -> None:
         self._stop(request)
@@ -282,7 +282,3 @@ def _prepared(r: dict[str, Any]) -> str:
     tokens, kept = r["tokens"], r["kept"]
     said = f"{r['name']}: {kept['tokens']:,} of {tokens['prompt']:,} tokens kept, {tokens['reused']:,} were already"
     return f"{said}, {size(kept['bytes'])}, {r['seconds']['prefill']:.1f} s"
-
-
-def _panel(request: gr.Request) -> str:
-    return f"{request.session_hash} library"

@@ -18,7 +18,7 @@ from localctx.ui.bars import Part, bar, page_cells
 from localctx.ui.desk import Job
 from localctx.ui.follow import pictures
 from localctx.ui.plot import plot, table
-from localctx.ui.window import Window
+from localctx.ui.window import Window, tab_of
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -220,7 +220,7 @@ class MemoryPage:
         if not document:
             yield {self.progress: render.note("choose a document to measure on", "error")}
             return
-        turn = self._window.ask(_key(request), self._gate(document, chosen, tokens))
+        turn = self._window.ask(tab_of(request, "gate"), self._gate(document, chosen, tokens))
         for line in pictures(turn):
             yield {self.progress: line}
         yield self._choices()
@@ -246,7 +246,7 @@ class MemoryPage:
         return job
 
     def _stop(self, request: gr.Request) -> None:
-        self._window.stop(_key(request))
+        self._window.stop(tab_of(request, "gate"))
 
 
 def _quality(measured: dict[str, Any] | None) -> str:
@@ -270,7 +270,3 @@ def _beside(verdicts: dict[str, dict[str, Any]], keep: str) -> str:
         return "; not measured on this machine"
     _, name, measured = max(found, key=lambda each: each[0])
     return f"; in {name.split()[0]} {_quality(measured)}"
-
-
-def _key(request: gr.Request) -> str:
-    return f"{request.session_hash} gate"

@@ -5,13 +5,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
 from localctx.settings import Settings, changed, overrides, save_settings
 from localctx.store.store import Store, told
 from localctx.ui.desk import Desk, Job, Turn
+
+if TYPE_CHECKING:
+    import gradio as gr
 
 TOGETHER = 8  # questions answered at a time, where there is memory for them: each makes the others a little slower
 
@@ -99,3 +102,8 @@ class Window:
     @property
     def _desks(self) -> tuple[Desk, ...]:
         return self.desk, self.shelver, self.porter
+
+
+def tab_of(request: "gr.Request", panel: str = "") -> str:
+    """The browser tab that asks, or a ``panel`` of it that asks for itself."""
+    return f"{request.session_hash} {panel}"
