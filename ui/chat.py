@@ -311,8 +311,7 @@ class ChatPage:
 
     def begin_about(self, documents: Sequence[str]) -> Updates:
         """An empty chat with these documents (ids) chosen."""
-        with self._window.store() as store:
-            choices = [(d.name, d.id) for d in store.documents.all() if not d.superseded or d.id in documents]
+        choices = self._window.documents(documents)
         return self._look("") | {self.about: gr.update(choices=choices, value=list(documents))}
 
     def _enter(self, request: gr.Request) -> Updates:
@@ -331,7 +330,6 @@ class ChatPage:
             messages = store.chats.messages(here.id) if here else []
             leaves = store.chats.branches(here.id)[::-1] if here else []
             shown = self._shown(messages, store)
-            choices = _choices(store)
         stats = next((m.stats for m in reversed(messages) if m.stats), None)
         about = [d.id for d in here.documents if not d.removed] if here else []
         return {
@@ -349,7 +347,7 @@ class ChatPage:
             self.status: "",
             self.full: gr.update(visible=False),
             self.box: gr.update(submit_btn=True, stop_btn=False),
-            self.about: gr.update(choices=choices, value=about),
+            self.about: gr.update(choices=self._window.documents(), value=about),
             self.library: bool(here and here.settings.get("library")),
             self.gauge: _gauge(stats),
         }
@@ -366,8 +364,7 @@ class ChatPage:
         return [part for m in messages for part in _parts(m, store)]
 
     def _documents(self) -> Any:
-        with self._window.store() as store:
-            return gr.update(choices=_choices(store))
+        return gr.update(choices=self._window.documents())
 
     # What is changed
 
@@ -422,10 +419,6 @@ def _owners(messages: Sequence[Message]) -> list[int]:
 
 def _text(store: Store, document: str) -> str | None:
     return store.documents.text(document) if store.documents.has(document) else None
-
-
-def _choices(store: Store) -> list[tuple[str, str]]:
-    return [(d.name, d.id) for d in store.documents.all() if not d.superseded]
 
 
 def _gauge(stats: dict[str, Any] | None) -> str:

@@ -180,15 +180,13 @@ class MemoryPage:
     def _choices(self) -> Updates:
         """Codecs and keepers with what was measured of them, and the documents there are."""
         s, over, verdicts = self._window.settings, overrides(), self._verdicts()
-        with self._window.store() as store:
-            documents = [(d.name, d.id) for d in store.documents.all() if not d.superseded]
         codecs = [("auto: the smallest that passed, int8 until measured", "auto")]
         codecs += [(f"{c}: {_quality(verdicts.get(c))}", c) for c in FORMATS]
         keepers = [(f"{k}: {words}{_beside(verdicts, k)}", k) for k, words in KEEPER_WORDS.items()]
         return {
             self.codec: gr.update(choices=codecs, value=s.kv, interactive="kv" not in over),
             self.keeper: gr.update(choices=keepers, value=s.keep, interactive="keep" not in over),
-            self.document: gr.update(choices=documents),
+            self.document: gr.update(choices=self._window.documents()),
         }
 
     def _plan(self) -> Updates:

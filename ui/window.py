@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,11 @@ class Window:
         """The store, opened to look something up or change a line; from any thread. Raises StoreError."""
         with closing(Store(self.settings.home)) as store, told(self.settings.home):
             yield store
+
+    def documents(self, also: Collection[str] = ()) -> list[tuple[str, str]]:
+        """What may be chosen from, by name and id: every document but older versions, of which ``also`` these."""
+        with self.store() as store:
+            return [(d.name, d.id) for d in store.documents.all() if not d.superseded or d.id in also]
 
     def file(self, name: str) -> Path:
         """Where a file to be downloaded may be written; forgotten with the uploads."""
