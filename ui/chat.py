@@ -2,20 +2,20 @@
 
 import html
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from localctx.engine.events import Done, Evicted, Note, Planned, Progress, Token
+from localctx.engine.events import Note
 from localctx.errors import Cancelled, ChatFull
-from localctx.store.chats import SUMMARY, Message
+from localctx.store.chats import Message
 from localctx.store.store import Store
 from localctx.store.transcript import transcript
 from localctx.ui import render
-from localctx.ui.desk import Job, Waiting
-from localctx.ui.follow import follow, in_words, picture
+from localctx.ui.conversation import Growing, Opened, gauge, owners, parts
+from localctx.ui.desk import Job
+from localctx.ui.follow import follow, in_words
 from localctx.ui.window import Window, tab_of
 
 if TYPE_CHECKING:  # torch, and seconds
@@ -35,57 +35,6 @@ _CLICK = "() => document.querySelector('#chat-file').click()"
 _TO_URL = "(chat) => { history.replaceState(null, '', chat ? '?chat=' + encodeURIComponent(chat) : location.pathname) }"
 
 Updates = dict[Any, Any]
-
-
-@dataclass(frozen=True)
-class Opened:
-    """The chat that is worked in, as soon as there is one."""
-
-    chat: str
-
-
-@dataclass
-class Growing:
-    """An answer on its way, as a tab shows it; ``before`` is what the conversation shows above it.
-
-    ``waits``: what was typed, until it is in a chat.
-    """
-
-    chat: str
-    before: list[Any]
-    waits: str = ""
-    said: str = ""
-    status: str = ""
-    plan: str = ""
-    notes: list[str] = field(default_factory=list)
-    used: int = 0
-    window: int = 0
-    full: bool = False
-
-    @property
-    def lines(self) -> str:
-        """What will be done, what is being done, what should be known."""
-        plan = render.note(self.plan, "plan") if self.plan else ""
-        return plan + self.status + "".join(map(render.note, self.notes))
-
-    def hear(self, event: Any) -> None:
-        """Take one event in."""
-        match event:
-            case Opened():
-                self.chat, self.waits = event.chat, ""
-            case Waiting() | Progress():
-                self.status = picture(event) or self.status
-            case Planned():
-                self.plan, self.used, self.window = render.plan_line(event), event.tokens, event.window
-            case Note():
-                self.notes.append(event.text)
-            case Evicted():
-                self.status = render.note(f"{event.keeper} has dropped {event.tokens:,} tokens")
-            case Token():
-                self.said, self.used, self.status = self.said + event.text, self.used + 1, render.note("answering ...")
-            case Done():
-                self.chat, self.status = event.report["chat"], render.note(render.stats_line(event.report), "done")
-                self.notes += [event.failed] if event.failed else []
 
 
 class ChatPage:
@@ -219,7 +168,7 @@ class ChatPage:
     def _edit(self, chat: str, edited: gr.EditData, request: gr.Request) -> Iterator[Updates]:
         messages, text = self._messages(chat), html.unescape(str(edited.value))
         index = edited.index if isinstance(edited.index, int) else edited.index[0]
-        place = _owners(messages)[index]
+        place = owners(messages)[index]
         job: Job = lambda session: session.steps.edit(chat, text, messages[place].id)  # noqa: E731
         yield from self._follow(job, chat, messages[:place], text, request)
 
@@ -349,7 +298,7 @@ class ChatPage:
             self.box: gr.update(submit_btn=True, stop_btn=False),
             self.about: gr.update(choices=self._window.documents(), value=about),
             self.library: bool(here and here.settings.get("library")),
-            self.gauge: _gauge(stats),
+            self.gauge: gauge(stats),
         }
 
     def _messages(self, chat: str) -> list[Message]:
@@ -361,7 +310,7 @@ class ChatPage:
         if store is None:
             with self._window.store() as store:
                 return self._shown(messages, store)
-        return [part for m in messages for part in _parts(m, store)]
+        return [part for m in messages for part in parts(m, store)]
 
     def _documents(self) -> Any:
         return gr.update(choices=self._window.documents())
@@ -398,33 +347,6 @@ class ChatPage:
         with self._window.store() as store:
             store.remove_chat(chat)
         return self._look("")
-
-
-def _parts(m: Message, store: Store) -> Iterator[Any]:
-    if m.role == "user":
-        yield {"role": "user", "content": render.said(m.text)}
-        return
-    text = m.text.strip() if m.role != SUMMARY else f"(summary of what was said before)\n{m.text.strip()}"
-    yield {"role": "assistant", "content": render.said(text or "(nothing was said)")}
-    if m.stats:
-        below = render.sources(m.citations, lambda d: _text(store, d))
-        cost = render.escape(render.stats_line(m.stats | {"stopped": m.stopped}))
-        yield {"role": "assistant", "content": gr.HTML(f'{below}<small class="lc-cost">{cost}</small>')}
-
-
-def _owners(messages: Sequence[Message]) -> list[int]:
-    """For each part that is shown, the place of the message that it is of."""
-    return [i for i, m in enumerate(messages) for _ in range(2 if m.role != "user" and m.stats else 1)]
-
-
-def _text(store: Store, document: str) -> str | None:
-    return store.documents.text(document) if store.documents.has(document) else None
-
-
-def _gauge(stats: dict[str, Any] | None) -> str:
-    if not stats or "kv" not in stats:
-        return ""
-    return render.gauge(stats["tokens"]["prompt"] + stats["tokens"]["longest"], stats["kv"]["window"])
 
 
 def _short(text: str) -> str:
