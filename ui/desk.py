@@ -245,15 +245,18 @@ class Desk:
         return all(same_model(o.settings, self._settings) for o in others) and len(others) < others[0].seats
 
     def _free_chair(self) -> _Chair:
-        """A session that nobody uses, under the settings of now."""
-        chair = next((c for c in self._chairs if not c.turn), None)
-        if chair is None:
-            chair = _Chair(self._settings, self._loader)
+        """A session that nobody uses, under the settings of now, as all of those are: one under others may hold
+        another model.
+        """
+        free = [chair for chair in self._chairs if not chair.turn]
+        for chair in free:
+            if chair.session.settings != self._settings:
+                chair.session.change(self._settings)
+        if not free:
+            free.append(_Chair(self._settings, self._loader))
             with self._changed:
-                self._chairs.append(chair)
-        elif chair.session.settings != self._settings:
-            chair.session.change(self._settings)
-        return chair
+                self._chairs += free
+        return free[0]
 
     def _dismiss(self) -> None:
         """Tell those who have ended, and give their chairs back."""
