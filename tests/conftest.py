@@ -104,6 +104,17 @@ def store(home):
         yield store
 
 
+@pytest.fixture
+def window(home, tiny_model):
+    """A window on the tiny model, with nothing that serves its pages."""
+    from localctx.settings import load_settings
+    from localctx.ui.window import Window
+
+    settings = load_settings(home=home, model=str(tiny_model), embedder="none", max_tokens=4, threads=1)
+    with closing(Window(settings)) as window:
+        yield window
+
+
 Command = Callable[..., subprocess.CompletedProcess]
 
 

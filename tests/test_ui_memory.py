@@ -122,15 +122,6 @@ def test_where_a_line_meets_the_memory_is_the_largest_context(planned):
 
 
 @pytest.fixture
-def window(home, tiny_model):
-    from localctx.ui.window import Window
-
-    settings = load_settings(home=home, model=str(tiny_model), embedder="none", max_tokens=4, threads=1)
-    with closing(Window(settings)) as window:
-        yield window
-
-
-@pytest.fixture
 def page(window):
     import gradio as gr
 
