@@ -1,5 +1,6 @@
 """Adding: files dropped or named are read into the library one by one, each seen on its way."""
 
+import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
+from localctx.batch.jobs import shown
 from localctx.engine.events import Note, Progress
 from localctx.errors import Cancelled
 from localctx.library.find import find_documents
@@ -23,6 +25,28 @@ NAMED = 5  # of what a folder holds and is not read, told one by one
 OCR = (("Where a page has no text", "auto"), ("Every page", "on"), ("Never", "off"))
 
 Updates = dict[Any, Any]
+
+
+def place_of(typed: str) -> str:
+    """Where a path is that was typed here; ``-`` is a file by that name, not the server's standard input."""
+    return str(Path(os.path.expanduser(typed.strip())).absolute())  # noqa: PTH111 (pathlib's fails for ~nobody)
+
+
+class PassedOver:
+    """Hears of what a folder holds and is not read."""
+
+    def __init__(self) -> None:
+        self._told = list[str]()
+
+    def __call__(self, file: str, why: str) -> None:
+        """It is not read, and why."""
+        self._told.append(f"{shown(file)} {why}: passed over")
+
+    @property
+    def lines(self) -> list[str]:
+        """The first of it one by one, and how much more there is."""
+        more = len(self._told) - NAMED
+        return self._told[:NAMED] + ([f"{more:,} more passed over"] if more > 0 else [])
 
 
 class AddingPanel:
@@ -62,16 +86,13 @@ class AddingPanel:
         yield from self._read([Entry(f, Path(f).name) for f in map(str, files or [])], [], ocr, request)
 
     def _named(self, path: str, ocr: str, request: gr.Request) -> Iterator[Updates]:
-        passed_over: list[str] = []
-        wanted = [str(Path(path.strip()).expanduser())] if path.strip() else []
-        found = find_documents(wanted, lambda file, why: passed_over.append(f"{file} {why}: passed over"))
-        yield from self._read([Entry(f, f) for f in found], passed_over, ocr, request)
+        passed_over = PassedOver()
+        wanted = [place_of(path)] if path.strip() else []
+        found = find_documents(wanted, passed_over)
+        yield from self._read([Entry(f, f) for f in found], passed_over.lines, ocr, request)
 
-    def _read(self, entries: list[Entry], passed_over: list[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
+    def _read(self, entries: list[Entry], notes: list[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
         """Pictures of the files on their way in, each a turn of its own, so that others get theirs between them."""
-        notes = passed_over[:NAMED]
-        if more := len(passed_over) - NAMED:
-            notes += [f"{more:,} more passed over"] if more > 0 else []
         if not entries:
             yield {self.queue: "".join(map(render.note, [*notes, "There is no document in that place."]))}
             return

@@ -37,10 +37,13 @@ class Waiting:
 
 
 class Turn:
-    """One job, from being asked for to its end. Iterate it for its events. ``alone``: it is served with no other."""
+    """One job, from being asked for to its end. Iterate it for its events.
 
-    def __init__(self, job: Job, desk: "Desk", alone: bool) -> None:
-        self.job, self.alone, self._desk = job, alone, desk
+    ``alone``: it is served with no other. ``patient``: whoever comes goes before it, and finds room beside it.
+    """
+
+    def __init__(self, job: Job, desk: "Desk", alone: bool, patient: bool) -> None:
+        self.job, self.alone, self.patient, self._desk = job, alone, patient, desk
         self._events = queue.SimpleQueue[Any]()
         self.cancelled = threading.Event()
 
@@ -114,11 +117,12 @@ class Desk:
         self._worker = threading.Thread(target=self._work, name=name, daemon=True)
         self._worker.start()
 
-    def take_turn(self, job: Job, alone: bool = False) -> Turn:
+    def take_turn(self, job: Job, alone: bool = False, patient: bool = False) -> Turn:
         """Stand in line with ``job``."""
-        turn = Turn(job, self, alone)
+        turn = Turn(job, self, alone, patient)
         with self._changed:
-            self._line.append(turn)
+            passed = 0 if patient else sum(other.patient for other in self._line)
+            self._line.insert(len(self._line) - passed, turn)
             self._changed.notify()
         return turn
 
@@ -239,10 +243,10 @@ class Desk:
         """Whether a turn may be served with those that are."""
         from localctx.loading import same_model
 
-        others = [chair.session for chair in self._served.values()]
-        if turn.alone or len(others) >= self._most or not any(other.in_use.weights for other in others):
+        others, left_free = [chair.session for chair in self._served.values()], int(turn.patient)
+        if turn.alone or len(others) + left_free >= self._most or not any(other.in_use.weights for other in others):
             return False
-        return all(same_model(o.settings, self._settings) for o in others) and len(others) < others[0].seats
+        return all(same_model(o.settings, self._settings) for o in others) and len(others) + left_free < others[0].seats
 
     def _free_chair(self) -> _Chair:
         """A session that nobody uses, under the settings of now, as all of those are: one under others may hold

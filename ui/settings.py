@@ -179,6 +179,7 @@ class SettingsPage:
 
         def job(session: "Session") -> Generator[Any, None, None]:
             yield Progress("deleting", 0, 0)
+            window.batches.forget()
             with window.desk.paused(), window.shelver.paused():
                 window.desk.forget()
                 freed = session.store.clear()

@@ -11,6 +11,7 @@ from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
 from localctx.settings import Settings, changed, overrides, save_settings
 from localctx.store.store import Store, told
+from localctx.ui.batches import Batches
 from localctx.ui.desk import Desk, Job, Turn
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ TOGETHER = 8  # questions answered at a time, where there is memory for them: ea
 
 class Window:
     """One running window. ``desk`` answers questions; meanwhile ``shelver`` reads files into the library, and
-    ``porter`` fetches models and looks after what is kept.
+    ``porter`` fetches models and looks after what is kept. ``batches`` has the batch there is.
     """
 
     def __init__(self, settings: Settings, together: int = TOGETHER) -> None:
@@ -29,6 +30,7 @@ class Window:
         self.uploads = settings.home / "uploads"
         self.desk, self.shelver = Desk(settings, "answers", together), Desk(settings, "library")
         self.porter = Desk(settings, "upkeep")
+        self.batches = Batches(self.desk, self.shelver, together)
         self._turns: dict[str, Turn] = {}
 
     @contextmanager
@@ -101,6 +103,7 @@ class Window:
 
     def close(self) -> None:
         """Stop all work."""
+        self.batches.close()
         for desk in self._desks:
             desk.close()
 
