@@ -227,5 +227,6 @@ def _named(paths: str, passed_over: PassedOver) -> list[Item]:
 def _task(length: str, style: str, language: str, refine: bool, questions: str) -> Task:
     """What is wanted; how long a summary is counts only where there is one. Raises UsageError."""
     asked = tuple(line.strip() for line in questions.splitlines() if line.strip())
-    how = {"length": str(length).strip(), "style": style, "language": " ".join(language.split()), "refine": refine}
-    return Task(questions=asked) if asked else Task(**how)
+    if asked:
+        return Task(questions=asked)
+    return Task(str(length).strip(), style, " ".join(language.split()), refine)

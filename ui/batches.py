@@ -85,7 +85,8 @@ class Batches:
         self._threads = list[threading.Thread]()
         self._turns = set[Turn]()
         self._open = True
-        self._since, self._before = 0.0, 0  # when it was begun or resumed, and the bytes that were done then
+        self._runs = 0  # times that it was begun or resumed
+        self._since, self._before = 0.0, 0  # when it last was, and the bytes that were done then
         self.items: Sequence[Item] = []
         self.task = Task()
         self.running = False
@@ -104,6 +105,7 @@ class Batches:
         """Go on with what is not done."""
         with self._changed:
             self.running, self.why = any(item.state not in OVER for item in self.items), ""
+            self._runs += 1
             self._since, self._before = time.monotonic(), self._bytes("done")
             self._tell()
             if self._open and not self._threads:
@@ -165,12 +167,13 @@ class Batches:
     def _serve(self, state: str, meanwhile: str, do: Callable[[Item], None]) -> None:
         """Take items that are in this ``state`` on, until the end."""
         while item := self._take(state, meanwhile):
+            run = self._runs
             try:
                 do(item)
             except Cancelled:
                 item.end(state)
             except Exception as e:
-                self._failed(item, e, state)
+                self._failed(item, e, state, run)
             with self._changed:
                 self.running = self.running and any(other.state not in OVER for other in self.items)
                 self._tell()
@@ -186,13 +189,16 @@ class Batches:
                 self._tell()
             return item
 
-    def _failed(self, item: Item, e: Exception, state: str) -> None:
-        """What is wrong with one document leaves the rest alone; what would be wrong with the next as well does not."""
+    def _failed(self, item: Item, e: Exception, state: str, run: int) -> None:
+        """What is wrong with one document leaves the rest alone; what would be wrong with the next as well stops the
+        run that it is of.
+        """
         from localctx.batch.run import OF_ONE
 
         if isinstance(e, UserError) and not isinstance(e, OF_ONE):
             item.end(state)
-            self.pause(str(e))
+            if run == self._runs:
+                self.pause(str(e))
         else:
             item.end("failed", in_words(e))
 

@@ -21,9 +21,7 @@ def progress(batches: Batches) -> str:
     """How many documents are done, of all, and what stopped it."""
     items = batches.items
     if not items:
-        return note(
-            "Choose documents and begin. Each is summarized on its own; what was done before is not done again."
-        )
+        return note("Choose documents and begin. What was done before is not done again.")
     counts = {state: sum(item.state == state for item in items) for state in _COUNTED}
     over = sum(counts[state] for state in OVER)
     said = [f"{over:,} of {len(items):,} documents"]
@@ -45,7 +43,7 @@ def _time(seconds: float) -> str:
 
 
 def table(items: Sequence[Item], filtered: str) -> str:
-    """A row for each document whose name or state has ``filtered`` in it; its name is a button that opens its result."""
+    """A row for each document whose name or state has ``filtered`` in it; its name is a button that opens it."""
     word = filtered.strip().lower()
     found = [(i, item) for i, item in enumerate(items) if word in item.name.lower() or word in item.state]
     if not found:
