@@ -86,7 +86,7 @@ def test_paused_in_the_middle_it_goes_on_where_it_was(window, texts):
     wait(batches, lambda b: any(item.written for item in b.items))
     start = time.monotonic()
     batches.pause()
-    states = wait(batches, lambda b: not any(item.state in ("reading", "in work") for item in b.items))
+    states = wait(batches, lambda b: not any(item.state in ("reading", "in line", "in work") for item in b.items))
     assert time.monotonic() - start < 3
     assert "ready" in states.values()
     assert "paused" in results.progress(batches)
@@ -121,7 +121,7 @@ def test_what_is_wrong_with_all_stops_all_and_is_told(window, texts):
     window.desk.change(replace(window.settings, model="/nowhere/at/all"))
     window.batches.begin(items_of(texts), BRIEF)
     states = wait(window.batches)
-    assert set(states.values()) <= {"waiting", "reading", "ready", "in work", "failed"}
+    assert set(states.values()) <= {"waiting", "reading", "ready", "in line", "in work", "failed"}
     assert "/nowhere/at/all" in results.progress(window.batches)
     window.desk.change(window.settings)
     window.batches.resume()
@@ -136,14 +136,15 @@ def test_a_name_that_is_not_utf8_costs_itself_alone(window, texts):
     assert "has a name that is not UTF-8" in told["failed"]
 
 
-def test_deleting_everything_leaves_no_summary_behind(window, texts):
-    from localctx.ui.batch import BatchPage
-
-    window.batches.begin(items_of(texts), BRIEF)
-    wait(window.batches, lambda b: done_of(b) > 0)
-    window.batches.forget()
-    assert window.batches.items == []
-    assert not BatchPage(window)._batches.running
+def test_a_batch_is_forgotten_in_the_middle_with_all_that_was_made(window, texts):
+    batches = window.batches
+    batches.begin(items_of(texts), BRIEF)
+    before = batches.items
+    wait(batches, lambda b: done_of(b) > 0)
+    batches.forget()
+    assert (batches.items, batches.running) == ([], False)
+    with window.desk.paused():
+        assert not any(item.state == "in work" for item in before)
 
 
 def made(text: str) -> Item:

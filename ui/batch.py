@@ -1,5 +1,6 @@
 """The batch page: many documents summarized, or asked the same; how far that is, and what was made of each."""
 
+import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -48,7 +49,7 @@ class BatchPage:
                 self._build_documents()
 
     def _build_choice(self) -> None:
-        self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="batch-drop", height=140)
+        self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="batch-drop", height=180)
         self.paths = gr.Textbox(
             "",
             label="Or name files, folders or patterns of this machine",
@@ -91,10 +92,10 @@ class BatchPage:
     def _build_documents(self) -> None:
         self.progress = gr.HTML("", elem_id="batch-progress")
         with gr.Row():
-            small: dict[str, Any] = {"size": "sm", "min_width": 90, "visible": False}
+            small: dict[str, Any] = {"size": "sm", "min_width": 120, "scale": 0, "visible": False}
             self.pause = gr.Button("Pause", elem_id="batch-pause", **small)
             self.resume = gr.Button("Go on", elem_id="batch-resume", variant="primary", **small)
-            self.retry = gr.Button("Try again what failed", elem_id="batch-retry", **small)
+            self.retry = gr.Button("Try failed again", elem_id="batch-retry", **small)
             self.save = gr.Button("Download all", elem_id="batch-save", **small)
             self.file = gr.DownloadButton("The file", elem_id="batch-file", visible="hidden")
         self.filter = gr.Textbox(
@@ -220,8 +221,11 @@ class BatchPage:
 
 
 def _named(paths: str, passed_over: PassedOver) -> list[Item]:
+    """Files of this machine, by their names from the folder on that all of them are in."""
     places = [place_of(line) for line in paths.splitlines() if line.strip()]
-    return [Item(job, shown(job.source)) for job in plan_jobs(places, bytes, passed_over)]
+    jobs = plan_jobs(places, bytes, passed_over)
+    folder = os.path.commonpath([Path(job.path).parent for job in jobs]) if jobs else ""
+    return [Item(job, shown(str(Path(job.path).relative_to(folder)))) for job in jobs]
 
 
 def _task(length: str, style: str, language: str, refine: bool, questions: str) -> Task:

@@ -25,7 +25,7 @@ OVER = ("done", "skipped", "failed")
 class Item:
     """A document of a batch, under the ``name`` it is shown by.
 
-    ``state`` is waiting, reading, ready (its text is known by the id ``document``), in work, or what became of it;
+    ``state`` is waiting, reading, ready (its text is known by the id ``document``), in line, in work, or one of OVER;
     ``told`` how far that is, or why it failed.
     """
 
@@ -55,9 +55,9 @@ class Item:
 
     def hear(self, event: Any) -> None:
         """Take in what happens to it."""
+        if self.state == "in line" and not (isinstance(event, Waiting) and event.place):
+            self.state = "in work"
         match event:
-            case Waiting() if event.place:
-                self.told = "in line"
             case Progress():
                 figures = f": {event.done:,} / {event.total:,} {event.unit}" if event.total else " ..."
                 self.told = event.phase + figures
@@ -144,11 +144,15 @@ class Batches:
 
     @property
     def seconds_left(self) -> float | None:
-        """By what was done since it was begun or resumed, and the bytes of the rest; None before anything was."""
-        done = self._bytes("done") - self._before
+        """By what was done since it was begun or resumed, and the bytes of the rest; None before anything was.
+
+        What is in work is taken for half done.
+        """
+        done, half = self._bytes("done") - self._before, self._bytes("in work") / 2
         if not self.running or not done:
             return None
-        return (time.monotonic() - self._since) / done * self._bytes("waiting", "reading", "ready", "in work")
+        rest = half + self._bytes("waiting", "reading", "ready", "in line")
+        return (time.monotonic() - self._since) / (done + half) * rest
 
     def _bytes(self, *states: str) -> int:
         return sum(max(1, item.job.nbytes) for item in self.items if item.state in states)
@@ -159,7 +163,7 @@ class Batches:
 
     def _start(self) -> None:
         """A thread that has files read, and one for each document in work."""
-        roles = [("waiting", "reading", self._read), *[("ready", "in work", self._work)] * self._together]
+        roles = [("waiting", "reading", self._read), *[("ready", "in line", self._work)] * self._together]
         self._threads = [threading.Thread(target=self._serve, args=role, daemon=True) for role in roles]
         for thread in self._threads:
             thread.start()
@@ -238,9 +242,9 @@ class Batches:
             self._turns.add(turn)
         try:
             for event in turn:
-                before = item.told
+                before = item.state, item.told
                 item.hear(event)
-                self.version += item.told != before
+                self.version += (item.state, item.told) != before
         finally:
             with self._changed:
                 self._turns.discard(turn)
