@@ -1,12 +1,17 @@
 """The batch of the window: in the server without a page, then the page in a browser."""
 
 import time
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from browser import FLAGS, Tab, Watch, find_chromium
+from payloads import payloads
+from test_ui import barriers, normal
 
 from localctx.batch.jobs import plan_jobs
+from localctx.batch.outputs import file_name
 from localctx.engine.events import Progress
 from localctx.errors import UsageError
 from localctx.store.documents import text_id
@@ -98,10 +103,10 @@ def test_paused_in_the_middle_it_goes_on_where_it_was(window, texts):
     assert done_of(batches) >= before
 
 
-def test_a_question_goes_before_a_hundred_documents(window, tmp_path):
+def test_a_question_goes_before_many_documents(window, tmp_path):
     folder = tmp_path / "many"
     folder.mkdir()
-    for i in range(100):
+    for i in range(40):
         (folder / f"{i}.txt").write_text(f"House {i} stands on a hill.")
     batches = window.batches
     batches.begin(items_of(folder), Task(length="50"))
@@ -183,3 +188,137 @@ def test_of_many_documents_those_near_the_work_are_in_the_table():
     assert "700 more" in drawn
     assert results.table(items, "N999").count("<tr") == 2
     assert "No name or state" in results.table(items, "nobody")
+
+
+# In a browser
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        if not (program := find_chromium(playwright)):
+            pytest.skip("no Chromium on this machine")
+        with playwright.chromium.launch(executable_path=program, args=FLAGS) as browser:
+            yield browser
+
+
+@pytest.fixture
+def tab(chromium, address):
+    """A page that fails the test with a dialog, a script's error or a stray request."""
+    watch, context = Watch(address.rstrip("/")), chromium.new_context()
+    tab = Tab(watch.over(context.new_page())).open(address)
+    tab.watch = watch
+    yield tab
+    context.close()
+    assert watch.seen == []
+
+
+def show(tab: Tab, until: str) -> str:
+    """The batch tab, when it tells something of how far it is."""
+    tab.page.get_by_role("tab", name="Batch").click()
+    return tab.wait_for(until, "#batch-progress")
+
+
+def reload(tab: Tab) -> None:
+    """Load the page anew, which may tell on the console of the connection that it cut off."""
+    tab.page.reload()
+    tab.watch.seen = [seen for seen in tab.watch.seen if not seen.startswith("console: ")]
+
+
+def set_length(tab: Tab, length: str) -> None:
+    field = tab.page.locator("#batch-length input")
+    if not field.is_visible():
+        tab.page.locator("#batch-how button").first.click()
+    field.fill(length)
+    field.press("Enter")
+
+
+def begin(tab: Tab, folder: Path) -> None:
+    tab.page.locator("#batch-paths textarea").fill(str(folder))
+    tab.page.locator("#batch-begin").click()
+
+
+def packed(tab: Tab, tmp_path: Path) -> dict[str, str]:
+    """What "Download all" gives."""
+    with tab.page.expect_download() as saved:
+        tab.page.locator("#batch-save").click()
+    saved.value.save_as(tmp_path / "all.zip")
+    with zipfile.ZipFile(tmp_path / "all.zip") as all_of_it:
+        assert len(all_of_it.namelist()) == len(set(all_of_it.namelist()))
+        return {name: all_of_it.read(name).decode() for name in all_of_it.namelist()}
+
+
+def test_a_folder_is_done_through_pauses_reloads_and_bad_files(tab, window, texts, tmp_path):
+    (texts / f"{HOSTILE}.txt").write_text(f"{HOSTILE} stands on a hill.\n")
+    show(tab, "Choose documents")
+    begin(tab, tmp_path / "nothing*")
+    tab.wait_for("1 of 1 documents, 1 failed", "#batch-progress")
+    set_length(tab, "9")
+    with window.desk.paused():  # so that it is in the middle for as long as this takes
+        begin(tab, texts)
+        tab.wait_for("in line", "#batch-table")
+        reload(tab)
+        show(tab, "of 7 documents")
+        tab.page.locator("#batch-pause").click()
+        tab.wait_for("paused", "#batch-progress")
+    assert tab.page.locator("#batch-table tbody tr").count() == 7
+    tab.page.locator("#batch-resume").click()
+    tab.wait_for("7 of 7 documents, 6 done, 1 failed", "#batch-progress")
+    assert "picture.txt is a picture; turn" in tab.page.locator("#batch-table").inner_text()
+    (texts / "picture.txt").write_text("A house again.")
+    tab.page.locator("#batch-retry").click()
+    tab.wait_for("7 of 7 documents, 7 done", "#batch-progress")
+
+    tab.page.locator("#batch-filter input, #batch-filter textarea").fill("onerror")
+    tab.page.wait_for_function("document.querySelectorAll('#batch-table tbody tr').length == 1")
+    tab.page.locator(".lc-open").focus()
+    tab.page.keyboard.press("Enter")
+    assert HOSTILE in tab.wait_for("tokens read", "#batch-result")
+    tab.page.evaluate("document.querySelectorAll('#batch-result details').forEach(d => d.open = true)")
+    assert barriers(tab.page) == {}
+    files = packed(tab, tmp_path)
+    assert files.keys() == {file_name(str(path)) for path in texts.iterdir()}
+    assert sum("red.txt" in text.splitlines()[0] for text in files.values()) == 1
+
+    set_length(tab, "9")
+    begin(tab, texts)
+    tab.wait_for("7 of 7 documents, 7 skipped", "#batch-progress")
+    assert packed(tab, tmp_path) == files
+
+
+def test_what_is_dropped_and_what_the_library_has_are_asked(tab, texts, tmp_path):
+    show(tab, "documents")
+    tab.page.set_input_files("#batch-drop input[type=file]", [texts / "red.txt", texts / "blue.txt"])
+    tab.wait_for("⇣", "#batch-drop")
+    tab.page.locator("#batch-questions textarea").fill("Which colour?\n\nWhere?")
+    tab.page.locator("#batch-begin").click()
+    tab.wait_for("2 of 2 documents, 2 done", "#batch-progress")
+    tab.page.locator(".lc-open", has_text="red.txt").click()
+    result = tab.wait_for("Where?", "#batch-result")
+    assert result.index("red.txt") < result.index("Which colour?") < result.index("Where?")
+    assert not any(str(tmp_path) in text for text in packed(tab, tmp_path).values())
+
+    reload(tab)
+    show(tab, "2 of 2")
+    tab.page.locator("#batch-library input").click()
+    tab.page.get_by_role("option", name="blue.txt").click()
+    set_length(tab, "a few lines")
+    tab.page.locator("#batch-begin").click()
+    assert "cannot be meant" in tab.wait_for("a few lines", "#batch-said")
+    set_length(tab, "12")
+    tab.page.locator("#batch-begin").click()
+    tab.wait_for("1 of 1 documents, 1 done", "#batch-progress")
+
+
+def test_hostile_texts_are_shown_and_do_nothing(tab, window):
+    texts = payloads("http://127.0.0.1:9")[::5]
+    window.batches.items = [made(text) for text in texts]
+    show(tab, f"{len(texts)} of {len(texts)}")
+    for i in (0, len(texts) // 2, len(texts) - 1):
+        tab.page.locator(".lc-open").nth(i).click()
+        tab.page.wait_for_timeout(300)
+        tab.page.evaluate("document.querySelectorAll('#batch-result details').forEach(d => d.open = true)")
+    shown = normal(tab.page.locator("#batch-table").inner_text())
+    assert [text for text in texts if normal(text) not in shown] == []
+    assert normal(texts[-1]) in normal(tab.page.locator(".lc-said").inner_text())

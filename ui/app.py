@@ -72,7 +72,7 @@ def build(window: Window) -> gr.Blocks:
                 settings.build()
         chat.wire(page)
         library.wire(page, tab)
-        batch.wire(tabs)
+        batch.wire(page, tabs)
         memory.wire(page, tabs, chat.chat)
         settings.wire(page, tabs)
     return page

@@ -1,6 +1,7 @@
 """The batch page: many documents summarized, or asked the same; how far that is, and what was made of each."""
 
 import os
+import time
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from localctx.task import LENGTHS, STYLES, Task
 from localctx.ui import render, results
 from localctx.ui.adding import PassedOver, place_of
 from localctx.ui.batches import Item
-from localctx.ui.window import Window
+from localctx.ui.window import Window, tab_of
 
 TAB = "Batch"
 EVERY = 0.5  # seconds between two looks at a batch
@@ -36,11 +37,10 @@ class BatchPage:
 
     def __init__(self, window: Window) -> None:
         self._window, self._batches = window, window.batches
+        self._watching = dict[str, object]()  # by tab, who shows it the batch: the newest
 
     def build(self) -> None:
         """Beside each other: which documents and what of them, and how far they are."""
-        self.timer = gr.Timer(EVERY, active=False)
-        self.seen = gr.State(None)  # the version of the batches that is shown
         with gr.Row(equal_height=False):
             with gr.Column(scale=2, min_width=300):
                 self._build_choice()
@@ -104,47 +104,55 @@ class BatchPage:
         self.table = gr.HTML("", elem_id="batch-table", js_on_load=_OPEN)
         self.result = gr.HTML("", elem_id="batch-result")
 
-    def wire(self, tabs: gr.Tabs) -> None:
+    def wire(self, page: gr.Blocks, tabs: gr.Tabs) -> None:
         """Connect what was built with what it does."""
         quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        self._live = [self.progress, self.pause, self.resume, self.retry, self.save, self.table, self.seen]
-        looking = {"inputs": [self.filter], "outputs": self._live, **quick}
+        live = [self.progress, self.pause, self.resume, self.retry, self.save, self.table]
+        watch = quick | {"fn": self._watch, "inputs": [self.filter], "outputs": live, "concurrency_limit": None}
         chosen, how = [self.drop, self.paths, self.library], [self.length, self.style, self.language, self.refine]
-        tabs.select(self._turned, None, [self.timer], **quick)
-        tabs.select(self._entered, [self.filter], [*self._live, self.library], **quick)
-        self.timer.tick(self._tick, [self.filter, self.seen], self._live, **quick)
-        self.filter.change(self._look, **looking)
-        self.begin.click(
-            self._begin,
-            [*chosen, *how, self.questions, self.filter],
-            [*chosen, self.said, self.result, *self._live],
-            **quick,
+        begin = self.begin.click(
+            self._begin, [*chosen, *how, self.questions], [*chosen, self.said, self.result], **quick
         )
-        for button, act in (
-            (self.pause, self._batches.pause),
-            (self.resume, self._batches.resume),
-            (self.retry, self._batches.retry),
-        ):
-            button.click(act, None, None, **quick).then(self._look, **looking)
+        pause = self.pause.click(self._batches.pause, None, None, **quick)
+        resume = self.resume.click(self._batches.resume, None, None, **quick)
+        retry = self.retry.click(self._batches.retry, None, None, **quick)
+        for event in (begin.then, pause.then, resume.then, retry.then, self.filter.change):
+            event(**watch)
+        tabs.select(self._turned, [self.filter], [*live, self.library], concurrency_limit=None, **quick)
+        page.unload(self._leave)
         self.save.click(self._zip, None, self.file, **quick).then(None, js=_CLICK)
         self.table.select(self._open, None, [self.result], **quick)
 
     # What is looked at
 
-    def _turned(self, at: gr.SelectData) -> Any:
-        return gr.Timer(active=at.value == TAB)
+    def _turned(self, filtered: str, at: gr.SelectData, request: gr.Request) -> Iterator[Updates]:
+        self._leave(request)
+        if at.value == TAB:
+            yield {self.library: gr.update(choices=self._window.documents())}
+            yield from self._watch(filtered, request)
 
-    def _entered(self, filtered: str, at: gr.SelectData) -> Updates:
-        if at.value != TAB:
-            return gr.skip()
-        return self._look(filtered) | {self.library: gr.update(choices=self._window.documents())}
+    def _watch(self, filtered: str, request: gr.Request) -> Iterator[Updates]:
+        """The batch as it is and, while it runs, as it goes on, until this tab looks at something else.
 
-    def _tick(self, filtered: str, seen: int | None) -> Updates:
-        return gr.skip() if seen == self._batches.version else self._look(filtered)
+        One stream: at every tick of a timer the page would open a connection and close it.
+        """
+        tab, me, seen = tab_of(request), object(), None
+        self._watching[tab] = me
+        while self._watching.get(tab) is me:
+            running, version = self._batches.running, self._batches.version
+            if version != seen:
+                seen = version
+                yield self._look(filtered)
+            if not running:
+                break
+            time.sleep(EVERY)
+
+    def _leave(self, request: gr.Request) -> None:
+        self._watching.pop(tab_of(request), None)
 
     def _look(self, filtered: str) -> Updates:
         """The batch as it is now."""
-        batches, version = self._batches, self._batches.version
+        batches = self._batches
         states = {item.state for item in batches.items}
         return {
             self.progress: results.progress(batches),
@@ -153,7 +161,6 @@ class BatchPage:
             self.retry: gr.update(visible=not batches.running and "failed" in states),
             self.save: gr.update(visible=bool(states & {"done", "skipped"})),
             self.table: results.table(batches.items, filtered),
-            self.seen: version,
         }
 
     def _open(self, at: gr.SelectData) -> str:
@@ -186,7 +193,6 @@ class BatchPage:
         language: str,
         refine: bool,
         questions: str,
-        filtered: str,
     ) -> Iterator[Updates]:
         yield {self.said: render.note("looking for documents ...")}
         passed_over = PassedOver()
@@ -199,7 +205,7 @@ class BatchPage:
         except UserError as e:
             yield {self.said: render.note(str(e), "error")}
             return
-        yield self._look(filtered) | {
+        yield {
             self.drop: None,
             self.paths: "",
             self.library: [],
