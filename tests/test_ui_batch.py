@@ -301,6 +301,7 @@ def test_what_is_dropped_and_what_the_library_has_are_asked(tab, texts, tmp_path
 
     reload(tab)
     show(tab, "2 of 2")
+    tab.page.wait_for_timeout(500)  # a list that is open when it changes stays as it was
     tab.page.locator("#batch-library input").click()
     tab.page.get_by_role("option", name="blue.txt").click()
     set_length(tab, "a few lines")

@@ -128,7 +128,7 @@ class BatchPage:
     def _turned(self, filtered: str, at: gr.SelectData, request: gr.Request) -> Iterator[Updates]:
         self._leave(request)
         if at.value == TAB:
-            yield {self.library: gr.update(choices=self._window.documents())}
+            yield self._look(filtered) | {self.library: gr.update(choices=self._window.documents())}
             yield from self._watch(filtered, request)
 
     def _watch(self, filtered: str, request: gr.Request) -> Iterator[Updates]:
