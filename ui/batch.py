@@ -1,9 +1,11 @@
 """The batch page: many documents summarized, or asked the same; how far that is, and what was made of each."""
 
 import os
+import threading
 import time
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +34,20 @@ _CLICK = "() => document.querySelector('#batch-file').click()"
 Updates = dict[Any, Any]
 
 
+@dataclass
+class _Watch:
+    """Somebody shows a tab the batch: the documents with ``filtered`` in their name or state."""
+
+    filtered: str
+
+
 class BatchPage:
     """The page, built inside a gr.Blocks. It looks at ``Window.batches``, which go on without it."""
 
     def __init__(self, window: Window) -> None:
         self._window, self._batches = window, window.batches
-        self._watching = dict[str, object]()  # by tab, who shows it the batch: the newest
+        self._watching = dict[str, _Watch]()  # by tab
+        self._lock = threading.Lock()
 
     def build(self) -> None:
         """Beside each other: which documents and what of them, and how far they are."""
@@ -92,7 +102,7 @@ class BatchPage:
     def _build_documents(self) -> None:
         self.progress = gr.HTML("", elem_id="batch-progress")
         with gr.Row():
-            small: dict[str, Any] = {"size": "sm", "min_width": 120, "scale": 0, "visible": False}
+            small: dict[str, Any] = {"size": "sm", "min_width": 120, "scale": 0, "interactive": False}
             self.pause = gr.Button("Pause", elem_id="batch-pause", **small)
             self.resume = gr.Button("Go on", elem_id="batch-resume", variant="primary", **small)
             self.retry = gr.Button("Try failed again", elem_id="batch-retry", **small)
@@ -127,28 +137,43 @@ class BatchPage:
 
     def _turned(self, filtered: str, at: gr.SelectData, request: gr.Request) -> Iterator[Updates]:
         self._leave(request)
+        yield gr.skip()
         if at.value == TAB:
             yield self._look(filtered) | {self.library: gr.update(choices=self._window.documents())}
             yield from self._watch(filtered, request)
 
     def _watch(self, filtered: str, request: gr.Request) -> Iterator[Updates]:
-        """The batch as it is and, while it runs, as it goes on, until this tab looks at something else.
+        """The batch as it is and, while something happens in it, as it goes on, until this tab looks elsewhere.
 
-        One stream: at every tick of a timer the page would open a connection and close it.
+        One stream for each tab, so that nothing older comes after something newer: who watches already hears of another
+        filter.
         """
-        tab, me, seen = tab_of(request), object(), None
-        self._watching[tab] = me
+        yield gr.skip()  # what yields nothing empties all that it might have changed
+        tab, seen = tab_of(request), None
+        with self._lock:
+            if tab in self._watching:
+                self._watching[tab].filtered = filtered
+                return
+            me = self._watching[tab] = _Watch(filtered)
         while self._watching.get(tab) is me:
-            running, version = self._batches.running, self._batches.version
-            if version != seen:
-                seen = version
-                yield self._look(filtered)
-            if not running:
-                break
-            time.sleep(EVERY)
+            now = me.filtered, self._batches.version
+            if now != seen:
+                seen = now
+                yield self._look(me.filtered)
+            elif not self._ended(tab, me, seen):
+                time.sleep(EVERY)
+
+    def _ended(self, tab: str, me: _Watch, seen: tuple[str, int]) -> bool:
+        """Stop watching, where nothing has happened since and nothing happens."""
+        with self._lock:
+            over = not self._batches.busy and seen == (me.filtered, self._batches.version)
+            if over and self._watching.get(tab) is me:
+                del self._watching[tab]
+            return over
 
     def _leave(self, request: gr.Request) -> None:
-        self._watching.pop(tab_of(request), None)
+        with self._lock:
+            self._watching.pop(tab_of(request), None)
 
     def _look(self, filtered: str) -> Updates:
         """The batch as it is now."""
@@ -156,10 +181,10 @@ class BatchPage:
         states = {item.state for item in batches.items}
         return {
             self.progress: results.progress(batches),
-            self.pause: gr.update(visible=batches.running),
-            self.resume: gr.update(visible=not batches.running and not states <= {*results.OVER}),
-            self.retry: gr.update(visible=not batches.running and "failed" in states),
-            self.save: gr.update(visible=bool(states & {"done", "skipped"})),
+            self.pause: gr.update(interactive=batches.running),
+            self.resume: gr.update(interactive=not batches.running and not states <= {*results.OVER}),
+            self.retry: gr.update(interactive=not batches.running and "failed" in states),
+            self.save: gr.update(interactive=bool(states & {"done", "skipped"})),
             self.table: results.table(batches.items, filtered),
         }
 

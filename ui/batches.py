@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # torch, and seconds
     from localctx.session import Session
 
 OVER = ("done", "skipped", "failed")
+_ON_ITS_WAY = ("reading", "in line", "in work")
 
 
 @dataclass
@@ -141,6 +142,11 @@ class Batches:
         self.pause()
         for thread in self._threads:
             thread.join()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something happens: also what stops is on its way."""
+        return self.running or any(item.state in _ON_ITS_WAY for item in self.items)
 
     @property
     def seconds_left(self) -> float | None:
