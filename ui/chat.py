@@ -159,6 +159,7 @@ class ChatPage:
             if text:
                 yield from session.steps.chat(here, text)
 
+        yield gr.skip()  # what yields nothing empties all that it might have changed
         if text or files:
             yield from self._follow(job, chat, self._messages(chat), text, request, enter if files else None)
 
@@ -241,6 +242,7 @@ class ChatPage:
         def job(session: "Session") -> Generator[Any, None, None]:
             yield Note(f"{session.settings.model} is ready: {session.model.context:,} tokens at most")
 
+        yield gr.skip()
         if self._window.has_asked(tab_of(request)):
             return  # who is quicker than the page has the model loaded by the question
         growing = Growing("", [])

@@ -110,6 +110,7 @@ class MemoryPage:
         return gr.Timer(active=at.value == TAB)
 
     def _entered(self, chat: str, at: gr.SelectData) -> Iterator[Updates]:
+        yield gr.skip()  # what yields nothing empties all that it might have changed
         if at.value == TAB:
             yield self._live(chat, None)
             yield self._choices()
