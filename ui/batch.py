@@ -160,8 +160,9 @@ class BatchPage:
             if now != seen:
                 seen = now
                 yield self._look(me.filtered)
-            elif not self._ended(tab, me, seen):
-                time.sleep(EVERY)
+            elif self._ended(tab, me, seen):
+                return
+            time.sleep(EVERY)
 
     def _ended(self, tab: str, me: _Watch, seen: tuple[str, int]) -> bool:
         """Stop watching, where nothing has happened since and nothing happens."""
