@@ -37,10 +37,13 @@ class Waiting:
 
 
 class Turn:
-    """One job, from being asked for to its end. Iterate it for its events. ``alone``: it is served with no other."""
+    """One job, from being asked for to its end. Iterate it for its events.
 
-    def __init__(self, job: Job, desk: "Desk", alone: bool) -> None:
-        self.job, self.alone, self._desk = job, alone, desk
+    ``alone``: it is served with no other. ``patient``: whoever comes goes before it, and finds room beside it.
+    """
+
+    def __init__(self, job: Job, desk: "Desk", alone: bool, patient: bool) -> None:
+        self.job, self.alone, self.patient, self._desk = job, alone, patient, desk
         self._events = queue.SimpleQueue[Any]()
         self.cancelled = threading.Event()
 
@@ -114,11 +117,12 @@ class Desk:
         self._worker = threading.Thread(target=self._work, name=name, daemon=True)
         self._worker.start()
 
-    def take_turn(self, job: Job, alone: bool = False) -> Turn:
+    def take_turn(self, job: Job, alone: bool = False, patient: bool = False) -> Turn:
         """Stand in line with ``job``."""
-        turn = Turn(job, self, alone)
+        turn = Turn(job, self, alone, patient)
         with self._changed:
-            self._line.append(turn)
+            passed = 0 if patient else sum(other.patient for other in self._line)
+            self._line.insert(len(self._line) - passed, turn)
             self._changed.notify()
         return turn
 
@@ -239,21 +243,24 @@ class Desk:
         """Whether a turn may be served with those that are."""
         from localctx.loading import same_model
 
-        others = [chair.session for chair in self._served.values()]
-        if turn.alone or len(others) >= self._most or not any(other.in_use.weights for other in others):
+        others, left_free = [chair.session for chair in self._served.values()], int(turn.patient)
+        if turn.alone or len(others) + left_free >= self._most or not any(other.in_use.weights for other in others):
             return False
         return all(same_model(o.settings, self._settings) for o in others)
 
     def _free_chair(self) -> _Chair:
-        """A session that nobody uses, under the settings of now."""
-        chair = next((c for c in self._chairs if not c.turn), None)
-        if chair is None:
-            chair = _Chair(self._settings, self._loader)
+        """A session that nobody uses, under the settings of now, as all of those are: one under others may hold
+        another model.
+        """
+        free = [chair for chair in self._chairs if not chair.turn]
+        for chair in free:
+            if chair.session.settings != self._settings:
+                chair.session.change(self._settings)
+        if not free:
+            free.append(_Chair(self._settings, self._loader))
             with self._changed:
-                self._chairs.append(chair)
-        elif chair.session.settings != self._settings:
-            chair.session.change(self._settings)
-        return chair
+                self._chairs += free
+        return free[0]
 
     def _dismiss(self) -> None:
         """Tell those who have ended, and give their chairs back."""

@@ -34,7 +34,9 @@ class Loader:
         """
         start = time.perf_counter()
         if self._model is None or self._of is None or not same_model(self._of, settings):
-            self._model, self.pools = None, Pools()  # before another takes its room
+            if self._model:  # another takes its room; what is in cycles would be frozen with the rest, for ever
+                self._model, self.pools = None, Pools()
+                gc.collect()
             self._model, self._of = _load(settings, progress), settings
         return self._model.view(), time.perf_counter() - start
 

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -102,6 +103,38 @@ def store(home):
 
     with closing(Store(home)) as store:
         yield store
+
+
+@pytest.fixture
+def window(home, tiny_model):
+    """A window on the tiny model, with nothing that serves its pages."""
+    from localctx.settings import load_settings
+    from localctx.ui.window import Window
+
+    settings = load_settings(home=home, model=str(tiny_model), embedder="none", max_tokens=4, threads=1)
+    with closing(Window(settings)) as window:
+        yield window
+
+
+@pytest.fixture
+def address(window, monkeypatch):
+    """Where the pages of ``window`` are served, on a free port."""
+    import uvicorn
+
+    from localctx.ui.app import mount
+    from localctx.ui.server import listen
+
+    window.uploads.mkdir(parents=True)
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(window.uploads))
+    with closing(listen("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+        app = mount(window, "127.0.0.1", port)
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1))
+        thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{port}/"
+        server.should_exit = True
+        thread.join(10)
 
 
 Command = Callable[..., subprocess.CompletedProcess]

@@ -1,6 +1,8 @@
 """The desk: questions are answered together, each as it would be alone, and nobody waits for another's reading."""
 
+import gc
 import threading
+import weakref
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -111,6 +113,17 @@ def test_a_mistake_costs_its_own_turn_alone(settings, document):
         with pytest.raises(ZeroDivisionError):
             list(worse)
         assert report(good)["answer"]
+
+
+def test_another_model_leaves_no_chair_with_the_one_before(settings, document, tiny_model):
+    with open_desk(settings, 4) as desk:
+        together([desk.take_turn(asking(document, q)) for q in QUESTIONS])
+        before = [weakref.ref(chair.session.model) for chair in desk._chairs if chair.session.in_use.weights]
+        assert len(before) > 1
+        desk.change(replace(settings, model=str(tiny_model)))
+        assert report(desk.take_turn(asking(document, QUESTIONS[0])))["model"] == str(tiny_model)
+        gc.collect()
+        assert [model() for model in before] == [None] * len(before)
 
 
 def test_other_settings_count_from_the_next_turn_on(settings, document):

@@ -3,11 +3,8 @@ browser."""
 
 import re
 import shutil
-import socket
-import threading
 import time
 import tomllib
-from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -122,15 +119,6 @@ def test_where_a_line_meets_the_memory_is_the_largest_context(planned):
 
 
 @pytest.fixture
-def window(home, tiny_model):
-    from localctx.ui.window import Window
-
-    settings = load_settings(home=home, model=str(tiny_model), embedder="none", max_tokens=4, threads=1)
-    with closing(Window(settings)) as window:
-        yield window
-
-
-@pytest.fixture
 def page(window):
     import gradio as gr
 
@@ -206,25 +194,6 @@ def test_a_codec_is_chosen_and_nonsense_is_told(window, page, home):
 
 
 # In a browser
-
-
-@pytest.fixture
-def address(window, monkeypatch):
-    """The window on a free port."""
-    import uvicorn
-
-    from localctx.ui.app import mount
-
-    with closing(socket.socket()) as sock:
-        sock.bind(("127.0.0.1", 0))
-        sock.listen()
-        port = sock.getsockname()[1]
-        server = uvicorn.Server(uvicorn.Config(mount(window, "127.0.0.1", port), log_level="error", ws="none"))
-        thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{port}/"
-        server.should_exit = True
-        thread.join(10)
 
 
 def test_both_pages_in_a_browser(address, window, home):

@@ -3,7 +3,6 @@
 import threading
 import time
 import tomllib
-from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
@@ -22,14 +21,6 @@ kv = "int4"
 # slow, but sure
 max_tokens = 64
 """
-
-
-@pytest.fixture
-def window(home, tiny_model, monkeypatch):
-    from localctx.ui.window import Window
-
-    with closing(Window(load_settings(home=home, model=str(tiny_model), embedder="none", max_tokens=4))) as window:
-        yield window
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Adding: files dropped or named are read into the library one by one, each seen on its way."""
 
+import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -7,44 +8,45 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from localctx.desk import Desk, Job
+from localctx.batch.jobs import shown
+from localctx.desk import Job
 from localctx.engine.events import Note, Progress
-from localctx.errors import Cancelled, UserError
+from localctx.errors import Cancelled
 from localctx.library.find import find_documents
 from localctx.ui import listing, render
+from localctx.ui.follow import follow, in_words, picture
 from localctx.ui.listing import Entry
-from localctx.ui.window import Window
+from localctx.ui.window import Window, tab_of
 
 if TYPE_CHECKING:
     from localctx.session import Session
 
-BEAT = 0.1  # seconds between two pictures of what goes on
 NAMED = 5  # of what a folder holds and is not read, told one by one
 OCR = (("Where a page has no text", "auto"), ("Every page", "on"), ("Never", "off"))
 
 Updates = dict[Any, Any]
 
 
-def follow(window: Window, tab: str, job: Job, hear: Callable[[Any], None], desk: Desk | None = None) -> Iterator[None]:
-    """Ask for a job and let ``hear`` have its events; yields when it is time for another picture.
-
-    Raises what the job raised, and Cancelled as soon as it is stopped, though the job may take a moment to notice.
-    """
-    drawn, turn = 0.0, window.ask(tab, job, desk)
-    for event in turn:
-        if turn.cancelled.is_set():
-            raise Cancelled
-        hear(event)
-        if time.monotonic() - drawn >= BEAT:
-            drawn = time.monotonic()
-            yield
-    if not window.has_asked(tab):
-        raise Cancelled
+def place_of(typed: str) -> str:
+    """Where a path is that was typed here; ``-`` is a file by that name, not the server's standard input."""
+    return str(Path(os.path.expanduser(typed.strip())).absolute())  # noqa: PTH111 (pathlib's fails for ~nobody)
 
 
-def in_words(e: Exception) -> str:
-    """What went wrong, for the person at the window."""
-    return str(e) if isinstance(e, UserError) else f"a fault of localctx, please report it: {e!r}"
+class PassedOver:
+    """Hears of what a folder holds and is not read."""
+
+    def __init__(self) -> None:
+        self._told = list[str]()
+
+    def __call__(self, file: str, why: str) -> None:
+        """It is not read, and why."""
+        self._told.append(f"{shown(file)} {why}: passed over")
+
+    @property
+    def lines(self) -> list[str]:
+        """The first of it one by one, and how much more there is."""
+        more = len(self._told) - NAMED
+        return self._told[:NAMED] + ([f"{more:,} more passed over"] if more > 0 else [])
 
 
 class AddingPanel:
@@ -78,22 +80,19 @@ class AddingPanel:
 
     def stop(self, request: gr.Request) -> None:
         """Stop reading for the tab that asks; what was read stays."""
-        self._window.stop(_panel(request))
+        self._window.stop(tab_of(request, "adding"))
 
     def _dropped(self, files: Sequence[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
         yield from self._read([Entry(f, Path(f).name) for f in map(str, files or [])], [], ocr, request)
 
     def _named(self, path: str, ocr: str, request: gr.Request) -> Iterator[Updates]:
-        passed_over: list[str] = []
-        wanted = [str(Path(path.strip()).expanduser())] if path.strip() else []
-        found = find_documents(wanted, lambda file, why: passed_over.append(f"{file} {why}: passed over"))
-        yield from self._read([Entry(f, f) for f in found], passed_over, ocr, request)
+        passed_over = PassedOver()
+        wanted = [place_of(path)] if path.strip() else []
+        found = find_documents(wanted, passed_over)
+        yield from self._read([Entry(f, f) for f in found], passed_over.lines, ocr, request)
 
-    def _read(self, entries: list[Entry], passed_over: list[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
+    def _read(self, entries: list[Entry], notes: list[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
         """Pictures of the files on their way in, each a turn of its own, so that others get theirs between them."""
-        notes = passed_over[:NAMED]
-        if more := len(passed_over) - NAMED:
-            notes += [f"{more:,} more passed over"] if more > 0 else []
         if not entries:
             yield {self.queue: "".join(map(render.note, [*notes, "There is no document in that place."]))}
             return
@@ -145,7 +144,7 @@ class AddingPanel:
         def hear(event: Any) -> None:
             nonlocal bar
             if isinstance(event, Progress):
-                bar = render.progress_bar(event)
+                bar = picture(event)
             elif isinstance(event, Note):
                 notes.append(event.text)
 
@@ -153,8 +152,5 @@ class AddingPanel:
             yield bar
 
     def _follow(self, job: Job, hear: Callable[[Any], None], request: gr.Request) -> Iterator[None]:
-        yield from follow(self._window, _panel(request), job, hear, self._window.shelver)
-
-
-def _panel(request: gr.Request) -> str:
-    return f"{request.session_hash} adding"
+        window = self._window
+        yield from follow(window.ask_promptly(tab_of(request, "adding"), job, window.shelver), hear)

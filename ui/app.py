@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from localctx.listening import LOOPBACK, key_of, listen, serve
 from localctx.settings import Settings
+from localctx.ui.batch import BatchPage
 from localctx.ui.chat import ChatPage
 from localctx.ui.library import LibraryPage
 from localctx.ui.memory import MemoryPage
@@ -58,17 +59,21 @@ def build(window: Window) -> gr.Blocks:
             gr.HTML("<h1>localctx</h1>")
             chat.build_sidebar()
         with gr.Tabs() as tabs:
-            library, memory, settings = LibraryPage(window, tabs, chat), MemoryPage(window), SettingsPage(window)
+            library, batch = LibraryPage(window, tabs, chat), BatchPage(window)
+            memory, settings = MemoryPage(window), SettingsPage(window)
             with gr.Tab("Chat", id="chat"):
                 chat.build()
             with gr.Tab("Library", id="library") as tab:
                 library.build()
+            with gr.Tab("Batch", id="batch"):
+                batch.build()
             with gr.Tab("Memory", id="memory"):
                 memory.build()
             with gr.Tab("Settings", id="settings"):
                 settings.build()
         chat.wire(page)
         library.wire(page, tab)
+        batch.wire(page, tabs)
         memory.wire(page, tabs, chat.chat)
         settings.wire(page, tabs)
     return page

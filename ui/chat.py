@@ -1,28 +1,27 @@
 """The chat page: questions and streamed answers, what they stand on, and the chats there are."""
 
 import html
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from localctx.desk import Job, Waiting
-from localctx.engine.events import Done, Evicted, Note, Planned, Progress, Token
-from localctx.errors import Cancelled, ChatFull, UserError
-from localctx.store.chats import SUMMARY, Message
+from localctx.desk import Job
+from localctx.engine.events import Note
+from localctx.errors import Cancelled, ChatFull
+from localctx.store.chats import Message
 from localctx.store.store import Store
 from localctx.store.transcript import transcript
 from localctx.ui import render
-from localctx.ui.window import Window
+from localctx.ui.conversation import Growing, Opened, gauge, owners, parts
+from localctx.ui.follow import follow, in_words
+from localctx.ui.window import Window, tab_of
 
 if TYPE_CHECKING:  # torch, and seconds
     from localctx.chatting import Way
     from localctx.session import Session
 
-BEAT = 0.1  # seconds between two pictures of a growing answer
 AGAIN = 0.8  # the temperature of another answer to the same question
 WAYS: "tuple[tuple[str, Way], ...]" = (
     ("Remember only its end", "sink-window"),
@@ -36,59 +35,6 @@ _CLICK = "() => document.querySelector('#chat-file').click()"
 _TO_URL = "(chat) => { history.replaceState(null, '', chat ? '?chat=' + encodeURIComponent(chat) : location.pathname) }"
 
 Updates = dict[Any, Any]
-
-
-@dataclass(frozen=True)
-class Opened:
-    """The chat that is worked in, as soon as there is one."""
-
-    chat: str
-
-
-@dataclass
-class Growing:
-    """An answer on its way, as a tab shows it; ``before`` is what the conversation shows above it.
-
-    ``waits``: what was typed, until it is in a chat.
-    """
-
-    chat: str
-    before: list[Any]
-    waits: str = ""
-    said: str = ""
-    status: str = ""
-    plan: str = ""
-    notes: list[str] = field(default_factory=list)
-    used: int = 0
-    window: int = 0
-    full: bool = False
-
-    @property
-    def lines(self) -> str:
-        """What will be done, what is being done, what should be known."""
-        plan = render.note(self.plan, "plan") if self.plan else ""
-        return plan + self.status + "".join(map(render.note, self.notes))
-
-    def hear(self, event: Any) -> None:
-        """Take one event in."""
-        match event:
-            case Opened():
-                self.chat, self.waits = event.chat, ""
-            case Waiting() if event.place:
-                self.status = render.note(f"waiting: {event.place} before you")
-            case Planned():
-                self.plan, self.used, self.window = render.plan_line(event), event.tokens, event.window
-            case Progress():
-                self.status = render.progress_bar(event)
-            case Note():
-                self.notes.append(event.text)
-            case Evicted():
-                self.status = render.note(f"{event.keeper} has dropped {event.tokens:,} tokens")
-            case Token():
-                self.said, self.used, self.status = self.said + event.text, self.used + 1, render.note("answering ...")
-            case Done():
-                self.chat, self.status = event.report["chat"], render.note(render.stats_line(event.report), "done")
-                self.notes += [event.failed] if event.failed else []
 
 
 class ChatPage:
@@ -213,6 +159,7 @@ class ChatPage:
             if text:
                 yield from session.steps.chat(here, text)
 
+        yield gr.skip()  # what yields nothing empties all that it might have changed
         if text or files:
             yield from self._follow(job, chat, self._messages(chat), text, request, enter if files else None)
 
@@ -222,7 +169,7 @@ class ChatPage:
     def _edit(self, chat: str, edited: gr.EditData, request: gr.Request) -> Iterator[Updates]:
         messages, text = self._messages(chat), html.unescape(str(edited.value))
         index = edited.index if isinstance(edited.index, int) else edited.index[0]
-        place = _owners(messages)[index]
+        place = owners(messages)[index]
         job: Job = lambda session: session.steps.edit(chat, text, messages[place].id)  # noqa: E731
         yield from self._follow(job, chat, messages[:place], text, request)
 
@@ -260,21 +207,16 @@ class ChatPage:
             self.full: gr.update(visible=False),
         }
         try:
-            drawn = 0.0
             turns = [(enter, self._window.shelver)] if enter else []
-            for event in self._window.ask_all(_tab(request), [*turns, (job, self._window.desk)]):
-                growing.hear(event)
-                if time.monotonic() - drawn >= BEAT:
-                    drawn = time.monotonic()
-                    yield self._picture(growing)
+            events = self._window.ask_all(tab_of(request), [*turns, (job, self._window.desk)])
+            for _ in follow(events, growing.hear):
+                yield self._picture(growing)
         except Cancelled:
             growing.status = render.note("stopped")
         except ChatFull as e:
             growing.full, growing.status = True, render.note(f"{e.problem}. How shall it go on?", "error")
-        except UserError as e:
-            growing.status = render.note(str(e), "error")
         except Exception as e:
-            growing.status = render.note(f"a fault of localctx, please report it: {e!r}", "error")
+            growing.status = render.note(in_words(e), "error")
         yield self._after(growing)
 
     def _picture(self, g: Growing) -> Updates:
@@ -300,35 +242,36 @@ class ChatPage:
         def job(session: "Session") -> Generator[Any, None, None]:
             yield Note(f"{session.settings.model} is ready: {session.model.context:,} tokens at most")
 
-        if self._window.has_asked(_tab(request)):
+        yield gr.skip()
+        if self._window.has_asked(tab_of(request)):
             return  # who is quicker than the page has the model loaded by the question
         growing = Growing("", [])
         try:
-            for event in self._window.ask(_tab(request), job):
-                growing.hear(event)
+            for _ in follow(self._window.ask(tab_of(request), job), growing.hear):
                 yield {self.status: growing.status}
             yield {self.status: growing.lines}
-        except (UserError, Cancelled) as e:
-            yield {self.status: render.note(str(e), "error") if str(e) else ""}
+        except Cancelled:
+            yield {self.status: ""}
+        except Exception as e:
+            yield {self.status: render.note(in_words(e), "error")}
 
     def _stop(self, request: gr.Request) -> None:
-        self._window.stop(_tab(request))
+        self._window.stop(tab_of(request))
 
     # What is looked at
 
     def begin_about(self, documents: Sequence[str]) -> Updates:
         """An empty chat with these documents (ids) chosen."""
-        with self._window.store() as store:
-            choices = [(d.name, d.id) for d in store.documents.all() if not d.superseded or d.id in documents]
+        choices = self._window.documents(documents)
         return self._look("") | {self.about: gr.update(choices=choices, value=list(documents))}
 
     def _enter(self, request: gr.Request) -> Updates:
-        if self._window.has_asked(_tab(request)):
+        if self._window.has_asked(tab_of(request)):
             return gr.skip()
         return self._look(request.query_params.get("chat", ""))
 
     def _leave(self, request: gr.Request) -> None:
-        self._window.stop(_tab(request))
+        self._window.stop(tab_of(request))
 
     def _look(self, chat: str) -> Updates:
         """Everything as it is kept, with this chat open; where it is gone, none."""
@@ -338,7 +281,6 @@ class ChatPage:
             messages = store.chats.messages(here.id) if here else []
             leaves = store.chats.branches(here.id)[::-1] if here else []
             shown = self._shown(messages, store)
-            choices = _choices(store)
         stats = next((m.stats for m in reversed(messages) if m.stats), None)
         about = [d.id for d in here.documents if not d.removed] if here else []
         return {
@@ -356,9 +298,9 @@ class ChatPage:
             self.status: "",
             self.full: gr.update(visible=False),
             self.box: gr.update(submit_btn=True, stop_btn=False),
-            self.about: gr.update(choices=choices, value=about),
+            self.about: gr.update(choices=self._window.documents(), value=about),
             self.library: bool(here and here.settings.get("library")),
-            self.gauge: _gauge(stats),
+            self.gauge: gauge(stats),
         }
 
     def _messages(self, chat: str) -> list[Message]:
@@ -370,11 +312,10 @@ class ChatPage:
         if store is None:
             with self._window.store() as store:
                 return self._shown(messages, store)
-        return [part for m in messages for part in _parts(m, store)]
+        return [part for m in messages for part in parts(m, store)]
 
     def _documents(self) -> Any:
-        with self._window.store() as store:
-            return gr.update(choices=_choices(store))
+        return gr.update(choices=self._window.documents())
 
     # What is changed
 
@@ -410,37 +351,6 @@ class ChatPage:
         return self._look("")
 
 
-def _parts(m: Message, store: Store) -> Iterator[Any]:
-    if m.role == "user":
-        yield {"role": "user", "content": render.said(m.text)}
-        return
-    text = m.text.strip() if m.role != SUMMARY else f"(summary of what was said before)\n{m.text.strip()}"
-    yield {"role": "assistant", "content": render.said(text or "(nothing was said)")}
-    if m.stats:
-        below = render.sources(m.citations, lambda d: _text(store, d))
-        cost = render.escape(render.stats_line(m.stats | {"stopped": m.stopped}))
-        yield {"role": "assistant", "content": gr.HTML(f'{below}<small class="lc-cost">{cost}</small>')}
-
-
-def _owners(messages: Sequence[Message]) -> list[int]:
-    """For each part that is shown, the place of the message that it is of."""
-    return [i for i, m in enumerate(messages) for _ in range(2 if m.role != "user" and m.stats else 1)]
-
-
-def _text(store: Store, document: str) -> str | None:
-    return store.documents.text(document) if store.documents.has(document) else None
-
-
-def _choices(store: Store) -> list[tuple[str, str]]:
-    return [(d.name, d.id) for d in store.documents.all() if not d.superseded]
-
-
-def _gauge(stats: dict[str, Any] | None) -> str:
-    if not stats or "kv" not in stats:
-        return ""
-    return render.gauge(stats["tokens"]["prompt"] + stats["tokens"]["longest"], stats["kv"]["window"])
-
-
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 40 else f"{line[:39]}…"
@@ -448,7 +358,3 @@ def _short(text: str) -> str:
 
 def _path(file: Any) -> str:
     return str(file["path"] if isinstance(file, dict) else file)
-
-
-def _tab(request: gr.Request) -> str:
-    return request.session_hash or ""

@@ -12,9 +12,10 @@ from localctx.errors import Cancelled, TooLong, size
 from localctx.library.search import Found
 from localctx.store.bundle import export_document, open_bundle
 from localctx.ui import listing, render
-from localctx.ui.adding import AddingPanel, follow, in_words
+from localctx.ui.adding import AddingPanel
 from localctx.ui.chat import ChatPage
-from localctx.ui.window import Window
+from localctx.ui.follow import follow, in_words, picture, pictures
+from localctx.ui.window import Window, tab_of
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -126,20 +127,17 @@ class LibraryPage:
     def _prepare(self, ticked: str, request: gr.Request) -> Iterator[Updates]:
         """Pictures of documents being read with the model, one after the other."""
         lines: list[str] = [] if ticked else [render.note(CHOOSE)]
-        shown = {"now": ""}
+        now = ""
 
         def hear(event: Any) -> None:
+            nonlocal now
             match event:
-                case Waiting() if event.place:
-                    shown["now"] = render.note(f"waiting: {event.place} before you")
-                case Planned():
-                    shown["now"] = render.note(render.plan_line(event))
-                case Progress():
-                    shown["now"] = render.progress_bar(event)
+                case Waiting() | Planned() | Progress():
+                    now = picture(event) or now
                 case Note():
                     lines.append(render.note(event.text))
                 case Done():
-                    shown["now"] = ""
+                    now = ""
                     lines.append(render.note(_prepared(event.report), "done"))
                     lines.extend([render.note(event.failed, "error")] if event.failed else [])
 
@@ -147,8 +145,8 @@ class LibraryPage:
         for document in ticked.split():
             try:
                 job: Job = lambda session, d=document: session.steps.prepare(d)  # type: ignore[misc]  # noqa: E731
-                for _ in follow(self._window, _panel(request), job, hear):
-                    yield {self.status: "".join(lines) + shown["now"]}
+                for _ in follow(self._window.ask_promptly(tab_of(request, "library"), job), hear):
+                    yield {self.status: "".join(lines) + now}
             except Cancelled:
                 lines.append(render.note("stopped; what was read stays"))
                 break
@@ -197,20 +195,9 @@ class LibraryPage:
 
     def _import(self, file: str, request: gr.Request) -> Iterator[Updates]:
         """Pictures of an exported document being taken in, with the pages that the model in use made."""
-        said = {"now": ""}
-
-        def hear(event: Any) -> None:
-            if isinstance(event, Progress):
-                said["now"] = render.progress_bar(event)
-            elif isinstance(event, Note):
-                said["now"] = render.note(event.text, "done")
-
-        try:
-            for _ in follow(self._window, f"{_panel(request)} import", lambda s: _taken_in(s, Path(file)), hear):
-                yield self._tell(said["now"])
-            yield self._tell(said["now"])
-        except Exception as e:
-            yield self._tell(render.note(in_words(e).replace(file, Path(file).name), "error"))
+        turn = self._window.ask(tab_of(request, "import"), lambda session: _taken_in(session, Path(file)))
+        for line in pictures(turn):
+            yield self._tell(line.replace(render.escape(file), render.escape(Path(file).name)))
 
     def _ask(self, ticked: str) -> Updates:
         if not ticked:
@@ -219,7 +206,7 @@ class LibraryPage:
 
     def _search(self, words: str, only: bool, ticked: str, request: gr.Request) -> Iterator[str]:
         """Pictures of a search: what is indexed for it, then the passages."""
-        found, below, bar = list[Found](), list[str](), [""]
+        found, below, bar = list[Found](), list[str](), ""
 
         def job(session: "Session") -> Generator[Any, None, None]:
             with session.shelving() as shelving:
@@ -229,19 +216,19 @@ class LibraryPage:
                 yield Note(why)
 
         def hear(event: Any) -> None:
+            nonlocal bar
             match event:
-                case Waiting() if event.place:
-                    bar[0] = render.note(f"waiting: {event.place} before you")
-                case Progress():
-                    bar[0] = render.progress_bar(event)
+                case Waiting() | Progress():
+                    bar = picture(event) or bar
                 case Found():
                     found.append(event)
                 case Note():
                     below.append(render.note(event.text))
 
         try:
-            for _ in follow(self._window, f"{_panel(request)} search", job, hear, self._window.shelver):
-                yield bar[0]
+            turn = self._window.ask_promptly(tab_of(request, "search"), job, self._window.shelver)
+            for _ in follow(turn, hear):
+                yield bar
             with self._window.store() as store:
                 yield listing.hits(found[0], words, store.documents.text) + "".join(below)
         except Exception as e:
@@ -268,7 +255,7 @@ class LibraryPage:
         return run
 
     def _stop(self, request: gr.Request) -> None:
-        self._window.stop(_panel(request))
+        self._window.stop(tab_of(request, "library"))
 
     def _leave(self, request: gr.Request) -> None:
         self._stop(request)
@@ -295,7 +282,3 @@ def _prepared(r: dict[str, Any]) -> str:
     tokens, kept = r["tokens"], r["kept"]
     said = f"{r['name']}: {kept['tokens']:,} of {tokens['prompt']:,} tokens kept, {tokens['reused']:,} were already"
     return f"{said}, {size(kept['bytes'])}, {r['seconds']['prefill']:.1f} s"
-
-
-def _panel(request: gr.Request) -> str:
-    return f"{request.session_hash} library"

@@ -16,9 +16,9 @@ from localctx.settings import overrides
 from localctx.shape import FORMATS
 from localctx.ui import render
 from localctx.ui.bars import Part, bar, page_cells
-from localctx.ui.follow import follow
+from localctx.ui.follow import pictures
 from localctx.ui.plot import plot, table
-from localctx.ui.window import Window
+from localctx.ui.window import Window, tab_of
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -110,6 +110,7 @@ class MemoryPage:
         return gr.Timer(active=at.value == TAB)
 
     def _entered(self, chat: str, at: gr.SelectData) -> Iterator[Updates]:
+        yield gr.skip()  # what yields nothing empties all that it might have changed
         if at.value == TAB:
             yield self._live(chat, None)
             yield self._choices()
@@ -180,15 +181,13 @@ class MemoryPage:
     def _choices(self) -> Updates:
         """Codecs and keepers with what was measured of them, and the documents there are."""
         s, over, verdicts = self._window.settings, overrides(), self._verdicts()
-        with self._window.store() as store:
-            documents = [(d.name, d.id) for d in store.documents.all() if not d.superseded]
         codecs = [("auto: the smallest that passed, int8 until measured", "auto")]
         codecs += [(f"{c}: {_quality(verdicts.get(c))}", c) for c in FORMATS]
         keepers = [(f"{k}: {words}{_beside(verdicts, k)}", k) for k, words in KEEPER_WORDS.items()]
         return {
             self.codec: gr.update(choices=codecs, value=s.kv, interactive="kv" not in over),
             self.keeper: gr.update(choices=keepers, value=s.keep, interactive="keep" not in over),
-            self.document: gr.update(choices=documents),
+            self.document: gr.update(choices=self._window.documents()),
         }
 
     def _plan(self) -> Updates:
@@ -220,8 +219,8 @@ class MemoryPage:
         if not document:
             yield {self.progress: render.note("choose a document to measure on", "error")}
             return
-        turn = self._window.ask(_key(request), self._gate(document, chosen, tokens))
-        for line in follow(turn):
+        turn = self._window.ask(tab_of(request, "gate"), self._gate(document, chosen, tokens))
+        for line in pictures(turn):
             yield {self.progress: line}
         yield self._choices()
 
@@ -246,7 +245,7 @@ class MemoryPage:
         return job
 
     def _stop(self, request: gr.Request) -> None:
-        self._window.stop(_key(request))
+        self._window.stop(tab_of(request, "gate"))
 
 
 def _quality(measured: dict[str, Any] | None) -> str:
@@ -270,7 +269,3 @@ def _beside(verdicts: dict[str, dict[str, Any]], keep: str) -> str:
         return "; not measured on this machine"
     _, name, measured = max(found, key=lambda each: each[0])
     return f"; in {name.split()[0]} {_quality(measured)}"
-
-
-def _key(request: gr.Request) -> str:
-    return f"{request.session_hash} gate"

@@ -38,8 +38,7 @@ def progress_bar(p: Progress) -> str:
     """A bar with its figures; without an end only what is being done."""
     if not p.total:
         return f'<div class="lc-status" role="status"><span class="lc-busy"></span>{escape(p.phase)} ...</div>'
-    unit = "" if p.phase.startswith(("reading", "beams", "pages", "ranking", "indexing", "embedding")) else " bytes"
-    figures = [f"{p.done:,} / {p.total:,}{unit}"]
+    figures = [f"{p.done:,} / {p.total:,} {p.unit}"]
     figures += [f"{p.reused:,} reused"] if p.reused else []
     figures += [f"{p.rate:,.0f} a second"] if p.rate else []
     figures += [f"{p.eta:.0f} s left"] if p.eta is not None else []

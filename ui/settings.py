@@ -14,8 +14,8 @@ from localctx.models.fetch import installed, remove, resolve
 from localctx.settings import overrides, variable
 from localctx.ui import render
 from localctx.ui.fields import FIELDS, GROUPS, Field
-from localctx.ui.follow import follow
-from localctx.ui.window import Window
+from localctx.ui.follow import pictures
+from localctx.ui.window import Window, tab_of
 
 if TYPE_CHECKING:
     from localctx.session import Session
@@ -153,7 +153,7 @@ class SettingsPage:
             path = resolve(model, models, lambda *p: session.tell(Progress(*p)), kind)
             yield Note(f"{model} is here: {path}")
 
-        for line in follow(self._window.ask(_key(request), job, self._window.porter)):
+        for line in pictures(self._window.ask(tab_of(request, "settings"), job, self._window.porter)):
             yield {self.progress: line}
         yield {self.fields["model"]: gr.update(choices=_models(self._window.settings.models, "chat"))}
 
@@ -168,7 +168,7 @@ class SettingsPage:
                     f"{len(found.damaged_pages):,} pages are damaged; localctx doctor says what to do"
                 )
 
-        for line in follow(self._window.ask(_key(request), job, self._window.porter)):
+        for line in pictures(self._window.ask(tab_of(request, "settings"), job, self._window.porter)):
             yield {self.checked: line}
 
     def _delete(self, sure: str, models: bool, request: gr.Request) -> Iterator[Updates]:
@@ -179,6 +179,7 @@ class SettingsPage:
 
         def job(session: "Session") -> Generator[Any, None, None]:
             yield Progress("deleting", 0, 0)
+            window.batches.forget()
             with window.desk.paused(), window.shelver.paused():
                 window.desk.forget()
                 freed = session.store.clear()
@@ -189,12 +190,12 @@ class SettingsPage:
             done.append("gone")
             yield Note(f"deleted, {size(freed)} freed")
 
-        for line in follow(window.ask(_key(request), job, window.porter)):
+        for line in pictures(window.ask(tab_of(request, "settings"), job, window.porter)):
             yield {self.deleted: line}
         yield {self.data: self._data(), self.gone: "".join(done)}
 
     def _stop(self, request: gr.Request) -> None:
-        self._window.stop(_key(request))
+        self._window.stop(tab_of(request, "settings"))
 
 
 def _models(folder: Path, kind: Kind) -> list[tuple[str, str]]:
@@ -218,7 +219,3 @@ def _clean(value: Any) -> Any:
 
 def _same(said: Any, now: Any) -> bool:
     return said == now or (said is not None and now is not None and str(said) == str(now))
-
-
-def _key(request: gr.Request) -> str:
-    return f"{request.session_hash} settings"

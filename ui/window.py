@@ -2,23 +2,27 @@
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localctx.desk import Desk, Job, Turn
 from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
 from localctx.settings import Settings, changed, overrides, save_settings
 from localctx.store.store import Store, told
+from localctx.ui.batches import Batches
+
+if TYPE_CHECKING:
+    import gradio as gr
 
 TOGETHER = 8  # questions answered at a time, where there is memory for them: each makes the others a little slower
 
 
 class Window:
     """One running window. ``desk`` answers questions; meanwhile ``shelver`` reads files into the library, and
-    ``porter`` fetches models and looks after what is kept.
+    ``porter`` fetches models and looks after what is kept. ``batches`` has the batch there is.
     """
 
     def __init__(self, settings: Settings, together: int = TOGETHER) -> None:
@@ -26,6 +30,7 @@ class Window:
         self.uploads = settings.home / "uploads"
         self.desk, self.shelver = Desk(settings, "answers", together), Desk(settings, "library")
         self.porter = Desk(settings, "upkeep")
+        self.batches = Batches(self.desk, self.shelver, together)
         self._turns: dict[str, Turn] = {}
 
     @contextmanager
@@ -33,6 +38,11 @@ class Window:
         """The store, opened to look something up or change a line; from any thread. Raises StoreError."""
         with closing(Store(self.settings.home)) as store, told(self.settings.home):
             yield store
+
+    def documents(self, also: Collection[str] = ()) -> list[tuple[str, str]]:
+        """What may be chosen from, by name and id: every document but older versions, of which ``also`` these."""
+        with self.store() as store:
+            return [(d.name, d.id) for d in store.documents.all() if not d.superseded or d.id in also]
 
     def file(self, name: str) -> Path:
         """Where a file to be downloaded may be written; forgotten with the uploads."""
@@ -54,6 +64,16 @@ class Window:
             if i and not self.has_asked(tab):
                 raise Cancelled
             yield from self.ask(tab, job, desk)
+
+    def ask_promptly(self, tab: str, job: Job, desk: Desk | None = None) -> Iterator[Any]:
+        """The events of a turn. Raises Cancelled as soon as it is stopped: the job may take a moment to notice."""
+        turn = self.ask(tab, job, desk)
+        for event in turn:
+            if turn.cancelled.is_set():
+                raise Cancelled
+            yield event
+        if not self.has_asked(tab):
+            raise Cancelled
 
     def has_asked(self, tab: str) -> bool:
         """Whether a tab has asked for something, and not stopped it."""
@@ -83,9 +103,15 @@ class Window:
 
     def close(self) -> None:
         """Stop all work."""
+        self.batches.close()
         for desk in self._desks:
             desk.close()
 
     @property
     def _desks(self) -> tuple[Desk, ...]:
         return self.desk, self.shelver, self.porter
+
+
+def tab_of(request: "gr.Request", panel: str = "") -> str:
+    """The browser tab that asks, or a ``panel`` of it that asks for itself."""
+    return f"{request.session_hash} {panel}"

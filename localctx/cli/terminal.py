@@ -12,7 +12,6 @@ from tqdm import tqdm
 from localctx.engine.events import Done, Event, Evicted, Note, Planned, Progress, Token
 
 _WHERE = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device
-_UNITS = {"reading": " tokens", "beams": " tokens", "pages": " pages"}  # by the first word of a phase; else bytes
 _BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
 
 
@@ -110,7 +109,7 @@ class Terminal:
             return
         if p.phase != self._phase:
             self.clear()
-            self._phase, unit = p.phase, _UNITS.get(p.phase.partition(" ")[0], "B")
+            self._phase, unit = p.phase, "B" if p.unit == "bytes" else f" {p.unit}"
             self._bar = tqdm(
                 total=p.total or None,
                 initial=p.reused,

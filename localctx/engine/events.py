@@ -7,6 +7,25 @@ from typing import Any
 WHERE = {"d": "device", "h": "host", "s": "disk", "p": "in part", "x": "dropped", "o": "open"}
 """The letters of a page map: a tier; kept of it what each head chose; gone; still filling, at full precision."""
 
+COUNTED = {
+    "reading": "tokens",
+    "beams": "tokens",
+    "pages": "pages",
+    "checking": "pages",
+    "verifying": "pages",
+    "ranking": "passages",
+    "measuring": "passes",
+    "indexing": "characters",
+    "embedding": "characters",
+    "converting": "tensors",
+    "saving": "models",
+    "sealing": "files",
+    "sections": "sections",
+    "summaries": "summaries",
+    "questions": "questions",
+}
+"""What a phase counts, by its first word."""
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -34,7 +53,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Progress:
-    """Work of one phase, in its own units (tokens, bytes); ``rate`` per second and ``eta`` in seconds when known."""
+    """Work of one phase, in its ``unit``; ``rate`` per second and ``eta`` in seconds when known."""
 
     phase: str
     done: int
@@ -42,6 +61,11 @@ class Progress:
     reused: int = 0
     rate: float | None = None
     eta: float | None = None
+
+    @property
+    def unit(self) -> str:
+        """What ``done`` and ``total`` count; bytes unless COUNTED knows better."""
+        return COUNTED.get(self.phase.partition(" ")[0], "bytes")
 
 
 @dataclass(frozen=True)
