@@ -24,6 +24,7 @@ from localctx.kv.rows import Rows, fits_a_row
 from localctx.models.base import Feed, Tokenizer
 from localctx.models.fingerprint import fingerprint, hash_weights
 from localctx.models.geometry import KINDS, geometry_of, shape_of
+from localctx.models.linear import pack_linears, weight_bytes
 from localctx.models.rope import ModelRope, Positions, apply_positions, parse_rope, said_of, stretched
 from localctx.models.tokens import ChatTokenizer
 
@@ -50,7 +51,7 @@ class TransformersModel:
         self._trained = said_of(self._config)
         self.trained: int = self._config.max_position_embeddings
         self.geometry = geometry_of(self._config)
-        self.nbytes = sum(p.numel() * p.element_size() for p in module.parameters())
+        self.nbytes = weight_bytes(module)
         self._placed: list[Positions] = [self._trained]  # what the module computes with now; views share it
         self._ropes: dict[str, ModelRope | None] = {}
         self.stretch(rope)
@@ -239,6 +240,7 @@ def load_model(
         warm, weights = pool.submit(cpu.warm), pool.submit(hash_weights, folder)
         module, tokenizer = _load(folder, place, precision)
         warm.result()
+        pack_linears(module)
         return TransformersModel(module, tokenizer, name=name, weights=weights.result(), rope=rope)
 
 

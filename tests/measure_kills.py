@@ -1,8 +1,8 @@
 """A night with power cuts: ``python tests/measure_kills.py [squad.json] [kills] [seconds] [flags...]``.
 
 Each article of the data (see measure_retrieval.py) becomes a file. ``summarize`` is started, killed with SIGKILL at a
-random moment of the first so many ``seconds``, started again, and so on; the last run is left to its end. Prints what was
-there after each, and whether every summary is there exactly once and none was done twice.
+random moment of the first so many ``seconds``, started again, and so on; the last run is left to its end. Prints what
+was there after each, and whether every summary is there exactly once and none was done twice.
 """
 
 import json
