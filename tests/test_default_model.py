@@ -6,10 +6,15 @@ import sys
 import pytest
 import torch
 
+from localctx.engine.events import Token
+from localctx.engine.schedule import Scheduler
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
+from localctx.loading import Loader
 from localctx.models.catalog import DEFAULT
 from localctx.models.hf import load_model
+from localctx.session import Session
+from localctx.settings import load_settings
 
 
 @pytest.fixture
@@ -35,15 +40,15 @@ def home(default_home, tmp_path, monkeypatch):
 
 
 def test_int8_is_as_good_as_full_precision(default_home, novel):
-    """Mean KL divergence from f32 KV at most 0.0005, top-1 agreement at least 99 %, last 1,000 of 4,000 tokens."""
+    """Mean KL divergence from f32 KV at most 0.0005, top-1 agreement at least 99 %, last 500 of 2,000 tokens."""
     model = load_model(default_home / "models" / DEFAULT, DEFAULT, dtype="f32")
-    tokens = model.tokenizer.encode(novel[3000:30_000])[:4000]
+    tokens = model.tokenizer.encode(novel[3000:20_000])[:2000]
     logits = {}
     for codec in ("f32", "int8"):
         cache = Cache(Pool(model.shape, codec), model.dtype)
-        for at in range(0, 3000, 500):
+        for at in range(0, 1500, 500):
             model.forward(tokens[at : at + 500], cache)
-        steps = [model.forward(tokens[at : at + 50], cache, keep=50) for at in range(3000, 4000, 50)]
+        steps = [model.forward(tokens[at : at + 50], cache, keep=50) for at in range(1500, 2000, 50)]
         logits[codec] = torch.cat(steps).log_softmax(-1)
     divergence = torch.nn.functional.kl_div(logits["int8"], logits["f32"], log_target=True, reduction="batchmean")
     agreement = (logits["int8"].argmax(-1) == logits["f32"].argmax(-1)).float().mean()
@@ -54,14 +59,14 @@ def test_int8_is_as_good_as_full_precision(default_home, novel):
 
 def test_a_second_question_starts_where_reading_ended(ask, novel, tmp_path):
     document = tmp_path / "novel.txt"
-    document.write_text(novel[3000:26_000])
+    document.write_text(novel[3000:15_500])
     first = ask(document, "Who tells the story?")
     second = ask(document, "Where does he wake up?")
     tokens, seconds = second["tokens"], (first["seconds"]["first_token"], second["seconds"]["first_token"])
     print(f"{tokens}, first token {seconds[0]:.2f} s, then {seconds[1]:.2f} s", file=sys.stderr)
-    assert tokens["prompt"] >= 6000
+    assert tokens["prompt"] >= 3000
     assert tokens["reused"] >= 0.98 * tokens["prompt"]
-    assert seconds[0] >= 30 * seconds[1]
+    assert seconds[0] >= 20 * seconds[1]
 
 
 def test_it_answers_from_the_document(ask, tmp_path):
@@ -89,3 +94,33 @@ def test_a_chat_goes_on_where_it_was(localctx, home, novel, tmp_path):
     tokens = json.loads(done.stdout)["tokens"]
     print(tokens, file=sys.stderr)
     assert tokens["reused"] >= 0.98 * tokens["prompt"]
+
+
+def test_two_conversations_at_once_answer_as_each_alone(home, novel, tmp_path):
+    """The second comes while the first answers: neither waits longer than for one pass, of at most one chunk."""
+    loader, settings = Loader(), load_settings(home=home, max_tokens=20, chunk=256)
+    questions = ("Who tells the story?", "What is the weather like?")
+    files = [tmp_path / f"{i}.txt" for i in range(2)]
+    for i, file in enumerate(files):
+        file.write_text(novel[3000 + 4000 * i : 6500 + 4000 * i])
+    with Session(settings, loader=loader) as first, Session(settings, loader=loader) as second:
+        asked = list(zip((first, second), files, questions, strict=True))
+        alone = [[e.id for e in s.ask([str(f)], q, False) if isinstance(e, Token)] for s, f, q in asked]
+        served, said = [], {}
+
+        def compute(feeds, cancelled):
+            served.append([(feed.cache, len(feed.tokens)) for feed in feeds])
+            return loader.compute(feeds, cancelled)
+
+        scheduler = Scheduler(compute, rows=256)
+        seats = [scheduler.join(first.steps.ask([str(files[0])], questions[0], False))]
+        for seat, event in scheduler.run():
+            if isinstance(event, Token):
+                said.setdefault(seat, []).append(event.id)
+                if len(seats) == 1 and len(said[seat]) == 3:
+                    seats.append(scheduler.join(second.steps.ask([str(files[1])], questions[1], False)))
+    assert [said[seat] for seat in seats] == alone
+    assert all(sum(n for _, n in one if n > 1) <= 256 for one in served), "a pass reads one chunk"
+    for cache in dict.fromkeys(cache for one in served for cache, _ in one):
+        at = [i for i, one in enumerate(served) if any(cache is other for other, _ in one)]
+        assert at == list(range(at[0], at[-1] + 1)), "and each is part of every pass, from its first to its last"
