@@ -195,3 +195,21 @@ def test_nobody_joins_a_crowd(model):
         crowded.append(scheduler.crowded)
     assert crowded == [False, False, True]
     assert all(seat.error is None for seat, _ in scheduler.run())
+
+
+def test_in_order_who_came_first_is_read_first_and_ends_first(model):
+    """Ten long prompts: one is read after the other, and none while eight answer."""
+    served, ended = [], []
+
+    def compute(feeds, cancelled):
+        served.append([len(feed.tokens) for feed in feeds])
+        return model.forward_each(feeds, cancelled)
+
+    scheduler = Scheduler(compute, rows=CHUNK, in_order=True)
+    seats = [scheduler.join(steps(model, prompt(40 + i, 4 * CHUNK), limit=40)) for i in range(10)]
+    for _ in scheduler.run():
+        ended += [seat for seat in seats if seat.ended and seat not in ended]
+    assert ended[:3] == seats[:3]
+    assert all(CHUNK not in sizes for sizes in served if sizes.count(1) >= 8)
+    assert any(sizes.count(1) >= 8 for sizes in served)
+    assert all(sum(n for n in sizes if n > 1) <= CHUNK for sizes in served)

@@ -24,7 +24,8 @@ def run_together(
 
     Raises what ``work`` raises, Cancelled too; nothing is left open.
     """
-    scheduler, left, seated, later = Scheduler(compute), iter(jobs), dict[Seat[Outcome], Job](), list[Job]()
+    scheduler, left = Scheduler(compute, in_order=True), iter(jobs)
+    seated, later = dict[Seat[Outcome], Job](), list[Job]()
     try:
         while True:
             while len(seated) < most and not scheduler.crowded and (job := next(left, None)):

@@ -19,6 +19,7 @@ from localctx.errors import Cancelled
 from localctx.kv.pool import Pool
 from localctx.models.base import Feed
 
+ENOUGH = 8  # sequences that answer: with these, a pass is worth its while
 MOST_EVENTS = 64  # of one sequence between two passes: work that never needs the model holds nobody up
 
 ComputeEach = Callable[[Sequence[Feed], Check], list[Tensor]]
@@ -74,10 +75,14 @@ class Seat(Generic[Result]):
 
 
 class Scheduler:
-    """Serves the seats taken in it. A pass reads at most ``rows`` tokens, or one chunk that has more."""
+    """Serves the seats taken in it. A pass reads at most ``rows`` tokens, or one chunk that has more.
 
-    def __init__(self, compute: ComputeEach, rows: int = 512) -> None:
-        self._compute, self._rows = compute, rows
+    ``in_order``: who came first reads first, and no long chunk is read while ENOUGH others answer, so that those who
+    read a lot end one after another, and not all at the end.
+    """
+
+    def __init__(self, compute: ComputeEach, rows: int = 512, in_order: bool = False) -> None:
+        self._compute, self._rows, self._in_order = compute, rows, in_order
         self._passes = 0
         self.seats = list[Seat]()
 
@@ -135,8 +140,12 @@ class Scheduler:
     def _choose(self) -> list[tuple[Seat, Feed]]:
         """Who is computed next: all who answer, and of those who read who waits longest, while there is room."""
         chosen, room, rope = list[tuple[Seat, Feed]](), self._rows, None
-        for seat, feed in sorted(self._fitting(), key=lambda one: one[0].served):
+        fitting = self._fitting()
+        busy = self._in_order and sum(len(feed.tokens) == 1 for _, feed in fitting) >= ENOUGH
+        for seat, feed in fitting if self._in_order else sorted(fitting, key=lambda one: one[0].served):
             size, turning = len(feed.tokens), feed.cache.pool.rope
+            if busy and size >= self._rows:
+                continue
             rope = rope if chosen else turning
             if turning is not rope:  # a pass turns keys in one way
                 continue
