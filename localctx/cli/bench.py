@@ -85,16 +85,16 @@ class _Worker:
         self.stop = threading.Event()
         self.bench: Bench | None = None
         self._open, self._error = open_bench, list[BaseException]()
-        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._ended = threading.Event()  # joining a thread is over once it was interrupted
 
     def wait(self) -> bool:
         """Work to the end, or to Ctrl-C: whether it was that. Raises what the work raised."""
         try:
-            self._thread.start()
-            self._thread.join()
+            threading.Thread(target=self._work, daemon=True).start()
+            self._ended.wait()
         except KeyboardInterrupt:
             self.stop.set()
-            self._thread.join(_GRACE)
+            self._ended.wait(_GRACE)
             return True
         for error in self._error:
             raise error
@@ -108,6 +108,8 @@ class _Worker:
             run(self.bench)
         except BaseException as e:
             self._error.append(e)
+        finally:
+            self._ended.set()
 
 
 @dataclass(frozen=True)
