@@ -38,11 +38,17 @@ def llama_is_here() -> bool:
 class Llama:
     """One context of the model in the file ``gguf``, with room for ``room`` tokens. Close it.
 
-    Raises ValueError for a file it cannot load.
+    ``gpu``: all of it is on the GPU, where llama.cpp was built for one. Raises ValueError for a file it cannot load.
     """
 
     def __init__(
-        self, gguf: Path, way: LlamaWay, room: int, threads: int, cancelled: Callable[[], bool] = lambda: False
+        self,
+        gguf: Path,
+        way: LlamaWay,
+        room: int,
+        threads: int,
+        gpu: bool = False,
+        cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         import llama_cpp
 
@@ -56,6 +62,7 @@ class Llama:
             n_ubatch=_CHUNK,
             n_threads=threads,
             n_threads_batch=threads,
+            n_gpu_layers=-1 if gpu else 0,
             flash_attn=way.flash,
             type_k=kind,
             type_v=kind,
@@ -67,13 +74,14 @@ class Llama:
         """How many tokens it knows."""
         return self._llama.n_vocab()
 
-    def read(self, tokens: Sequence[int]) -> None:
-        """Read ``tokens`` from nothing. Raises Cancelled between two batches."""
+    def read(self, tokens: Sequence[int]) -> int:
+        """Read ``tokens`` from nothing; the likeliest successor. Raises Cancelled between two batches."""
         self.forget()
         for at in range(0, len(tokens), _CHUNK):
             if self._cancelled():
                 raise Cancelled
             self._llama.eval(tokens[at : at + _CHUNK])
+        return self._likeliest()
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
         """Read ``tokens`` one by one; the likeliest successor of each."""
@@ -94,5 +102,8 @@ class Llama:
 
     def _step(self, token: int) -> int:
         self._llama.eval([token])
+        return self._likeliest()
+
+    def _likeliest(self) -> int:
         logits = self._lib.llama_get_logits_ith(self._llama.ctx, -1)
         return int(np.ctypeslib.as_array(logits, shape=(self.vocabulary,)).argmax())

@@ -38,9 +38,10 @@ class Fake:
     def __init__(self, name: str, at: "Fakes", decoding: list[float], reading: float = 1.0) -> None:
         self.name, self._at, self._decoding, self._reading = name, at, iter(decoding), reading
 
-    def read(self, tokens: list[int]) -> None:
+    def read(self, tokens: list[int]) -> int:
         self._at.log.append((self.name, "read", len(tokens)))
         self._at.now += self._reading
+        return 0
 
     def decode(self, tokens: list[int]) -> list[int]:
         if len(tokens) > 1:
@@ -142,8 +143,7 @@ def opened(sharp_model, tmp_path_factory):
 
 
 def greedy(engine: Engine) -> list[int]:
-    engine.read(TEXT[:300])
-    return engine.decode(TEXT[300:340])
+    return [engine.read(TEXT[:300]), *engine.decode(TEXT[300:339])]
 
 
 @pytest.mark.parametrize("prefix", ["transformers", pytest.param("llama.cpp", marks=needs_llama)])

@@ -7,6 +7,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from localctx.bench import ENGINES
 from localctx.budget import Limits
 from localctx.engine.memory import Memory, decide
@@ -34,8 +36,8 @@ class Engine(Protocol):
     kv: str
     reads: bool
 
-    def read(self, tokens: Sequence[int]) -> None:
-        """Read ``tokens`` from nothing. Raises Cancelled."""
+    def read(self, tokens: Sequence[int]) -> int:
+        """Read ``tokens`` from nothing; the likeliest successor, for which a GPU is waited. Raises Cancelled."""
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
         """Read ``tokens`` one by one after what was read; the likeliest successor of each."""
@@ -56,10 +58,10 @@ class Localctx:
         self._model, self._memory, self._spill, self._stopped = model, memory, spill, stopped
         self.cache: Cache | None = None
 
-    def read(self, tokens: Sequence[int]) -> None:
+    def read(self, tokens: Sequence[int]) -> int:
         """See ``Engine``."""
         self.start()
-        self.go_on(tokens)
+        return self.go_on(tokens)
 
     def start(self) -> Cache:
         """An empty cache, in place of what was read."""
@@ -67,12 +69,14 @@ class Localctx:
         self.cache = self._memory.new_cache(self._model, self._spill)
         return self.cache
 
-    def go_on(self, tokens: Sequence[int], after_each: Callable[[Cache], None] = lambda cache: None) -> None:
-        """Read more ``tokens``, a chunk at a time. Raises Cancelled."""
+    def go_on(self, tokens: Sequence[int], after_each: Callable[[Cache], None] = lambda cache: None) -> int:
+        """Read more ``tokens``, a chunk at a time; the likeliest successor, 0 of none. Raises Cancelled."""
         assert self.cache, "it was not started"
+        logits = torch.zeros(1)
         for at in range(0, len(tokens), self._memory.chunk):
-            self._model.forward(tokens[at : at + self._memory.chunk], self.cache, 1, self._stopped)
+            logits = self._model.forward(tokens[at : at + self._memory.chunk], self.cache, 1, self._stopped)
             after_each(self.cache)
+        return int(logits.argmax())
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
         """See ``Engine``."""
@@ -100,12 +104,13 @@ class Selecting(Localctx):
         super().__init__(source._model, source._memory, source._spill, source._stopped)
         self.name, self.reads, self._source, self._keep = f"localctx {keep}", False, source, keep
 
-    def read(self, tokens: Sequence[int]) -> None:
-        """Fork what ``source`` has read, which are these tokens."""
+    def read(self, tokens: Sequence[int]) -> int:
+        """Fork what ``source`` has read, which are these tokens. What comes after them only ``source`` knows: 0."""
         self.forget()
         assert self._source.cache, "its source reads first"
         self.cache = self._source.cache.fork()
         self.cache.keeper = make_keeper(self._keep, len(tokens))
+        return 0
 
 
 class Transformers:
@@ -119,13 +124,14 @@ class Transformers:
         self._module, self._peer, self._chunk, self._stopped = module, peer, chunk, stopped
         self.forget()
 
-    def read(self, tokens: Sequence[int]) -> None:
+    def read(self, tokens: Sequence[int]) -> int:
         """See ``Engine``."""
         self.forget()
         for at in range(0, len(tokens), self._chunk):
             if self._stopped():
                 raise Cancelled
-            self._reader.forward(tokens[at : at + self._chunk])
+            logits = self._reader.forward(tokens[at : at + self._chunk])
+        return int(logits.argmax())
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
         """See ``Engine``."""
@@ -197,7 +203,8 @@ class Engines:
 
     def _llama(self, way: LlamaWay, room: int, stack: ExitStack) -> Engine:
         assert self._gguf
-        llama = stack.enter_context(closing(Llama(self._gguf, way, room, self.threads, self.stopped)))
+        gpu = self.model.device.type == "cuda"
+        llama = stack.enter_context(closing(Llama(self._gguf, way, room, self.threads, gpu, self.stopped)))
         if llama.vocabulary != self.model.vocabulary:
             raise ValueError(f"{self._gguf} is of another model than {self.model.name}")
         return llama

@@ -141,7 +141,7 @@ class Bench:
 
 def room(repeat: int) -> int:
     """Tokens that are read after a text, at most."""
-    return max(QUESTION, repeat * (DECODED + 1))
+    return max(QUESTION, 1 + repeat * (DECODED + 1))
 
 
 def read_units(context: int) -> float:
