@@ -1,5 +1,7 @@
 """llama.cpp, through llama-cpp-python, as a peer: tokens in, likeliest tokens out, to be measured beside ours."""
 
+import ctypes
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -52,6 +54,7 @@ class Llama:
     ) -> None:
         import llama_cpp
 
+        _silenced()
         self.name, self.kv, self.reads = way.name, way.kv, True
         self._lib, self._cancelled = llama_cpp, cancelled
         kind = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}[way.kv]
@@ -107,3 +110,13 @@ class Llama:
     def _likeliest(self) -> int:
         logits = self._lib.llama_get_logits_ith(self._llama.ctx, -1)
         return int(np.ctypeslib.as_array(logits, shape=(self.vocabulary,)).argmax())
+
+
+@functools.cache  # the library keeps no reference to it
+def _silenced() -> Any:
+    """Warnings of what we know (a context past the trained one) would come between our lines."""
+    import llama_cpp
+
+    quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)
+    llama_cpp.llama_log_set(quiet, ctypes.c_void_p(0))
+    return quiet

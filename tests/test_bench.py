@@ -255,13 +255,14 @@ def test_json_has_this_shape(bench, tmp_path, home):
 
 
 def test_tables_name_machine_engines_and_what_is_past_the_window(bench):
-    done = bench("--what", "decode,memory", "--context", "4160", "--repeat", 1, "--engines", "localctx")
+    done = bench("--what", "decode,memory", "--context", "4160", "--repeat", 1, "--engines", "localctx,llama.cpp")
     assert done.returncode == 0, done.stderr
     assert "cores" in done.stdout.splitlines()[0]
     assert "DECODE, ms/token" in done.stdout
     assert "localctx select:2048 int8" in done.stdout
     assert "PREFILL" not in done.stdout
     assert "4,160 tokens are past the 4,096" in done.stderr
+    assert all(line.startswith("localctx: ") for line in done.stderr.splitlines())
 
 
 @pytest.mark.parametrize("hears", [True, False])
