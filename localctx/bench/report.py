@@ -80,6 +80,8 @@ def draw(rows: Sequence[dict[str, Any]], path: Path, title: str) -> None:
         axes.plot(*points, style, marker="o", label=" ".join(engine))
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
     contexts = sorted({row["context"] for row in rows})
     axes.set_xticks(contexts, [f"{n:,}" for n in contexts])
     axes.set_xlabel("tokens of context")

@@ -241,5 +241,5 @@ def _plot(bench: "Bench", terminal: "Terminal", path: Path | None) -> None:
 
     rows = bench.samples.rows("decode")
     if path and rows:
-        draw(rows, path, f"decode: {bench.engines.model.name}")
+        draw(rows, path, f"decode: {Path(bench.engines.model.name).name}")
         terminal.say(f"drawn in {path}")
