@@ -73,6 +73,11 @@ class TransformersModel:
             self._ropes[self._stretch] = self._rope_of(self._said) if self._said.get("rope_parameters") else None
         return self._ropes[self._stretch]
 
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens it knows."""
+        return self._config.vocab_size
+
     def stretch(self, rope: str) -> None:
         """See ``Model``."""
         self._said, self._stretch = stretched(self._trained, rope), rope

@@ -1,4 +1,4 @@
-"""Peers: the quantized caches of transformers itself, read with the same weights, to be measured beside ours.
+"""Peers: transformers' own caches, read with the same weights, to be measured beside ours.
 
 ``QuantizedCache`` (backends hqq and quanto, extra ``localctx[peers]``) keeps up to 128 tokens in full precision and
 dequantizes, joins and quantizes anew all that came before whenever they are full. Its fp8 backend needs nothing.
@@ -9,12 +9,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from localctx.models.hf import TransformersModel, use_our_attention
+from localctx.models.hf import TransformersModel, load_whole, loading, use_our_attention
 
 _MODULES = {"hqq": "hqq", "quanto": "optimum.quanto", "fp8": "torch"}
 
@@ -40,6 +41,18 @@ def installed_peers() -> list[Peer]:
     return [p for p in PEERS if _there(_MODULES[p.backend])]
 
 
+def load_stock(folder: Path, model: TransformersModel) -> Any:
+    """The module in ``folder`` as transformers loads and runs it by itself, in the place and precision of ``model``.
+
+    Raises ModelError.
+    """
+    from transformers import AutoModelForCausalLM
+
+    with loading(folder, model.device):
+        module = load_whole(AutoModelForCausalLM, folder, dtype=model.dtype, attn_implementation="sdpa")
+    return module.to(model.device).eval()
+
+
 @contextmanager
 def peer_reader(model: TransformersModel, peer: Peer) -> Iterator["PeerReader"]:
     """A reader through the peer's cache. ``model`` attends by transformers' own SDPA meanwhile, not by our pages.
@@ -55,16 +68,13 @@ def peer_reader(model: TransformersModel, peer: Peer) -> Iterator["PeerReader"]:
 
 
 class PeerReader:
-    """Reads tokens into one ``QuantizedCache`` with the library's defaults (groups of 64, 128 residual tokens)."""
+    """Reads tokens into one ``QuantizedCache`` with the library's defaults (groups of 64, 128 residual tokens), or
+    without a ``peer`` into a ``DynamicCache``.
+    """
 
-    def __init__(self, module: Any, peer: Peer) -> None:
-        from transformers import QuantizedCache
-
-        how = {} if peer.backend == "fp8" else {"nbits": peer.bits}
-        if peer.backend == "hqq":
-            how |= {"axis_key": 1, "axis_value": 1}  # as transformers recommends for hqq; quanto 0, the default
+    def __init__(self, module: Any, peer: Peer | None = None) -> None:
         self._module, self.length = module, 0
-        self._cache = QuantizedCache(peer.backend, module.config, **how)
+        self._cache = _cache_of(module.config, peer)
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], keep: int = 1) -> Tensor:
@@ -79,6 +89,17 @@ class PeerReader:
         """Bytes the cache holds now: codes, scales, zeros, and the tokens in full precision."""
         kept = ("_quantized_keys", "_quantized_values", "keys", "values")
         return sum(_nbytes(getattr(layer, name, None)) for layer in self._cache.layers for name in kept)
+
+
+def _cache_of(config: Any, peer: Peer | None) -> Any:
+    from transformers import DynamicCache, QuantizedCache
+
+    if peer is None:
+        return DynamicCache(config=config)
+    how = {} if peer.backend == "fp8" else {"nbits": peer.bits}
+    if peer.backend == "hqq":
+        how |= {"axis_key": 1, "axis_value": 1}  # as transformers recommends for hqq; quanto 0, the default
+    return QuantizedCache(peer.backend, config, **how)
 
 
 def _nbytes(value: Any) -> int:

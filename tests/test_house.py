@@ -29,6 +29,7 @@ FLOORS = {
     "localctx.batch": 7,
     "localctx.batch.on_ray": 8,  # each worker has a session
     "localctx.quality": 7,
+    "localctx.bench": 7,
     "localctx.asking": 6,
     "localctx.summarizing": 6,
     "localctx.retrieval": 5,
@@ -81,7 +82,7 @@ HOMES = {
     "starlette": "ui server",
     "uvicorn": "listening",
     "click": "cli",
-    "matplotlib": "quality",
+    "matplotlib": "quality bench",
     "tqdm": "cli",
     "charset_normalizer": "library",
     "pypdfium2": "library",

@@ -189,9 +189,9 @@ def test_the_bar_is_what_the_reference_finds_even_if_that_is_nothing(model, text
 
 
 def test_without_a_file_the_text_is_our_readme():
-    from localctx.cli.quality import _text
+    from localctx.cli.common import text_of
 
-    assert _text(None).startswith("# localctx")
+    assert text_of(None).startswith("# localctx")
 
 
 # The verdict

@@ -10,6 +10,7 @@ import click
 
 from localctx import __version__
 from localctx.cli.asking import ask, prepare
+from localctx.cli.bench import bench
 from localctx.cli.chat import chat
 from localctx.cli.chats import chats
 from localctx.cli.common import CANCELLED
@@ -87,6 +88,6 @@ def cli() -> None:
     """
 
 
-for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, library, models, doctor):
+for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models, doctor):
     cli.add_command(_command)
 library.add_command(library_search)

@@ -1,10 +1,12 @@
 """What several commands share: options, settings, JSON."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from localctx.errors import DocumentError, UsageError
 
 CANCELLED = 130  # what a shell reports of a program ended by Ctrl-C
 
@@ -93,6 +95,40 @@ def settings_of(flags: dict[str, Any]) -> "Settings":
     from localctx.settings import load_settings
 
     return load_settings(**flags)
+
+
+def numbers(flag: str, given: str | None) -> list[int]:
+    """The positive numbers of a flag that takes several, as ``2000,4000``. Raises UsageError."""
+    try:
+        found = [int(n) for n in given.split(",")] if given else []
+        if any(n < 1 for n in found):
+            raise ValueError
+    except ValueError as e:
+        raise UsageError(f"{flag} {given} is not a list of numbers", f"for example: {flag} 2000,4000") from e
+    return found
+
+
+def words(flag: str, given: str, known: Sequence[str]) -> list[str]:
+    """The words of a flag that takes several, as ``decode,prefill``. Raises UsageError for one that is not known."""
+    found = given.split(",")
+    for word in found:
+        if word not in known:
+            raise UsageError(f"{flag} {word!r} cannot be meant", f"use some of: {','.join(known)}")
+    return found
+
+
+def text_of(file: str | None) -> str:
+    """The user's text, or the one that every installed localctx has. Raises DocumentError."""
+    if file:
+        from localctx.library.read import read_document
+
+        return read_document(file).text
+    from importlib.metadata import PackageNotFoundError, metadata
+
+    with suppress(PackageNotFoundError):
+        if isinstance(text := metadata("localctx").get_payload(), str) and text:  # type: ignore[attr-defined]
+            return text
+    raise DocumentError("there is no README here to measure on", "name a text file")
 
 
 @contextmanager

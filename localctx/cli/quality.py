@@ -1,13 +1,20 @@
 """``quality``: is a codec, or a keeper, good enough on this text?"""
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import MACHINE, as_json_option, machine_options, quiet_option, settings_of
-from localctx.errors import DocumentError, UsageError, size
+from localctx.cli.common import (
+    MACHINE,
+    as_json_option,
+    machine_options,
+    numbers,
+    quiet_option,
+    settings_of,
+    text_of,
+)
+from localctx.errors import UsageError, size
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
@@ -46,7 +53,7 @@ def quality(
     localctx quality novel.txt --blend
     """
     _check(codecs)
-    text = _text(file)
+    text = text_of(file)
     from localctx.cli.terminal import Terminal
     from localctx.session import Session
 
@@ -69,20 +76,6 @@ def _check(codecs: tuple[str, ...]) -> None:
             raise UsageError(f"there is no KV codec {codec!r}", f"use one of: {', '.join(FORMATS)}")
 
 
-def _text(file: str | None) -> str:
-    """The user's text, or the one that every installed localctx has."""
-    if file:
-        from localctx.library.read import read_document
-
-        return read_document(file).text
-    from importlib.metadata import PackageNotFoundError, metadata
-
-    with suppress(PackageNotFoundError):
-        if isinstance(text := metadata("localctx").get_payload(), str) and text:  # type: ignore[attr-defined]
-            return text
-    raise DocumentError("there is no README here to measure on", "name a text file")
-
-
 def _gate(
     session: "Session",
     terminal: "Terminal",
@@ -95,7 +88,7 @@ def _gate(
     from localctx.quality.gate import Gate, remember, take_tokens
     from localctx.quality.variants import set_up, variants_of
 
-    lengths = _lengths(how["lengths"])
+    lengths = numbers("--lengths", how["lengths"])
     tokens = take_tokens(session.model, text, max([how["tokens"], *lengths]))
     on = set_up(session.model, session.settings, len(tokens))
     gate = Gate(on, tokens, lengths or [len(tokens) - 1], hear=terminal.show)
@@ -131,16 +124,6 @@ def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[st
     codec = codecs[0] if codecs else choose_codec(session.model.shape, lambda codec: passed(fingerprint(codec)))
     on = set_up(session.model, session.settings, how["passages"] * LENGTH)
     measure_blending(session, on, terminal, text, codec, how["passages"], how["as_json"])
-
-
-def _lengths(given: str | None) -> list[int]:
-    try:
-        lengths = [int(n) for n in given.split(",")] if given else []
-        if any(n < 1 for n in lengths):
-            raise ValueError
-    except ValueError as e:
-        raise UsageError(f"--lengths {given} is not a list of numbers", "for example: --lengths 2000,4000") from e
-    return lengths
 
 
 def _peers(session: "Session", terminal: "Terminal", gate: "Gate") -> list[dict[str, Any]]:

@@ -1,0 +1,105 @@
+"""The report: the machine, medians as JSON, tables and a picture."""
+
+import os
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from localctx import __version__
+from localctx.bench import WHAT
+from localctx.bench.measure import Bench
+from localctx.budget import measure_ram
+
+LIBRARIES = ("torch", "transformers", "numba", "numpy", "llama-cpp-python", "hqq", "optimum-quanto")
+
+
+def report(bench: Bench, stopped: bool = False) -> dict[str, Any]:
+    """What ``localctx bench --json`` prints. ``process_peak`` is of the whole process, all engines in it."""
+    rows = {what: bench.samples.rows(what) for what in WHAT}
+    for row in rows["prefill"]:
+        del row["kv"]  # its engine is named with it
+    for row in rows["memory"]:
+        del row["spread"]
+    said = {"machine": machine(bench), "versions": versions(bench.engines.model.name), **rows}
+    return {**said, "stopped": True} if stopped else said
+
+
+def machine(bench: Bench) -> dict[str, Any]:
+    """What it was measured on. ``noise`` is the spread of the same matrix product between rounds."""
+    model = bench.engines.model
+    return {
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory": measure_ram().total,
+        "system": f"{platform.system()} {platform.release()}",
+        "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "cpu",
+        "precision": str(model.dtype).removeprefix("torch."),
+        "threads": bench.engines.threads,
+        "noise": bench.noise.spread,
+    }
+
+
+def versions(model: str) -> dict[str, str]:
+    """The model, and what is installed of us and what computes."""
+    found = {"model": model, "localctx": __version__, "python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def speed_rows(rows: Sequence[dict[str, Any]], heading: str, number: str) -> list[dict[str, str]]:
+    """A line an engine, under ``heading``, and a column a context: the median, and the spread behind it."""
+    contexts = [f"{n:,}" for n in sorted({row["context"] for row in rows})]
+    lines = dict[str, dict[str, str]]()
+    for row in rows:
+        engine = f"{row['engine']} {row.get('kv', '')}".rstrip()
+        line = lines.setdefault(engine, {heading: engine, **dict.fromkeys(contexts, "")})
+        line[f"{row['context']:,}"] = _cell(row[number], row["spread"])
+    return list(lines.values())
+
+
+def draw(rows: Sequence[dict[str, Any]], path: Path, title: str) -> None:
+    """Write a PNG: milliseconds per token against context, a line an engine. Raises OSError."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    FigureCanvasAgg(figure)  # no window, whatever the machine has
+    axes = figure.subplots()
+    for engine in dict.fromkeys((row["engine"], row["kv"]) for row in rows):
+        of_it = [row for row in rows if (row["engine"], row["kv"]) == engine]
+        style = "-" if engine[0].startswith("localctx") else "--"
+        points = [row["context"] for row in of_it], [row["ms_per_token"] for row in of_it]
+        axes.plot(*points, style, marker="o", label=" ".join(engine))
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
+    contexts = sorted({row["context"] for row in rows})
+    axes.set_xticks(contexts, [f"{n:,}" for n in contexts])
+    axes.set_xlabel("tokens of context")
+    axes.set_ylabel("milliseconds per token")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.suptitle(title)
+    figure.savefig(path, dpi=120, format="png")
+
+
+def _cell(value: float, spread: float | None) -> str:
+    return f"{value:,.1f}" + ("" if spread is None else f" ({spread:.0%})")
+
+
+def _cpu() -> str:
+    """The processor's name; where the system does not tell it, its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

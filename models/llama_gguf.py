@@ -1,0 +1,84 @@
+"""A folder of a plain Llama becomes a GGUF file that llama.cpp can be fed tokens with: f16, and no tokenizer in it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from localctx.errors import ModelError
+
+_NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "model.layers": "blk",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
+
+
+def write_gguf(folder: Path, path: Path) -> None:
+    """Write the model in ``folder`` to ``path``. Raises ModelError where it is not a plain Llama; OSError."""
+    from gguf import GGUFWriter
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    rope = getattr(config, "rope_parameters", None) or {}
+    biased = getattr(config, "attention_bias", False) or getattr(config, "mlp_bias", False)
+    if config.model_type != "llama" or rope.get("rope_type") != "default" or biased:
+        raise ModelError(f"{folder.name} is no plain Llama: no GGUF was made of it", "name one with --gguf")
+    part = path.with_name(f"{path.name}.part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    writer = GGUFWriter(part, "llama")
+    _describe(writer, config, rope["rope_theta"])
+    for name, tensor in _tensors(folder, config):
+        writer.add_tensor(name, tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    part.replace(path)
+
+
+def _describe(writer: Any, config: Any, theta: float) -> None:
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(theta)
+    for add in (writer.add_rope_dimension_count, writer.add_key_length, writer.add_value_length):
+        add(config.head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("no_vocab")
+
+
+def _tensors(folder: Path, config: Any) -> Iterator[tuple[str, np.ndarray]]:
+    import torch
+    from safetensors.torch import load_file
+
+    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    for file in sorted(folder.glob("*.safetensors")):
+        for name, weight in load_file(file).items():
+            for theirs, ours in _NAMES.items():
+                name = name.replace(theirs, ours)
+            precise = weight.dim() == 1  # llama.cpp wants the norms so
+            array = weight.to(torch.float32 if precise else torch.float16).numpy()
+            n = heads.get(name.split(".")[-2])
+            yield name, _interleaved(array, n) if n else array
+
+
+def _interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
+    """llama.cpp turns neighbouring rows together, transformers those half a head apart."""
+    half = weight.shape[0] // heads // 2
+    return np.ascontiguousarray(weight.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(weight.shape))
