@@ -121,8 +121,8 @@ def address(window, monkeypatch):
     """Where the pages of ``window`` are served, on a free port."""
     import uvicorn
 
+    from localctx.listening import listen
     from localctx.ui.app import mount
-    from localctx.ui.server import listen
 
     window.uploads.mkdir(parents=True)
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(window.uploads))

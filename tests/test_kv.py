@@ -305,10 +305,13 @@ def test_a_disk_that_refuses_is_told_and_nothing_is_lost(monkeypatch):
 
 
 def test_what_was_needed_least_recently_moves_down_first():
-    pool = Pool(SHAPE, "f32", limits=Limits(3 * PAGE_BYTES, None, 0))
-    cache = Cache(pool, torch.float32)
-    append(cache, list(range(3 * PAGE)))
-    append(cache, [0])
-    cache.touch(np.array([0]))
+    """A sequence that goes on needs all of its pages; one that pauses makes room, and what it chose stays longest."""
+    pool = Pool(SHAPE, "f32", limits=Limits(4 * PAGE_BYTES, None, 0))
+    paused, cache = Cache(pool, torch.float32), Cache(pool, torch.float32)
     append(cache, list(range(PAGE)))
-    assert [page in pool.host for page in cache.pages] == [False, True, False, False]
+    append(paused, list(range(2 * PAGE)))
+    append(cache, [0])
+    paused.touch(np.array([0]))
+    append(cache, list(range(2 * PAGE)))
+    assert [page in pool.host for page in paused.pages] == [False, True]
+    assert not any(page in pool.host for page in cache.pages)
