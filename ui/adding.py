@@ -96,18 +96,18 @@ class AddingPanel:
         if not entries:
             yield {self.queue: "".join(map(render.note, [*notes, "There is no document in that place."]))}
             return
-        yield {
-            self.queue: listing.queue(entries),
-            self.cancel: gr.update(visible=True),
-            self.drop: gr.update(interactive=False),
-            self.path: gr.update(interactive=False),
-        }
+
+        def seen(more: str = "") -> Updates:  # all of it each time: a page that is busy loses what is soon followed
+            shown = {self.cancel: gr.update(visible=True), self.drop: gr.update(interactive=False)}
+            return {self.queue: listing.queue(entries) + more, self.path: gr.update(interactive=False), **shown}
+
+        yield seen()
         try:
             for entry in entries:
                 for _ in self._one(entry, ocr, request):
-                    yield {self.queue: listing.queue(entries)}
+                    yield seen()
             for bar in self._index({e.id for e in entries if e.id}, notes, request):
-                yield {self.queue: listing.queue(entries) + bar}
+                yield seen(bar)
         except Cancelled:
             notes.append("stopped; what was read stays")
             for entry in entries:
