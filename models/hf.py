@@ -169,7 +169,8 @@ class _Step:
     ) -> None:
         self._feeds, self.cancelled, self.until = feeds, cancelled, until
         self.seen: tuple[Tensor, Tensor] | None = None
-        self.latent = any(layer.kind == "latent" for layer in feeds[0].cache.pool.shape.layers)
+        self.shape = feeds[0].cache.pool.shape
+        self.latent = any(layer.kind == "latent" for layer in self.shape.layers)
         self.parts, self.rows = list[tuple[slice, Cache]](), list[tuple[Tensor, Rows]]()
         self._new: tuple[Tensor, Tensor] | None = None
 
@@ -365,8 +366,8 @@ def _attention(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     how: dict[str, Any] = {"window": sliding_window, "softcap": softcap or 0, "sinks": s_aux}
     out = query.new_empty(query.shape[2], query.shape[1], value.shape[3]).transpose(0, 1)  # [Hq, T, Dv]
+    assert sliding_window == step.shape.layers[layer].window, "the config tells another window"
     for part, cache in step.parts:
-        assert sliding_window == cache.pool.shape.layers[layer].window, "the config tells another window"
         q, k, v = (row[0, :, part] for row in (query, key, value))
         out[:, part] = attend_cache(cache, layer, q, k, v, scale, expand=expand, **how)
         cache.extend(layer, *(new[:, part] for new in kept))

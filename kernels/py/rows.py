@@ -50,10 +50,13 @@ def attend_rows(
     rotated: bool = False,
     masses: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Row i's token, q [n, Hq, D] with its own k and v [n, H, D], over its pages, its open page and itself, float32.
+    """Row i's token, q [n, Hq, D] with its own k [n, H, D] and v [n, H, Dv], over its pages, its open page and itself.
 
-    Returns out [n, Hq, Dv] and, where ``masses`` are asked for, what every page got of the row's attention [Hq, pages]
-    (else empty). ``rotated``: pages hold what ``quant.rotate`` turned. ``sinks`` [Hq] and ``extra`` as in the others.
+    Returns out [n, Hq, Dv] and, where ``masses`` are asked for, what share of its row's attention every page got
+    [Hq, pages] (else empty); all is float32. ``rotated``: pages hold what ``quant.rotate`` turned. ``extra``
+    [Hq, pages * 64] is added to the scaled scores of pages, ``softcap`` and ``sinks`` [Hq] are as in ``attend`` and
+    ``merge``. A row's result does not depend on the others. Split over the context as Flash-Decoding does, all rows of
+    a layer in one call as vLLM's PagedAttention (arXiv:2309.06180).
     """
     n, heads = q.shape[:2]
     count = len(pages.parts)
