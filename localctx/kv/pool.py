@@ -44,7 +44,7 @@ class Pool:
         in_place: bool | None = None,
     ) -> None:
         self.shape, self.codec, self.device, self.rope = shape, codec, torch.device(device), rope
-        self.limits, self.spill = limits, spill
+        self.spill = spill
         self.in_place = self.device.type == "cpu" if in_place is None else in_place
         self.rotated = FORMATS[codec].hadamard
         self.codecs = [_codecs(shape, codec, self.rotated, sinks) for sinks in (False, True)]
@@ -64,6 +64,11 @@ class Pool:
         self._kinds = np.zeros(64, np.uint8)
         self._used = np.zeros(64, np.int64)
         self._sizes = np.zeros(64, np.int64)  # bytes; 0 of what the store lends
+
+    @property
+    def limits(self) -> Limits:
+        """What each tier may take now."""
+        return Limits(*(tier.limit for tier in self.tiers))
 
     def new(self, kind: int) -> int:
         """A page of this kind, to be filled layer by layer. Raises NoRoom."""
