@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from kept import Kept
 from measure_retrieval import DATA
 
 from localctx.batch.jobs import Job
@@ -28,22 +29,6 @@ from localctx.task import AS_IT_IS, Task
 
 GROUPS = 3
 TASK = Task(length="short")
-
-
-class Kept:
-    """Results by name, instead of files."""
-
-    def __init__(self) -> None:
-        self.summaries: dict[str, str] = {}
-
-    def has(self, entry) -> bool:
-        return False
-
-    def write(self, entry) -> None:
-        self.summaries[entry["name"]] = entry["summary"]
-
-    def wrote(self, path: Path) -> bool:
-        return False
 
 
 def main(path: Path = DATA, count: int = 54) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from asking import PLAIN
+from kept import Kept
 
 from localctx.batch.jobs import Job
 from localctx.batch.run import Batch, Outcome
@@ -20,23 +21,6 @@ from localctx.task import Task
 
 TASK = Task(length="12")
 PAGES = 24  # of the tiny model, that the budget of the tests holds
-
-
-class Kept:
-    """Results by name, instead of files."""
-
-    def __init__(self):
-        self.summaries = {}
-
-    def has(self, entry):
-        return False
-
-    def write(self, entry):
-        assert entry["name"] not in self.summaries, "written twice"
-        self.summaries[entry["name"]] = entry["summary"]
-
-    def wrote(self, path: Path):
-        return False
 
 
 @pytest.fixture
