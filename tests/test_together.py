@@ -101,3 +101,17 @@ def test_a_fault_of_one_is_told_and_the_others_go_on(settings, tmp_path):
         ended = {job: what.status for job, what in told if isinstance(what, Outcome)}
     assert [ended[job] for job in jobs] == ["done", "failed", "done"]
     assert len(kept.summaries) == 2
+
+
+def test_a_night_of_documents_that_were_done_before_is_gone_through():
+    """Thirty thousand, every third of which is in work when it is first looked at."""
+    jobs, seen = [Job(str(i), str(i), 1) for i in range(30_000)], set()
+
+    def work(job):
+        again = int(job.source) % 3 == 0 and job not in seen
+        seen.add(job)
+        yield from ()
+        return Outcome(job, "skipped", again=again)
+
+    told = run_together(work, jobs, lambda feeds, cancelled: [], lambda: False)
+    assert sorted(int(job.source) for job, _ in told) == list(range(30_000))

@@ -1,7 +1,7 @@
 """Together: the documents of a batch are computed side by side, as many as the memory there is holds."""
 
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from itertools import chain
 
 from localctx.batch.jobs import Job
 from localctx.batch.run import Outcome
@@ -24,11 +24,12 @@ def run_together(
 
     Raises what ``work`` raises, Cancelled too; nothing is left open.
     """
-    scheduler, left = Scheduler(compute, in_order=True), iter(jobs)
+    scheduler, left = Scheduler(compute, in_order=True), deque(jobs)
     seated, later = dict[Seat[Outcome], Job](), list[Job]()
     try:
         while True:
-            while len(seated) < most and not scheduler.crowded and (job := next(left, None)):
+            while left and len(seated) < most and not scheduler.crowded:
+                job = left.popleft()
                 seated[scheduler.join(work(job), cancelled)] = job
                 yield from ((seated[seat], event) for seat, event in scheduler.hear())
             if not seated:
@@ -42,7 +43,8 @@ def run_together(
                     later.append(job)
                     continue
                 yield job, seat.result
-                left, later = chain(later, left), []
+                left.extendleft(reversed(later))
+                later.clear()
     finally:
         for seat in seated:
             seat.close()
