@@ -1,13 +1,11 @@
 """Any decoder model that transformers loads, driven over our Cache through a registered attention function."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from functools import partial
 from importlib.metadata import version
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +14,18 @@ from torch import Tensor
 
 from localctx.errors import Cancelled, ModelError
 from localctx.kernels import cpu
-from localctx.kv.attention import Expand, attend_cache
+from localctx.kv.attention import Expand
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.kv.rope import Rope
-from localctx.kv.rows import Rows, fits_a_row
+from localctx.kv.rows import FEW
 from localctx.models.base import Feed, Tokenizer
 from localctx.models.fingerprint import fingerprint, hash_weights
 from localctx.models.geometry import KINDS, geometry_of, shape_of
-from localctx.models.linear import pack_linears, weight_bytes
+from localctx.models.lean import lean
+from localctx.models.linear import block_linears, weight_bytes
 from localctx.models.rope import ModelRope, Positions, apply_positions, parse_rope, said_of, stretched
+from localctx.models.step import Step
 from localctx.models.tokens import ChatTokenizer
 
 ATTENTION = "localctx"
@@ -60,6 +60,7 @@ class TransformersModel:
         self._chat = ChatTokenizer(tokenizer, _stop_ids(module, tokenizer))
         self.tokenizer: Tokenizer = self._chat
         use_our_attention(module)
+        self._lean = lean(module)
 
     @property
     def context(self) -> int:
@@ -110,35 +111,44 @@ class TransformersModel:
     @torch.inference_mode()
     def forward_each(self, feeds: Sequence[Feed], cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
         """See ``Model``."""
-        return self._run(_Step(feeds, cancelled))
+        brief = [self._lean is not None and len(feed.tokens) <= FEW for feed in feeds]
+        with ExitStack() as begun:
+            found = dict[bool, Iterator[Tensor]]()
+            for way in sorted(set(brief)):
+                step = Step([feed for feed, its in zip(feeds, brief, strict=True) if its == way], cancelled)
+                begun.enter_context(step.begun())
+                found[way] = iter(self._run(step, brief=way))
+        return [next(found[way]) for way in brief]
 
     @torch.inference_mode()
     def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """See ``Model``."""
-        step = _Step([Feed(tokens, cache)], until=layer)
-        with suppress(Cancelled):
+        step = Step([Feed(tokens, cache)], until=layer)
+        with suppress(Cancelled), step.begun():
             self._run(step)
         assert step.seen, f"there is no layer {layer}"
         return step.seen
 
-    def _run(self, step: "_Step", position: int | None = None, said: Positions | None = None) -> list[Tensor]:
+    def _run(
+        self, step: Step, *, brief: bool = False, position: int | None = None, said: Positions | None = None
+    ) -> list[Tensor]:
         """Logits of each feed. It begins where its cache says, unless ``position`` does; keys turn as the caches say,
-        unless ``said`` does.
+        unless ``said`` does. ``brief``: without transformers' modules.
         """
         self._place(said or step.said or self._said)
-        with step.begun() as feeds:
-            tokens = [token for feed in feeds for token in feed.tokens]
-            starts = [feed.cache.position if position is None else position for feed in feeds]
-            places = [at + i for at, feed in zip(starts, feeds, strict=True) for i in range(len(feed.tokens))]
-            out = self._module(
-                input_ids=torch.tensor([tokens], device=self.device),
-                position_ids=torch.tensor([places], device=self.device),
-                past_key_values=step if step.latent else None,
-                use_cache=False,
-                logits_to_keep=torch.tensor(step.kept, device=self.device),
-                step=step,
-            )
-        return list(out.logits[0].float().split([feed.keep for feed in feeds]))
+        tokens, places = step.tokens, step.places(position)
+        if brief:
+            assert self._lean
+            return step.split(self._lean.run(step, tokens, places))
+        out = self._module(
+            input_ids=torch.tensor([tokens], device=self.device),
+            position_ids=torch.tensor([places], device=self.device),
+            past_key_values=step if step.latent else None,
+            use_cache=False,
+            logits_to_keep=torch.tensor(step.kept, device=self.device),
+            step=step,
+        )
+        return step.split(out.logits[0])
 
     def _place(self, said: Positions) -> None:
         if said is not self._placed[0]:
@@ -154,78 +164,10 @@ class TransformersModel:
         """One token alone at ``position``: of each layer what RoPE turned, k or a latent layer's v, [H, 1, D]."""
         cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
         word = self._config.vocab_size // 2  # the first may be padding, which is all zeros
-        self._run(_Step([Feed([word], cache)]), position, said)
+        step = Step([Feed([word], cache)])
+        with step.begun():
+            self._run(step, position=position, said=said)
         return [cache.open_tail(i)[layer.kind == "latent"] for i, layer in enumerate(self.shape.layers)]
-
-
-class _Step:
-    """One run of the model over new tokens, of one sequence or several, one after another in a row; ``until`` a layer,
-    where it ends as if cancelled, with what that would keep as ``seen``. To a latent layer it is transformers' cache,
-    which it calls first.
-    """
-
-    def __init__(
-        self, feeds: Sequence[Feed], cancelled: Callable[[], bool] = lambda: False, until: int | None = None
-    ) -> None:
-        self._feeds, self.cancelled, self.until = feeds, cancelled, until
-        self.seen: tuple[Tensor, Tensor] | None = None
-        self.shape = feeds[0].cache.pool.shape
-        self.latent = any(layer.kind == "latent" for layer in self.shape.layers)
-        self.parts, self.rows = list[tuple[slice, Cache]](), list[tuple[Tensor, Rows]]()
-        self._new: tuple[Tensor, Tensor] | None = None
-
-    @contextmanager
-    def begun(self) -> Iterator[Sequence[Feed]]:
-        """The feeds, each cache having begun: it may count positions anew. All of them are committed, or none."""
-        with ExitStack() as caches:
-            for feed in self._feeds:
-                feed.cache.begin(len(feed.tokens))
-                caches.callback(feed.cache.rollback)
-            self._arrange()
-            yield self._feeds
-            caches.pop_all()
-        for _, rows in self.rows:
-            rows.tell()
-        for feed in self._feeds:
-            feed.cache.commit()
-
-    @property
-    def said(self) -> Positions | None:
-        """What the caches say of positions, which is the same; None where they say nothing."""
-        ropes = {feed.cache.pool.rope for feed in self._feeds}
-        assert len(ropes) == 1, "sequences in one step turn alike"
-        rope = ropes.pop()
-        return rope.said if isinstance(rope, ModelRope) else None
-
-    @property
-    def kept(self) -> list[int]:
-        """The places of the row whose logits are wanted."""
-        ends = accumulate(len(feed.tokens) for feed in self._feeds)
-        return [i for end, feed in zip(ends, self._feeds, strict=True) for i in range(end)[-feed.keep :]]
-
-    def _arrange(self) -> None:
-        """Which sequences attend together, and which by themselves; where in the row their tokens are."""
-        at, together = 0, defaultdict[str, list[tuple[int, Cache]]](list)
-        for tokens, cache, _ in self._feeds:
-            if len(tokens) == 1 and not self.latent and fits_a_row(cache):
-                together[cache.pool.codec].append((at, cache))
-            else:
-                self.parts.append((slice(at, at + len(tokens)), cache))
-            at += len(tokens)
-        for found in together.values():
-            places, caches = zip(*found, strict=True)
-            self.rows.append((torch.tensor(places), Rows(caches)))
-
-    def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Hear of a layer's new latents, and give back no more than these: history is expanded run by run."""
-        self._new = k, v
-        return k, v
-
-    def take(self) -> tuple[Tensor, Tensor]:
-        """The latents of the layer that attends now, k [1, T, rank] and v [1, T, rope_dim]."""
-        assert self._new is not None, "a latent layer attends before it updates"
-        (k, v), self._new = self._new, None
-        return k[0], v[0]
 
 
 def load_model(
@@ -246,7 +188,7 @@ def load_model(
         warm, weights = pool.submit(cpu.warm), pool.submit(hash_weights, folder)
         module, tokenizer = _load(folder, place, precision)
         warm.result()
-        pack_linears(module)
+        block_linears(module)
         return TransformersModel(module, tokenizer, name=name, weights=weights.result(), rope=rope)
 
 
@@ -348,7 +290,7 @@ def _attention(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    step: _Step,
+    step: Step,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
@@ -359,21 +301,12 @@ def _attention(
     if step.cancelled():
         raise Cancelled
     layer, expand = module.layer_idx, _expansion(module)
-    kept = step.take() if expand else (key[0], value[0])
     if layer == step.until:
-        step.seen = kept
+        step.seen = step.latents() if expand else (key[0], value[0])
         raise Cancelled
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    how: dict[str, Any] = {"window": sliding_window, "softcap": softcap or 0, "sinks": s_aux}
-    out = query.new_empty(query.shape[2], query.shape[1], value.shape[3]).transpose(0, 1)  # [Hq, T, Dv]
     assert sliding_window == step.shape.layers[layer].window, "the config tells another window"
-    for part, cache in step.parts:
-        q, k, v = (row[0, :, part] for row in (query, key, value))
-        out[:, part] = attend_cache(cache, layer, q, k, v, scale, expand=expand, **how)
-        cache.extend(layer, *(new[:, part] for new in kept))
-    for places, rows in step.rows:
-        q, k, v = (row[0, :, places] for row in (query, key, value))
-        out[:, places] = rows.attend(layer, q, k, v, scale, **how)
+    out = step.attend(layer, query[0], key[0], value[0], scale, expand, softcap=softcap or 0, sinks=s_aux)
     return out.transpose(0, 1)[None], None
 
 

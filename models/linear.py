@@ -1,39 +1,42 @@
-"""Linear layers for the processor: weights lie in the order in which oneDNN's kernels read them.
-
-It is faster than the plain layout where few rows are computed, and what comes of a row does not depend on how many
-others are computed with it: an answer is the same alone and among others.
-"""
+"""Linear layers of a model on the processor: their weights lie in the blocks of ``localctx.kernels.linear``."""
 
 import torch
 from torch import Tensor
 
-_PACKED = "cpu", torch.float32
+from localctx.kernels.linear import Blocks, exact_blocks, int8_blocks, multiply
+
+WEIGHTS = {"full": exact_blocks, "int8": int8_blocks}
+"""By name: as they are, or at 8 bits with a scale for every 64 inputs."""
+
+_COMPUTED = "cpu", torch.float32
 
 
-class PackedLinear(torch.nn.Module):
-    """A linear layer whose weight is packed; it holds no other copy of it."""
+class BlockedLinear(torch.nn.Module):
+    """A linear layer whose weight is kept in blocks; it holds no other copy of it."""
 
-    def __init__(self, linear: torch.nn.Linear) -> None:
+    def __init__(self, blocks: Blocks, bias: Tensor | None = None) -> None:
         super().__init__()
-        self.bias, self.nbytes = linear.bias, linear.weight.nbytes
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())
+        self.blocks, self.bias = blocks, bias
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., in] to [..., out]."""
-        return torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
+        out = multiply(x.flatten(0, -2), self.blocks)
+        return (out if self.bias is None else out + self.bias).unflatten(0, x.shape[:-1])
 
 
-def pack_linears(module: torch.nn.Module) -> None:
-    """Pack every plain linear layer of ``module`` that is in float32 on the processor, where torch has oneDNN."""
-    if not torch.backends.mkldnn.is_available():
-        return
+def block_linears(module: torch.nn.Module, weights: str = "full") -> None:
+    """Block every plain linear layer of ``module`` that is in float32 on the processor."""
+    make = WEIGHTS[weights]
     for parent in list(module.modules()):
         for name, child in parent.named_children():
-            if type(child) is torch.nn.Linear and (child.weight.device.type, child.weight.dtype) == _PACKED:
-                setattr(parent, name, PackedLinear(child))
+            if type(child) is torch.nn.Linear and (child.weight.device.type, child.weight.dtype) == (
+                "cpu",
+                torch.float32,
+            ):
+                setattr(parent, name, BlockedLinear(make(child.weight.detach()), child.bias))
 
 
 def weight_bytes(module: torch.nn.Module) -> int:
-    """What its weights take, packed or not."""
-    packed = (child.nbytes for child in module.modules() if isinstance(child, PackedLinear))
-    return sum(parameter.nbytes for parameter in module.parameters()) + sum(packed)
+    """What its weights take, blocked or not."""
+    blocked = (child.blocks.nbytes for child in module.modules() if isinstance(child, BlockedLinear))
+    return sum(parameter.nbytes for parameter in module.parameters()) + sum(blocked)

@@ -7,7 +7,7 @@ from localctx.kv.attention import attend_cache
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
-from localctx.kv.rows import Rows, fits_a_row
+from localctx.kv.rows import FEW, Rows, fits_rows
 from localctx.shape import PAGE, KVShape, LayerShape
 
 HEADS, LAYERS = 4, 2
@@ -67,7 +67,7 @@ def test_together_as_alone(codec, dtype, window, softcap, sinks):
         return outs
 
     def at_once(caches, layers):
-        rows = Rows(caches)
+        rows = Rows([(cache, 1) for cache in caches])
         outs = [rows.attend(layer, *x, 0.2, **how) for layer, x in enumerate(layers)]
         rows.tell()
         return outs
@@ -93,7 +93,8 @@ def test_a_row_does_not_depend_on_the_others():
         caches = [filled(pool, LENGTHS[i], torch.float32) for i in chosen]
         for cache in caches:
             cache.begin(1)
-        outs.append(Rows(caches).attend(0, q[:, chosen], k[:, chosen], v[:, chosen], 0.2)[:, chosen.index(5)])
+        rows = Rows([(cache, 1) for cache in caches])
+        outs.append(rows.attend(0, q[:, chosen], k[:, chosen], v[:, chosen], 0.2)[:, chosen.index(5)])
     assert all(torch.equal(out, outs[0]) for out in outs)
 
 
@@ -104,4 +105,32 @@ def test_who_judges_pages_attends_alone(keep, fits):
     pool = Pool(KVShape((LayerShape(2, 32, 32),)), "int8")
     cache = filled(pool, 20 * PAGE, torch.float32)
     cache.keeper, cache.phase = make_keeper(keep, cache.length), "answering"
-    assert fits_a_row(cache) == fits
+    assert fits_rows(cache, 1) == fits
+
+
+@pytest.mark.parametrize("window", [None, 20, 100])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_several_tokens_of_a_sequence_are_what_each_after_another_is(window, dtype):
+    pool, many = Pool(KVShape((LayerShape(2, 32, 32, window=window),)), "int8"), 5
+    q, k, v = new(pool.shape.layers[0], many, dtype)
+    single, whole = (filled(pool, 3 * PAGE + 7, dtype) for _ in range(2))
+    expected = []
+    for i in range(many):
+        single.begin(1)
+        one = [x[:, i : i + 1] for x in (q, k, v.to(dtype))]
+        expected.append(Rows([(single, 1)]).attend(0, *one, 0.2, window=window))
+        single.commit()
+    whole.begin(many)
+    got = Rows([(whole, many)]).attend(0, q, k, v.to(dtype), 0.2, window=window)
+    whole.commit()
+    assert torch.equal(got, torch.cat(expected, 1)), "to the last bit"
+    assert (single.tail_payload() == whole.tail_payload()).all()
+
+
+def test_rows_of_a_sequence_fill_no_page():
+    """A token that is taken back must leave the pages before it as they were."""
+    cache = filled(Pool(KVShape((LayerShape(2, 32, 32),)), "int8"), PAGE + 60, torch.float32)
+    assert fits_rows(cache, 3)
+    assert not fits_rows(cache, 4)
+    assert fits_rows(filled(cache.pool, PAGE + 63, torch.float32), 1), "one token is not taken back"
+    assert not fits_rows(filled(cache.pool, PAGE, torch.float32), FEW + 1)

@@ -12,6 +12,8 @@ from llvmlite import ir
 from numba import carray, njit, prange, types
 from numba.extending import intrinsic
 
+from localctx.kernels.simd import LANES, as_pointer, exp_below, float_of_bits, product, widen
+
 PAGE = 64
 SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
 _STARTED_WITH = numba.get_num_threads()
@@ -27,22 +29,6 @@ class Layout(NamedTuple):
     k_dim: int
     v_dim: int
     table: np.ndarray
-
-
-@intrinsic
-def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
-
-    return types.voidptr(types.int64), codegen
-
-
-@intrinsic
-def float_of_bits(typingctx, bits):  # type: ignore[no-untyped-def]
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.bitcast(args[0], ir.FloatType())
-
-    return types.float32(types.int32), codegen
 
 
 @intrinsic
@@ -124,42 +110,58 @@ def _load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=MATH)
-def _scores(q, k, extra, softcap, s):  # type: ignore[no-untyped-def]
-    """s[t] = q . k[:, t] + extra[t] for the 64 tokens of a page; returns the greatest."""
-    s[:] = np.float32(0)
-    for d in range(k.shape[0]):
-        a = q[d]
-        for t in range(PAGE):
-            s[t] += a * k[d, t]
+def _by_block(x, address, bits, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
+    """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row goes
+    into x (``scaled`` and ``wide`` have room for that), its zero is the same for all columns.
+    """
+    n, rows = x.shape
+    at = address + codes + head * rows * columns * bits // 8
+    if bits >= 16:
+        product(bits, at, columns, x, out)
+        return
+    _widen(address + scale + head * rows * 2, wide[0, :rows])
+    _widen(address + zero + head * rows * 2, wide[1, :rows])
+    for i in range(n):
+        base = np.float32(0)
+        for r in range(rows):
+            scaled[i, r] = x[i, r] * wide[0, r]
+            base += x[i, r] * wide[1, r]
+        for c in range(columns):
+            out[i, c] += base
+    product(bits, at, columns, scaled, out)
+
+
+@njit(fastmath=MATH)
+def _finish_scores(s, extra, softcap, skip):  # type: ignore[no-untyped-def]
+    """Scores [64] of a page's tokens to what the softmax takes; the greatest. The first ``skip`` are hidden."""
     for t in range(len(extra)):
         s[t] += extra[t]
     if softcap > 0:
         for t in range(PAGE):
             s[t] = softcap * math.tanh(s[t] / softcap)
+    for t in range(skip):
+        s[t] = np.float32(-1e30)
     top = s[0]
     for t in range(PAGE):
         top = max(top, s[t])
     return top
 
 
-@njit(fastmath=MATH)
-def accumulate(s, v, top, out):  # type: ignore[no-untyped-def]
-    """out += sum over tokens of exp(s - top) v; returns the sum of the weights."""
-    total = np.float32(0)
-    for t in range(PAGE):
-        s[t] = _exp(s[t] - top)
-        total += s[t]
-    for t in range(PAGE):
-        p = s[t]
-        for d in range(v.shape[1]):
-            out[d] += p * v[t, d]
-    return total
+@njit
+def _widen(address, out):  # type: ignore[no-untyped-def]
+    """float16 at an address to float32."""
+    n = len(out)
+    widen(address, out.ctypes.data, n)
+    if n % LANES > 0:
+        halves = carray(as_pointer(address), (n,), np.uint16)
+        for i in range(n - n % LANES, n):
+            out[i] = float_of_half(halves[i])
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
     """The scaled queries q [n, Hq, D] over pages: a row of ``parts`` [S, 4] is the query, the first page it sees and
-    the first it does not, and how many tokens of the first are hidden. ``addresses`` and ``formats`` [H, pages].
+    the first it does not, and how many tokens of the first are hidden. ``addresses`` and ``formats`` [1 or H, pages].
 
     Fills ``out`` [S, Hq, Dv] with weighted sums, ``totals`` [S, Hq] with the weights' sums, both relative to ``tops``;
     all of them begin as nothing. ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
@@ -168,26 +170,29 @@ def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, t
     for task in prange(len(parts) * lay.heads):
         part, head = task // lay.heads, task % lay.heads
         row, first, stop, skip = parts[part]
-        k = np.empty((lay.k_dim, PAGE), np.float32)
-        v = np.empty((PAGE, lay.v_dim), np.float32)
-        s = np.empty(PAGE, np.float32)
+        own = head % len(addresses)
+        queries = slice(head * group, head * group + group)
+        asking, sums = q[row, queries], out[part, queries]
+        s, scores = np.empty((group, lay.k_dim), np.float32), np.empty((group, PAGE), np.float32)
+        p, wide = np.empty((group, PAGE), np.float32), np.empty((2, max(PAGE, lay.k_dim)), np.float32)
         for page in range(first, stop):
-            _load_k(addresses[head, page], lay, formats[head, page], head, k)
-            _load_v(addresses[head, page], lay, formats[head, page], head, v)
-            for i in range(head * group, head * group + group):
-                top = _scores(q[row, i], k, extra[i, page * PAGE : page * PAGE + PAGE], softcap, s)
-                if page == first and skip > 0:
-                    s[:skip] = np.float32(-1e30)
-                    top = s[skip:].max()
+            address, t = addresses[own, page], lay.table[formats[own, page]]
+            scores[:] = np.float32(0)
+            _by_block(asking, address, t[0], t[2], t[3], t[4], head, PAGE, s, wide, scores)
+            for g in range(group):
+                i = head * group + g
+                more = extra[i, page * PAGE : page * PAGE + PAGE]
+                top = _finish_scores(scores[g], more, softcap, skip if page == first else 0)
                 if top > tops[part, i]:
                     shrink = _exp(tops[part, i] - top)
                     tops[part, i] = top
                     totals[part, i] *= shrink
-                    out[part, i] *= shrink
-                mass = accumulate(s, v, tops[part, i], out[part, i])
+                    sums[g] *= shrink
+                mass = exp_below(scores[g].ctypes.data, tops[part, i], PAGE)
                 totals[part, i] += mass
                 if masses.shape[1] > 0:
                     masses[i, page] = tops[part, i] + math.log(mass)
+            _by_block(scores, address, t[1], t[5], t[6], t[7], head, lay.v_dim, p, wide, sums)
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
@@ -222,7 +227,7 @@ def attend_pages(
     Split over the context as Flash-Decoding does; each page is decoded once for all query heads of a KV head.
     """
     heads, pages = q.shape[0], addresses.shape[-1]
-    addresses, formats = (np.ascontiguousarray(np.broadcast_to(a, (layout.heads, pages))) for a in (addresses, formats))
+    addresses, formats = (np.ascontiguousarray(np.atleast_2d(a)) for a in (addresses, formats))
     parts = np.array([(0, at, min(pages, at + SPLIT), 0) for at in range(0, pages, SPLIT)], np.int64)
     parts[0, 3], splits = skip, len(parts)
     out = np.zeros((splits, heads, layout.v_dim), np.float32)

@@ -1,4 +1,4 @@
-"""Attention of one new token of each of several sequences: what a call costs is shared by all tokens."""
+"""Attention of a few new tokens, of one sequence or several: what a call costs is shared by all of them."""
 
 import math
 from typing import NamedTuple
@@ -8,14 +8,15 @@ import torch
 from numba import carray, njit, prange
 
 from localctx.kernels import quant
-from localctx.kernels.cpu import MATH, PAGE, Layout, accumulate, as_pointer, attend_parts, bits_of_float, float_of_bits
+from localctx.kernels.cpu import MATH, PAGE, Layout, attend_parts, bits_of_float
+from localctx.kernels.simd import as_pointer, exp_below, float_of_bits
 
 HIDDEN = np.float32(-1e30)
 
 
 class Pages(NamedTuple):
     """Sealed pages of all rows, one row's after another's: ``parts`` [S, 4] as in ``cpu.attend_parts``, in the order of
-    rows, ``addresses`` and ``formats`` [H, pages].
+    rows, ``addresses`` and ``formats`` [1 or H, pages].
     """
 
     parts: np.ndarray
@@ -25,14 +26,13 @@ class Pages(NamedTuple):
 
 class Tails(NamedTuple):
     """Open pages: ``addresses`` [n, 2] of k and v [H, 64, D] of ``bits`` (32, or 16: bf16), each with ``filled`` tokens
-    of which ``hidden`` are not seen. The new token is written behind them where ``writes``.
+    of which ``hidden`` are not seen. The new token is written behind them: the next may be of the same sequence.
     """
 
     addresses: np.ndarray
     bits: int
     filled: np.ndarray
     hidden: np.ndarray
-    writes: np.ndarray
 
 
 def attend_rows(
@@ -83,15 +83,18 @@ def _rotate(x: np.ndarray) -> np.ndarray:
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
-def _attend_tails(q, k, v, addresses, bits, filled, hidden, writes, lay, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
+def _attend_tails(q, k, v, addresses, bits, filled, hidden, lay, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
     group = q.shape[1] // lay.heads
+    for row in range(len(q)):
+        for head in range(lay.heads):
+            _write(addresses[row, 0], bits, head, filled[row], k[row, head])
+            _write(addresses[row, 1], bits, head, filled[row], v[row, head])
     for task in prange(len(q) * lay.heads):
         row, head = task // lay.heads, task % lay.heads
         first, end = hidden[row], filled[row] + 1
-        keys, values = np.empty((PAGE, lay.k_dim), np.float32), np.zeros((PAGE, lay.v_dim), np.float32)
+        keys = _tail(addresses[row, 0], bits, head, end, lay.k_dim)
+        values = _tail(addresses[row, 1], bits, head, end, lay.v_dim)
         s = np.empty(PAGE, np.float32)
-        _tail(addresses[row, 0], bits, head, end, k[row, head], writes[row], keys)
-        _tail(addresses[row, 1], bits, head, end, v[row, head], writes[row], values)
         for i in range(head * group, head * group + group):
             s[:] = HIDDEN
             for t in range(first, end):
@@ -100,27 +103,37 @@ def _attend_tails(q, k, v, addresses, bits, filled, hidden, writes, lay, softcap
                     score += q[row, i, d] * keys[t, d]
                 s[t] = softcap * math.tanh(score / softcap) if softcap > 0 else score
             tops[row, i] = s[first:end].max()
-            totals[row, i] = accumulate(s, values, tops[row, i], out[row, i])
+            totals[row, i] = exp_below(s.ctypes.data, tops[row, i], PAGE)
+            for t in range(first, end):
+                for d in range(lay.v_dim):
+                    out[row, i, d] += s[t] * values[t, d]
 
 
 @njit(fastmath=MATH)
-def _tail(address, bits, head, end, new, write, out):  # type: ignore[no-untyped-def]
-    """Load a head of an open page, [64, dim] at ``address``, with ``new`` as its last row before ``end``."""
-    n = PAGE * len(new)
-    out[end - 1] = new
+def _write(address, bits, head, place, new):  # type: ignore[no-untyped-def]
+    """Put a token's row of one head into an open page."""
+    at = (head * PAGE + place) * len(new)
     if bits == 32:
-        f = carray(as_pointer(address + head * n * 4), out.shape, np.float32)
-        out[: end - 1] = f[: end - 1]
-        if write:
-            f[end - 1] = new
-        return
-    h = carray(as_pointer(address + head * n * 2), out.shape, np.uint16)
-    for t in range(end - 1):
+        f = carray(as_pointer(address + at * 4), (len(new),), np.float32)
+        f[:] = new
+    else:
+        h = carray(as_pointer(address + at * 2), (len(new),), np.uint16)
         for d in range(len(new)):
+            h[d] = np.uint16(bits_of_float(new[d]) >> np.int32(16))  # nothing is lost: it came as bf16
+
+
+@njit(fastmath=MATH)
+def _tail(address, bits, head, end, dim):  # type: ignore[no-untyped-def]
+    """The first ``end`` rows of one head of an open page."""
+    n = PAGE * dim
+    if bits == 32:
+        return carray(as_pointer(address + head * n * 4), (end, dim), np.float32)
+    h = carray(as_pointer(address + head * n * 2), (end, dim), np.uint16)
+    out = np.empty((end, dim), np.float32)
+    for t in range(end):
+        for d in range(dim):
             out[t, d] = float_of_bits(np.int32(h[t, d]) << np.int32(16))
-    if write:
-        for d in range(len(new)):
-            h[end - 1, d] = np.uint16(bits_of_float(new[d]) >> np.int32(16))  # nothing is lost: it came as bf16
+    return out
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)

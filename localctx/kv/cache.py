@@ -418,11 +418,11 @@ class Cache:
         return next(new), next(new)
 
 
-def first_seen(cache: Cache, layer: int, window: int) -> tuple[int, int]:
-    """The place of the first page that any new token sees where keys ``window`` or more positions back are hidden, and
-    how many of its first tokens none sees.
+def first_seen(cache: Cache, layer: int, window: int, later: int = 0) -> tuple[int, int]:
+    """The place of the first page that any new token from the ``later``-th on sees, where keys ``window`` or more
+    positions back are hidden, and how many of its first tokens none sees.
     """
-    unseen = cache.position + 1 - window  # the first new token sees nothing before this position
+    unseen = cache.position + later + 1 - window  # that token sees nothing before this position
     at = cache.positions(layer)
     first = int(np.searchsorted(at + PAGE, unseen, side="right"))
     return first, max(0, unseen - int(at[first])) if first < len(at) else 0

@@ -1,4 +1,4 @@
-"""Rows: sequences that take one token each in a step, attended together in one call a layer."""
+"""Rows: a few new tokens in a step, of one sequence or several, attended together in one call a layer."""
 
 from collections.abc import Sequence
 
@@ -15,29 +15,42 @@ from localctx.shape import PAGE
 BITS = {torch.float32: 32, torch.bfloat16: 16}
 
 
-def fits_a_row(cache: Cache) -> bool:
-    """Whether one more token of this sequence just looks at all there is, on a processor that reads it in place."""
+FEW = 16  # new tokens of a sequence that are rows; more are a chunk
+
+
+def fits_rows(cache: Cache, tokens: int) -> bool:
+    """Whether so many more tokens of this sequence just look at all there is, on a processor that reads it in place.
+
+    They must not fill a page, but for a single one.
+    """
     keeper, count = cache.keeper, len(cache.places)
     judged = keeper.weighs or (keeper.compresses and cache.phase == "asking")
     all_seen = cache.phase == "reading" or keeper.selected(count) >= count
-    return cache.pool.in_place and cache.dtype in BITS and all_seen and not judged
+    few = tokens == 1 or (tokens <= FEW and cache.tail + tokens < PAGE)
+    return few and cache.pool.in_place and cache.dtype in BITS and all_seen and not judged
 
 
 class Rows:
-    """``caches`` of one model in one codec, all of which have begun a step of one token."""
+    """New tokens of sequences of one model in one codec, all of which have begun a step of as many: (cache, tokens)."""
 
-    def __init__(self, caches: Sequence[Cache]) -> None:
-        self._caches, self._pool = caches, caches[0].pool
-        counts = [len(cache.places) for cache in caches]
+    def __init__(self, feeds: Sequence[tuple[Cache, int]]) -> None:
+        each = [(cache, i) for cache, tokens in feeds for i in range(tokens)]
+        self._caches, self._pool = [cache for cache, _ in each], each[0][0].pool
+        self._later = [i for _, i in each]  # how far behind the first new token of its sequence a row is
+        counts = [len(cache.places) for cache in self._caches]
         self._starts = np.cumsum([0, *counts])
-        where = [cache.bases() for cache in caches]
-        self._bases, self._kinds = (np.concatenate(parts) for parts in zip(*where, strict=True))
-        self._tails = np.stack([cache.tail_addresses() for cache in caches])  # [n, layers, 2]
-        self._filled = np.array([cache.tail for cache in caches], np.int64)
-        self._writes = self._filled < PAGE - 1  # the others seal a page
-        self._parts = self._split([(0, 0)] * len(caches))
-        self._watched = any(cache.looks is not None for cache in caches)
-        self._got = np.zeros(len(self._bases))
+        where = [cache.bases() for cache in self._caches]
+        bases, self._kinds = (np.concatenate(parts) for parts in zip(*where, strict=True))
+        self._addresses = np.ascontiguousarray(
+            (bases[:, None] + self._pool.offsets[self._kinds, :-1]).T
+        )  # [layers, pages]
+        tails = {id(cache): cache.tail_addresses() for cache, _ in feeds}
+        self._tails = np.stack([tails[id(cache)] for cache in self._caches], 1)  # [layers, n, 2]
+        self._filled = np.array([cache.tail + i for cache, i in each], np.int64)
+        self._nothing = np.zeros(len(each), np.int64)
+        self._parts = self._split([(0, 0)] * len(each))
+        self._watched = any(cache.looks is not None for cache in self._caches)
+        self._got = np.zeros(len(bases))
 
     def attend(
         self,
@@ -56,11 +69,8 @@ class Rows:
         Returns [Hq, n, Dv].
         """
         layout, pool = self._pool.layouts[layer], self._pool
-        addresses, kinds = self._bases + pool.offsets[self._kinds, layer], self._kinds
-        pages = Pages(self._parts_of(layer, window), *(np.repeat(a[None], layout.heads, 0) for a in (addresses, kinds)))
-        tails = Tails(
-            self._tails[:, layer], BITS[self._caches[0].dtype], self._filled, self._hidden(window), self._writes
-        )
+        pages = Pages(self._parts_of(layer, window), self._addresses[layer : layer + 1], self._kinds[None])
+        tails = Tails(self._tails[layer], BITS[self._caches[0].dtype], self._filled, self._hidden(window))
         asking, keys, values = (x.transpose(0, 1).float().contiguous() for x in (q, k, v))
         watched = self._watched and window is None and layer >= len(pool.shape.layers) // 2
         out, got = attend_rows(
@@ -79,7 +89,7 @@ class Rows:
         )
         if watched:
             self._got += np.square(got, dtype=np.float64).sum(0)  # as attention looks, a head that looks hard says more
-        for i in np.flatnonzero(~self._writes).tolist():
+        for i in np.flatnonzero(self._filled == PAGE - 1).tolist():  # it is alone, and fills a page
             self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
         return torch.from_numpy(out).to(q.dtype).transpose(0, 1)
 
@@ -101,12 +111,12 @@ class Rows:
     def _parts_of(self, layer: int, window: int | None) -> np.ndarray:
         if window is None:
             return self._parts
-        return self._split([first_seen(cache, layer, window) for cache in self._caches])
+        rows = zip(self._caches, self._later, strict=True)
+        return self._split([first_seen(cache, layer, window, later) for cache, later in rows])
 
     def _hidden(self, window: int | None) -> np.ndarray:
         """How many tokens of each open page lie before the window."""
-        hidden = [max(0, cache.tail + 1 - window) if window else 0 for cache in self._caches]
-        return np.array(hidden, np.int64)
+        return self._nothing if window is None else np.maximum(0, self._filled + 1 - window)
 
     def _extra(self, layer: int, q: Tensor, scale: float) -> np.ndarray | None:
         """What k_proj's bias, which records are kept without, adds to the scores [Hq, pages * 64]."""

@@ -1,0 +1,129 @@
+"""Linear layers for processors: weights in blocks that a vector unit reads in order, multiplied in float32.
+
+They are kept in the narrowest format that loses nothing, or as int8. One token costs reading the weights once; what
+comes of a row does not depend on how many rows there are: every output is one chain of multiply-adds along the inputs.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+from localctx.kernels.simd import BFLOAT, FLOAT, HALF, SIGNED, tiled
+
+WIDTH = 32  # outputs of a block: the width of a large tile
+GROUP = 64  # inputs that share a scale, where weights are int8
+STRIP = 48  # rows of a task: their inputs stay in a core's cache while blocks pass
+
+_STORED = {torch.bfloat16: BFLOAT, torch.float16: HALF, torch.float32: FLOAT, torch.int8: SIGNED}
+
+
+class Blocks(NamedTuple):
+    """A weight [out, in]: the ``kind`` of its numbers, their bytes [blocks, in, 32 * size], scales
+    [blocks, in / 64, 32] float32 (none but for int8), and how many outputs there are: the last block is filled up.
+    """
+
+    kind: int
+    codes: np.ndarray
+    scales: np.ndarray
+    outputs: int
+
+    @property
+    def nbytes(self) -> int:
+        """What it takes."""
+        return self.codes.nbytes + self.scales.nbytes
+
+
+def exact_blocks(weight: Tensor) -> Blocks:
+    """``weight`` [out, in] float32 as it is: in 16 bits where no number of it needs more."""
+    narrow = (torch.bfloat16, torch.float16)
+    dtype = next((d for d in narrow if torch.equal(weight.to(d).float(), weight)), torch.float32)
+    return _blocks(weight.to(dtype), weight.new_empty(len(weight), 0))
+
+
+def int8_blocks(weight: Tensor) -> Blocks:
+    """``weight`` [out, in] float32 at 8 bits, symmetric, a scale for every 64 inputs of an output."""
+    padded = torch.nn.functional.pad(weight, (0, -weight.shape[1] % GROUP)).unflatten(1, (-1, GROUP))
+    scales = padded.abs().amax(-1).clamp_min(1e-30) / 127
+    codes = (padded / scales[..., None]).round_().to(torch.int8).flatten(1)[:, : weight.shape[1]]
+    return _blocks(codes, scales)
+
+
+def dense(blocks: Blocks) -> Tensor:
+    """The weight [out, in] float32 that ``multiply`` multiplies by."""
+    dtype = next(dtype for dtype, kind in _STORED.items() if kind == blocks.kind)
+    weight = torch.from_numpy(blocks.codes).view(dtype).float()
+    if blocks.scales.size:
+        scales = torch.from_numpy(blocks.scales).repeat_interleave(GROUP, 1)
+        weight = weight * scales[:, : weight.shape[1]]
+    return weight.transpose(1, 2).flatten(0, 1)[: blocks.outputs].contiguous()
+
+
+def joined(parts: Sequence[Blocks]) -> tuple[Blocks, list[Blocks]]:
+    """Weights of the same inputs as one, and each as a part of that: they share memory. Outputs must fill blocks."""
+    assert all(part.outputs % WIDTH == 0 and part.kind == parts[0].kind for part in parts)
+    codes, scales = (
+        np.concatenate(arrays) for arrays in zip(*((part.codes, part.scales) for part in parts), strict=True)
+    )
+    ends = np.cumsum([0, *(len(part.codes) for part in parts)])
+    shares = [
+        part._replace(codes=codes[start:stop], scales=scales[start:stop])
+        for part, start, stop in zip(parts, ends, ends[1:], strict=False)
+    ]
+    return Blocks(parts[0].kind, codes, scales, sum(part.outputs for part in parts)), shares
+
+
+def multiply(x: Tensor, blocks: Blocks) -> Tensor:
+    """x [n, in] float32 times the weight: [n, out] float32."""
+    assert x.shape[1] == blocks.codes.shape[1], "another number of inputs"
+    out = torch.empty(len(x), len(blocks.codes) * WIDTH)
+    multiply_blocks(x.detach().contiguous().numpy(), blocks.kind, blocks.codes, blocks.scales, out.numpy())
+    return out[:, : blocks.outputs]
+
+
+def _blocks(codes: Tensor, scales: Tensor) -> Blocks:
+    stored = _blocked(codes).view(torch.uint8).numpy()
+    return Blocks(_STORED[codes.dtype], stored, _blocked(scales).numpy(), len(codes))
+
+
+def _blocked(x: Tensor) -> Tensor:
+    """[out, in] as [blocks, in, 32]."""
+    x = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % WIDTH))
+    return x.unflatten(0, (-1, WIDTH)).transpose(1, 2).contiguous()
+
+
+@njit(parallel=True, cache=True)
+def multiply_blocks(x, kind, codes, scales, out):  # type: ignore[no-untyped-def]
+    """``multiply`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
+    rows, blocks = len(x), len(codes)
+    strip = (rows + STRIP - 1) // STRIP  # of about the same size, as are the threads' shares then
+    strip = (rows + strip - 1) // strip
+    strips = (rows + strip - 1) // strip
+    for task in prange(strips * blocks):
+        block, row = task % blocks, task // blocks * strip
+        there = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
+        _multiply_block(x[row : row + strip], kind, codes[block], scales[block], there)
+
+
+@njit
+def _multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def]
+    (rows, inputs), width = x.shape, codes.shape[1]
+    here, there, at = x.ctypes.data, out.ctypes.data, codes.ctypes.data
+    out[:] = np.float32(0)
+    if kind != SIGNED:
+        tiled(kind, at, width, 0, 0, here, inputs, rows, inputs, there, out.strides[0] // 4, WIDTH)
+        return
+    part = np.empty((rows, WIDTH), np.float32)
+    for group in range(len(scales)):
+        first = group * GROUP
+        some = min(GROUP, inputs - first)
+        part[:] = np.float32(0)
+        tiled(
+            kind, at + first * width, width, 0, 0, here + first * 4, inputs, rows, some, part.ctypes.data, WIDTH, WIDTH
+        )
+        for row in range(rows):
+            for i in range(WIDTH):
+                out[row, i] += part[row, i] * scales[group, i]
