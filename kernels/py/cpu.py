@@ -110,14 +110,15 @@ def _load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=MATH)
-def _by_block(x, address, bits, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
+def _by_block(x, address, ahead, bits, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
     """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row goes
-    into x (``scaled`` and ``wide`` have room for that), its zero is the same for all columns.
+    into x (``scaled`` and ``wide`` have room for that), its zero is the same for all columns. The next record is
+    ``ahead``.
     """
     n, rows = x.shape
     at = address + codes + head * rows * columns * bits // 8
     if bits >= 16:
-        product(bits, at, columns, x, out)
+        product(bits, at, columns, ahead, x, out)
         return
     _widen(address + scale + head * rows * 2, wide[0, :rows])
     _widen(address + zero + head * rows * 2, wide[1, :rows])
@@ -128,7 +129,7 @@ def _by_block(x, address, bits, codes, scale, zero, head, columns, scaled, wide,
             base += x[i, r] * wide[1, r]
         for c in range(columns):
             out[i, c] += base
-    product(bits, at, columns, scaled, out)
+    product(bits, at, columns, ahead, scaled, out)
 
 
 @njit(fastmath=MATH)
@@ -177,8 +178,9 @@ def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, t
         p, wide = np.empty((group, PAGE), np.float32), np.empty((2, max(PAGE, lay.k_dim)), np.float32)
         for page in range(first, stop):
             address, t = addresses[own, page], lay.table[formats[own, page]]
+            ahead = addresses[own, min(page + 1, stop - 1)] - address
             scores[:] = np.float32(0)
-            _by_block(asking, address, t[0], t[2], t[3], t[4], head, PAGE, s, wide, scores)
+            _by_block(asking, address, ahead, t[0], t[2], t[3], t[4], head, PAGE, s, wide, scores)
             for g in range(group):
                 i = head * group + g
                 more = extra[i, page * PAGE : page * PAGE + PAGE]
@@ -192,7 +194,7 @@ def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, t
                 totals[part, i] += mass
                 if masses.shape[1] > 0:
                     masses[i, page] = tops[part, i] + math.log(mass)
-            _by_block(scores, address, t[1], t[5], t[6], t[7], head, lay.v_dim, p, wide, sums)
+            _by_block(scores, address, ahead, t[1], t[5], t[6], t[7], head, lay.v_dim, p, wide, sums)
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)

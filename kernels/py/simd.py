@@ -104,6 +104,13 @@ def _vector(b: Any, base: Any, index: Any) -> Any:
     return b.inttoptr(b.add(base, b.mul(index, _I64(4 * LANES))), _VECTOR.as_pointer())
 
 
+def _fetch(b: Any, address: Any) -> None:
+    byte = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32])
+    fetch = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
+    b.call(fetch, [b.inttoptr(address, byte), _I32(0), _I32(2), _I32(1)])  # to read, into the second cache, data
+
+
 def _everywhere(b: Any, value: Any, vector: ir.VectorType) -> Any:
     one = b.insert_element(vector(ir.Undefined), value, _I32(0))
     return b.shuffle_vector(one, one, _WORDS([0] * LANES))
@@ -131,9 +138,9 @@ def _tile(kind: int, rows: int, vectors: int) -> Any:
     """A product of ``rows`` rows x by ``8 * vectors`` columns: see ``product`` for its arguments."""
 
     @intrinsic
-    def tile(typingctx, codes, step, shift, mask, x, x_step, inputs, out, out_step):  # type: ignore[no-untyped-def]
+    def tile(typingctx, codes, step, shift, mask, ahead, x, x_step, inputs, out, out_step):  # type: ignore[no-untyped-def]
         def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
-            codes, step, shift, mask, x, x_step, inputs, out, out_step = args
+            codes, step, shift, mask, ahead, x, x_step, inputs, out, out_step = args
             fused = cgutils.get_or_insert_function(b.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), "llvm.fma.v8f32")
             shift, mask = (_everywhere(b, b.trunc(n, _I32), _WORDS) for n in (shift, mask))
             size = _I64(LANES * {FLOAT: 4, BFLOAT: 2, HALF: 2}.get(kind, 1))
@@ -152,6 +159,7 @@ def _tile(kind: int, rows: int, vectors: int) -> Any:
                 at = b.mul(loop.index, _I64(4))
                 values = [_everywhere(b, b.load(b.inttoptr(b.add(row, at), _F32.as_pointer())), _VECTOR) for row in xs]
                 first = b.add(codes, b.mul(loop.index, step))
+                _fetch(b, b.add(first, ahead))
                 for v in range(vectors):
                     weights = _widened(b, kind, b.add(first, b.mul(size, _I64(v))), shift, mask)
                     for r in range(rows):
@@ -160,7 +168,7 @@ def _tile(kind: int, rows: int, vectors: int) -> Any:
                 b.store(b.load(sums[cell]), outs[cell], align=4)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 9), codegen
+        return types.void(*[types.int64] * 10), codegen
 
     return tile
 
@@ -170,7 +178,7 @@ def _tiled(kind: int) -> Any:
     large, wide, tall, small = (_tile(kind, r, v) for r, v in ((ROWS, VECTORS), (1, VECTORS), (ROWS, 1), (1, 1)))
     size = {FLOAT: 4, BFLOAT: 2, HALF: 2}.get(kind, 1)
 
-    def tiled(codes, step, shift, mask, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
+    def tiled(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
         column = 0
         while column + LANES <= columns:
             at, there, row = codes + column * size, out + column * 4, 0
@@ -178,13 +186,13 @@ def _tiled(kind: int) -> Any:
             while row < rows:
                 here, to = x + row * x_step * 4, there + row * out_step * 4
                 if row + ROWS <= rows and whole:
-                    large(at, step, shift, mask, here, x_step, inputs, to, out_step)
+                    large(at, step, shift, mask, ahead, here, x_step, inputs, to, out_step)
                 elif whole:
-                    wide(at, step, shift, mask, here, x_step, inputs, to, out_step)
+                    wide(at, step, shift, mask, ahead, here, x_step, inputs, to, out_step)
                 elif row + ROWS <= rows:
-                    tall(at, step, shift, mask, here, x_step, inputs, to, out_step)
+                    tall(at, step, shift, mask, ahead, here, x_step, inputs, to, out_step)
                 else:
-                    small(at, step, shift, mask, here, x_step, inputs, to, out_step)
+                    small(at, step, shift, mask, ahead, here, x_step, inputs, to, out_step)
                 row += ROWS if row + ROWS <= rows else 1
             column += LANES * VECTORS if whole else LANES
 
@@ -196,39 +204,41 @@ _signed, _byte, _packed = (_tiled(kind) for kind in (SIGNED, BYTE, PACKED))
 
 
 @njit
-def tiled(kind, codes, step, shift, mask, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
+def tiled(kind, codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
     """out += x by codes, in whole vectors of ``columns``; all by address. ``codes`` of the next input are ``step``
-    bytes on, rows ``x_step`` and ``out_step`` numbers. PACKED codes are found by ``shift`` and ``mask``.
+    bytes on, rows ``x_step`` and ``out_step`` numbers. PACKED codes are found by ``shift`` and ``mask``. What lies
+    ``ahead`` bytes on is fetched: a processor does not foresee where the next page is.
     """
     if kind == FLOAT:
-        _float(codes, step, shift, mask, x, x_step, rows, inputs, out, out_step, columns)
+        _float(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == BFLOAT:
-        _bfloat(codes, step, shift, mask, x, x_step, rows, inputs, out, out_step, columns)
+        _bfloat(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == HALF:
-        _half(codes, step, shift, mask, x, x_step, rows, inputs, out, out_step, columns)
+        _half(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == SIGNED:
-        _signed(codes, step, shift, mask, x, x_step, rows, inputs, out, out_step, columns)
+        _signed(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == BYTE:
-        _byte(codes, step, shift, mask, x, x_step, rows, inputs, out, out_step, columns)
+        _byte(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
     else:
-        _packed(codes, step, shift, mask, x, x_step, rows, inputs, out, out_step, columns)
+        _packed(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
 
 
 @njit
-def product(bits, codes, columns, x, out):  # type: ignore[no-untyped-def]
+def product(bits, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def]
     """out [rows, columns] += x [rows, inputs] by a record's block [inputs, columns] of ``bits`` at the address
-    ``codes``: 32 and 16 (bfloat16) are numbers, fewer are codes, packed as by ``quant.pack``.
+    ``codes``: 32 and 16 (bfloat16) are numbers, fewer are codes, packed as by ``quant.pack``. ``ahead`` as in
+    ``tiled``.
     """
     rows, inputs = x.shape
     step = columns * bits // 8
     here, x_step, there, out_step = x.ctypes.data, x.shape[1], out.ctypes.data, out.shape[1]
     if bits >= 8:
         kind = FLOAT if bits == 32 else BFLOAT if bits == 16 else BYTE
-        tiled(kind, codes, step, 0, 0, here, x_step, rows, inputs, there, out_step, columns)
+        tiled(kind, codes, step, 0, 0, ahead, here, x_step, rows, inputs, there, out_step, columns)
     else:
         for part in range(8 // bits):
             to, mask = there + part * step * 4, (1 << bits) - 1
-            tiled(PACKED, codes, step, part * bits, mask, here, x_step, rows, inputs, to, out_step, step)
+            tiled(PACKED, codes, step, part * bits, mask, ahead, here, x_step, rows, inputs, to, out_step, step)
     run = step if bits < 8 else columns
     if run % LANES > 0:
         _rest(bits, codes, run, columns, x, out)
