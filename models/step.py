@@ -11,7 +11,7 @@ from torch import Tensor
 
 from localctx.kv.attention import Expand, attend_cache
 from localctx.kv.cache import Cache
-from localctx.kv.rows import Rows, fits_rows
+from localctx.kv.rows import Rows, chooses, fits_rows
 from localctx.models.base import Feed
 from localctx.models.rope import ModelRope, Positions
 
@@ -95,11 +95,12 @@ class Step:
 
     def _arrange(self) -> None:
         """Which sequences attend together, and which by themselves; where in the row their tokens are."""
-        at, together = 0, defaultdict[str, list[tuple[list[int], Cache]]](list)
+        at, together = 0, defaultdict[tuple[str, int], list[tuple[list[int], Cache]]](list)
         for tokens, cache, _ in self._feeds:
             n = len(tokens)
             if not self.latent and fits_rows(cache, n):
-                together[cache.pool.codec].append((list(range(at, at + n)), cache))
+                alone = id(cache) if chooses(cache) else 0
+                together[cache.pool.codec, alone].append((list(range(at, at + n)), cache))
             else:
                 self._parts.append((slice(at, at + n), cache))
             at += n

@@ -280,7 +280,7 @@ def test_selecting_all_pages_is_full_attention(models):
 
 def test_select_finds_the_page_whose_keys_match(models):
     """A page whose keys all point where the query points is chosen, wherever it is."""
-    from localctx.kv.attention import _Asked, choose
+    from localctx.kv.attention import choose
 
     shape = models["llama"].shape
     cache = Cache(Pool(shape, "int8"), torch.float32, Select(part=0.25))
@@ -292,7 +292,7 @@ def test_select_finds_the_page_whose_keys_match(models):
         cache.extend(layer, k, k)
     cache.commit()
     q = direction.expand(4, 3, 16)
-    chosen = choose(_Asked(cache, 2, q, 0.25, None, 0, None, []))
+    chosen = choose(cache, 2, q)
     assert chosen.shape == (2, 3, 5)
     for place in (0, 13, 19):
         assert (chosen == place).any(-1).all()

@@ -120,8 +120,8 @@ def _by_block(x, address, ahead, bits, codes, scale, zero, head, columns, scaled
     if bits >= 16:
         product(bits, at, columns, ahead, x, out)
         return
-    _widen(address + scale + head * rows * 2, wide[0, :rows])
-    _widen(address + zero + head * rows * 2, wide[1, :rows])
+    widen_all(address + scale + head * rows * 2, wide[0, :rows])
+    widen_all(address + zero + head * rows * 2, wide[1, :rows])
     for i in range(n):
         base = np.float32(0)
         for r in range(rows):
@@ -149,7 +149,7 @@ def _finish_scores(s, extra, softcap, skip):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _widen(address, out):  # type: ignore[no-untyped-def]
+def widen_all(address, out):  # type: ignore[no-untyped-def]
     """float16 at an address to float32."""
     n = len(out)
     widen(address, out.ctypes.data, n)

@@ -114,28 +114,15 @@ def _multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
     here, there, at = x.ctypes.data, out.ctypes.data, codes.ctypes.data
     out[:] = np.float32(0)
     if kind != SIGNED:
-        tiled(kind, at, width, 0, 0, 0, here, inputs, rows, inputs, there, out.strides[0] // 4, WIDTH)
+        tiled(kind, at, width, 0, here, inputs, rows, inputs, there, out.strides[0] // 4, WIDTH)
         return
     part = np.empty((rows, WIDTH), np.float32)
     for group in range(len(scales)):
         first = group * GROUP
         some = min(GROUP, inputs - first)
         part[:] = np.float32(0)
-        tiled(
-            kind,
-            at + first * width,
-            width,
-            0,
-            0,
-            0,
-            here + first * 4,
-            inputs,
-            rows,
-            some,
-            part.ctypes.data,
-            WIDTH,
-            WIDTH,
-        )
+        some_codes, some_x, to = at + first * width, here + first * 4, part.ctypes.data
+        tiled(kind, some_codes, width, 0, some_x, inputs, rows, some, to, WIDTH, WIDTH)
         for row in range(rows):
             for i in range(WIDTH):
                 out[row, i] += part[row, i] * scales[group, i]

@@ -14,8 +14,10 @@ from numba.extending import intrinsic
 
 LANES = 8  # of a vector; a processor with narrower ones uses several
 ROWS, VECTORS = 3, 4  # of a large tile: 12 of 16 vector registers are its sums
-FLOAT, BFLOAT, HALF, SIGNED, BYTE, PACKED = range(6)
-"""How numbers are stored: three kinds of floats, int8, uint8, and codes of 4 or 2 bits."""
+FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS = range(7)
+"""How numbers are stored: three kinds of floats, int8, uint8, and codes of 4 or 2 bits, packed as by ``quant.pack``."""
+_SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes, where it is not one
+_PARTS = {NIBBLES: 2, CRUMBS: 4}  # numbers in a byte, where it is not one
 
 _F32, _I32, _I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _VECTOR, _WORDS = ir.VectorType(_F32, LANES), ir.VectorType(_I32, LANES)
@@ -49,7 +51,7 @@ def widen(typingctx, halves, out, count):  # type: ignore[no-untyped-def]
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         halves, out, count = args
         with cgutils.for_range(b, b.udiv(count, _I64(LANES)), intp=_I64) as loop:
-            wide = _widened(b, HALF, b.add(halves, b.mul(loop.index, _I64(2 * LANES))), None, None)
+            wide = _widened(b, HALF, b.add(halves, b.mul(loop.index, _I64(2 * LANES))))
             b.store(wide, _vector(b, out, loop.index), align=4)
         return context.get_dummy_value()
 
@@ -116,8 +118,8 @@ def _everywhere(b: Any, value: Any, vector: ir.VectorType) -> Any:
     return b.shuffle_vector(one, one, _WORDS([0] * LANES))
 
 
-def _widened(b: Any, kind: int, where: Any, shift: Any, mask: Any) -> Any:
-    """Eight numbers stored at the byte ``where``, as float32."""
+def _widened(b: Any, kind: int, where: Any, part: int = 0) -> Any:
+    """Eight numbers stored at the byte ``where``, as float32; where bytes hold several, the ``part``-th of each."""
     stored = _STORED.get(kind, ir.IntType(8))
     found = b.load(b.inttoptr(where, ir.VectorType(stored, LANES).as_pointer()), align=1)
     if kind == FLOAT:
@@ -129,27 +131,31 @@ def _widened(b: Any, kind: int, where: Any, shift: Any, mask: Any) -> Any:
     words = b.zext(found, _WORDS)
     if kind == BFLOAT:
         return b.bitcast(b.shl(words, _WORDS([16] * LANES)), _VECTOR)
-    if kind == PACKED:
-        words = b.and_(b.lshr(words, shift), mask)
+    if kind in _PARTS:
+        bits = 8 // _PARTS[kind]
+        words = b.and_(b.lshr(words, _WORDS([part * bits] * LANES)), _WORDS([(1 << bits) - 1] * LANES))
     return b.sitofp(words, _VECTOR)  # a code is small: the sign is no matter, and the conversion is one instruction
 
 
 def _tile(kind: int, rows: int, vectors: int) -> Any:
-    """A product of ``rows`` rows x by ``8 * vectors`` columns: see ``product`` for its arguments."""
+    """A product of ``rows`` rows x by ``8 * vectors`` columns: see ``tiled`` for its arguments."""
+    parts, size = _PARTS.get(kind, 1), _SIZES.get(kind, 1)
 
     @intrinsic
-    def tile(typingctx, codes, step, shift, mask, ahead, x, x_step, inputs, out, out_step):  # type: ignore[no-untyped-def]
+    def tile(typingctx, codes, step, ahead, x, x_step, inputs, out, out_step):  # type: ignore[no-untyped-def]
         def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
-            codes, step, shift, mask, ahead, x, x_step, inputs, out, out_step = args
+            codes, step, ahead, x, x_step, inputs, out, out_step = args
             fused = cgutils.get_or_insert_function(b.module, ir.FunctionType(_VECTOR, [_VECTOR] * 3), "llvm.fma.v8f32")
-            shift, mask = (_everywhere(b, b.trunc(n, _I32), _WORDS) for n in (shift, mask))
-            size = _I64(LANES * {FLOAT: 4, BFLOAT: 2, HALF: 2}.get(kind, 1))
             cells = [(r, v) for r in range(rows) for v in range(vectors)]
             sums = {cell: cgutils.alloca_once(b, _VECTOR) for cell in cells}
             xs = [b.add(x, b.mul(x_step, _I64(4 * r))) for r in range(rows)]
+            runs = [b.mul(step, _I64(4 * part)) for part in range(parts)]  # where the numbers of a part are, in out
             outs = {
                 (r, v): b.inttoptr(
-                    b.add(out, b.add(b.mul(out_step, _I64(4 * r)), _I64(4 * LANES * v))), _VECTOR.as_pointer()
+                    b.add(
+                        b.add(out, b.mul(out_step, _I64(4 * r))), b.add(runs[v % parts], _I64(4 * LANES * (v // parts)))
+                    ),
+                    _VECTOR.as_pointer(),
                 )
                 for r, v in cells
             }
@@ -161,66 +167,70 @@ def _tile(kind: int, rows: int, vectors: int) -> Any:
                 first = b.add(codes, b.mul(loop.index, step))
                 _fetch(b, b.add(first, ahead))
                 for v in range(vectors):
-                    weights = _widened(b, kind, b.add(first, b.mul(size, _I64(v))), shift, mask)
+                    weights = _widened(b, kind, b.add(first, _I64(LANES * size * (v // parts))), v % parts)
                     for r in range(rows):
                         b.store(b.call(fused, [values[r], weights, b.load(sums[r, v])]), sums[r, v])
             for cell in cells:
                 b.store(b.load(sums[cell]), outs[cell], align=4)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 10), codegen
+        return types.void(*[types.int64] * 8), codegen
 
     return tile
 
 
 def _tiled(kind: int) -> Any:
     """A function that covers all rows and columns with tiles of one kind of numbers; what is over, it leaves."""
-    large, wide, tall, small = (_tile(kind, r, v) for r, v in ((ROWS, VECTORS), (1, VECTORS), (ROWS, 1), (1, 1)))
-    size = {FLOAT: 4, BFLOAT: 2, HALF: 2}.get(kind, 1)
+    parts, size = _PARTS.get(kind, 1), _SIZES.get(kind, 1)
+    large, wide = _tile(kind, ROWS, VECTORS), _tile(kind, 1, VECTORS)
+    tall, small = _tile(kind, ROWS, parts), _tile(kind, 1, parts)
+    most = LANES * VECTORS // parts
 
-    def tiled(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
+    def tiled(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
         column = 0
         while column + LANES <= columns:
             at, there, row = codes + column * size, out + column * 4, 0
-            whole = column + LANES * VECTORS <= columns
+            whole = column + most <= columns
             while row < rows:
                 here, to = x + row * x_step * 4, there + row * out_step * 4
                 if row + ROWS <= rows and whole:
-                    large(at, step, shift, mask, ahead, here, x_step, inputs, to, out_step)
+                    large(at, step, ahead, here, x_step, inputs, to, out_step)
                 elif whole:
-                    wide(at, step, shift, mask, ahead, here, x_step, inputs, to, out_step)
+                    wide(at, step, ahead, here, x_step, inputs, to, out_step)
                 elif row + ROWS <= rows:
-                    tall(at, step, shift, mask, ahead, here, x_step, inputs, to, out_step)
+                    tall(at, step, ahead, here, x_step, inputs, to, out_step)
                 else:
-                    small(at, step, shift, mask, ahead, here, x_step, inputs, to, out_step)
+                    small(at, step, ahead, here, x_step, inputs, to, out_step)
                 row += ROWS if row + ROWS <= rows else 1
-            column += LANES * VECTORS if whole else LANES
+            column += most if whole else LANES
 
     return njit(tiled)
 
 
 _float, _bfloat, _half = (_tiled(kind) for kind in (FLOAT, BFLOAT, HALF))
-_signed, _byte, _packed = (_tiled(kind) for kind in (SIGNED, BYTE, PACKED))
+_signed, _byte, _nibbles, _crumbs = (_tiled(kind) for kind in (SIGNED, BYTE, NIBBLES, CRUMBS))
 
 
 @njit
-def tiled(kind, codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-    """out += x by codes, in whole vectors of ``columns``; all by address. ``codes`` of the next input are ``step``
-    bytes on, rows ``x_step`` and ``out_step`` numbers. PACKED codes are found by ``shift`` and ``mask``. What lies
-    ``ahead`` bytes on is fetched: a processor does not foresee where the next page is.
+def tiled(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
+    """out += x by codes, in whole vectors of ``columns`` numbers, or bytes that hold several; all by address. Codes of
+    the next input are ``step`` bytes on, rows ``x_step`` and ``out_step`` numbers. What lies ``ahead`` bytes on is
+    fetched: a processor does not foresee where the next page is.
     """
     if kind == FLOAT:
-        _float(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        _float(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == BFLOAT:
-        _bfloat(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        _bfloat(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == HALF:
-        _half(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        _half(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == SIGNED:
-        _signed(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        _signed(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == BYTE:
-        _byte(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        _byte(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+    elif kind == NIBBLES:
+        _nibbles(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
     else:
-        _packed(codes, step, shift, mask, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        _crumbs(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
 
 
 @njit
@@ -232,13 +242,8 @@ def product(bits, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def
     rows, inputs = x.shape
     step = columns * bits // 8
     here, x_step, there, out_step = x.ctypes.data, x.shape[1], out.ctypes.data, out.shape[1]
-    if bits >= 8:
-        kind = FLOAT if bits == 32 else BFLOAT if bits == 16 else BYTE
-        tiled(kind, codes, step, 0, 0, ahead, here, x_step, rows, inputs, there, out_step, columns)
-    else:
-        for part in range(8 // bits):
-            to, mask = there + part * step * 4, (1 << bits) - 1
-            tiled(PACKED, codes, step, part * bits, mask, ahead, here, x_step, rows, inputs, to, out_step, step)
+    kind = FLOAT if bits == 32 else BFLOAT if bits == 16 else BYTE if bits == 8 else NIBBLES if bits == 4 else CRUMBS
+    tiled(kind, codes, step, ahead, here, x_step, rows, inputs, there, out_step, min(step, columns))
     run = step if bits < 8 else columns
     if run % LANES > 0:
         _rest(bits, codes, run, columns, x, out)

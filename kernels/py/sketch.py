@@ -8,10 +8,13 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.kernels.cpu import MATH, PAGE, float_of_half
+from localctx.kernels.cpu import MATH, PAGE, widen_all
+from localctx.kernels.simd import product
 
 BITS = 2
-WIDTH = PAGE * BITS // 8  # bytes of a channel
+LEVELS = np.float32((1 << BITS) - 1)
+TASK = 16  # pages
+PROMISING = 3  # times as many pages as are chosen are looked into
 
 
 class Sketch(NamedTuple):
@@ -37,50 +40,94 @@ def make_sketch(keys: Tensor) -> Sketch:
     return Sketch(quant.pack(codes, BITS), scale, zero)
 
 
-def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
-    """The greatest q . key of each page, about: [H, Q, n] float32 from q [H, Q, D].
+def choose(q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None) -> Tensor:
+    """The ``count`` pages with the greatest q . key, about, ascending: [H, count] int64 from q [H, Q, D], joined over
+    the Q queries by maximum. The first ``sinks`` pages and the last always.
 
-    ``extra`` [H, Q, n * 64] is added to the scores of single keys before.
+    Pages whose keys' bounds promise little (Quest, arXiv:2406.10774) are not looked into. ``extra`` [H, Q, n * 64] is
+    added to the scores of single keys; then all are.
     """
     if q.device.type != "cpu":
-        return best_scores_reference(q, sketch, extra)
+        return choose_reference(q, sketch, count, sinks, extra)
+    pages = sketch.codes.shape[1]
     q = q.float().contiguous()
-    out = torch.empty(*q.shape[:2], sketch.codes.shape[1])
-    scale, zero = (x.view(torch.uint16).contiguous().numpy() for x in (sketch.scale, sketch.zero))
-    more = torch.empty(*q.shape[:2], 0) if extra is None else extra.contiguous()
-    _best(q.numpy(), sketch.codes.contiguous().numpy(), scale, zero, more.numpy(), out.numpy())
-    return out
+    scale, zero = (x.contiguous().view(torch.uint16).numpy() for x in (sketch.scale, sketch.zero))
+    most = pages if extra is not None else min(pages, PROMISING * count)
+    places = np.empty((len(q), most), np.int64)
+    if most == pages:
+        places[:] = np.arange(pages)
+    else:
+        places[:] = _greatest(_bounds(q.numpy(), scale, zero), most, sinks)
+    more = np.empty((*q.shape[:2], 0), np.float32) if extra is None else extra.contiguous().numpy()
+    best = np.empty(places.shape, np.float32)
+    _best(q.numpy(), sketch.codes.contiguous().numpy(), scale, zero, more, places, best)
+    best[(places < sinks) | (places == pages - 1)] = np.inf
+    found = np.argpartition(best, most - count, -1)[:, most - count :]
+    return torch.from_numpy(np.sort(np.take_along_axis(places, found, -1), -1))
 
 
-def best_scores_reference(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
-    """``best_scores`` spelled out."""
+def choose_reference(q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None) -> Tensor:
+    """``choose`` spelled out, with every page looked into."""
     keys = quant.dequantize(quant.unpack(sketch.codes, BITS), sketch.scale, sketch.zero, 3)  # [H, n, D, 64]
     scores = torch.einsum("hqd,hndt->hqnt", q.float(), keys)
-    return (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax(-1)
+    best = (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax((1, 3))
+    best[:, :sinks] = best[:, -1] = float("inf")
+    return best.topk(count, -1).indices.sort(-1).values
+
+
+def _greatest(bounds: np.ndarray, count: int, sinks: int) -> np.ndarray:
+    bounds[:, :sinks] = bounds[:, -1] = np.inf
+    return np.argpartition(bounds, bounds.shape[1] - count, -1)[:, bounds.shape[1] - count :]
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
-def _best(q, codes, scale, zero, extra, out):  # type: ignore[no-untyped-def]
-    heads, pages, dim, _ = codes.shape
-    for task in prange(heads * pages):
-        head, page = task // pages, task % pages
-        k = np.empty((dim, PAGE), np.float32)
-        for d in range(dim):
-            a, b = float_of_half(scale[head, page, d]), float_of_half(zero[head, page, d])
-            for part in range(8 // BITS):
-                shift = np.uint8(part * BITS)
-                for i in range(WIDTH):
-                    k[d, part * WIDTH + i] = np.float32((codes[head, page, d, i] >> shift) & np.uint8(3)) * a + b
-        s = np.empty(PAGE, np.float32)
-        for j in range(q.shape[1]):
-            s[:] = np.float32(0)
-            for d in range(dim):
-                x = q[head, j, d]
+def _bounds(q, scale, zero):  # type: ignore[no-untyped-def]
+    """No key of a page has a greater product with any query than this: [H, n]."""
+    heads, pages, dim = scale.shape
+    out, tasks = np.empty((heads, pages), np.float32), (pages + TASK - 1) // TASK
+    for task in prange(heads * tasks):
+        head, first = task // tasks, task % tasks * TASK
+        low, range_ = np.empty(dim, np.float32), np.empty(dim, np.float32)
+        for page in range(first, min(pages, first + TASK)):
+            widen_all(scale[head, page].ctypes.data, range_)
+            widen_all(zero[head, page].ctypes.data, low)
+            top = np.float32(-np.inf)
+            for j in range(q.shape[1]):
+                total = np.float32(0)
+                for d in range(dim):
+                    x = q[head, j, d]
+                    total += x * low[d] + max(np.float32(0), x * range_[d]) * LEVELS
+                top = max(top, total)
+            out[head, page] = top
+    return out
+
+
+@njit(parallel=True, fastmath=MATH, cache=True)
+def _best(q, codes, scale, zero, extra, places, out):  # type: ignore[no-untyped-def]
+    """The greatest product of a key with a query, of the pages at ``places`` [H, m]: ``out`` [H, m]."""
+    heads, most = places.shape
+    queries, dim = q.shape[1:]
+    tasks = (most + TASK - 1) // TASK
+    for task in prange(heads * tasks):
+        head, first = task // tasks, task % tasks * TASK
+        range_, low = np.empty(dim, np.float32), np.empty(dim, np.float32)
+        scaled, scores = np.empty((queries, dim), np.float32), np.empty((queries, PAGE), np.float32)
+        for i in range(first, min(most, first + TASK)):
+            page = places[head, i]
+            widen_all(scale[head, page].ctypes.data, range_)
+            widen_all(zero[head, page].ctypes.data, low)
+            for j in range(queries):
+                base = np.float32(0)
+                for d in range(dim):
+                    scaled[j, d] = q[head, j, d] * range_[d]
+                    base += q[head, j, d] * low[d]
+                scores[j] = base
+            ahead = codes[head, places[head, min(i + 1, most - 1)]].ctypes.data - codes[head, page].ctypes.data
+            product(BITS, codes[head, page].ctypes.data, PAGE, ahead, scaled, scores)
+            top = np.float32(-np.inf)
+            for j in range(queries):
+                for t in range(min(PAGE, extra.shape[2])):
+                    scores[j, t] += extra[head, j, page * PAGE + t]
                 for t in range(PAGE):
-                    s[t] += x * k[d, t]
-            for t in range(min(PAGE, extra.shape[2])):
-                s[t] += extra[head, j, page * PAGE + t]
-            top = s[0]
-            for t in range(PAGE):
-                top = max(top, s[t])
-            out[head, j, page] = top
+                    top = max(top, scores[j, t])
+            out[head, i] = top

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from localctx.kernels import cpu, quant
 from localctx.kernels.attend import Part, attend, attend_reference, merge
-from localctx.kernels.sketch import best_scores
+from localctx.kernels.sketch import choose as best_pages
 from localctx.kv.cache import RUN, Cache, first_seen
 from localctx.kv.keepers import DENSE_LAYERS, OBSERVED
 from localctx.kv.pool import ORDINARY
@@ -105,7 +105,7 @@ def _over_pages(a: _Asked) -> Iterator[Part]:
     first, skip = (0, 0) if a.window is None else first_seen(a.cache, a.layer, a.window)
     if first >= count:
         return
-    if _selects(a):
+    if selects(a.cache, a.layer, a.window) and not a.expand:
         yield from _over_selected(a)
     elif a.single:
         yield _single(a, np.arange(first, count), skip)
@@ -166,7 +166,8 @@ def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
     if pool.unbiased(a.layer):
         at = torch.from_numpy(np.broadcast_to(places, (pool.layouts[a.layer].heads, places.shape[-1])).copy())
         at = at.repeat_interleave(len(q) // len(at), 0)
-        extra = _bias_scores(a, t).unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1)
+        every = bias_scores(a.cache, a.layer, q).mul_(a.scale).unflatten(1, (-1, PAGE))
+        extra = every.take_along_dim(at[..., None], 1).flatten(1)
     out, lse, each = cpu.attend_pages(
         (quant.rotate(q) if pool.rotated else q).numpy(),
         addresses[places],
@@ -185,44 +186,44 @@ def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
     return result.to(a.q.dtype)[:, None], torch.from_numpy(lse)[:, None]
 
 
-def _bias_scores(a: _Asked, t: int) -> Tensor:
-    """What k_proj's bias, which records are kept without, adds to the scores of every page's tokens: [Hq, n * 64]."""
-    pool, count = a.cache.pool, len(a.cache.places)
+def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:
+    """What k_proj's bias, which records are kept without, adds to q [Hq, D] . key of every page's tokens:
+    [Hq, n * 64], of sinks nothing.
+    """
+    pool, count = cache.pool, len(cache.places)
     assert pool.rope
-    scores = pool.rope.bias_scores(a.layer, a.q[:, t].float(), a.cache.token_positions(a.layer, 0, count)) * a.scale
-    ordinary = torch.from_numpy(pool.kinds(a.cache.pages) == ORDINARY).to(scores)
+    scores = pool.rope.bias_scores(layer, q.float(), cache.token_positions(layer, 0, count))
+    ordinary = torch.from_numpy(pool.kinds(cache.pages) == ORDINARY).to(scores)
     return (scores.unflatten(1, (count, PAGE)) * ordinary[:, None]).flatten(1)
 
 
 # --- Pages chosen by the query
 
 
-def _selects(a: _Asked) -> bool:
-    count, keeper = len(a.cache.places), a.cache.keeper
-    sees_all = a.window is not None or a.layer < DENSE_LAYERS or a.expand or a.cache.phase == "reading"
-    return not sees_all and keeper.selected(count) < count
+def selects(cache: Cache, layer: int, window: int | None) -> bool:
+    """Whether a query sees only pages that it chooses in this layer."""
+    count = len(cache.places)
+    sees_all = window is not None or layer < DENSE_LAYERS or cache.phase == "reading"
+    return not sees_all and cache.keeper.selected(count) < count
 
 
-def choose(a: _Asked) -> Tensor:
-    """The places each token may see, ascending: [H, T, selected]. Where a sketch of the keys promises the highest
-    scores, as in Quest, but two bits a key find what its bounds miss. Joined over the queries of a KV head by maximum;
-    sinks and the last page always.
+def choose(cache: Cache, layer: int, q: Tensor) -> Tensor:
+    """The places that each token of q [Hq, T, D] may see, ascending: [H, T, selected]. Joined over the queries of a KV
+    head.
     """
-    pool, tokens = a.cache.pool, a.q.shape[1]
-    sketch = a.cache.sketch(a.layer)
-    heads, count = sketch.codes.shape[:2]
-    q = (quant.rotate(a.q.float()) if pool.rotated else a.q.float()).unflatten(0, (heads, -1))  # [H, group, T, D]
-    extra = None
-    if pool.unbiased(a.layer):
-        bias = torch.stack([_bias_scores(a, t) for t in range(tokens)], 1) / a.scale
-        extra = bias.unflatten(0, (heads, -1)).flatten(1, 2)
-    best = best_scores(q.flatten(1, 2), sketch, extra).unflatten(1, (-1, tokens)).amax(1)
-    best[..., :SINKS] = best[..., -1] = float("inf")
-    return best.topk(a.cache.keeper.selected(count), -1).indices.sort(-1).values
+    pool, count = cache.pool, cache.keeper.selected(len(cache.places))
+    sketch = cache.sketch(layer)
+    grouped = (quant.rotate(q.float()) if pool.rotated else q.float()).unflatten(0, (len(sketch.codes), -1))
+    chosen = []
+    for t in range(q.shape[1]):
+        extra = bias_scores(cache, layer, q[:, t]) if pool.unbiased(layer) else None
+        extra = None if extra is None else extra.unflatten(0, grouped.shape[:2])
+        chosen.append(best_pages(grouped[:, :, t], sketch, count, SINKS, extra))
+    return torch.stack(chosen, 1)
 
 
 def _over_selected(a: _Asked) -> Iterator[Part]:
-    chosen = choose(a)
+    chosen = choose(a.cache, a.layer, a.q)
     union = chosen.unique()
     a.cache.touch(union.cpu().numpy())
     if not a.cache.pool.in_place:

@@ -269,7 +269,7 @@ class Cache:
 
     def touch(self, places: np.ndarray) -> None:
         """A query chose the pages at these places."""
-        self.pool.touch(np.array(self.pages)[places])
+        self.pool.touch(self._look().ids[places])
 
     def records(self, layer: int, first: int, stop: int) -> Tensor:
         """The records of the pages at places ``first..stop``, which are of one kind: [pages, total] uint8."""
@@ -312,7 +312,7 @@ class Cache:
 
     def runs(self, first: int, most: int) -> Iterator[tuple[int, int]]:
         """The places ``first..`` in runs of at most ``most`` pages of one kind: (start, stop)."""
-        kinds = self.pool.kinds(self.pages)
+        kinds = self._look().kinds
         start = first
         for i in range(first + 1, len(kinds) + 1):
             if i == len(kinds) or i - start == most or kinds[i] != kinds[start]:

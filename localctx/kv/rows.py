@@ -8,8 +8,8 @@ from torch import Tensor
 
 from localctx.kernels.cpu import SPLIT
 from localctx.kernels.rows import Pages, Tails, attend_rows
+from localctx.kv.attention import bias_scores, choose, selects
 from localctx.kv.cache import Cache, first_seen
-from localctx.kv.pool import ORDINARY
 from localctx.shape import PAGE
 
 BITS = {torch.float32: 32, torch.bfloat16: 16}
@@ -19,15 +19,20 @@ FEW = 16  # new tokens of a sequence that are rows; more are a chunk
 
 
 def fits_rows(cache: Cache, tokens: int) -> bool:
-    """Whether so many more tokens of this sequence just look at all there is, on a processor that reads it in place.
+    """Whether so many more tokens of this sequence just look at pages, on a processor that reads them in place.
 
-    They must not fill a page, but for a single one.
+    They must not fill a page, but for a single one; where a query selects, it is alone.
     """
-    keeper, count = cache.keeper, len(cache.places)
+    keeper = cache.keeper
     judged = keeper.weighs or (keeper.compresses and cache.phase == "asking")
-    all_seen = cache.phase == "reading" or keeper.selected(count) >= count
-    few = tokens == 1 or (tokens <= FEW and cache.tail + tokens < PAGE)
-    return few and cache.pool.in_place and cache.dtype in BITS and all_seen and not judged
+    few = tokens == 1 or (tokens <= FEW and cache.tail + tokens < PAGE and not chooses(cache))
+    return few and cache.pool.in_place and cache.dtype in BITS and not judged
+
+
+def chooses(cache: Cache) -> bool:
+    """Whether queries select pages now: such a sequence has rows of its own."""
+    count = len(cache.places)
+    return cache.phase != "reading" and cache.keeper.selected(count) < count
 
 
 class Rows:
@@ -69,7 +74,8 @@ class Rows:
         Returns [Hq, n, Dv].
         """
         layout, pool = self._pool.layouts[layer], self._pool
-        pages = Pages(self._parts_of(layer, window), self._addresses[layer : layer + 1], self._kinds[None])
+        chosen = self._chosen(layer, q, window)
+        pages = self._pages(layer, window) if chosen is None else self._pages_at(layer, chosen)
         tails = Tails(self._tails[layer], BITS[self._caches[0].dtype], self._filled, self._hidden(window))
         asking, keys, values = (x.transpose(0, 1).float().contiguous() for x in (q, k, v))
         watched = self._watched and window is None and layer >= len(pool.shape.layers) // 2
@@ -83,12 +89,13 @@ class Rows:
             scale,
             softcap=softcap,
             sinks=None if sinks is None else sinks.float().numpy(),
-            extra=self._extra(layer, asking, scale),
+            extra=self._extra(layer, asking, scale, chosen),
             rotated=pool.rotated,
             masses=watched,
         )
         if watched:
-            self._got += np.square(got, dtype=np.float64).sum(0)  # as attention looks, a head that looks hard says more
+            sharp = np.square(got, dtype=np.float64)  # as attention looks, a head that looks hard says more
+            self._hear(sharp.reshape(1 if chosen is None else len(chosen), -1, sharp.shape[1]).sum(1), chosen)
         for i in np.flatnonzero(self._filled == PAGE - 1).tolist():  # it is alone, and fills a page
             self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
         return torch.from_numpy(out).to(q.dtype).transpose(0, 1)
@@ -108,24 +115,44 @@ class Rows:
         ]
         return np.array(parts, np.int64).reshape(-1, 4)
 
-    def _parts_of(self, layer: int, window: int | None) -> np.ndarray:
-        if window is None:
-            return self._parts
-        rows = zip(self._caches, self._later, strict=True)
-        return self._split([first_seen(cache, layer, window, later) for cache, later in rows])
+    def _pages(self, layer: int, window: int | None) -> Pages:
+        """All that there are, as far as the window reaches."""
+        parts = self._parts
+        if window is not None:
+            rows = zip(self._caches, self._later, strict=True)
+            parts = self._split([first_seen(cache, layer, window, later) for cache, later in rows])
+        return Pages(parts, self._addresses[layer : layer + 1], self._kinds[None])
+
+    def _chosen(self, layer: int, q: Tensor, window: int | None) -> np.ndarray | None:
+        """The places of the pages that the only row's query selects, [H, m]; None where it looks at all."""
+        if not selects(self._caches[0], layer, window):
+            return None
+        cache = self._caches[0]
+        assert len(self._caches) == 1, "who selects is alone"
+        chosen = choose(cache, layer, q)[:, 0].numpy()
+        cache.touch(np.unique(chosen))
+        return chosen
+
+    def _pages_at(self, layer: int, chosen: np.ndarray) -> Pages:
+        most = chosen.shape[1]
+        parts = [(0, at, min(most, at + SPLIT), 0) for at in range(0, most, SPLIT)]
+        return Pages(np.array(parts, np.int64), self._addresses[layer][chosen], self._kinds[chosen])
+
+    def _hear(self, got: np.ndarray, chosen: np.ndarray | None) -> None:
+        """What pages got in a layer, [1, pages] or [H, chosen]."""
+        np.add.at(self._got, slice(None) if chosen is None else chosen, got[0] if chosen is None else got)
 
     def _hidden(self, window: int | None) -> np.ndarray:
         """How many tokens of each open page lie before the window."""
         return self._nothing if window is None else np.maximum(0, self._filled + 1 - window)
 
-    def _extra(self, layer: int, q: Tensor, scale: float) -> np.ndarray | None:
+    def _extra(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None) -> np.ndarray | None:
         """What k_proj's bias, which records are kept without, adds to the scores [Hq, pages * 64]."""
         if not self._pool.unbiased(layer):
             return None
-        assert self._pool.rope
-        scores = [
-            self._pool.rope.bias_scores(layer, q[i], cache.token_positions(layer, 0, len(cache.places)))
-            for i, cache in enumerate(self._caches)
-        ]
-        ordinary = np.repeat(self._kinds == ORDINARY, PAGE)
-        return torch.cat(scores, 1).mul_(scale).numpy() * ordinary.astype(np.float32)
+        scores = [bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)]
+        found = torch.cat(scores, 1).mul_(scale).numpy()
+        if chosen is None:
+            return found
+        at = chosen.repeat(len(found) // len(chosen), 0)[..., None]
+        return np.take_along_axis(found.reshape(len(found), -1, PAGE), at, 1).reshape(len(found), -1)
