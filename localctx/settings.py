@@ -30,6 +30,7 @@ class Settings:
     ``temperature`` 0 is greedy; ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step;
     ``rope`` stretches the window (``yarn:2``, ``linear:2``, ``llama3:8``). ``memory``, ``ram`` and ``disk`` are the
     most bytes of KV on the device, in RAM beside it and on disk, or ``auto``. ``keep`` names a keeper and its budget.
+    ``draft`` tokens at most are guessed from what was read and computed at once; a greedy answer is the same.
     ``n`` answers are sampled, or the best of ``beams`` is found. ``embedder`` makes the vectors that search compares;
     ``none``: it compares words alone. ``mode`` is full (whole documents are read), retrieve (the best ``passages`` of
     them; 0 leaves their number to what the model was measured to bear), or auto (whole where they fit). ``ocr``: pages
@@ -55,6 +56,7 @@ class Settings:
     ram: str = "auto"
     disk: str = "auto"
     keep: str = "full"
+    draft: int = 8
     n: int = 1
     beams: int = 1
     embedder: str = "all-minilm-l6-v2"
@@ -195,6 +197,7 @@ def _checked(s: Settings) -> Settings:
         "top_k": (0, 1 << 20),
         "threads": (0, 1024),
         "chunk": (1, 1 << 16),
+        "draft": (0, 15),
         "n": (1, 64),
         "beams": (1, 64),
         "passages": (0, 64),

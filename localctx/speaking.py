@@ -71,7 +71,8 @@ class Here:
         cancelled: Callable[[], bool],
     ) -> None:
         self.model, self.spent, self.window = settings.model, nothing_spent(), opener.model.trained
-        self._opener, self._settings, self._held = opener, settings, held
+        # where many answer side by side, a guess takes the place of another's token
+        self._opener, self._settings, self._held = opener, replace(settings, draft=0), held
         self._begin, self._cite, self._cancelled = begin, cite, cancelled
 
     def count(self, text: str) -> int:

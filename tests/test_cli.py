@@ -243,7 +243,15 @@ FIELDS = {
     "mode": str,
     "model": str,
     "stopped": str,
-    "tokens": {"prompt": int, "reused": int, "prefilled": int, "generated": int, "longest": int},
+    "tokens": {
+        "prompt": int,
+        "reused": int,
+        "prefilled": int,
+        "generated": int,
+        "longest": int,
+        "drafted": int,
+        "accepted": int,
+    },
     "seconds": dict.fromkeys(("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode"), float),
     "kv": {
         "codec": str,

@@ -9,6 +9,7 @@ from torch import Tensor
 from localctx.engine.beams import beam_search
 from localctx.engine.events import Event, Token
 from localctx.engine.generate import decode, decode_each, likelihood, prefill
+from localctx.engine.lookup import Lookup
 from localctx.engine.pagemap import page_map
 from localctx.engine.prompt import common
 from localctx.engine.steps import Check, Steps, alone, altered, finish
@@ -19,6 +20,7 @@ from localctx.models.sampling import Sampler
 from localctx.settings import Settings
 from localctx.shape import PAGE
 
+DRAFTED = 8192  # tokens; beyond, a guess costs as much attention as a right one saves of reading weights
 MIN_RATED = 256  # tokens; a shorter reading says little about speed
 
 
@@ -114,6 +116,7 @@ def _decoding(work: Work, logits: Tensor, tokenizer: Tokenizer, s: Settings) -> 
     samplers = [Sampler(s.temperature, s.top_p, s.top_k, seed) for seed in seeds]
     work.answers = [[] for _ in samplers]
     if s.n == 1:
-        yield from decode(work.cache, logits, sampler=samplers[0], **how)
+        work.lookup = Lookup(work.tokens, s.draft if len(work.tokens) <= DRAFTED else 0)
+        yield from decode(work.cache, logits, sampler=samplers[0], lookup=work.lookup, **how)
     else:
         yield from decode_each(work.cache, logits, samplers=samplers, **how)

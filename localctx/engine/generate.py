@@ -2,17 +2,19 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import torch
 from torch import Tensor
 
 from localctx.engine.events import Evicted, Note, Progress, Token
+from localctx.engine.lookup import Lookup
 from localctx.engine.memory import Relief, out_of_memory
 from localctx.engine.steps import Steps
 from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
 from localctx.kv.compress import compress
+from localctx.kv.rows import most_rows
 from localctx.models.base import Feed, Tokenizer
 from localctx.models.sampling import Sampler
 
@@ -75,21 +77,59 @@ def likelihood(cache: Cache, tokens: Sequence[int]) -> Steps[tuple[float, Tensor
 
 
 def decode(
-    cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, sampler: Sampler, limit: int, answer: int = 0
+    cache: Cache,
+    logits: Tensor,
+    *,
+    tokenizer: Tokenizer,
+    sampler: Sampler,
+    limit: int,
+    answer: int = 0,
+    lookup: Lookup | None = None,
 ) -> Steps[None]:
     """The answer after what ``cache`` holds, whose last logits [vocabulary] are given: to a stop token, or ``limit``.
 
-    Raises Cancelled, or NoRoom; what was yielded before stands.
+    A greedy answer is the same with a ``lookup``, whose guesses are computed together with the token before them; it
+    knows the prompt. Raises Cancelled, or NoRoom; what was yielded before stands.
     """
     text_of = tokenizer.stream()
-    for left in reversed(range(limit)):
-        token = sampler(logits)
-        if token in tokenizer.stop_ids:
-            return
-        yield Token(text_of(token), token, answer)
-        if left:
-            with no_room_told(cache):
-                logits = (yield Feed([token], cache))[-1]
+    ahead = _Ahead(cache, lookup if sampler.greedy else None)
+    with closing(ahead):
+        for left in reversed(range(limit)):
+            token = sampler(logits)
+            if token in tokenizer.stop_ids:
+                return
+            yield Token(text_of(token), token, answer)
+            if left:
+                logits = yield from ahead.after(token, left)
+
+
+class _Ahead:
+    """Logits after each token, computed ahead where the tokens were guessed. Closed, the cache holds no guess."""
+
+    def __init__(self, cache: Cache, lookup: Lookup | None) -> None:
+        self._cache, self._lookup, self._drafted = cache, lookup or Lookup((), 0), 0
+        self._guessed, self._rows = list[int](), list[Tensor]()  # what was fed and is not confirmed, logits after it
+
+    def after(self, token: int, left: int) -> Steps[Tensor]:
+        """The logits [vocabulary] after ``token``, when at most ``left`` more are wanted."""
+        self._lookup.add(token)
+        if self._guessed and self._guessed[0] == token:
+            self._guessed.pop(0)
+            return self._rows.pop(0)
+        self.close()
+        guess = self._lookup.guess(min(left, most_rows(self._cache)) - 1)
+        with no_room_told(self._cache):
+            logits = yield Feed([token, *guess], self._cache, 1 + len(guess))
+        self._drafted, self._guessed, self._rows = len(guess), guess, list(logits[1:])
+        return logits[0]
+
+    def close(self) -> None:
+        """Take back what was guessed wrong."""
+        if wrong := len(self._guessed):
+            self._cache.trim(self._cache.length - wrong)
+        if self._drafted:
+            self._lookup.hear(self._drafted, self._drafted - wrong)
+        self._drafted, self._guessed, self._rows = 0, [], []
 
 
 def decode_each(

@@ -17,6 +17,7 @@ from localctx.engine.events import Event
 from localctx.engine.steps import Check, Result, Running, Steps, never
 from localctx.errors import Cancelled
 from localctx.kv.pool import Pool
+from localctx.kv.rows import FEW
 from localctx.models.base import Feed
 
 ENOUGH = 8  # sequences that answer: with these, a pass is worth its while
@@ -141,7 +142,7 @@ class Scheduler:
         """Who is computed next: all who answer, and of those who read who waits longest, while there is room."""
         chosen, room, rope = list[tuple[Seat, Feed]](), self._rows, None
         fitting = self._fitting()
-        busy = self._in_order and sum(len(feed.tokens) == 1 for _, feed in fitting) >= ENOUGH
+        busy = self._in_order and sum(len(feed.tokens) <= FEW for _, feed in fitting) >= ENOUGH
         for seat, feed in fitting if self._in_order else sorted(fitting, key=lambda one: one[0].served):
             size, turning = len(feed.tokens), feed.cache.pool.rope
             if busy and size >= self._rows:
@@ -149,9 +150,9 @@ class Scheduler:
             rope = rope if chosen else turning
             if turning is not rope:  # a pass turns keys in one way
                 continue
-            if size > 1 and (size <= room or room == self._rows):
+            if size > FEW and (size <= room or room == self._rows):
                 room -= size
-            elif size > 1:
+            elif size > FEW:
                 continue
             chosen.append((seat, feed))
         return chosen

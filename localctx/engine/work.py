@@ -9,6 +9,7 @@ from torch import Tensor
 from localctx.budget import measure_process
 from localctx.engine.events import Planned, Token
 from localctx.engine.keep import Keeping
+from localctx.engine.lookup import Lookup
 from localctx.engine.memory import Relief
 from localctx.kv.cache import Cache, EvictedRange
 from localctx.shape import PAGE
@@ -48,6 +49,7 @@ class Work:
     passages: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Work"] = ()
     citations: list[dict[str, Any]] = field(default_factory=list)
+    lookup: Lookup = field(default_factory=lambda: Lookup((), 0))
     following: Callable[[str], list[int]] = lambda answer: []
 
     def enter(self) -> None:
@@ -90,6 +92,8 @@ class Work:
                 "prefilled": self.read,
                 "generated": sum(map(len, self.answers)),
                 "longest": max(map(len, self.answers)),
+                "drafted": self.lookup.drafted,
+                "accepted": self.lookup.accepted,
             },
             "passages": list(self.passages),
             "ranking": self._ranking(),

@@ -29,6 +29,15 @@ def fits_rows(cache: Cache, tokens: int) -> bool:
     return few and cache.pool.in_place and cache.dtype in BITS and not judged
 
 
+def most_rows(cache: Cache) -> int:
+    """How many tokens may come at once, of which all but the first can be taken back (``Cache.trim``), as if none had.
+
+    1 where a page would be filled, or they would not be computed as each by itself.
+    """
+    most = min(FEW, PAGE - 1 - cache.tail) if cache.dtype == torch.float32 else 1  # only that is computed row by row
+    return most if most > 1 and fits_rows(cache, most) else 1
+
+
 def chooses(cache: Cache) -> bool:
     """Whether queries select pages now: such a sequence has rows of its own."""
     count = len(cache.places)
