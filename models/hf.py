@@ -20,7 +20,7 @@ from localctx.kv.attention import Expand, attend_cache
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.kv.rope import Rope
-from localctx.kv.rows import Rows, fits_a_row
+from localctx.kv.rows import Rows, fits_a_row, make_rows
 from localctx.models.base import Feed, Tokenizer
 from localctx.models.fingerprint import fingerprint, hash_weights
 from localctx.models.geometry import KINDS, geometry_of, shape_of
@@ -214,7 +214,7 @@ class _Step:
             at += len(tokens)
         for found in together.values():
             places, caches = zip(*found, strict=True)
-            self.rows.append((torch.tensor(places), Rows(caches)))
+            self.rows.append((torch.tensor(places), make_rows(caches)))
 
     def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """Hear of a layer's new latents, and give back no more than these: history is expanded run by run."""

@@ -20,11 +20,32 @@ def fits_a_row(cache: Cache) -> bool:
     keeper, count = cache.keeper, len(cache.places)
     judged = keeper.weighs or (keeper.compresses and cache.phase == "asking")
     all_seen = cache.phase == "reading" or keeper.selected(count) >= count
-    return cache.pool.in_place and cache.dtype in BITS and all_seen and not judged
+    return cache.in_place() and cache.dtype in BITS and all_seen and not judged
+
+
+def make_rows(caches: Sequence[Cache]) -> "Rows":
+    """Rows as their pool is read."""
+    gpu = caches[0].pool.gpu
+    return gpu.RowsOnGpu(caches) if gpu else Rows(caches)
+
+
+def split(starts: np.ndarray, seen: Sequence[tuple[int, int]], most: int) -> np.ndarray:
+    """The pages of n rows, which begin at ``starts`` [n + 1], in parts of at most ``most``: [S, 4] for the kernels.
+
+    ``seen`` says of each row from which page on it sees, and without how many tokens of that.
+    """
+    parts = [
+        (row, at, min(stop, at + most), skip if at == start + first else 0)
+        for row, (start, stop, (first, skip)) in enumerate(zip(starts, starts[1:], seen, strict=False))
+        for at in range(start + first, stop, most)
+    ]
+    return np.array(parts, np.int64).reshape(-1, 4)
 
 
 class Rows:
     """``caches`` of one model in one codec, all of which have begun a step of one token."""
+
+    most = SPLIT
 
     def __init__(self, caches: Sequence[Cache]) -> None:
         self._caches, self._pool = caches, caches[0].pool
@@ -35,7 +56,7 @@ class Rows:
         self._tails = np.stack([cache.tail_addresses() for cache in caches])  # [n, layers, 2]
         self._filled = np.array([cache.tail for cache in caches], np.int64)
         self._writes = self._filled < PAGE - 1  # the others seal a page
-        self._parts = self._split([(0, 0)] * len(caches))
+        self._parts = split(self._starts, [(0, 0)] * len(caches), self.most)
         self._watched = any(cache.looks is not None for cache in caches)
         self._got = np.zeros(len(self._bases))
 
@@ -62,7 +83,7 @@ class Rows:
             self._tails[:, layer], BITS[self._caches[0].dtype], self._filled, self._hidden(window), self._writes
         )
         asking, keys, values = (x.transpose(0, 1).float().contiguous() for x in (q, k, v))
-        watched = self._watched and window is None and layer >= len(pool.shape.layers) // 2
+        watched, extra = self._watches(layer, window), self._extra(layer, asking, scale)
         out, got = attend_rows(
             asking.numpy(),
             keys.numpy(),
@@ -73,14 +94,13 @@ class Rows:
             scale,
             softcap=softcap,
             sinks=None if sinks is None else sinks.float().numpy(),
-            extra=self._extra(layer, asking, scale),
+            extra=None if extra is None else extra.numpy(),
             rotated=pool.rotated,
             masses=watched,
         )
         if watched:
             self._got += np.square(got, dtype=np.float64).sum(0)  # as attention looks, a head that looks hard says more
-        for i in np.flatnonzero(~self._writes).tolist():
-            self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
+        self._seal(layer, k, v)
         return torch.from_numpy(out).to(q.dtype).transpose(0, 1)
 
     def tell(self) -> None:
@@ -89,26 +109,24 @@ class Rows:
             if cache.looks is not None:
                 cache.look(np.arange(stop - start), self._got[start:stop])
 
-    def _split(self, seen: Sequence[tuple[int, int]]) -> np.ndarray:
-        """The pages of all rows in parts of at most SPLIT, of each row from ``first`` and without ``skip`` tokens."""
-        parts = [
-            (row, at, min(stop, at + SPLIT), skip if at == start + first else 0)
-            for row, (start, stop, (first, skip)) in enumerate(zip(self._starts, self._starts[1:], seen, strict=False))
-            for at in range(start + first, stop, SPLIT)
-        ]
-        return np.array(parts, np.int64).reshape(-1, 4)
+    def _seal(self, layer: int, k: Tensor, v: Tensor) -> None:
+        for i in np.flatnonzero(~self._writes).tolist():
+            self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
+
+    def _watches(self, layer: int, window: int | None) -> bool:
+        return self._watched and window is None and layer >= len(self._pool.shape.layers) // 2
 
     def _parts_of(self, layer: int, window: int | None) -> np.ndarray:
         if window is None:
             return self._parts
-        return self._split([first_seen(cache, layer, window) for cache in self._caches])
+        return split(self._starts, [first_seen(cache, layer, window) for cache in self._caches], self.most)
 
     def _hidden(self, window: int | None) -> np.ndarray:
         """How many tokens of each open page lie before the window."""
         hidden = [max(0, cache.tail + 1 - window) if window else 0 for cache in self._caches]
         return np.array(hidden, np.int64)
 
-    def _extra(self, layer: int, q: Tensor, scale: float) -> np.ndarray | None:
+    def _extra(self, layer: int, q: Tensor, scale: float) -> Tensor | None:
         """What k_proj's bias, which records are kept without, adds to the scores [Hq, pages * 64]."""
         if not self._pool.unbiased(layer):
             return None
@@ -117,5 +135,5 @@ class Rows:
             self._pool.rope.bias_scores(layer, q[i], cache.token_positions(layer, 0, len(cache.places)))
             for i, cache in enumerate(self._caches)
         ]
-        ordinary = np.repeat(self._kinds == ORDINARY, PAGE)
-        return torch.cat(scores, 1).mul_(scale).numpy() * ordinary.astype(np.float32)
+        ordinary = torch.from_numpy(np.repeat(self._kinds == ORDINARY, PAGE)).to(scores[0])
+        return torch.cat(scores, 1).mul_(scale) * ordinary
