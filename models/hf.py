@@ -214,7 +214,7 @@ class _Step:
             at += len(tokens)
         for found in together.values():
             places, caches = zip(*found, strict=True)
-            self.rows.append((torch.tensor(places), make_rows(caches)))
+            self.rows.append((torch.tensor(places, device=caches[0].pool.device), make_rows(caches)))
 
     def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
         """Hear of a layer's new latents, and give back no more than these: history is expanded run by run."""

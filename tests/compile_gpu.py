@@ -71,6 +71,9 @@ def launches(kernels):
         layout = layout_of(codec)
         gpu.attend_rows(queries, new[:, :, 0], new[:, :, 0], pages, tails, layout, 0.1)
         yield ("attend", "merge"), codec
+        if codec == "int8":
+            gpu.attend_pages(queries, pages, layout, 0.1, extra=torch.empty(HEADS, PAGES * PAGE), masses=True)
+            yield ("attend pages", "merge pages"), codec
         gpu_pages.seal(new[0], new[0], at, layout, 0)
         yield ("seal k", "seal v"), codec
         gpu_pages.make_sketch(at, kinds, layout)

@@ -51,8 +51,8 @@ class Tails(NamedTuple):
 def make_pages(parts: np.ndarray, rows: int, addresses: Tensor, formats: Tensor) -> Pages:
     """``Pages`` of so many rows, whose ``parts`` [S, 4] are on the processor."""
     bounds = np.searchsorted(parts[:, 0], np.arange(rows + 1))
-    there = (torch.from_numpy(x).to(addresses.device) for x in (parts, bounds))
-    return Pages(*there, addresses, formats)
+    device = addresses.device
+    return Pages(torch.from_numpy(parts).to(device), torch.from_numpy(bounds).to(device), addresses, formats)
 
 
 def attend_rows(
@@ -117,11 +117,12 @@ def _attend(
     rotated: bool,
     masses: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Two launches, as Flash-Decoding (arXiv:2311.01282 names it): parts of the context, then their merge; all rows in
-    one call, pages found by table, as PagedAttention (arXiv:2309.06180).
+    """Two launches, as Flash-Decoding does: parts of the context, then their merge. All rows in one call, pages found
+    by table, as in PagedAttention (arXiv:2309.06180).
     """
     (n, heads, _), device = q.shape, q.device
     q = q.contiguous() if rotated else q  # as what is turned will be
+    assert all(x.stride(-1) == 1 for x in (q, *(new or ())[:2]))
     count, group = len(pages.parts), heads // layout.heads
     slots = count + (n if new else 0)
     out = torch.empty(slots, heads, layout.v_dim, device=device)
@@ -197,7 +198,7 @@ def _attend_parts(  # type: ignore[no-untyped-def]
                 tl.store(masses + query * per_head + page, mass, mask=i < GROUP)
             most = tl.max(va)  # so that no weight falls below float16's smallest
             acc += tl.dot((p * (va / most)[None]).to(tl.float16), v) * most + tl.sum(p * vb[None], 1)[:, None]
-    else:
+    elif k_new is not None:
         row = part - count
         end = tl.load(filled + row)
         asked = tl.load(q + row * q_row + query[:, None] * q_head + d, mask=asks, other=0).to(tl.float32)

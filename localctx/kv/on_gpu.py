@@ -56,13 +56,15 @@ def attend(
     tokens, (bases, kinds) = q.shape[1], cache.on_device()
     parts = split(np.arange(tokens + 1) * (places.shape[-1] // tokens), [(0, skip)] * tokens, gpu.SPLIT)
     pages = gpu.make_pages(parts, tokens, bases[places], kinds[places])
-    how = {"softcap": softcap, "extra": extra, "rotated": cache.pool.rotated, "masses": masses}
-    out, lse, each = gpu.attend_pages(q.transpose(0, 1), pages, cache.pool.described[layer], scale, **how)
+    layout, rotated = cache.pool.described[layer], cache.pool.rotated
+    out, lse, each = gpu.attend_pages(
+        q.transpose(0, 1), pages, layout, scale, softcap=softcap, extra=extra, rotated=rotated, masses=masses
+    )
     return out.transpose(0, 1), lse.T, each
 
 
 class RowsOnGpu(Rows):
-    """Rows whose pages lie in a GPU's memory, where kernels read them. Nothing waits for the GPU in a step."""
+    """Rows whose pages lie in a GPU's memory, where kernels read them."""
 
     most = gpu.SPLIT
 
@@ -70,7 +72,7 @@ class RowsOnGpu(Rows):
         super().__init__(caches)
         self._where = [torch.cat(parts) for parts in zip(*(cache.on_device() for cache in caches), strict=True)]
         self._tails_there, self._filled_there = self._put(self._tails.swapaxes(0, 1)), self._put(self._filled)
-        self._all = self._ask(None)
+        self._asked: dict[bytes, tuple[gpu.Pages, Tensor]] = {}
         self._given = torch.zeros(len(self._bases), dtype=torch.float64, device=self._pool.device)
 
     def attend(
@@ -86,7 +88,7 @@ class RowsOnGpu(Rows):
         sinks: Tensor | None = None,
     ) -> Tensor:
         """See ``Rows``."""
-        pages, hidden = self._all if window is None else self._ask(window, layer)
+        pages, hidden = self._ask(window, layer)
         tails = gpu.Tails(self._tails_there[layer], self._filled_there, hidden)
         asking, keys, values = (x.transpose(0, 1) for x in (q, k, v))
         out, got = gpu.attend_rows(
@@ -113,10 +115,13 @@ class RowsOnGpu(Rows):
         self._got = self._given.cpu().numpy()
         super().tell()
 
-    def _ask(self, window: int | None, layer: int = 0) -> tuple[gpu.Pages, Tensor]:
+    def _ask(self, window: int | None, layer: int) -> tuple[gpu.Pages, Tensor]:
         """What a layer of this window sees of the pages, and how many tokens of the open ones it does not."""
-        parts = self._parts_of(layer, window)
-        return gpu.make_pages(parts, len(self._caches), *self._where), self._put(self._hidden(window))
+        parts, hidden = self._parts_of(layer, window), self._hidden(window)
+        key = parts.tobytes() + hidden.tobytes()
+        if key not in self._asked:  # most layers ask alike
+            self._asked[key] = gpu.make_pages(parts, len(self._caches), *self._where), self._put(hidden)
+        return self._asked[key]
 
     def _put(self, x: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(x)).to(self._pool.device)
