@@ -11,7 +11,7 @@ from torch import Tensor
 
 from localctx.kv.attention import Expand, attend_cache
 from localctx.kv.cache import Cache
-from localctx.kv.rows import Rows, chooses, fits_rows
+from localctx.kv.rows import Rows, chooses, fits_rows, make_rows
 from localctx.models.base import Feed
 from localctx.models.rope import ModelRope, Positions
 
@@ -106,7 +106,7 @@ class Step:
             at += n
         for found in together.values():
             places = [place for some, _ in found for place in some]
-            rows = Rows([(cache, len(some)) for some, cache in found])
+            rows = make_rows([(cache, len(some)) for some, cache in found])
             self._rows.append((None if len(places) == at else torch.tensor(places), rows))
 
     def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:

@@ -52,14 +52,14 @@ def unpack(packed: Tensor, bits: int) -> Tensor:
 
 
 @cache
-def _hadamard(n: int) -> Tensor:
+def _hadamard(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Orthonormal and symmetric [n, n]: blocks of the largest power of two that divides n."""
     block = torch.ones(1, 1)
     while n % (2 * len(block)) == 0:
         block = torch.cat((torch.cat((block, block), 1), torch.cat((block, -block), 1)))
-    return torch.block_diag(*[block / len(block) ** 0.5] * (n // len(block)))
+    return torch.block_diag(*[block / len(block) ** 0.5] * (n // len(block))).to(device, dtype)
 
 
 def rotate(x: Tensor) -> Tensor:
     """x [..., n] turned by the Hadamard matrix, its own inverse: dot products stay, outliers spread (QuaRot)."""
-    return x @ _hadamard(x.shape[-1]).to(x)
+    return x @ _hadamard(x.shape[-1], x.device, x.dtype)

@@ -1,5 +1,6 @@
 """Sketches: keys at two bits, by which a query finds the pages worth reading without reading them."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -40,15 +41,22 @@ def make_sketch(keys: Tensor) -> Sketch:
     return Sketch(quant.pack(codes, BITS), scale, zero)
 
 
-def choose(q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None) -> Tensor:
+Score = Callable[[Tensor, Sketch, Tensor | None], Tensor]
+
+
+def choose(
+    q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None, score: Score | None = None
+) -> Tensor:
     """The ``count`` pages with the greatest q . key, about, ascending: [H, count] int64 from q [H, Q, D], joined over
     the Q queries by maximum. The first ``sinks`` pages and the last always.
 
     Pages whose keys' bounds promise little (Quest, arXiv:2406.10774) are not looked into. ``extra`` [H, Q, n * 64] is
-    added to the scores of single keys; then all are.
+    added to the scores of single keys; then all are. ``score`` stands in for ``best_scores``, and looks into all.
     """
-    if q.device.type != "cpu":
-        return choose_reference(q, sketch, count, sinks, extra)
+    if score or q.device.type != "cpu":
+        best = (score or best_scores)(q, sketch, extra).amax(1)
+        best[:, :sinks] = best[:, -1] = float("inf")
+        return best.topk(count, -1).indices.sort(-1).values
     pages = sketch.codes.shape[1]
     q = q.float().contiguous()
     scale, zero = (x.contiguous().view(torch.uint16).numpy() for x in (sketch.scale, sketch.zero))
@@ -66,13 +74,11 @@ def choose(q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | No
     return torch.from_numpy(np.sort(np.take_along_axis(places, found, -1), -1))
 
 
-def choose_reference(q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None) -> Tensor:
-    """``choose`` spelled out, with every page looked into."""
+def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
+    """The greatest q . key of each page, about: [H, Q, n] float32 from q [H, Q, D]. Any device; spelled out."""
     keys = quant.dequantize(quant.unpack(sketch.codes, BITS), sketch.scale, sketch.zero, 3)  # [H, n, D, 64]
     scores = torch.einsum("hqd,hndt->hqnt", q.float(), keys)
-    best = (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax((1, 3))
-    best[:, :sinks] = best[:, -1] = float("inf")
-    return best.topk(count, -1).indices.sort(-1).values
+    return (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax(-1)
 
 
 def _greatest(bounds: np.ndarray, count: int, sinks: int) -> np.ndarray:

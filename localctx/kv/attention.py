@@ -1,6 +1,6 @@
 """Attention of new tokens over a Cache: sealed pages, the open tail and the new tokens, merged exactly."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,7 +37,7 @@ class _Asked:
     @property
     def single(self) -> bool:
         """Whether the kernel for one token applies."""
-        return self.q.shape[1] == 1 and self.cache.pool.in_place and not self.expand
+        return self.q.shape[1] == 1 and not self.expand and self.cache.in_place()
 
     @property
     def watched(self) -> bool:
@@ -159,15 +159,12 @@ def _mask(a: _Asked, positions: Tensor) -> Tensor | None:
 def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
     """Token ``t`` over the pages at ``places``: [n], or [H, n] where each KV head has its own."""
     pool = a.cache.pool
+    if pool.gpu:
+        return _on_gpu(a, torch.from_numpy(places).to(pool.device), skip)
     weighs = a.cache.keeper.weighs or (a.watched and t == a.q.shape[1] - 1)
     addresses, kinds = a.cache.addresses(a.layer)
     q = a.q[:, t].float()
-    extra = None
-    if pool.unbiased(a.layer):
-        at = torch.from_numpy(np.broadcast_to(places, (pool.layouts[a.layer].heads, places.shape[-1])).copy())
-        at = at.repeat_interleave(len(q) // len(at), 0)
-        every = bias_scores(a.cache, a.layer, q).mul_(a.scale).unflatten(1, (-1, PAGE))
-        extra = every.take_along_dim(at[..., None], 1).flatten(1)
+    extra = _extra(a, torch.from_numpy(places), [t])
     out, lse, each = cpu.attend_pages(
         (quant.rotate(q) if pool.rotated else q).numpy(),
         addresses[places],
@@ -184,6 +181,29 @@ def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
     result = torch.from_numpy(out)
     result = quant.rotate(result) if pool.rotated else result
     return result.to(a.q.dtype)[:, None], torch.from_numpy(lse)[:, None]
+
+
+def _on_gpu(a: _Asked, places: Tensor, skip: int = 0) -> Part:
+    """Each token over its own pages in a GPU's memory: ``places`` [T * n], or [H, T * n] by KV head."""
+    pool, tokens = a.cache.pool, a.q.shape[1]
+    assert pool.gpu
+    weighs, last = a.cache.keeper.weighs or a.watched, places.shape[-1] // tokens
+    extra = _extra(a, places, range(tokens))
+    how = {"skip": skip, "softcap": a.softcap, "extra": extra, "masses": weighs}
+    out, lse, each = pool.gpu.attend(a.cache, a.layer, a.q, places, a.scale, **how)
+    if weighs:
+        a.masses.append((places[..., -last:].cpu().numpy(), each[:, None, -last:]))
+    return out, lse
+
+
+def _extra(a: _Asked, places: Tensor, tokens: Sequence[int]) -> Tensor | None:
+    """``bias_scores`` of these tokens, scaled, for pages at places [T * n] or [H, T * n]: [Hq, T * n * 64]."""
+    if not a.cache.pool.unbiased(a.layer):
+        return None
+    heads = a.cache.pool.layouts[a.layer].heads
+    at = places.expand(heads, -1).repeat_interleave(len(a.q) // heads, 0).unflatten(1, (len(tokens), -1))
+    scores = torch.stack([bias_scores(a.cache, a.layer, a.q[:, t]) for t in tokens], 1).mul_(a.scale)
+    return scores.unflatten(2, (-1, PAGE)).take_along_dim(at[..., None], 2).flatten(1)
 
 
 def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:
@@ -214,20 +234,24 @@ def choose(cache: Cache, layer: int, q: Tensor) -> Tensor:
     pool, count = cache.pool, cache.keeper.selected(len(cache.places))
     sketch = cache.sketch(layer)
     grouped = (quant.rotate(q.float()) if pool.rotated else q.float()).unflatten(0, (len(sketch.codes), -1))
-    chosen = []
+    score, chosen = pool.gpu.best_scores if pool.gpu else None, []
     for t in range(q.shape[1]):
         extra = bias_scores(cache, layer, q[:, t]) if pool.unbiased(layer) else None
         extra = None if extra is None else extra.unflatten(0, grouped.shape[:2])
-        chosen.append(best_pages(grouped[:, :, t], sketch, count, SINKS, extra))
+        chosen.append(best_pages(grouped[:, :, t], sketch, count, SINKS, extra, score))
     return torch.stack(chosen, 1)
 
 
 def _over_selected(a: _Asked) -> Iterator[Part]:
     chosen = choose(a.cache, a.layer, a.q)
     union = chosen.unique()
-    a.cache.touch(union.cpu().numpy())
-    if not a.cache.pool.in_place:
+    places = union.cpu().numpy()
+    a.cache.touch(places)
+    if not a.cache.in_place(places):
         yield from _over_union(a, chosen, union)
+        return
+    if a.cache.pool.gpu:
+        yield _on_gpu(a, chosen.flatten(1))
         return
     parts = [_single(a, chosen[:, t].numpy(), t=t) for t in range(a.q.shape[1])]
     yield torch.cat([out for out, _ in parts], 1), torch.cat([lse for _, lse in parts], 1)

@@ -20,6 +20,7 @@ from localctx.kv.keepers import Full, Keeper
 from localctx.kv.pool import ORDINARY, Pool
 from localctx.shape import PAGE
 
+EVERYWHERE = slice(None)
 RUN = 32  # pages decoded at a time: bounds the full-precision copy of history to 2,048 tokens
 
 
@@ -53,6 +54,8 @@ class _Known:
     kinds: np.ndarray
     positions: np.ndarray
     numbers: np.ndarray
+    resident: np.ndarray  # which pages a GPU's kernels may read where they lie
+    on_device: tuple[Tensor, Tensor] | None  # bases and kinds, for those kernels
 
 
 @dataclass
@@ -251,6 +254,17 @@ class Cache:
         known = self._look()
         return known.bases, known.kinds
 
+    def in_place(self, places: np.ndarray | slice = EVERYWHERE) -> bool:
+        """Whether a kernel reads the pages at ``places`` where they lie: a GPU's only in its own memory."""
+        known = self._look()
+        return self.pool.in_place or (known.on_device is not None and bool(known.resident[places].all()))
+
+    def on_device(self) -> tuple[Tensor, Tensor]:
+        """``bases`` as a GPU's kernels want them, where all or some pages are ``in_place``."""
+        known = self._look().on_device
+        assert known, "no kernel reads these pages"
+        return known
+
     def tail_addresses(self) -> np.ndarray:
         """Where each layer's open page lies: [layers, 2], keys and values, int64."""
         return np.array([(state.k.data_ptr(), state.v.data_ptr()) for state in self._layers], np.int64)
@@ -299,12 +313,16 @@ class Cache:
         """Every page's stored keys at two bits, which stay on the device wherever the pages are."""
         state = self._layers[layer]
         for start, stop in self.runs(state.sketch.codes.shape[1] if state.sketch else 0, RUN):
-            kind = self.pool.kinds(self.pages[start : start + 1])[0]
-            keys = self.pool.codec_of(layer, kind).stored_keys(self.records(layer, start, stop))
-            more = make_sketch(keys)
+            more = self._sketched(layer, start, stop)
             state.sketch = state.sketch.with_more(more) if state.sketch else more
         assert state.sketch, "there are no pages"
         return state.sketch
+
+    def _sketched(self, layer: int, start: int, stop: int) -> Sketch:
+        if self.pool.gpu and self.in_place(np.arange(start, stop)):
+            return self.pool.gpu.make_sketch(self, layer, start, stop)
+        kind = self.pool.kinds(self.pages[start : start + 1])[0]
+        return make_sketch(self.pool.codec_of(layer, kind).stored_keys(self.records(layer, start, stop)))
 
     def sketch_bytes(self) -> int:
         """What the sketches made so far take on the device, beside the pages."""
@@ -409,7 +427,12 @@ class Cache:
             bases = np.array([self.pool.payload(p).data_ptr() for p in pages], np.int64)
             at = np.array([p.position for p in self.places], np.int64)
             numbers = np.array([p.token // PAGE for p in self.places], np.int64)
-            self._known = _Known(true_of, np.array(pages, np.int64), bases, self.pool.kinds(pages), at, numbers)
+            kinds, gpu = self.pool.kinds(pages), self.pool.gpu is not None and self.dtype == torch.bfloat16
+            resident = np.array([gpu and p in self.pool.memory for p in pages], bool)
+            tensors = [torch.from_numpy(x).to(self.pool.device) for x in (bases, kinds)] if gpu else None
+            ids = np.array(pages, np.int64)
+            on_device = (tensors[0], tensors[1]) if tensors else None
+            self._known = _Known(true_of, ids, bases, kinds, at, numbers, resident, on_device)
         return self._known
 
     def _empty_tail(self, layer: int) -> tuple[Tensor, Tensor]:

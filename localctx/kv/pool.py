@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import astuple
 from math import inf
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from localctx.budget import Limits
 from localctx.errors import NoRoom
 from localctx.kernels import cpu
+from localctx.kernels.device import has_triton
 from localctx.kv.codecs import Codec, make_codec
 from localctx.kv.pages import PageTable
 from localctx.kv.rope import Rope
@@ -31,6 +33,7 @@ class Pool:
     """Pages by id. ``limits`` None takes what it needs; ``spill`` is the folder of the disk tier (None: the system's).
 
     ``in_place``: attention reads records where they lie, in any tier; otherwise ``fetch`` brings them to the device.
+    ``triton``: a GPU's kernels work in the device's memory, reading what is there in place (None: where they run).
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Pool:
         limits: Limits | None = None,
         spill: Path | None = None,
         in_place: bool | None = None,
+        triton: bool | None = None,
     ) -> None:
         self.shape, self.codec, self.device, self.rope = shape, codec, torch.device(device), rope
         self.spill = spill
@@ -51,6 +55,9 @@ class Pool:
         sizes = [[c.layout.total for c in codecs] for codecs in self.codecs]
         self.offsets = np.array([np.cumsum([0, *s]) for s in sizes], np.int64)  # [kinds, layers + 1]
         self.layouts = [layout_of(*pair) for pair in zip(*self.codecs, strict=True)]
+        triton = has_triton(self.device) if triton is None else triton
+        self.gpu = _on_gpu() if triton and FORMATS[codec].k_bits <= 16 else None
+        self.described = [self.gpu.describe(self, i) for i in range(len(shape.layers))] if self.gpu else []
         self.table = PageTable()
         on_gpu = self.device.type == "cuda"
         self.memory = MemoryTier("device", self.device, limits.device if limits else None)
@@ -103,6 +110,9 @@ class Pool:
                 assert self.rope
                 at = torch.arange(position + first * PAGE, position + stop * PAGE, device=k.device)
                 some_k = some_k - self.rope.bias_keys(layer, at).to(k.dtype)
+            if self.gpu:
+                self.gpu.seal(self, layer, pages[first:stop], kind, some_k, some_v)
+                continue
             for page, record in zip(pages[first:stop], self.codec_of(layer, kind).encode(some_k, some_v), strict=True):
                 self.fill(page, layer, record)
 
@@ -256,6 +266,12 @@ class Pool:
             self._used, self._sizes = np.resize(self._used, 2 * page), np.resize(self._sizes, 2 * page)
         self._kinds[page], self._used[page], self._sizes[page] = kind, self.clock, nbytes
         return page
+
+
+def _on_gpu() -> ModuleType:
+    from localctx.kv import on_gpu  # which imports this, and Triton
+
+    return on_gpu
 
 
 def _codecs(shape: KVShape, codec: str, rotated: bool, sinks: bool) -> list[Codec]:

@@ -13,7 +13,7 @@ def recode(cache: Cache, codec: str) -> None:
     cache is as it was.
     """
     old = cache.pool
-    pool = Pool(old.shape, codec, old.device, old.rope, old.limits, old.spill, old.in_place)
+    pool = Pool(old.shape, codec, old.device, old.rope, old.limits, old.spill, old.in_place, bool(old.gpu))
     copies = [_copy(cache, i, pool) for i in range(len(cache.places))]
     originals = [_copy_of_sink(cache, page, pool) for page in cache.originals]
     old.release([*cache.pages, *cache.originals])

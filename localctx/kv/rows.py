@@ -26,7 +26,9 @@ def fits_rows(cache: Cache, tokens: int) -> bool:
     keeper = cache.keeper
     judged = keeper.weighs or (keeper.compresses and cache.phase == "asking")
     few = tokens == 1 or (tokens <= FEW and cache.tail + tokens < PAGE and not chooses(cache))
-    return few and cache.pool.in_place and cache.dtype in BITS and not judged
+    if cache.pool.gpu:
+        few = tokens == 1 and not chooses(cache)
+    return few and cache.in_place() and cache.dtype in BITS and not judged
 
 
 def most_rows(cache: Cache) -> int:
@@ -44,8 +46,29 @@ def chooses(cache: Cache) -> bool:
     return cache.phase != "reading" and cache.keeper.selected(count) < count
 
 
+def make_rows(feeds: Sequence[tuple[Cache, int]]) -> "Rows":
+    """Rows as their pool is read."""
+    gpu = feeds[0][0].pool.gpu
+    return gpu.RowsOnGpu(feeds) if gpu else Rows(feeds)
+
+
+def split(starts: np.ndarray, seen: Sequence[tuple[int, int]], most: int) -> np.ndarray:
+    """The pages of n rows, which begin at ``starts`` [n + 1], in parts of at most ``most``: [S, 4] for the kernels.
+
+    ``seen`` says of each row from which page on it sees, and without how many tokens of that.
+    """
+    parts = [
+        (row, at, min(stop, at + most), skip if at == start + first else 0)
+        for row, (start, stop, (first, skip)) in enumerate(zip(starts, starts[1:], seen, strict=False))
+        for at in range(start + first, stop, most)
+    ]
+    return np.array(parts, np.int64).reshape(-1, 4)
+
+
 class Rows:
     """New tokens of sequences of one model in one codec, all of which have begun a step of as many: (cache, tokens)."""
+
+    most = SPLIT
 
     def __init__(self, feeds: Sequence[tuple[Cache, int]]) -> None:
         each = [(cache, i) for cache, tokens in feeds for i in range(tokens)]
@@ -62,7 +85,7 @@ class Rows:
         self._tails = np.stack([tails[id(cache)] for cache in self._caches], 1)  # [layers, n, 2]
         self._filled = np.array([cache.tail + i for cache, i in each], np.int64)
         self._nothing = np.zeros(len(each), np.int64)
-        self._parts = self._split([(0, 0)] * len(each))
+        self._parts = split(self._starts, [(0, 0)] * len(each), self.most)
         self._watched = any(cache.looks is not None for cache in self._caches)
         self._got = np.zeros(len(bases))
 
@@ -87,7 +110,7 @@ class Rows:
         pages = self._pages(layer, window) if chosen is None else self._pages_at(layer, chosen)
         tails = Tails(self._tails[layer], BITS[self._caches[0].dtype], self._filled, self._hidden(window))
         asking, keys, values = (x.transpose(0, 1).float().contiguous() for x in (q, k, v))
-        watched = self._watched and window is None and layer >= len(pool.shape.layers) // 2
+        watched, extra = self._watches(layer, window), self._extra(layer, asking, scale, chosen)
         out, got = attend_rows(
             asking.numpy(),
             keys.numpy(),
@@ -98,15 +121,14 @@ class Rows:
             scale,
             softcap=softcap,
             sinks=None if sinks is None else sinks.float().numpy(),
-            extra=self._extra(layer, asking, scale, chosen),
+            extra=None if extra is None else extra.numpy(),
             rotated=pool.rotated,
             masses=watched,
         )
         if watched:
             sharp = np.square(got, dtype=np.float64)  # as attention looks, a head that looks hard says more
             self._hear(sharp.reshape(1 if chosen is None else len(chosen), -1, sharp.shape[1]).sum(1), chosen)
-        for i in np.flatnonzero(self._filled == PAGE - 1).tolist():  # it is alone, and fills a page
-            self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
+        self._seal(layer, k, v)
         return torch.from_numpy(out).to(q.dtype).transpose(0, 1)
 
     def tell(self) -> None:
@@ -115,22 +137,22 @@ class Rows:
             if cache.looks is not None:
                 cache.look(np.arange(stop - start), self._got[start:stop])
 
-    def _split(self, seen: Sequence[tuple[int, int]]) -> np.ndarray:
-        """The pages of all rows in parts of at most SPLIT, of each row from ``first`` and without ``skip`` tokens."""
-        parts = [
-            (row, at, min(stop, at + SPLIT), skip if at == start + first else 0)
-            for row, (start, stop, (first, skip)) in enumerate(zip(self._starts, self._starts[1:], seen, strict=False))
-            for at in range(start + first, stop, SPLIT)
-        ]
-        return np.array(parts, np.int64).reshape(-1, 4)
+    def _seal(self, layer: int, k: Tensor, v: Tensor) -> None:
+        for i in np.flatnonzero(self._filled == PAGE - 1).tolist():  # it is alone, and fills a page
+            self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
+
+    def _watches(self, layer: int, window: int | None) -> bool:
+        return self._watched and window is None and layer >= len(self._pool.shape.layers) // 2
 
     def _pages(self, layer: int, window: int | None) -> Pages:
-        """All that there are, as far as the window reaches."""
-        parts = self._parts
-        if window is not None:
-            rows = zip(self._caches, self._later, strict=True)
-            parts = self._split([first_seen(cache, layer, window, later) for cache, later in rows])
-        return Pages(parts, self._addresses[layer : layer + 1], self._kinds[None])
+        return Pages(self._parts_of(layer, window), self._addresses[layer : layer + 1], self._kinds[None])
+
+    def _parts_of(self, layer: int, window: int | None) -> np.ndarray:
+        """All pages that there are, as far as the window reaches."""
+        if window is None:
+            return self._parts
+        rows = zip(self._caches, self._later, strict=True)
+        return split(self._starts, [first_seen(cache, layer, window, later) for cache, later in rows], self.most)
 
     def _chosen(self, layer: int, q: Tensor, window: int | None) -> np.ndarray | None:
         """The places of the pages that the only row's query selects, [H, m]; None where it looks at all."""
@@ -143,9 +165,8 @@ class Rows:
         return chosen
 
     def _pages_at(self, layer: int, chosen: np.ndarray) -> Pages:
-        most = chosen.shape[1]
-        parts = [(0, at, min(most, at + SPLIT), 0) for at in range(0, most, SPLIT)]
-        return Pages(np.array(parts, np.int64), self._addresses[layer][chosen], self._kinds[chosen])
+        parts = split(np.array([0, chosen.shape[1]]), [(0, 0)], self.most)
+        return Pages(parts, self._addresses[layer][chosen], self._kinds[chosen])
 
     def _hear(self, got: np.ndarray, chosen: np.ndarray | None) -> None:
         """What pages got in a layer, [1, pages] or [H, chosen]."""
@@ -155,13 +176,13 @@ class Rows:
         """How many tokens of each open page lie before the window."""
         return self._nothing if window is None else np.maximum(0, self._filled + 1 - window)
 
-    def _extra(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None) -> np.ndarray | None:
+    def _extra(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None = None) -> Tensor | None:
         """What k_proj's bias, which records are kept without, adds to the scores [Hq, pages * 64]."""
         if not self._pool.unbiased(layer):
             return None
         scores = [bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)]
-        found = torch.cat(scores, 1).mul_(scale).numpy()
+        found = torch.cat(scores, 1).mul_(scale)
         if chosen is None:
             return found
-        at = chosen.repeat(len(found) // len(chosen), 0)[..., None]
-        return np.take_along_axis(found.reshape(len(found), -1, PAGE), at, 1).reshape(len(found), -1)
+        at = torch.from_numpy(chosen).repeat_interleave(len(found) // len(chosen), 0)
+        return found.unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1)

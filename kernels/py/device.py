@@ -1,0 +1,15 @@
+"""Which kernels a device runs. Imports none of them."""
+
+import os
+import shutil
+from importlib.util import find_spec
+
+import torch
+
+
+def has_triton(device: torch.device) -> bool:
+    """Whether ``gpu`` runs there: an NVIDIA GPU from Ampere on, Triton, and the C compiler it builds launchers with."""
+    if device.type != "cuda" or torch.version.hip or torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    return bool(compiler) and find_spec("triton") is not None

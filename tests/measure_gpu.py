@@ -1,0 +1,137 @@
+"""What the kernels for GPUs do on one: ``python tests/measure_gpu.py [tokens ...]``.
+
+Checks each against torch, then prints how long it takes and what part of the memory's bandwidth (of a large copy, the
+same minute) that is, for a layer of Llama 3 8B. The second-level cache is emptied before each run.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+from localctx.kernels import attend, quant, sketch
+from localctx.kernels.device import has_triton
+from localctx.kv.codecs import make_codec
+from localctx.shape import PAGE, LayerShape, record_layout
+
+CODECS = ("bf16", "int8", "k8v4", "int4", "int2")
+SHAPE, HEADS, BF16 = LayerShape(8, 128, 128), 32, torch.bfloat16
+NEAR = 2e-2  # of the largest number: bf16 keeps three digits
+
+
+def main(tokens: list[int]) -> None:
+    """Print a table for ``kernels/README.md``."""
+    device = torch.device("cuda")
+    if not torch.cuda.is_available() or not has_triton(device):
+        sys.exit("this needs an NVIDIA GPU, Ampere (sm_80) or later, with torch for CUDA (which brings Triton) and gcc")
+    from triton.testing import do_bench
+
+    limit = 2 * (1 << 30) / do_bench(large_copy(device), return_mode="median") / 1e6  # GB/s, read and written
+    print(f"{torch.cuda.get_device_name()}, copies {limit:,.0f} GB/s; torch {torch.__version__}\n")
+    print("| kernel | codec | tokens | off by | µs | GB/s | of a copy |\n|---|---|---|---|---|---|---|")
+    wrong = []
+    for count in tokens:
+        for name, codec, nbytes, run, error in kernels(count // PAGE, SHAPE, HEADS, device):
+            off = error()
+            ms = do_bench(run, return_mode="median")
+            speed = nbytes / ms / 1e6
+            print(f"| {name} | {codec} | {count:,} | {off:.0e} | {ms * 1e3:.1f} | {speed:,.0f} | {speed / limit:.0%} |")
+            wrong += [f"{name} {codec} {count}"] if off > NEAR else []
+    if wrong:
+        sys.exit(f"not what torch computes: {', '.join(wrong)}")
+
+
+def large_copy(device: torch.device) -> Callable[[], object]:
+    """A GiB from one place to another."""
+    some = torch.empty(2, 1 << 30, dtype=torch.uint8, device=device)
+    return lambda: some[0].copy_(some[1])
+
+
+Measured = tuple[str, str, int, Callable[[], object], Callable[[], float]]
+"""A kernel, its codec, the bytes it must read and write, itself, and how far it is off, as a part of the largest."""
+
+
+def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> Iterator[Measured]:
+    """Every kernel over so many pages, which lie in no order."""
+    from localctx.kernels import gpu, gpu_pages
+
+    torch.manual_seed(0)
+    k, v = (torch.randn(shape.kv_heads, pages * PAGE, d, device=device).to(BF16) for d in (shape.k_dim, shape.v_dim))
+    k += 3 * torch.randn(shape.kv_heads, 1, shape.k_dim, device=device).to(BF16)
+    q = torch.randn(1, heads, shape.k_dim, device=device).to(BF16)
+    kinds = torch.zeros(pages, dtype=torch.uint8, device=device)
+    tails = gpu.Tails(*_open_page(shape, device))
+    for name in CODECS:
+        codec, layout = make_codec(name, shape), _layout(gpu_pages, name, shape, device)
+        records = torch.empty(pages, record_layout(shape, name).total, dtype=torch.uint8, device=device)
+        order = torch.randperm(pages, device=device)
+        at = records.data_ptr() + order * records.shape[1]
+        parts = np.array([(0, i, min(pages, i + gpu.SPLIT), 0) for i in range(0, pages, gpu.SPLIT)])
+        seen = gpu.make_pages(parts, 1, at, kinds)
+
+        def seal(at=at, layout=layout):
+            gpu_pages.seal(k, v, at, layout, 0)
+
+        def sealed(records=records, order=order, codec=codec, seal=seal) -> float:
+            seal()
+            return _off(
+                codec.decode(records[order], torch.float32)[0], codec.decode(codec.encode(k, v), torch.float32)[0]
+            )
+
+        def look(seen=seen, layout=layout):
+            return gpu.attend_rows(q, k[None, :, 0], v[None, :, 0], seen, tails, layout, shape.k_dim**-0.5)[0]
+
+        def looked(records=records, order=order, codec=codec, look=look) -> float:
+            keys, values = codec.decode(records[order], torch.float32)
+            keys, values = (torch.cat((x, new[:, :1].float()), 1) for x, new in ((keys, k), (values, v)))
+            expected, _ = attend.attend_reference(q[0][:, None].float(), keys, values, shape.k_dim**-0.5)
+            return _off(look()[0], expected[:, 0])
+
+        def outline(at=at, layout=layout):
+            return gpu_pages.make_sketch(at, kinds, layout)
+
+        def outlined(records=records, order=order, codec=codec, outline=outline) -> float:
+            codes = sketch.make_sketch(codec.stored_keys(records[order])).codes
+            return float((outline().codes != codes).float().mean())  # a rounding apart, here and there
+
+        of_keys = records.numel() // 2
+        yield "seal", name, 2 * k.nbytes + records.numel(), seal, sealed
+        yield "attend", name, records.numel(), look, looked
+        yield "sketch", name, of_keys + outline().nbytes, outline, outlined
+    made, asked = outline(), q.view(shape.kv_heads, -1, shape.k_dim)
+
+    def score():
+        return gpu_pages.best_scores(asked, made)
+
+    yield "best scores", "-", made.nbytes, score, lambda: _off(score(), sketch.best_scores(asked, made))
+
+    def turn():
+        return gpu_pages.rotate(k)
+
+    yield "rotate", "-", 3 * k.nbytes, turn, lambda: _off(turn(), quant.rotate(k.float()))
+
+
+def _open_page(shape: LayerShape, device: torch.device) -> tuple[torch.Tensor, ...]:
+    """An open page without tokens, which lives as long as the process: its addresses, and how much of it is there."""
+    kept.append([torch.zeros(shape.kv_heads, PAGE, d, dtype=BF16, device=device) for d in (shape.k_dim, shape.v_dim)])
+    nothing = torch.zeros(1, dtype=torch.int64, device=device)
+    return torch.tensor([[x.data_ptr() for x in kept[-1]]], device=device), nothing, nothing
+
+
+kept: list[list[torch.Tensor]] = []
+
+
+def _layout(gpu_pages, name: str, shape: LayerShape, device: torch.device):
+    f, y = make_codec(name, shape).format, record_layout(shape, name)
+    offsets = torch.tensor([[y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero]] * 2, device=device)
+    bits = ((f.k_bits, f.v_bits), (16, 16))
+    return gpu_pages.Layout(shape.kv_heads, shape.k_dim, shape.v_dim, bits, offsets)
+
+
+def _off(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((found.float() - expected.float()).abs().max() / expected.float().abs().max())
+
+
+if __name__ == "__main__":
+    main([int(n) for n in sys.argv[1:]] or [4096, 32_768, 131_072])
