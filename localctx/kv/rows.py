@@ -32,7 +32,7 @@ class Rows:
         self._starts = np.cumsum([0, *counts])
         where = [cache.bases() for cache in caches]
         self._bases, self._kinds = (np.concatenate(parts) for parts in zip(*where, strict=True))
-        self._tails = np.stack([cache.tail_addresses() for cache in caches])  # [n, layers, 2]
+        self._tails = np.stack([cache.tail_addresses() for cache in caches], 1)  # [layers, n, 2]
         self._filled = np.array([cache.tail for cache in caches], np.int64)
         self._writes = self._filled < PAGE - 1  # the others seal a page
         self._parts = self._split([(0, 0)] * len(caches))
@@ -58,9 +58,7 @@ class Rows:
         layout, pool = self._pool.layouts[layer], self._pool
         addresses, kinds = self._bases + pool.offsets[self._kinds, layer], self._kinds
         pages = Pages(self._parts_of(layer, window), *(np.repeat(a[None], layout.heads, 0) for a in (addresses, kinds)))
-        tails = Tails(
-            self._tails[:, layer], BITS[self._caches[0].dtype], self._filled, self._hidden(window), self._writes
-        )
+        tails = Tails(self._tails[layer], BITS[self._caches[0].dtype], self._filled, self._hidden(window), self._writes)
         asking, keys, values = (x.transpose(0, 1).float().contiguous() for x in (q, k, v))
         watched = self._watched and window is None and layer >= len(pool.shape.layers) // 2
         out, got = attend_rows(
