@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from asking import PLAIN, command, said, session, start
+from clock import seconds_since
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cli import assert_one_line, elsewhere
@@ -575,9 +576,9 @@ def test_ctrl_c_stops_within_a_second_and_the_rest_is_done_later(localctx, run, 
                 break
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
-        start = time.perf_counter()
+        start = time.monotonic()
         rest = process.communicate()[1]
-    assert time.perf_counter() - start < 1
+    assert seconds_since(start) < 1
     assert process.returncode == 130
     assert "5 done, 0 skipped, 0 failed, of 6" in rest
     assert rest.endswith("localctx: stopped; run it again to go on\n")
