@@ -19,6 +19,21 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each on a core of its own: threads th
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and hand that down
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
+# The files with the longest tests begin, lest one process end the run alone. What begins the second half is long, too,
+# but compiles no kernels: when it is done, the first half has compiled those that both need.
+FIRST = ("test_default_model", "test_plan", "test_ray", "test_together", "test_batch", "test_cite", "test_pressure")
+SECOND = ("test_house", "test_packaging", "test_ui", "test_ui_gate", "test_models_fetch", "test_ui_library")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The order of the tests. Of two processes each begins with one half, and takes of the other's when it is done."""
+    of = {file: [item for item in items if item.path.stem == file] for file in FIRST + SECOND}
+    first, second = ([item for file in files for item in of[file]] for files in (FIRST, SECOND))
+    others = [item for item in items if item.path.stem not in of]
+    half = max(0, len(items) // 2 - len(first))
+    items[:] = first + others[:half] + second + others[half:]
+
+
 TEMPLATE = (
     "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}</s>\n{% endfor %}"
     "{% if add_generation_prompt %}<s>assistant\n{% endif %}"

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from clock import seconds_since
 from made_files import docx, epub, pdf, with_member, zipped
 
 from localctx.errors import DocumentError
@@ -152,10 +153,10 @@ def unheard(done: int, total: int) -> None:
     ],
 )
 def test_a_limit_that_is_reached_is_told(what, data, limits, problem):
-    start = time.perf_counter()
+    start = time.monotonic()
     with pytest.raises(DocumentError, match=problem):
         parse(what, data, unheard, limits)
-    assert time.perf_counter() - start < 10
+    assert seconds_since(start) < 10
 
 
 def test_a_crash_in_a_parser_is_one_message(tmp_path, monkeypatch):

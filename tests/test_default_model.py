@@ -60,8 +60,8 @@ def test_int8_is_as_good_as_full_precision(default_home, novel):
 def test_a_second_question_starts_where_reading_ended(ask, novel, tmp_path):
     document = tmp_path / "novel.txt"
     document.write_text(novel[3000:15_500])
-    first = ask(document, "Who tells the story?")
-    second = ask(document, "Where does he wake up?")
+    first = ask(document, "Who tells the story?", "--max-tokens", 2)
+    second = ask(document, "Where does he wake up?", "--max-tokens", 2)
     tokens, seconds = second["tokens"], (first["seconds"]["first_token"], second["seconds"]["first_token"])
     print(f"{tokens}, first token {seconds[0]:.2f} s, then {seconds[1]:.2f} s", file=sys.stderr)
     assert tokens["prompt"] >= 3000
@@ -69,19 +69,14 @@ def test_a_second_question_starts_where_reading_ended(ask, novel, tmp_path):
     assert seconds[0] >= 20 * seconds[1]
 
 
-def test_it_answers_from_the_document(ask, tmp_path):
-    document = tmp_path / "rivers.md"
-    document.write_text("# Rivers\n\nThe river Aru is 431 km long. Its source is in the Blue Hills.\n")
-    assert "431" in ask(document, "How long is the river Aru?")["answer"]
-
-
-def test_the_second_start_does_not_convert_again(ask, default_home, tmp_path):
+def test_it_answers_from_the_document_and_the_second_start_does_not_convert_again(ask, default_home, tmp_path):
     """Converting takes 25 s, loading 4; that it was not made again is seen by its files, not by a clock."""
-    folder, document = default_home / "models" / DEFAULT, tmp_path / "one.txt"
-    document.write_text("One line.")
+    folder, document = default_home / "models" / DEFAULT, tmp_path / "rivers.md"
+    document.write_text("# Rivers\n\nThe river Aru is 431 km long. Its source is in the Blue Hills.\n")
     made = {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder.iterdir()}
-    done = ask(document, "What?", "--max-tokens", 1)
+    done = ask(document, "How long is the river Aru?")
     print(f"loaded in {done['seconds']['load']:.1f} s", file=sys.stderr)
+    assert "431" in done["answer"]
     assert made == {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder.iterdir()}
 
 

@@ -1,11 +1,11 @@
 """The engine's exactness: against transformers' own cache, across chunk sizes, and across a restore."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
+from asking import said, start
+from test_cli import elsewhere
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from localctx.engine.generate import decode, prefill
@@ -93,28 +93,27 @@ def test_prefill_does_not_depend_on_what_was_read_before(model, reference, codec
     assert (events[0].done, events[-1].done, events[-1].total) == (640, 700, 700)
 
 
-ANSWER = """
-import json, sys, torch
-from localctx.session import Session
-from localctx.settings import load_settings
-home, model, document, codec = sys.argv[1:]
-with Session(load_settings(home=home, model=model, kv=codec, dtype="f32", max_tokens=128)) as session:
-    *_, done = session.ask([document], "How long is river 3?")
-print(json.dumps(done.report))
-"""
-
-
 @pytest.mark.parametrize("codec", ["f32", "int8"])
 def test_a_restore_in_a_new_process_answers_as_before_it_was_stored(tiny_model, document, home, codec):
     def ask(folder):
-        command = [sys.executable, "-c", ANSWER, folder, tiny_model, document, codec]
-        return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        how = ("--json", "--model", tiny_model, "--kv", codec, "--dtype", "f32", "--max-tokens", 128)
+        done = elsewhere(folder, "ask", document, "How long is river 3?", *how)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
     cold, warm, fresh = ask(home), ask(home), ask(home.with_name("fresh"))
     assert cold["tokens"]["reused"] == 0
     assert warm["tokens"]["reused"] >= 640
     assert warm["tokens"]["generated"] == 128
     assert cold["answer"] == warm["answer"] == fresh["answer"]
+
+
+def restored(say, folder, pages, tokens) -> None:
+    """Say the last logits of ``tokens`` after the pages in a file."""
+    model = load_model(folder, "tiny", dtype="f32")
+    cache = Cache(Pool(model.shape, "f32"), torch.float32)
+    cache.adopt([page.numpy() for page in torch.load(pages)])
+    say(model.forward(tokens, cache)[-1].tolist())
 
 
 def test_restored_logits_are_those_before_storing_bit_for_bit(tiny_model, tmp_path):
@@ -125,16 +124,10 @@ def test_restored_logits_are_those_before_storing_bit_for_bit(tiny_model, tmp_pa
     follow(model, prefill(cache, tokens[:256], chunk=100))
     torch.save([cache.pool.payload(page) for page in cache.pages], tmp_path / "pages")
     _, before = follow(model, prefill(cache, tokens, chunk=100))
-    script = (
-        "import sys, torch; from pathlib import Path; from localctx.kv.cache import Cache\n"
-        "from localctx.kv.pool import Pool; from localctx.models.hf import load_model\n"
-        "model = load_model(Path(sys.argv[1]), 'tiny', dtype='f32'); folder = Path(sys.argv[2])\n"
-        "cache = Cache(Pool(model.shape, 'f32'), torch.float32)\n"
-        "cache.adopt([page.numpy() for page in torch.load(folder / 'pages')])\n"
-        "torch.save(model.forward(list(map(int, sys.argv[3:])), cache), folder / 'logits')\n"
-    )
-    subprocess.run([sys.executable, "-c", script, tiny_model, tmp_path, *map(str, tokens[256:])], check=True)
-    assert torch.equal(torch.load(tmp_path / "logits")[-1], before)
+    process, connection = start(restored, tiny_model, tmp_path / "pages", tokens[256:])
+    (logits,) = said(connection)
+    process.join()
+    assert logits == before.tolist()
 
 
 def test_cancel_in_the_middle_of_a_chunk_leaves_the_chunks_before_it(model, reference):

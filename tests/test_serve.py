@@ -8,13 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from itertools import pairwise
 
 import httpx
 import pytest
 import uvicorn
 from asking import PLAIN, session
+from clock import seconds_since
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -257,19 +258,24 @@ def test_who_leaves_frees_the_seat_within_a_second(serving, client, home, sharp_
     with client.stream("POST", "chat/completions", json={**long, "stream": True}) as reply:
         for line, _ in zip(reply.iter_lines(), range(8), strict=False):
             assert "error" not in line
-    begun = time.perf_counter()
+    begun = time.monotonic()
     with httpx.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=60, trust_env=False) as other:
         with pytest.raises(httpx.ReadTimeout):
             other.post("chat/completions", json=long, timeout=0.5)
-        alone = [other.post("chat/completions", json=asking("Hi.", max_tokens=8)).elapsed.total_seconds()]
-    assert time.perf_counter() - begun < 4
-    assert alone[0] < 2
+        asked = time.monotonic()
+        other.post("chat/completions", json=asking("Hi.", max_tokens=8))
+        assert seconds_since(asked) < 2
+    assert seconds_since(begun) < 4
 
 
 def test_ctrl_c_ends_it_within_a_second_whatever_runs(tmp_path, sharp_model):
     line = [sys.executable, "-m", "localctx", "serve", "--port", "0", "--model", sharp_model, "--threads", 1]
     environment = {**os.environ, "LOCALCTX_HOME": str(tmp_path / "home")}
-    with subprocess.Popen([*map(str, line)], stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with (
+        subprocess.Popen([*map(str, line)], stdout=subprocess.PIPE, text=True, env=environment) as process,
+        ExitStack() as undone,
+    ):
+        undone.callback(process.kill)  # a failure here is not to wait for it
         assert process.stdout
         url, key = (process.stdout.readline().split()[-1] for _ in range(2))
         how = {"json": asking("x" * 1500, max_tokens=2500, stream=True), "headers": {"authorization": f"Bearer {key}"}}
@@ -281,10 +287,10 @@ def test_ctrl_c_ends_it_within_a_second_whatever_runs(tmp_path, sharp_model):
             for _ in range(4):
                 next(lines)
             process.send_signal(signal.SIGINT)
-            begun = time.perf_counter()
+            begun = time.monotonic()
             *_, last = lines
         process.wait(30)
-        assert time.perf_counter() - begun < 1
+        assert seconds_since(begun) < 1
     assert "this server stops" in last
 
 

@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from asking import PLAIN
+from clock import seconds_since
 from fake_server import MODEL, cut, fake_server, silent, status, words
 from test_batch import COLOURS, counts, long_text, report_of, summaries, write_texts
 from test_cli import assert_one_line
@@ -347,9 +348,9 @@ def test_ctrl_c_stops_within_a_second_and_hangs_up(run, texts, tmp_path, there, 
         wait_for(lambda: len(there.asked) >= 4)
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        begun = time.perf_counter()
+        begun = time.monotonic()
         said = process.communicate(timeout=60)[1]
-    assert time.perf_counter() - begun < 1
+    assert seconds_since(begun) < 1
     assert process.returncode == 130, said
     assert "2 done" in said
     assert said.endswith("localctx: stopped; run it again to go on\n")

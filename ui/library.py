@@ -24,14 +24,20 @@ TOP = 10  # passages shown
 CHOOSE = "Choose documents in the table first."
 _TICKED = "[...document.querySelectorAll('#documents .lc-pick:checked')].map(box => box.value).join(' ')"
 _TICKS = f"() => [{_TICKED}]"
-_FILTER = f"(filter, _) => [filter, {_TICKED}]"
 _WORDS = f"(words, only, _) => [words, only, {_TICKED}]"
 _BOXES = """
+const ticked = new Set()
+const picks = () => [...element.querySelectorAll('.lc-pick')]
 element.addEventListener('change', event => {
-    if (event.target.matches('.lc-all'))
-        element.querySelectorAll('.lc-pick').forEach(box => { box.checked = event.target.checked })
+    if (event.target.matches('.lc-all')) picks().forEach(box => { box.checked = event.target.checked })
+    picks().forEach(box => box.checked ? ticked.add(box.value) : ticked.delete(box.value))
 })
-watch('value', () => element.querySelectorAll('input').forEach(box => { box.checked = box.defaultChecked }))
+watch('value', () => {
+    const shown = new Set(picks().map(box => box.value))
+    ticked.forEach(document => shown.has(document) || ticked.delete(document))
+    picks().forEach(box => { box.checked = ticked.has(box.value) })
+    element.querySelectorAll('.lc-all').forEach(box => { box.checked = false })
+})
 """  # a table that is drawn anew goes into the rows there are, where ticks stay at their place: they go by the document
 
 Updates = dict[Any, Any]
@@ -40,7 +46,8 @@ Updates = dict[Any, Any]
 class LibraryPage:
     """The page, built inside a gr.Blocks; questions are asked on the ``chat`` page, among the ``tabs``.
 
-    What is ticked in the table is known to the browser alone: each action brings it along.
+    What is ticked in the table is known to the browser alone: each action brings it along, and a table that was asked
+    for before something was ticked does not untick it.
     """
 
     def __init__(self, window: Window, tabs: gr.Tabs, chat: ChatPage) -> None:
@@ -111,16 +118,16 @@ class LibraryPage:
 
     @property
     def _listing(self) -> dict[str, Any]:
-        """The event after which the table is as the library is, with what was ticked."""
-        private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private", "js": _FILTER}
-        return {"fn": self._list, "inputs": [self.filter, self.ticked], "outputs": self.documents, **private}
+        """The event after which the table is as the library is."""
+        private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        return {"fn": self._list, "inputs": self.filter, "outputs": self.documents, **private}
 
     def _refresh(self, event: Any) -> None:
         event.then(**self._listing)
 
-    def _list(self, filtered: str, ticked: str) -> str:
+    def _list(self, filtered: str) -> str:
         with self._window.store() as store:
-            return listing.documents(store, filtered, ticked.split())
+            return listing.documents(store, filtered)
 
     # What is done with documents
 

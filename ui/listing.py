@@ -1,7 +1,7 @@
 """Listing: the library as HTML: the documents there are, files on their way in, passages that were found."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -28,19 +28,19 @@ _EMPTY = (
 # --- Documents
 
 
-def documents(store: Store, filtered: str, picked: Collection[str]) -> str:
-    """A table of the documents whose names have ``filtered`` in them; those ``picked`` (ids) are ticked."""
+def documents(store: Store, filtered: str) -> str:
+    """A table of the documents whose names have ``filtered`` in them, each with a box to tick."""
     rows = store.documents.all()
     shown = [d for d in rows if filtered.strip().lower() in d.name.lower()]
     if not shown:
         return note(f"No name has {filtered.strip()!r} in it." if rows else _EMPTY)
     heads = "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
     tick_all = '<th><input type="checkbox" class="lc-all" aria-label="Choose all"></th>'
-    body = "".join(_row(store, d, d.id in picked) for d in shown)
+    body = "".join(_row(store, d) for d in shown)
     return f'<table class="lc-table"><thead><tr>{tick_all}{heads}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _row(store: Store, d: DocumentRow, ticked: bool) -> str:
+def _row(store: Store, d: DocumentRow) -> str:
     _, tokens, nbytes = store.caches.takes(d.id)
     pages = store.documents.count_spans(d.id, "page")
     used = datetime.fromtimestamp(d.used).strftime("%Y-%m-%d")
@@ -49,7 +49,7 @@ def _row(store: Store, d: DocumentRow, ticked: bool) -> str:
     signs = "".join(
         f'<span class="lc-sign">{s}</span>' for s in ("pinned" * d.pinned, "older version" * bool(d.superseded)) if s
     )
-    tick = f'<input type="checkbox" class="lc-pick" id="pick-{d.id}" value="{d.id}"{" checked" * ticked}>'
+    tick = f'<input type="checkbox" class="lc-pick" id="pick-{d.id}" value="{d.id}">'
     name = f'<label for="pick-{d.id}" title="{escape(d.path)}">{escape(d.name)}</label>'
     return f'<tr><td>{tick}</td><th scope="row">{name} {signs}</th>{cells}</tr>'
 

@@ -229,7 +229,8 @@ def attend_pages(
     Split over the context as Flash-Decoding does; each page is decoded once for all query heads of a KV head.
     """
     heads, pages = q.shape[0], addresses.shape[-1]
-    addresses, formats = (np.ascontiguousarray(np.atleast_2d(a)) for a in (addresses, formats))
+    # copied: numba compiles anew for arrays that are read-only
+    addresses, formats = (np.array(np.atleast_2d(a), order="C") for a in (addresses, formats))
     parts = np.array([(0, at, min(pages, at + SPLIT), 0) for at in range(0, pages, SPLIT)], np.int64)
     parts[0, 3], splits = skip, len(parts)
     out = np.zeros((splits, heads, layout.v_dim), np.float32)
