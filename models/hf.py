@@ -14,6 +14,7 @@ from torch import Tensor
 
 from localctx.errors import Cancelled, ModelError
 from localctx.kernels import cpu
+from localctx.kernels.warm import warm
 from localctx.kv.attention import Expand
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
@@ -185,9 +186,9 @@ def load_model(
         torch.set_num_threads(threads)
         cpu.set_threads(threads)
     with ThreadPoolExecutor() as pool:  # on another core, while this one imports
-        warm, weights = pool.submit(cpu.warm), pool.submit(hash_weights, folder)
+        warmed, weights = pool.submit(warm), pool.submit(hash_weights, folder)
         module, tokenizer = _load(folder, place, precision)
-        warm.result()
+        warmed.result()
         block_linears(module)
         return TransformersModel(module, tokenizer, name=name, weights=weights.result(), rope=rope)
 

@@ -53,8 +53,8 @@ def story(i: int) -> str:
     return " ".join(f"Bridge {i} has arch {j} of stone." for j in range(1 + i % 7))
 
 
-def test_a_hundred_documents_side_by_side_stay_within_the_memory_allowed(settings, tmp_path, monkeypatch):
-    jobs = write(tmp_path / "texts", map(story, range(100)))
+def test_two_hundred_documents_side_by_side_stay_within_the_memory_allowed(settings, tmp_path, monkeypatch):
+    jobs = write(tmp_path / "texts", map(story, range(200)))
     with running(settings, jobs[:10], 1) as (alone, _, told):
         assert [job for job, what in told if isinstance(what, Outcome)] == jobs[:10], "in order"
     pools, peaks, together = [], [], []
@@ -69,7 +69,7 @@ def test_a_hundred_documents_side_by_side_stay_within_the_memory_allowed(setting
             together.append(len(open_ones))
             peaks.append(sum(pool.memory.nbytes for pool in pools))
             assert not isinstance(what, Outcome) or what.status == "done", what
-    assert len(kept.summaries) == 100
+    assert len(kept.summaries) == 200
     assert {name: kept.summaries[name] for name in alone.summaries} == alone.summaries
     assert max(peaks) <= allowed, f"{max(peaks)} bytes of {allowed}"
     assert max(together) > 1

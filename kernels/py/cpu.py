@@ -159,6 +159,35 @@ def widen_all(address, out):  # type: ignore[no-untyped-def]
             out[i] = float_of_half(halves[i])
 
 
+@njit(fastmath=MATH)
+def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
+    """A KV head's queries q [group, D] over the pages of one part, into ``out`` [group, Dv], ``tops`` and ``totals``
+    [group]; ``extra`` and ``masses`` of these queries.
+    """
+    group, (_, first, stop, skip) = len(q), part
+    scaled, scores = np.empty((group, lay.k_dim), np.float32), np.empty((group, PAGE), np.float32)
+    p, wide = np.empty((group, PAGE), np.float32), np.empty((2, max(PAGE, lay.k_dim)), np.float32)
+    for page in range(first, stop):
+        address, t = addresses[page], lay.table[formats[page]]
+        ahead = addresses[min(page + 1, stop - 1)] - address
+        scores[:] = np.float32(0)
+        _by_block(q, address, ahead, t[0], t[2], t[3], t[4], head, np.int64(PAGE), scaled, wide, scores)
+        for g in range(group):
+            more = extra[g, page * PAGE : page * PAGE + PAGE]
+            top = _finish_scores(scores[g], more, softcap, skip if page == first else 0)
+            if top > tops[g]:
+                shrink = _exp(tops[g] - top)
+                tops[g] = top
+                totals[g] *= shrink
+                for d in range(lay.v_dim):
+                    out[g, d] *= shrink
+            mass = exp_below(scores[g].ctypes.data, tops[g], PAGE)
+            totals[g] += mass
+            if masses.shape[1] > 0:
+                masses[g, page] = tops[g] + math.log(mass)
+        _by_block(scores, address, ahead, t[1], t[5], t[6], t[7], head, lay.v_dim, p, wide, out)
+
+
 @njit(parallel=True, fastmath=MATH, cache=True)
 def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
     """The scaled queries q [n, Hq, D] over pages: a row of ``parts`` [S, 4] is the query, the first page it sees and
@@ -169,32 +198,22 @@ def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, t
     """
     group = q.shape[1] // lay.heads
     for task in prange(len(parts) * lay.heads):
-        part, head = task // lay.heads, task % lay.heads
-        row, first, stop, skip = parts[part]
-        own = head % len(addresses)
-        queries = slice(head * group, head * group + group)
-        asking, sums = q[row, queries], out[part, queries]
-        s, scores = np.empty((group, lay.k_dim), np.float32), np.empty((group, PAGE), np.float32)
-        p, wide = np.empty((group, PAGE), np.float32), np.empty((2, max(PAGE, lay.k_dim)), np.float32)
-        for page in range(first, stop):
-            address, t = addresses[own, page], lay.table[formats[own, page]]
-            ahead = addresses[own, min(page + 1, stop - 1)] - address
-            scores[:] = np.float32(0)
-            _by_block(asking, address, ahead, t[0], t[2], t[3], t[4], head, PAGE, s, wide, scores)
-            for g in range(group):
-                i = head * group + g
-                more = extra[i, page * PAGE : page * PAGE + PAGE]
-                top = _finish_scores(scores[g], more, softcap, skip if page == first else 0)
-                if top > tops[part, i]:
-                    shrink = _exp(tops[part, i] - top)
-                    tops[part, i] = top
-                    totals[part, i] *= shrink
-                    sums[g] *= shrink
-                mass = exp_below(scores[g].ctypes.data, tops[part, i], PAGE)
-                totals[part, i] += mass
-                if masses.shape[1] > 0:
-                    masses[i, page] = tops[part, i] + math.log(mass)
-            _by_block(scores, address, ahead, t[1], t[5], t[6], t[7], head, lay.v_dim, p, wide, sums)
+        i, head = task // lay.heads, task % lay.heads
+        own, first, stop = head % len(addresses), head * group, head * group + group
+        _attend_part(
+            q[parts[i, 0], first:stop],
+            parts[i],
+            head,
+            addresses[own],
+            formats[own],
+            lay,
+            softcap,
+            extra[first:stop],
+            out[i, first:stop],
+            tops[i, first:stop],
+            totals[i, first:stop],
+            masses[first:stop],
+        )
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
@@ -259,12 +278,3 @@ def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: Layout) -> 
 def set_threads(n: int) -> None:
     """Use ``n`` threads, at most as many as numba started with."""
     numba.set_num_threads(max(1, min(n, _STARTED_WITH)))
-
-
-def warm() -> None:
-    """Compile the kernels, or load them compiled: seconds on the first run on a machine, then tenths."""
-    layout = Layout(1, 8, 8, np.array([[32, 32, 0, 0, 0, 8 * PAGE * 4, 0, 0]], np.int64))
-    record = np.zeros(16 * PAGE, np.float32)
-    addresses, formats = np.array([record.ctypes.data], np.int64), np.zeros(1, np.uint8)
-    attend_pages(np.zeros((1, 8), np.float32), addresses, formats, layout, 1.0)
-    unpack_pages(addresses, formats, layout)

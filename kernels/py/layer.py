@@ -48,7 +48,8 @@ def enter(x, entry, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
             at = (heads + head) * dim
             _turn(out[row, at : at + dim], entry.k_norm, eps, cos[row], sin[row], k[row, head])
             at = (heads + kv_heads) * dim + head * v_dim
-            v[row, head] = out[row, at : at + v_dim]
+            for i in range(v_dim):
+                v[row, head, i] = out[row, at + i]
 
 
 @njit(cache=True)
@@ -88,7 +89,8 @@ def _turn(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
     for i in range(half):
         out[i] = x[i] * cos[i] - x[half + i] * sin[i]
         out[half + i] = x[half + i] * cos[half + i] + x[i] * sin[half + i]
-    out[turned:] = x[turned:]
+    for i in range(turned, len(x)):
+        out[i] = x[i]
 
 
 @njit

@@ -12,7 +12,7 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
-from localctx.kernels.simd import BFLOAT, FLOAT, HALF, SIGNED, tiled
+from localctx.kernels.simd import BFLOAT, FLOAT, HALF, SIGNED, block_product
 
 WIDTH = 32  # outputs of a block: the width of a large tile
 GROUP = 64  # inputs that share a scale, where weights are int8
@@ -114,7 +114,7 @@ def _multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
     here, there, at = x.ctypes.data, out.ctypes.data, codes.ctypes.data
     out[:] = np.float32(0)
     if kind != SIGNED:
-        tiled(kind, at, width, 0, here, inputs, rows, inputs, there, out.strides[0] // 4, WIDTH)
+        block_product(kind, at, width, here, inputs, rows, inputs, there, out.strides[0] // 4, np.int64(WIDTH))
         return
     part = np.empty((rows, WIDTH), np.float32)
     for group in range(len(scales)):
@@ -122,7 +122,7 @@ def _multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
         some = min(GROUP, inputs - first)
         part[:] = np.float32(0)
         some_codes, some_x, to = at + first * width, here + first * 4, part.ctypes.data
-        tiled(kind, some_codes, width, 0, some_x, inputs, rows, some, to, WIDTH, WIDTH)
+        block_product(kind, some_codes, width, some_x, inputs, rows, some, to, np.int64(WIDTH), np.int64(WIDTH))
         for row in range(rows):
             for i in range(WIDTH):
                 out[row, i] += part[row, i] * scales[group, i]

@@ -91,22 +91,43 @@ def _attend_tails(q, k, v, addresses, bits, filled, hidden, lay, softcap, out, t
             _write(addresses[row, 1], bits, head, filled[row], v[row, head])
     for task in prange(len(q) * lay.heads):
         row, head = task // lay.heads, task % lay.heads
-        first, end = hidden[row], filled[row] + 1
-        keys = _tail(addresses[row, 0], bits, head, end, lay.k_dim)
-        values = _tail(addresses[row, 1], bits, head, end, lay.v_dim)
-        s = np.empty(PAGE, np.float32)
-        for i in range(head * group, head * group + group):
-            s[:] = HIDDEN
-            for t in range(first, end):
-                score = np.float32(0)
-                for d in range(lay.k_dim):
-                    score += q[row, i, d] * keys[t, d]
-                s[t] = softcap * math.tanh(score / softcap) if softcap > 0 else score
-            tops[row, i] = s[first:end].max()
-            totals[row, i] = exp_below(s.ctypes.data, tops[row, i], PAGE)
-            for t in range(first, end):
-                for d in range(lay.v_dim):
-                    out[row, i, d] += s[t] * values[t, d]
+        some = slice(head * group, head * group + group)
+        places = hidden[row], filled[row] + 1
+        _attend_tail(
+            q[row, some],
+            addresses[row],
+            bits,
+            head,
+            places,
+            lay,
+            softcap,
+            out[row, some],
+            tops[row, some],
+            totals[row, some],
+        )
+
+
+@njit(fastmath=MATH)
+def _attend_tail(q, addresses, bits, head, places, lay, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
+    """A KV head's queries q [group, D] over the tokens at ``places`` (first, end) of an open page."""
+    first, end = places
+    keys = _tail(addresses[0], bits, head, end, lay.k_dim)
+    values = _tail(addresses[1], bits, head, end, lay.v_dim)
+    s = np.empty(PAGE, np.float32)
+    for i in range(len(q)):
+        s[:] = HIDDEN
+        top = HIDDEN
+        for t in range(first, end):
+            score = np.float32(0)
+            for d in range(lay.k_dim):
+                score += q[i, d] * keys[t, d]
+            s[t] = softcap * math.tanh(score / softcap) if softcap > 0 else score
+            top = max(top, s[t])
+        tops[i] = top
+        totals[i] = exp_below(s.ctypes.data, top, PAGE)
+        for t in range(first, end):
+            for d in range(lay.v_dim):
+                out[i, d] += s[t] * values[t, d]
 
 
 @njit(fastmath=MATH)
@@ -139,25 +160,36 @@ def _tail(address, bits, head, end, dim):  # type: ignore[no-untyped-def]
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _merge(parts, out, tops, totals, sinks, masses, result):  # type: ignore[no-untyped-def]
     """The parts of each row and its tail as one, as ``attend.merge``; ``masses`` from lse to what was got."""
-    count = len(parts)
     for row in prange(len(result)):
-        first = np.searchsorted(parts[:, 0], row)
-        stop = np.searchsorted(parts[:, 0], row + 1)
-        for i in range(result.shape[1]):
-            top = tops[count + row, i]
-            for part in range(first, stop):
-                top = max(top, tops[part, i])
-            total = totals[count + row, i] * math.exp(tops[count + row, i] - top)
-            for part in range(first, stop):
-                total += totals[part, i] * math.exp(tops[part, i] - top)
-            if len(sinks) > 0:
-                total += math.exp(sinks[i] - top)
-            result[row, i] = out[count + row, i] * np.float32(math.exp(tops[count + row, i] - top) / total)
-            for part in range(first, stop):
-                weight = np.float32(math.exp(tops[part, i] - top) / total)
-                for d in range(result.shape[2]):
-                    result[row, i, d] += out[part, i, d] * weight
-            if masses.shape[1] > 0 and first < stop:
-                lse = top + math.log(total)
-                for page in range(parts[first, 1], parts[stop - 1, 2]):
-                    masses[i, page] = math.exp(masses[i, page] - lse)
+        _merge_row(row, parts, out, tops, totals, sinks, masses, result[row])
+
+
+@njit(fastmath=MATH)
+def _merge_row(row, parts, out, tops, totals, sinks, masses, result):  # type: ignore[no-untyped-def]
+    count = len(parts)
+    first = 0
+    while first < count and parts[first, 0] < row:
+        first += 1
+    stop = first
+    while stop < count and parts[stop, 0] == row:
+        stop += 1
+    for i in range(len(result)):
+        top = tops[count + row, i]
+        for part in range(first, stop):
+            top = max(top, tops[part, i])
+        total = totals[count + row, i] * math.exp(tops[count + row, i] - top)
+        for part in range(first, stop):
+            total += totals[part, i] * math.exp(tops[part, i] - top)
+        if len(sinks) > 0:
+            total += math.exp(sinks[i] - top)
+        weight = np.float32(math.exp(tops[count + row, i] - top) / total)
+        for d in range(result.shape[1]):
+            result[i, d] = out[count + row, i, d] * weight
+        for part in range(first, stop):
+            weight = np.float32(math.exp(tops[part, i] - top) / total)
+            for d in range(result.shape[1]):
+                result[i, d] += out[part, i, d] * weight
+        if masses.shape[1] > 0 and first < stop:
+            lse = top + math.log(total)
+            for page in range(parts[first, 1], parts[stop - 1, 2]):
+                masses[i, page] = math.exp(masses[i, page] - lse)

@@ -138,7 +138,7 @@ def _widened(b: Any, kind: int, where: Any, part: int = 0) -> Any:
 
 
 def _tile(kind: int, rows: int, vectors: int) -> Any:
-    """A product of ``rows`` rows x by ``8 * vectors`` columns: see ``tiled`` for its arguments."""
+    """A product of ``rows`` rows x by ``8 * vectors`` columns: see ``_tiled`` for its arguments."""
     parts, size = _PARTS.get(kind, 1), _SIZES.get(kind, 1)
 
     @intrinsic
@@ -180,70 +180,83 @@ def _tile(kind: int, rows: int, vectors: int) -> Any:
 
 
 def _tiled(kind: int) -> Any:
-    """A function that covers all rows and columns with tiles of one kind of numbers; what is over, it leaves."""
+    """out += x by codes, in large tiles; all by address. Codes of the next input are ``step`` bytes on, rows ``x_step``
+    and ``out_step`` numbers. What lies ``ahead`` bytes on is fetched: a processor does not foresee where the next page
+    is. Returns how many of the ``columns`` (numbers, or bytes that hold several) it has done.
+    """
     parts, size = _PARTS.get(kind, 1), _SIZES.get(kind, 1)
-    large, wide = _tile(kind, ROWS, VECTORS), _tile(kind, 1, VECTORS)
-    tall, small = _tile(kind, ROWS, parts), _tile(kind, 1, parts)
-    most = LANES * VECTORS // parts
+    large, wide, most = _tile(kind, ROWS, VECTORS), _tile(kind, 1, VECTORS), LANES * VECTORS // parts
 
     def tiled(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
         column = 0
-        while column + LANES <= columns:
+        while column + most <= columns:
             at, there, row = codes + column * size, out + column * 4, 0
-            whole = column + most <= columns
             while row < rows:
                 here, to = x + row * x_step * 4, there + row * out_step * 4
-                if row + ROWS <= rows and whole:
+                if row + ROWS <= rows:
                     large(at, step, ahead, here, x_step, inputs, to, out_step)
-                elif whole:
-                    wide(at, step, ahead, here, x_step, inputs, to, out_step)
-                elif row + ROWS <= rows:
-                    tall(at, step, ahead, here, x_step, inputs, to, out_step)
+                    row += ROWS
                 else:
-                    small(at, step, ahead, here, x_step, inputs, to, out_step)
-                row += ROWS if row + ROWS <= rows else 1
-            column += most if whole else LANES
+                    wide(at, step, ahead, here, x_step, inputs, to, out_step)
+                    row += 1
+            column += most
+        return column
 
     return njit(tiled)
 
 
-_float, _bfloat, _half = (_tiled(kind) for kind in (FLOAT, BFLOAT, HALF))
-_signed, _byte, _nibbles, _crumbs = (_tiled(kind) for kind in (SIGNED, BYTE, NIBBLES, CRUMBS))
+def _finished(kind: int) -> Any:
+    """As ``_tiled``, and then in small tiles what is left, to the last whole vector."""
+    tiled, small, size = _tiled(kind), _tile(kind, 1, _PARTS.get(kind, 1)), _SIZES.get(kind, 1)
+
+    def finished(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
+        column = tiled(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        while column + LANES <= columns:
+            for row in range(rows):
+                here, to = x + row * x_step * 4, out + (row * out_step + column) * 4
+                small(codes + column * size, step, ahead, here, x_step, inputs, to, out_step)
+            column += LANES
+
+    return njit(finished)
+
+
+_floats, _bfloats, _halves, _signed = (_tiled(kind) for kind in (FLOAT, BFLOAT, HALF, SIGNED))
+_float, _bfloat, _byte = (_finished(kind) for kind in (FLOAT, BFLOAT, BYTE))
+_nibbles, crumbs = (_finished(kind) for kind in (NIBBLES, CRUMBS))
 
 
 @njit
-def tiled(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-    """out += x by codes, in whole vectors of ``columns`` numbers, or bytes that hold several; all by address. Codes of
-    the next input are ``step`` bytes on, rows ``x_step`` and ``out_step`` numbers. What lies ``ahead`` bytes on is
-    fetched: a processor does not foresee where the next page is.
-    """
+def block_product(kind, codes, step, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
+    """out += x by a block of weights, whose columns fill large tiles; all by address, see ``_tiled``."""
     if kind == FLOAT:
-        _float(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        _floats(codes, step, 0, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == BFLOAT:
-        _bfloat(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        _bfloats(codes, step, 0, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == HALF:
-        _half(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
-    elif kind == SIGNED:
-        _signed(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
-    elif kind == BYTE:
-        _byte(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
-    elif kind == NIBBLES:
-        _nibbles(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        _halves(codes, step, 0, x, x_step, rows, inputs, out, out_step, columns)
     else:
-        _crumbs(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        _signed(codes, step, 0, x, x_step, rows, inputs, out, out_step, columns)
 
 
 @njit
 def product(bits, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def]
     """out [rows, columns] += x [rows, inputs] by a record's block [inputs, columns] of ``bits`` at the address
     ``codes``: 32 and 16 (bfloat16) are numbers, fewer are codes, packed as by ``quant.pack``. ``ahead`` as in
-    ``tiled``.
+    ``_tiled``.
     """
     rows, inputs = x.shape
     step = columns * bits // 8
     here, x_step, there, out_step = x.ctypes.data, x.shape[1], out.ctypes.data, out.shape[1]
-    kind = FLOAT if bits == 32 else BFLOAT if bits == 16 else BYTE if bits == 8 else NIBBLES if bits == 4 else CRUMBS
-    tiled(kind, codes, step, ahead, here, x_step, rows, inputs, there, out_step, min(step, columns))
+    if bits == 32:
+        _float(codes, step, ahead, here, x_step, rows, inputs, there, out_step, columns)
+    elif bits == 16:
+        _bfloat(codes, step, ahead, here, x_step, rows, inputs, there, out_step, columns)
+    elif bits == 8:
+        _byte(codes, step, ahead, here, x_step, rows, inputs, there, out_step, columns)
+    elif bits == 4:
+        _nibbles(codes, step, ahead, here, x_step, rows, inputs, there, out_step, step)
+    else:
+        crumbs(codes, step, ahead, here, x_step, rows, inputs, there, out_step, step)
     run = step if bits < 8 else columns
     if run % LANES > 0:
         _rest(bits, codes, run, columns, x, out)

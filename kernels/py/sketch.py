@@ -10,9 +10,10 @@ from torch import Tensor
 
 from localctx.kernels import quant
 from localctx.kernels.cpu import MATH, PAGE, widen_all
-from localctx.kernels.simd import product
+from localctx.kernels.simd import crumbs
 
 BITS = 2
+STEP = PAGE * BITS // 8  # bytes of a channel
 LEVELS = np.float32((1 << BITS) - 1)
 TASK = 16  # pages
 PROMISING = 3  # times as many pages as are chosen are looked into
@@ -129,7 +130,8 @@ def _best(q, codes, scale, zero, extra, places, out):  # type: ignore[no-untyped
                     base += q[head, j, d] * low[d]
                 scores[j] = base
             ahead = codes[head, places[head, min(i + 1, most - 1)]].ctypes.data - codes[head, page].ctypes.data
-            product(BITS, codes[head, page].ctypes.data, PAGE, ahead, scaled, scores)
+            here, to = codes[head, page].ctypes.data, scores.ctypes.data
+            crumbs(here, STEP, ahead, scaled.ctypes.data, dim, queries, dim, to, PAGE, STEP)
             top = np.float32(-np.inf)
             for j in range(queries):
                 for t in range(min(PAGE, extra.shape[2])):
