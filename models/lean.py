@@ -37,7 +37,8 @@ class Lean:
             sizes = (layer.heads, shape.k_dim), (shape.kv_heads, shape.k_dim), (shape.kv_heads, shape.v_dim)
             q, k, v = (np.empty((len(x), *size), np.float32) for size in sizes)
             enter(x, layer.entry, self._eps, cos, sin, q, k, v)
-            attended = step.attend(i, *(torch.from_numpy(a).transpose(0, 1) for a in (q, k, v)), layer.scale)
+            rows = [torch.from_numpy(a).transpose(0, 1) for a in (q, k, v)]
+            attended = step.attend(i, rows[0], rows[1], rows[2], layer.scale)
             leave(x, attended.transpose(0, 1).flatten(1).contiguous().numpy(), layer.exits, self._eps)
         normed = normalize(x[step.kept], model.norm.weight.numpy(), self._eps)
         return self._module.lm_head(torch.from_numpy(normed))

@@ -87,10 +87,12 @@ class Step:
             return self._rows[0][1].attend(layer, q, k, v, scale, **how)
         out = q.new_empty(q.shape[1], q.shape[0], v.shape[2]).transpose(0, 1)
         for part, cache in self._parts:
-            out[:, part] = attend_cache(cache, layer, *(x[:, part] for x in (q, k, v)), scale, expand=expand, **how)
+            mine = [x[:, part] for x in (q, k, v)]
+            out[:, part] = attend_cache(cache, layer, mine[0], mine[1], mine[2], scale, expand=expand, **how)
             cache.extend(layer, *(new[:, part] for new in kept))
         for places, rows in self._rows:
-            out[:, places] = rows.attend(layer, *(x[:, places] for x in (q, k, v)), scale, **how)
+            theirs = [x[:, places] for x in (q, k, v)]
+            out[:, places] = rows.attend(layer, theirs[0], theirs[1], theirs[2], scale, **how)
         return out
 
     def _arrange(self) -> None:

@@ -55,9 +55,9 @@ def choose(
     added to the scores of single keys; then all are. ``score`` stands in for ``best_scores``, and looks into all.
     """
     if score or q.device.type != "cpu":
-        best = (score or best_scores)(q, sketch, extra).amax(1)
-        best[:, :sinks] = best[:, -1] = float("inf")
-        return best.topk(count, -1).indices.sort(-1).values
+        each = (score or best_scores)(q, sketch, extra).amax(1)
+        each[:, :sinks] = each[:, -1] = float("inf")
+        return each.topk(count, -1).indices.sort(-1).values
     pages = sketch.codes.shape[1]
     q = q.float().contiguous()
     scale, zero = (x.contiguous().view(torch.uint16).numpy() for x in (sketch.scale, sketch.zero))

@@ -78,9 +78,8 @@ class Rows:
         self._starts = np.cumsum([0, *counts])
         where = [cache.bases() for cache in self._caches]
         bases, self._kinds = (np.concatenate(parts) for parts in zip(*where, strict=True))
-        self._addresses = np.ascontiguousarray(
-            (bases[:, None] + self._pool.offsets[self._kinds, :-1]).T
-        )  # [layers, pages]
+        addresses = bases[:, None] + self._pool.offsets[self._kinds, :-1]
+        self._addresses = np.ascontiguousarray(addresses.T)  # [layers, pages]
         tails = {id(cache): cache.tail_addresses() for cache, _ in feeds}
         self._tails = np.stack([tails[id(cache)] for cache in self._caches], 1)  # [layers, n, 2]
         self._filled = np.array([cache.tail + i for cache, i in each], np.int64)
@@ -170,7 +169,10 @@ class Rows:
 
     def _hear(self, got: np.ndarray, chosen: np.ndarray | None) -> None:
         """What pages got in a layer, [1, pages] or [H, chosen]."""
-        np.add.at(self._got, slice(None) if chosen is None else chosen, got[0] if chosen is None else got)
+        if chosen is None:
+            self._got += got[0]
+        else:
+            np.add.at(self._got, chosen, got)
 
     def _hidden(self, window: int | None) -> np.ndarray:
         """How many tokens of each open page lie before the window."""
