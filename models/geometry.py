@@ -113,8 +113,10 @@ def largest_chunk(
     ``context`` is the length of the whole prompt, ``itemsize`` the bytes of an element of the model's precision.
     """
     base, step = (geometry.activation_bytes(n, context, itemsize, device) for n in (0, PAGE))
-    pages = int((free - base) // (step - base))
-    return PAGE * max(1, min(pages, wanted // PAGE))
+    chunk = PAGE * max(1, min(int((free - base) // (step - base)), wanted // PAGE))
+    while chunk > max(PAGE, context) and geometry.activation_bytes(chunk, chunk, itemsize, device) > free:
+        chunk -= PAGE  # it is longer than the prompt, and so is what it attends to
+    return chunk
 
 
 def _kv_heads(config: Any) -> int:

@@ -67,8 +67,9 @@ class _Layer:
 def lean(module: Any) -> Lean | None:
     """None for a module that is not a plain decoder in blocks, or has sizes that fill none."""
     layers = getattr(getattr(module, "model", None), "layers", ())
-    plain = {type(layer).__name__ for layer in layers} <= PLAIN and module.config.hidden_act == "silu"
-    return Lean(module) if layers and plain and all(map(_blocked, (*layers, module.lm_head))) else None
+    if not layers or not {type(layer).__name__ for layer in layers} <= PLAIN or module.config.hidden_act != "silu":
+        return None
+    return Lean(module) if all(map(_blocked, (*layers, module.lm_head))) else None
 
 
 def _blocked(part: Any) -> bool:

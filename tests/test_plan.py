@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from localctx import cli
@@ -186,6 +186,7 @@ def test_the_largest_context_fits_and_the_next_page_does_not(room, codec):
 @given(
     st.integers(-(1 << 30), 1 << 36), st.integers(1, 4096), st.integers(1, 200_000), st.sampled_from(["cpu", "cuda"])
 )
+@example(43921086, 1408, 73, "cuda")
 def test_the_largest_chunk_fits_and_is_whole_pages(free, wanted, context, device):
     geometry = Geometry(576, 9, 576, 576, 384, 384, 3 * 1536, 49152, spelled=False)
     chunk = largest_chunk(geometry, free, wanted, context=context, itemsize=2, device=device)

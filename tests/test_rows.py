@@ -134,3 +134,14 @@ def test_rows_of_a_sequence_fill_no_page():
     assert not fits_rows(cache, 4)
     assert fits_rows(filled(cache.pool, PAGE + 63, torch.float32), 1), "one token is not taken back"
     assert not fits_rows(filled(cache.pool, PAGE, torch.float32), FEW + 1)
+
+
+def test_a_watched_sequence_may_have_no_sealed_page():
+    cache = filled(Pool(KVShape((LayerShape(2, 32, 32),)), "int8"), 5, torch.float32)
+    cache.watch()
+    cache.begin(1)
+    rows = Rows([(cache, 1)])
+    assert rows.attend(0, *new(cache.pool.shape.layers[0], 1, torch.float32), 0.2).shape == (HEADS, 1, 32)
+    rows.tell()
+    cache.commit()
+    assert cache.looks.size == 0

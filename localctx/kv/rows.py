@@ -126,7 +126,8 @@ class Rows:
         )
         if watched:
             sharp = np.square(got, dtype=np.float64)  # as attention looks, a head that looks hard says more
-            self._hear(sharp.reshape(1 if chosen is None else len(chosen), -1, sharp.shape[1]).sum(1), chosen)
+            heads = 1 if chosen is None else len(chosen)
+            self._hear(sharp.reshape(heads, len(sharp) // heads, sharp.shape[1]).sum(1), chosen)
         self._seal(layer, k, v)
         return torch.from_numpy(out).to(q.dtype).transpose(0, 1)
 
