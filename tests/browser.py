@@ -96,9 +96,16 @@ class Watch:
         """Watch a page, too."""
         page.on("dialog", self._dialog)
         page.on("pageerror", lambda e: self.seen.append(f"error: {e}"))
-        page.on("console", lambda m: self.seen.append(f"console: {m.text}") if m.type == "error" else None)
+        page.on("console", lambda m: self.seen.append(f"console: {m.text}") if self._wrong(m) else None)
         page.on("request", lambda r: None if self._ours(r.url) else self.seen.append(f"request: {r.url}"))
         return page
+
+    def _wrong(self, message) -> bool:
+        left = (
+            "AbortError",
+            "Connection errored out",
+        )  # what gradio says when a page is left in the middle of something
+        return message.type == "error" and not any(word in message.text for word in left)
 
     def _ours(self, url: str) -> bool:
         return url.startswith((f"{self.origin}/", "data:", f"blob:{self.origin}/"))
