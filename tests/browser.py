@@ -104,7 +104,7 @@ class Watch:
         left = (
             "AbortError",
             "Connection errored out",
-        )  # what gradio says when a page is left in the middle of something
+        )  # gradio, when a page is left in the middle
         return message.type == "error" and not any(word in message.text for word in left)
 
     def _ours(self, url: str) -> bool:
