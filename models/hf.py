@@ -303,7 +303,7 @@ def _attention(
         raise Cancelled
     layer, expand = module.layer_idx, _expansion(module)
     if layer == step.until:
-        step.seen = step.latents() if expand else (key[0], value[0])
+        step.seen = step.take() if expand else (key[0], value[0])
         raise Cancelled
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     assert sliding_window == step.shape.layers[layer].window, "the config tells another window"

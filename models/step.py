@@ -81,8 +81,7 @@ class Step:
         what ``take`` gave it). ``how`` as of ``attend_cache``. Returns [Hq, T, Dv].
         """
         how["window"] = self.shape.layers[layer].window
-        kept = self._new if expand else (k, v)
-        assert kept, "a latent layer attends before it updates"
+        kept = self.take() if expand else (k, v)
         if not self._parts and self._rows[0][0] is None:
             return self._rows[0][1].attend(layer, q, k, v, scale, **how)
         out = q.new_empty(q.shape[1], q.shape[0], v.shape[2]).transpose(0, 1)
@@ -116,7 +115,8 @@ class Step:
         self._new = k[0], v[0]
         return k, v
 
-    def latents(self) -> tuple[Tensor, Tensor]:
+    def take(self) -> tuple[Tensor, Tensor]:
         """The latents of the layer that attends now, k [1, T, rank] and v [1, T, rope_dim]."""
         assert self._new is not None, "a latent layer attends before it updates"
-        return self._new
+        new, self._new = self._new, None
+        return new
