@@ -88,7 +88,8 @@ class Model(Protocol):
     def forward_each(self, feeds: "Sequence[Feed]", cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
         """As ``forward``, of several sequences at once: weights are read once for all of them.
 
-        On any exception every cache is as before. The last digits depend on how many tokens there are in all.
+        On any exception every cache is as before. On a processor, in f32, what comes of a sequence does not depend on
+        the others; elsewhere the last digits depend on how many tokens there are in all.
         """
 
     def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:

@@ -73,13 +73,15 @@ def lean(module: Any) -> Lean | None:
 
 
 def _blocked(part: Any) -> bool:
-    """Whether every linear layer of it is in blocks, and those that are joined fill theirs; no other has a bias."""
+    """Whether every linear layer of it is in blocks, those that are joined fill blocks of one kind, and only q, k, v
+    have biases, all or none.
+    """
     named = {name.split(".")[-1]: child for name, child in part.named_modules() if name.endswith("_proj")}
-    inner = [child for name, child in named.items() if name[0] in "qkv"]
-    joins = [child for name, child in named.items() if name[0] not in "od"]
+    inner, gates = ([child for name, child in named.items() if name[0] in some] for some in ("qkv", "gu"))
     return (
         all(isinstance(child, BlockedLinear) for child in (named or {"": part}).values())
-        and all(child.blocks.outputs % WIDTH == 0 for child in joins)
+        and all(child.blocks.outputs % WIDTH == 0 for child in (*inner, *gates))
+        and all(len({child.blocks.kind for child in joins}) <= 1 for joins in (inner, gates))
         and all(child.bias is None for child in named.values() if child not in inner)
         and len({child.bias is None for child in inner}) <= 1
     )

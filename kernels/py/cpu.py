@@ -115,21 +115,30 @@ def _by_block(x, address, ahead, bits, codes, scale, zero, head, columns, scaled
     into x (``scaled`` and ``wide`` have room for that), its zero is the same for all columns. The next record is
     ``ahead``.
     """
-    n, rows = x.shape
+    rows = x.shape[1]
     at = address + codes + head * rows * columns * bits // 8
     if bits >= 16:
         product(bits, at, columns, ahead, x, out)
         return
-    widen_all(address + scale + head * rows * 2, wide[0, :rows])
-    widen_all(address + zero + head * rows * 2, wide[1, :rows])
+    fold(x, address + scale + head * rows * 2, address + zero + head * rows * 2, scaled, wide, out)
+    product(bits, at, columns, ahead, scaled, out)
+
+
+@njit(fastmath=MATH)
+def fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
+    """What codes need not be decoded for: ``scaled`` [n, rows] is x times the scale of each row, out [n, columns] gets
+    x times its zero. Both are float16 at addresses; ``wide`` [2, >= rows] has room for them.
+    """
+    n, rows = x.shape
+    widen_all(scale, wide[0, :rows])
+    widen_all(zero, wide[1, :rows])
     for i in range(n):
         base = np.float32(0)
         for r in range(rows):
             scaled[i, r] = x[i, r] * wide[0, r]
             base += x[i, r] * wide[1, r]
-        for c in range(columns):
+        for c in range(out.shape[1]):
             out[i, c] += base
-    product(bits, at, columns, ahead, scaled, out)
 
 
 @njit(fastmath=MATH)

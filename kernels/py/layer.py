@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from localctx.kernels.cpu import MATH
-from localctx.kernels.linear import Blocks, multiply_blocks
+from localctx.kernels.linear import WIDTH, Blocks, multiply_blocks
 from localctx.kernels.simd import LANES, exp_below
 
 
@@ -37,8 +37,7 @@ def enter(x, entry, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
     """Of the rows x [n, hidden], q [n, Hq, D], k [n, H, D] and v [n, H, Dv], turned by cos and sin [n, <= D] (RoPE)."""
     n, heads, kv_heads, dim, v_dim = len(x), q.shape[1], k.shape[1], q.shape[2], v.shape[2]
     normed = normalize(x, entry.norm, eps)
-    out = np.empty((n, entry.qkv.codes.shape[0] * 32), np.float32)
-    multiply_blocks(normed, entry.qkv.kind, entry.qkv.codes, entry.qkv.scales, out)
+    out = _times(normed, entry.qkv)
     for row in range(n):
         for i in range(len(entry.bias)):
             out[row, i] += entry.bias[i]
@@ -57,9 +56,7 @@ def leave(x, attended, exits, eps):  # type: ignore[no-untyped-def]
     """Add to the rows x [n, hidden] what was attended [n, Hq * Dv], and then what the gated layers make of that."""
     _add(x, attended, exits.output)
     normed = normalize(x, exits.norm, eps)
-    both = np.empty((len(x), exits.gate_up.codes.shape[0] * 32), np.float32)
-    multiply_blocks(normed, exits.gate_up.kind, exits.gate_up.codes, exits.gate_up.scales, both)
-    _add(x, _gated(both), exits.down)
+    _add(x, _gated(_times(normed, exits.gate_up)), exits.down)
 
 
 @njit(fastmath=MATH, cache=True)
@@ -94,9 +91,16 @@ def _turn(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
 
 
 @njit
+def _times(x, blocks):  # type: ignore[no-untyped-def]
+    """x [n, in] by a weight: [n, blocks * 32]."""
+    out = np.empty((len(x), len(blocks.codes) * WIDTH), np.float32)
+    multiply_blocks(x, blocks.kind, blocks.codes, blocks.scales, out)
+    return out
+
+
+@njit
 def _add(x, y, blocks):  # type: ignore[no-untyped-def]
-    out = np.empty((len(x), blocks.codes.shape[0] * 32), np.float32)
-    multiply_blocks(y, blocks.kind, blocks.codes, blocks.scales, out)
+    out = _times(y, blocks)
     for row in range(len(x)):
         for i in range(x.shape[1]):
             x[row, i] += out[row, i]

@@ -99,9 +99,8 @@ def _blocked(x: Tensor) -> Tensor:
 def multiply_blocks(x, kind, codes, scales, out):  # type: ignore[no-untyped-def]
     """``multiply`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
     rows, blocks = len(x), len(codes)
-    strip = (rows + STRIP - 1) // STRIP  # of about the same size, as are the threads' shares then
-    strip = (rows + strip - 1) // strip
-    strips = (rows + strip - 1) // strip
+    strips = (rows + STRIP - 1) // STRIP
+    strip = (rows + strips - 1) // strips  # all about as long, as are the threads' shares then
     for task in prange(strips * blocks):
         block, row = task % blocks, task // blocks * strip
         there = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]

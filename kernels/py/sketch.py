@@ -9,7 +9,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.kernels.cpu import MATH, PAGE, widen_all
+from localctx.kernels.cpu import MATH, PAGE, fold, widen_all
 from localctx.kernels.simd import crumbs
 
 BITS = 2
@@ -117,18 +117,14 @@ def _best(q, codes, scale, zero, extra, places, out):  # type: ignore[no-untyped
     tasks = (most + TASK - 1) // TASK
     for task in prange(heads * tasks):
         head, first = task // tasks, task % tasks * TASK
-        range_, low = np.empty(dim, np.float32), np.empty(dim, np.float32)
+        wide = np.empty((2, dim), np.float32)
         scaled, scores = np.empty((queries, dim), np.float32), np.empty((queries, PAGE), np.float32)
         for i in range(first, min(most, first + TASK)):
             page = places[head, i]
-            widen_all(scale[head, page].ctypes.data, range_)
-            widen_all(zero[head, page].ctypes.data, low)
             for j in range(queries):
-                base = np.float32(0)
-                for d in range(dim):
-                    scaled[j, d] = q[head, j, d] * range_[d]
-                    base += q[head, j, d] * low[d]
-                scores[j] = base
+                for t in range(PAGE):
+                    scores[j, t] = np.float32(0)
+            fold(q[head], scale[head, page].ctypes.data, zero[head, page].ctypes.data, scaled, wide, scores)
             ahead = codes[head, places[head, min(i + 1, most - 1)]].ctypes.data - codes[head, page].ctypes.data
             here, to = codes[head, page].ctypes.data, scores.ctypes.data
             crumbs(here, STEP, ahead, scaled.ctypes.data, dim, queries, dim, to, PAGE, STEP)

@@ -71,7 +71,12 @@ def answer_options(command: Callable) -> Callable:
         click.option("--top-k", type=int, metavar="K", help="Sample among the K likeliest tokens."),
         click.option("--n", type=int, metavar="N", help="Sample N answers, which share what was read (1)."),
         click.option("--beams", type=int, metavar="N", help="Search the likeliest answer with N beams (1)."),
-        click.option("--draft", type=int, metavar="N", help="Tokens guessed at once from what was read (8); 0 none."),
+        click.option(
+            "--draft",
+            type=int,
+            metavar="N",
+            help="Tokens guessed at once from what was read (8; 0: none). Not in a batch.",
+        ),
         click.option("--seed", type=int, metavar="N", help="Make sampling repeatable."),
     ):
         command = option(command)
