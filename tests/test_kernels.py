@@ -117,8 +117,8 @@ def test_the_pages_that_are_chosen_are_those_of_the_best_keys(with_extra):
     q, keys = rand(3, 5, 24), rand(40, 3, 24, PAGE)
     extra = rand(3, 5, 40 * PAGE) if with_extra else None
     made = sketch.make_sketch(keys[:4]).with_more(sketch.make_sketch(keys[4:]))
-    chosen = sketch.choose(q, made, 14, 1, extra)  # so few that all promising pages are all pages
-    assert torch.equal(chosen, sketch.choose(q, made, 14, 1, extra, sketch.best_scores))
+    chosen = sketch.choose(q, made, 20, 1, extra)  # so few that all promising pages are all pages
+    assert torch.equal(chosen, sketch.choose(q, made, 20, 1, extra, sketch.best_scores))
     true = torch.einsum("hqd,nhdt->hqnt", q, keys)
     true = (true if extra is None else true + extra.unflatten(2, (40, PAGE))).amax((1, 3))
     assert (true.gather(1, chosen).mean(1) > true.mean(1)).all(), "two bits tell much"

@@ -8,16 +8,25 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from llvmlite import ir
-from numba import carray, njit, prange, types
-from numba.extending import intrinsic
+from numba import carray, njit, prange
 
-from localctx.kernels.simd import LANES, as_pointer, exp_below, float_of_bits, product, widen
+from localctx.kernels.simd import product
+from localctx.kernels.vectors import (
+    INNER,
+    MATH,
+    address_of,
+    as_pointer,
+    exp_below,
+    fetch,
+    float_of_bits,
+    float_of_half,
+    greatest,
+    widen,
+)
 
 PAGE = 64
 SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
 _STARTED_WITH = numba.get_num_threads()
-MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}  # fast, but infinities keep their meaning
 
 
 class Layout(NamedTuple):
@@ -29,22 +38,6 @@ class Layout(NamedTuple):
     k_dim: int
     v_dim: int
     table: np.ndarray
-
-
-@intrinsic
-def bits_of_float(typingctx, x):  # type: ignore[no-untyped-def]
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.bitcast(args[0], ir.IntType(32))
-
-    return types.int32(types.float32), codegen
-
-
-@intrinsic
-def float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
-
-    return types.float32(types.uint16), codegen
 
 
 @njit(fastmath=MATH, inline="always")
@@ -109,7 +102,7 @@ def _load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
     _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
 
 
-@njit(fastmath=MATH)
+@njit(**INNER)
 def _by_block(x, address, ahead, bits, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
     """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row goes
     into x (``scaled`` and ``wide`` have room for that), its zero is the same for all columns. The next record is
@@ -120,18 +113,21 @@ def _by_block(x, address, ahead, bits, codes, scale, zero, head, columns, scaled
     if bits >= 16:
         product(bits, at, columns, ahead, x, out)
         return
-    fold(x, address + scale + head * rows * 2, address + zero + head * rows * 2, scaled, wide, out)
+    scales, zeros = address + scale + head * rows * 2, address + zero + head * rows * 2
+    fetch(scales + ahead, rows * 2)
+    fetch(zeros + ahead, rows * 2)
+    fold(x, scales, zeros, scaled, wide, out)
     product(bits, at, columns, ahead, scaled, out)
 
 
-@njit(fastmath=MATH)
+@njit(**INNER)
 def fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
     """What codes need not be decoded for: ``scaled`` [n, rows] is x times the scale of each row, out [n, columns] gets
     x times its zero. Both are float16 at addresses; ``wide`` [2, >= rows] has room for them.
     """
     n, rows = x.shape
-    widen_all(scale, wide[0, :rows])
-    widen_all(zero, wide[1, :rows])
+    widen(scale, wide[0, :rows])
+    widen(zero, wide[1, :rows])
     for i in range(n):
         base = np.float32(0)
         for r in range(rows):
@@ -141,7 +137,7 @@ def fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
             out[i, c] += base
 
 
-@njit(fastmath=MATH)
+@njit(**INNER)
 def _finish_scores(s, extra, softcap, skip):  # type: ignore[no-untyped-def]
     """Scores [64] of a page's tokens to what the softmax takes; the greatest. The first ``skip`` are hidden."""
     for t in range(len(extra)):
@@ -151,31 +147,17 @@ def _finish_scores(s, extra, softcap, skip):  # type: ignore[no-untyped-def]
             s[t] = softcap * math.tanh(s[t] / softcap)
     for t in range(skip):
         s[t] = np.float32(-1e30)
-    top = s[0]
-    for t in range(PAGE):
-        top = max(top, s[t])
-    return top
+    return greatest(address_of(s), PAGE)
 
 
-@njit
-def widen_all(address, out):  # type: ignore[no-untyped-def]
-    """float16 at an address to float32."""
-    n = len(out)
-    widen(address, out.ctypes.data, n)
-    if n % LANES > 0:
-        halves = carray(as_pointer(address), (n,), np.uint16)
-        for i in range(n - n % LANES, n):
-            out[i] = float_of_half(halves[i])
-
-
-@njit(fastmath=MATH)
-def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
+@njit(**INNER)
+def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, out, tops, totals, masses):  # type: ignore[no-untyped-def]
     """A KV head's queries q [group, D] over the pages of one part, into ``out`` [group, Dv], ``tops`` and ``totals``
-    [group]; ``extra`` and ``masses`` of these queries.
+    [group]; ``extra`` and ``masses`` of these queries. ``room`` is for a page: two [group, 64], [group, D] and what
+    ``fold`` needs.
     """
     group, (_, first, stop, skip) = len(q), part
-    scaled, scores = np.empty((group, lay.k_dim), np.float32), np.empty((group, PAGE), np.float32)
-    p, wide = np.empty((group, PAGE), np.float32), np.empty((2, max(PAGE, lay.k_dim)), np.float32)
+    scores, p, scaled, wide = room
     for page in range(first, stop):
         address, t = addresses[page], lay.table[formats[page]]
         ahead = addresses[min(page + 1, stop - 1)] - address
@@ -190,7 +172,7 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, out, to
                 totals[g] *= shrink
                 for d in range(lay.v_dim):
                     out[g, d] *= shrink
-            mass = exp_below(scores[g].ctypes.data, tops[g], PAGE)
+            mass = exp_below(address_of(scores[g]), tops[g], PAGE)
             totals[g] += mass
             if masses.shape[1] > 0:
                 masses[g, page] = tops[g] + math.log(mass)
@@ -209,6 +191,9 @@ def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, t
     for task in prange(len(parts) * lay.heads):
         i, head = task // lay.heads, task % lay.heads
         own, first, stop = head % len(addresses), head * group, head * group + group
+        scores, p = np.empty((group, PAGE), np.float32), np.empty((group, PAGE), np.float32)
+        wide = np.empty((2, max(PAGE, lay.k_dim)), np.float32)
+        room = scores, p, np.empty((group, lay.k_dim), np.float32), wide
         _attend_part(
             q[parts[i, 0], first:stop],
             parts[i],
@@ -218,6 +203,7 @@ def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, t
             lay,
             softcap,
             extra[first:stop],
+            room,
             out[i, first:stop],
             tops[i, first:stop],
             totals[i, first:stop],

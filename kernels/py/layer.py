@@ -8,7 +8,7 @@ from numba import njit
 
 from localctx.kernels.cpu import MATH
 from localctx.kernels.linear import WIDTH, Blocks, multiply_blocks
-from localctx.kernels.simd import LANES, exp_below
+from localctx.kernels.vectors import LANES, address_of, exp_below
 
 
 class Entry(NamedTuple):
@@ -114,7 +114,7 @@ def _gated(both):  # type: ignore[no-untyped-def]
     for row in range(n):
         for i in range(width):
             e[i] = -abs(both[row, i])
-        exp_below(e.ctypes.data, np.float32(0), len(e))
+        exp_below(address_of(e), np.float32(0), len(e))
         for i in range(width):
             gate = both[row, i]
             share = (np.float32(1) if gate >= 0 else e[i]) / (np.float32(1) + e[i])

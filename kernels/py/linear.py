@@ -13,6 +13,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels.simd import BFLOAT, FLOAT, HALF, SIGNED, block_product
+from localctx.kernels.vectors import address_of
 
 WIDTH = 32  # outputs of a block: the width of a large tile
 GROUP = 64  # inputs that share a scale, where weights are int8
@@ -110,7 +111,7 @@ def multiply_blocks(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
 @njit
 def _multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def]
     (rows, inputs), width = x.shape, codes.shape[1]
-    here, there, at = x.ctypes.data, out.ctypes.data, codes.ctypes.data
+    here, there, at = address_of(x), address_of(out), address_of(codes)
     out[:] = np.float32(0)
     if kind != SIGNED:
         block_product(kind, at, width, here, inputs, rows, inputs, there, out.strides[0] // 4, np.int64(WIDTH))
@@ -120,7 +121,7 @@ def _multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
         first = group * GROUP
         some = min(GROUP, inputs - first)
         part[:] = np.float32(0)
-        some_codes, some_x, to = at + first * width, here + first * 4, part.ctypes.data
+        some_codes, some_x, to = at + first * width, here + first * 4, address_of(part)
         block_product(kind, some_codes, width, some_x, inputs, rows, some, to, np.int64(WIDTH), np.int64(WIDTH))
         for row in range(rows):
             for i in range(WIDTH):

@@ -8,8 +8,8 @@ import torch
 from numba import carray, njit, prange
 
 from localctx.kernels import quant
-from localctx.kernels.cpu import MATH, PAGE, Layout, attend_parts, bits_of_float
-from localctx.kernels.simd import as_pointer, exp_below, float_of_bits
+from localctx.kernels.cpu import MATH, PAGE, Layout, attend_parts
+from localctx.kernels.vectors import address_of, as_pointer, bits_of_float, exp_below, float_of_bits
 
 HIDDEN = np.float32(-1e30)
 
@@ -124,7 +124,7 @@ def _attend_tail(q, addresses, bits, head, places, lay, softcap, out, tops, tota
             s[t] = softcap * math.tanh(score / softcap) if softcap > 0 else score
             top = max(top, s[t])
         tops[i] = top
-        totals[i] = exp_below(s.ctypes.data, top, PAGE)
+        totals[i] = exp_below(address_of(s), top, PAGE)
         for t in range(first, end):
             for d in range(lay.v_dim):
                 out[i, d] += s[t] * values[t, d]

@@ -9,14 +9,15 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.kernels.cpu import MATH, PAGE, fold, widen_all
+from localctx.kernels.cpu import PAGE, fold
 from localctx.kernels.simd import crumbs
+from localctx.kernels.vectors import INNER, MATH, address_of, dot_halves, greatest
 
 BITS = 2
 STEP = PAGE * BITS // 8  # bytes of a channel
 LEVELS = np.float32((1 << BITS) - 1)
 TASK = 16  # pages
-PROMISING = 3  # times as many pages as are chosen are looked into
+PROMISING = 2  # times as many pages as are chosen are looked into: the best of all see no more of what matters
 
 
 class Sketch(NamedTuple):
@@ -38,7 +39,7 @@ class Sketch(NamedTuple):
 
 def make_sketch(keys: Tensor) -> Sketch:
     """The sketch of keys [n, H, D, 64]."""
-    codes, scale, zero = quant.quantize(keys.transpose(0, 1), 3, BITS)
+    codes, scale, zero = quant.quantize(keys.transpose(0, 1).contiguous(), 3, BITS)
     return Sketch(quant.pack(codes, BITS), scale, zero)
 
 
@@ -59,20 +60,14 @@ def choose(
         each[:, :sinks] = each[:, -1] = float("inf")
         return each.topk(count, -1).indices.sort(-1).values
     pages = sketch.codes.shape[1]
-    q = q.float().contiguous()
-    scale, zero = (x.contiguous().view(torch.uint16).numpy() for x in (sketch.scale, sketch.zero))
-    most = pages if extra is not None else min(pages, PROMISING * count)
-    places = np.empty((len(q), most), np.int64)
-    if most == pages:
-        places[:] = np.arange(pages)
-    else:
-        places[:] = _greatest(_bounds(q.numpy(), scale, zero), most, sinks)
+    codes, scale, zero = (part.contiguous() for part in sketch)
+    ranges, lows = (part.view(torch.uint16).numpy() for part in (scale, zero))
     more = np.empty((*q.shape[:2], 0), np.float32) if extra is None else extra.contiguous().numpy()
-    best = np.empty(places.shape, np.float32)
-    _best(q.numpy(), sketch.codes.contiguous().numpy(), scale, zero, more, places, best)
-    best[(places < sinks) | (places == pages - 1)] = np.inf
-    found = np.argpartition(best, most - count, -1)[:, most - count :]
-    return torch.from_numpy(np.sort(np.take_along_axis(places, found, -1), -1))
+    most = pages if extra is not None else min(pages, PROMISING * count)
+    out = np.empty((len(q), count), np.int64)
+    asked = q.float().contiguous().numpy()
+    _choose(asked, np.maximum(asked, 0) * LEVELS, codes.numpy(), ranges, lows, more, most, sinks, out)
+    return torch.from_numpy(out)
 
 
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
@@ -82,56 +77,94 @@ def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tenso
     return (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax(-1)
 
 
-def _greatest(bounds: np.ndarray, count: int, sinks: int) -> np.ndarray:
-    bounds[:, :sinks] = bounds[:, -1] = np.inf
-    return np.argpartition(bounds, bounds.shape[1] - count, -1)[:, bounds.shape[1] - count :]
-
-
 @njit(parallel=True, fastmath=MATH, cache=True)
-def _bounds(q, scale, zero):  # type: ignore[no-untyped-def]
-    """No key of a page has a greater product with any query than this: [H, n]."""
-    heads, pages, dim = scale.shape
-    out, tasks = np.empty((heads, pages), np.float32), (pages + TASK - 1) // TASK
+def _choose(q, rising, codes, scale, zero, extra, most, sinks, out):  # type: ignore[no-untyped-def]
+    """``choose`` for compiled code: ``most`` pages of each head are looked into. ``rising`` is what of q grows with a
+    code. All but the two loops is in functions of its own: here even an assignment would be shared between threads.
+    """
+    (heads, pages), (queries, dim) = scale.shape[:2], q.shape[1:]
+    promised, places = np.empty((heads, pages), np.float32), np.empty((heads, most), np.int64)
+    tasks = (pages + TASK - 1) // TASK if most < pages else 0
     for task in prange(heads * tasks):
-        head, first = task // tasks, task % tasks * TASK
-        low, range_ = np.empty(dim, np.float32), np.empty(dim, np.float32)
-        for page in range(first, min(pages, first + TASK)):
-            widen_all(scale[head, page].ctypes.data, range_)
-            widen_all(zero[head, page].ctypes.data, low)
-            top = np.float32(-np.inf)
-            for j in range(q.shape[1]):
-                total = np.float32(0)
-                for d in range(dim):
-                    x = q[head, j, d]
-                    total += x * low[d] + max(np.float32(0), x * range_[d]) * LEVELS
-                top = max(top, total)
-            out[head, page] = top
-    return out
+        _bound_some(q, rising, scale, zero, task // tasks, task % tasks * TASK, promised)
+    _look_into(promised, sinks, places)
+    found, tasks = np.empty((heads, most), np.float32), (most + TASK - 1) // TASK
+    for task in prange(heads * tasks):
+        scaled, wide = np.empty((queries, dim), np.float32), np.empty((2, dim), np.float32)
+        room = scaled, wide, np.empty((queries, PAGE), np.float32)
+        _best_of_some(q, codes, scale, zero, extra, places, task // tasks, task % tasks * TASK, room, found)
+    _take(found, sinks, places, out)
 
 
-@njit(parallel=True, fastmath=MATH, cache=True)
-def _best(q, codes, scale, zero, extra, places, out):  # type: ignore[no-untyped-def]
-    """The greatest product of a key with a query, of the pages at ``places`` [H, m]: ``out`` [H, m]."""
-    heads, most = places.shape
-    queries, dim = q.shape[1:]
-    tasks = (most + TASK - 1) // TASK
-    for task in prange(heads * tasks):
-        head, first = task // tasks, task % tasks * TASK
-        wide = np.empty((2, dim), np.float32)
-        scaled, scores = np.empty((queries, dim), np.float32), np.empty((queries, PAGE), np.float32)
-        for i in range(first, min(most, first + TASK)):
-            page = places[head, i]
-            for j in range(queries):
-                for t in range(PAGE):
-                    scores[j, t] = np.float32(0)
-            fold(q[head], scale[head, page].ctypes.data, zero[head, page].ctypes.data, scaled, wide, scores)
-            ahead = codes[head, places[head, min(i + 1, most - 1)]].ctypes.data - codes[head, page].ctypes.data
-            here, to = codes[head, page].ctypes.data, scores.ctypes.data
-            crumbs(here, STEP, ahead, scaled.ctypes.data, dim, queries, dim, to, PAGE, STEP)
-            top = np.float32(-np.inf)
-            for j in range(queries):
-                for t in range(min(PAGE, extra.shape[2])):
-                    scores[j, t] += extra[head, j, page * PAGE + t]
-                for t in range(PAGE):
-                    top = max(top, scores[j, t])
-            out[head, i] = top
+@njit(**INNER)
+def _bound_some(q, rising, scale, zero, head, first, out):  # type: ignore[no-untyped-def]
+    """No key of a page has a greater product with any of the queries q [H, Q, D] than ``out`` [H, n] says then, of
+    some pages of a head.
+    """
+    for page in range(first, min(out.shape[1], first + TASK)):
+        range_, low = address_of(scale[head, page]), address_of(zero[head, page])
+        top = np.float32(-np.inf)
+        for j in range(q.shape[1]):
+            top = max(top, dot_halves(q[head, j], low) + dot_halves(rising[head, j], range_))
+        out[head, page] = top
+
+
+@njit(**INNER)
+def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):  # type: ignore[no-untyped-def]
+    """The greatest product of a key with any of the queries q [H, Q, D], of some of the pages at ``places`` [H, m]:
+    ``out`` [H, m]. ``room`` is [Q, D], [2, D] and [Q, 64].
+    """
+    (scaled, wide, scores), (queries, dim), most = room, q.shape[1:], places.shape[1]
+    for i in range(first, min(most, first + TASK)):
+        page, after = places[head, i], places[head, min(i + 1, most - 1)]
+        here = address_of(codes[head, page])
+        ahead = address_of(codes[head, after]) - here
+        scores[:] = np.float32(0)
+        fold(q[head], address_of(scale[head, page]), address_of(zero[head, page]), scaled, wide, scores)
+        crumbs(here, STEP, ahead, address_of(scaled), dim, queries, dim, address_of(scores), PAGE, STEP)
+        top = np.float32(-np.inf)
+        for j in range(queries):
+            for t in range(min(PAGE, extra.shape[2])):
+                scores[j, t] += extra[head, j, page * PAGE + t]
+            top = max(top, greatest(address_of(scores[j]), PAGE))
+        out[head, i] = top
+
+
+@njit
+def _look_into(promised, sinks, places):  # type: ignore[no-untyped-def]
+    """The ``places`` [H, m] of the pages that promise most, ascending; all where there are as many."""
+    pages = promised.shape[1]
+    for head in range(len(places)):
+        if places.shape[1] == pages:
+            for i in range(pages):
+                places[head, i] = i
+        else:
+            promised[head, :sinks] = promised[head, pages - 1] = np.inf
+            _take_greatest(promised[head], places[head])
+
+
+@njit
+def _take(found, sinks, places, out):  # type: ignore[no-untyped-def]
+    """Of the pages at ``places``, which ascend, those where the best was ``found``: ``out``."""
+    for head in range(len(out)):
+        found[head, :sinks] = found[head, found.shape[1] - 1] = np.inf
+        _take_greatest(found[head], out[head])
+        for i in range(out.shape[1]):
+            out[head, i] = places[head, out[head, i]]
+
+
+@njit
+def _take_greatest(values, places):  # type: ignore[no-untyped-def]
+    """``places`` are those of as many of the greatest ``values``, ascending; of equal ones the first."""
+    n, count = len(values), len(places)
+    least = np.partition(values, n - count)[n - count]
+    equal = count
+    for value in values:
+        if value > least:
+            equal -= 1
+    at = 0
+    for i in range(n):
+        if values[i] > least or (values[i] == least and equal > 0):
+            equal -= values[i] == least
+            places[at] = i
+            at += 1

@@ -228,22 +228,16 @@ def selects(cache: Cache, layer: int, window: int | None) -> bool:
 
 
 def choose(cache: Cache, layer: int, q: Tensor) -> Tensor:
-    """The places that each token of q [Hq, T, D] may see, ascending: [H, T, selected]. Joined over the queries of a KV
-    head.
-    """
-    pool, count = cache.pool, cache.keeper.selected(len(cache.places))
-    sketch = cache.sketch(layer)
+    """The places that a token q [Hq, D] may see, ascending: [H, selected]. Joined over the queries of a KV head."""
+    pool, sketch = cache.pool, cache.sketch(layer)
     grouped = (quant.rotate(q.float()) if pool.rotated else q.float()).unflatten(0, (len(sketch.codes), -1))
-    score, chosen = pool.gpu.best_scores if pool.gpu else None, []
-    for t in range(q.shape[1]):
-        extra = bias_scores(cache, layer, q[:, t]) if pool.unbiased(layer) else None
-        extra = None if extra is None else extra.unflatten(0, grouped.shape[:2])
-        chosen.append(best_pages(grouped[:, :, t], sketch, count, SINKS, extra, score))
-    return torch.stack(chosen, 1)
+    extra = bias_scores(cache, layer, q).unflatten(0, grouped.shape[:2]) if pool.unbiased(layer) else None
+    count, score = cache.keeper.selected(len(cache.places)), pool.gpu.best_scores if pool.gpu else None
+    return best_pages(grouped, sketch, count, SINKS, extra, score)
 
 
 def _over_selected(a: _Asked) -> Iterator[Part]:
-    chosen = choose(a.cache, a.layer, a.q)
+    chosen = torch.stack([choose(a.cache, a.layer, a.q[:, t]) for t in range(a.q.shape[1])], 1)  # [H, T, selected]
     union = chosen.unique()
     places = union.cpu().numpy()
     a.cache.touch(places)

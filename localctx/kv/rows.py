@@ -1,6 +1,7 @@
 """Rows: a few new tokens in a step, of one sequence or several, attended together in one call a layer."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -160,13 +161,18 @@ class Rows:
             return None
         cache = self._caches[0]
         assert len(self._caches) == 1, "who selects is alone"
-        chosen = choose(cache, layer, q)[:, 0].numpy()
-        cache.touch(np.unique(chosen))
+        chosen = choose(cache, layer, q[:, 0]).numpy()
+        cache.touch(chosen)
         return chosen
 
     def _pages_at(self, layer: int, chosen: np.ndarray) -> Pages:
-        parts = split(np.array([0, chosen.shape[1]]), [(0, 0)], self.most)
-        return Pages(parts, self._addresses[layer][chosen], self._kinds[chosen])
+        return Pages(self._selected, self._addresses[layer][chosen], self._kinds[chosen])
+
+    @cached_property
+    def _selected(self) -> np.ndarray:
+        """The parts of the pages that the only row selects, which are as many in every layer."""
+        count = self._caches[0].keeper.selected(len(self._caches[0].places))
+        return split(np.array([0, count]), [(0, 0)], self.most)
 
     def _hear(self, got: np.ndarray, chosen: np.ndarray | None) -> None:
         """What pages got in a layer, [1, pages] or [H, chosen]."""

@@ -1,0 +1,248 @@
+"""Vectors of float32 that a compiler does not find by itself: reductions whose order is ours, exp, float16.
+
+Most are by address; what is not a whole vector is left to the caller there.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}  # fast, but infinities keep their meaning
+INNER: dict[str, Any] = {"fastmath": MATH, "_nrt": False}
+"""For functions in inner loops, which allocate nothing: numba does not count the users of their arrays, each of which
+would cost an atomic addition, and so as much as a small loop.
+"""
+LANES = 8  # of a vector; a processor with narrower ones uses several
+F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
+HALVES = ir.VectorType(ir.HalfType(), LANES)
+
+
+@intrinsic
+def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
+    """An address as a pointer, of which ``carray`` makes an array."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
+
+    return types.voidptr(types.int64), codegen
+
+
+@intrinsic
+def address_of(typingctx, array):  # type: ignore[no-untyped-def]
+    """Where an array's numbers are. ``ctypes.data`` also counts a user of it, which is atomic, and takes its time."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        made = context.make_array(signature.args[0])(context, builder, args[0])
+        return builder.ptrtoint(made.data, I64)
+
+    return types.int64(array), codegen
+
+
+@intrinsic
+def float_of_bits(typingctx, bits):  # type: ignore[no-untyped-def]
+    """The float32 that 32 bits mean."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.bitcast(args[0], ir.FloatType())
+
+    return types.float32(types.int32), codegen
+
+
+@intrinsic
+def bits_of_float(typingctx, x):  # type: ignore[no-untyped-def]
+    """The 32 bits of a float32."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.bitcast(args[0], ir.IntType(32))
+
+    return types.int32(types.float32), codegen
+
+
+@intrinsic
+def float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
+    """The float32 that the 16 bits of a float16 mean."""
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), codegen
+
+
+def _loader(kind: types.Type) -> Any:
+    @intrinsic
+    def load(typingctx, address):  # type: ignore[no-untyped-def]
+        def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+            return builder.load(builder.inttoptr(args[0], context.get_value_type(kind).as_pointer()), align=1)
+
+        return kind(types.int64), codegen
+
+    return load
+
+
+byte_at, word_at, float_at = (_loader(kind) for kind in (types.uint8, types.uint16, types.float32))
+"""What is at an address: uint8, uint16, float32."""
+
+
+@intrinsic
+def fetch(typingctx, address, count):  # type: ignore[no-untyped-def]
+    """Have ``count`` bytes from an address on brought near, which may also be nobody's."""
+
+    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
+        address, count = args
+        with cgutils.for_range(b, b.udiv(b.add(count, I64(63)), I64(64)), intp=I64) as loop:
+            fetch_at(b, b.add(address, b.mul(loop.index, I64(64))))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
+def greatest(typingctx, numbers, count):  # type: ignore[no-untyped-def]
+    """The greatest of ``count`` float32 at an address, whole vectors of them."""
+
+    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
+        numbers, count = args
+        top = cgutils.alloca_once_value(b, VECTOR([float("-inf")] * LANES))
+        with _each(b, count) as i:
+            b.store(_greater(b, b.load(_vector(b, numbers, i), align=4), b.load(top)), top)
+        return _joined(b, b.load(top), partial(_greater, b))
+
+    return types.float32(types.int64, types.int64), codegen
+
+
+@intrinsic
+def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
+    """``count`` float32 at an address, whole vectors, to exp(score - top), where no score is above ``top``; their sum.
+
+    To 2 ulp, by Cephes' expf.
+    """
+
+    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
+        scores, top, count = args
+        top, total = everywhere(b, top, VECTOR), _zeros(b)
+        with _each(b, count) as i:
+            at = _vector(b, scores, i)
+            found = _exp(b, b.fsub(b.load(at, align=4), top))
+            b.store(found, at, align=4)
+            b.store(b.fadd(b.load(total), found), total)
+        return _joined(b, b.load(total), b.fadd)
+
+    return types.float32(types.int64, types.float32, types.int64), codegen
+
+
+@intrinsic
+def _widen(typingctx, halves, out, count):  # type: ignore[no-untyped-def]
+    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
+        halves, out, count = args
+        with _each(b, count) as i:
+            b.store(_widened(b, halves, i), _vector(b, out, i), align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), codegen
+
+
+@intrinsic
+def _dot_halves(typingctx, x, halves, count):  # type: ignore[no-untyped-def]
+    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
+        x, halves, count = args
+        total = _zeros(b)
+        with _each(b, count) as i:
+            b.store(_of(b, "fma", b.load(_vector(b, x, i), align=4), _widened(b, halves, i), b.load(total)), total)
+        return _joined(b, b.load(total), b.fadd)
+
+    return types.float32(*[types.int64] * 3), codegen
+
+
+@njit(**INNER)
+def widen(halves, out):  # type: ignore[no-untyped-def]
+    """As many float16 at an address as ``out`` takes, to float32."""
+    n = len(out)
+    _widen(halves, address_of(out), n)
+    for i in range(n - n % LANES, n):
+        out[i] = float_of_half(word_at(halves + 2 * i))
+
+
+@njit(**INNER)
+def dot_halves(x, halves):  # type: ignore[no-untyped-def]
+    """The product of x with as many float16 at an address."""
+    n = len(x)
+    total = _dot_halves(address_of(x), halves, n)
+    for i in range(n - n % LANES, n):
+        total += x[i] * float_of_half(word_at(halves + 2 * i))
+    return total
+
+
+def everywhere(b: Any, value: Any, vector: ir.VectorType) -> Any:
+    """For code that is built: a vector of one number."""
+    one = b.insert_element(vector(ir.Undefined), value, I32(0))
+    return b.shuffle_vector(one, one, WORDS([0] * LANES))
+
+
+def fetch_at(b: Any, address: Any) -> None:
+    """For code that is built: have what is at an address brought near."""
+    byte = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
+    found = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
+    b.call(found, [b.inttoptr(address, byte), I32(0), I32(2), I32(1)])  # to read, into the second cache, data
+
+
+@contextmanager
+def _each(b: Any, count: Any) -> Iterator[Any]:
+    """The index of each whole vector of ``count`` numbers."""
+    with cgutils.for_range(b, b.udiv(count, I64(LANES)), intp=I64) as loop:
+        yield loop.index
+
+
+def _vector(b: Any, base: Any, index: Any) -> Any:
+    """The ``index``-th vector of float32 from the address ``base`` on."""
+    return b.inttoptr(b.add(base, b.mul(index, I64(4 * LANES))), VECTOR.as_pointer())
+
+
+def _widened(b: Any, base: Any, index: Any) -> Any:
+    """The ``index``-th vector of float16 from the address ``base`` on, as float32."""
+    at = b.inttoptr(b.add(base, b.mul(index, I64(2 * LANES))), HALVES.as_pointer())
+    return b.fpext(b.load(at, align=2), VECTOR)
+
+
+def _zeros(b: Any) -> Any:
+    return cgutils.alloca_once_value(b, VECTOR([0.0] * LANES))
+
+
+def _greater(b: Any, x: Any, y: Any) -> Any:
+    return b.select(b.fcmp_ordered(">", x, y), x, y)  # one instruction, as maxnum is not
+
+
+def _joined(b: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
+    lanes = [b.extract_element(vector, I32(i)) for i in range(LANES)]
+    while len(lanes) > 1:
+        lanes = [join(*pair) for pair in zip(lanes[::2], lanes[1::2], strict=True)]
+    return lanes[0]
+
+
+def _of(b: Any, name: str, *args: Any) -> Any:
+    kind = ir.FunctionType(VECTOR, [VECTOR] * len(args))
+    return b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.{name}.v{LANES}f32"), args)
+
+
+def _exp(b: Any, x: Any) -> Any:
+    def same(number: float) -> Any:
+        return VECTOR([number] * LANES)
+
+    of = partial(_of, b)
+    x = _greater(b, x, same(-87.0))
+    n = of("floor", of("fma", x, same(1.44269504), same(0.5)))
+    x = of("fma", n, same(-0.693359375), x)
+    x = of("fma", n, same(2.12194440e-4), x)
+    p = same(1.9875691500e-4)
+    for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
+        p = of("fma", p, x, same(factor))
+    p = of("fma", p, b.fmul(x, x), b.fadd(x, same(1.0)))
+    power = b.shl(b.add(b.fptosi(n, WORDS), WORDS([127] * LANES)), WORDS([23] * LANES))
+    return b.fmul(p, b.bitcast(power, VECTOR))
