@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from localctx.kernels import attend as A
 from localctx.kernels import cpu, quant, sketch
+from localctx.kernels.chunk import attend_chunk
 from localctx.kv.codecs import make_codec
 from localctx.kv.pool import layout_of
 from localctx.shape import FORMATS, PAGE, LayerShape
@@ -94,6 +95,32 @@ def test_attend_pages_takes_pages_of_its_own_for_each_head_of_two_kinds_with_ext
         torch.testing.assert_close(
             torch.from_numpy(masses[mine]), scores.unflatten(1, (4, PAGE)).logsumexp(-1), atol=1e-4, rtol=1e-5
         )
+
+
+@pytest.mark.parametrize("codec_name", FORMATS)
+@pytest.mark.parametrize(("pages", "before", "tokens"), [(0, 0, 70), (3, 0, 200), (2, 63, 2), (1, 17, 130)])
+def test_attend_chunk_is_causal_attention_over_pages_and_what_follows_them(codec_name, pages, before, tokens, case):
+    shape, heads = case
+    _records, where, (k, v) = stored(codec_name, shape, max(pages, 1))
+    where, sealed = (where[0][:pages], where[1][:pages], where[2]), pages * PAGE
+    fresh = [rand(shape.kv_heads, before + tokens, d) for d in (shape.k_dim, shape.v_dim)]
+    keys, values = (torch.cat((x[:, :sealed], y), 1) for x, y in zip((k, v), fresh, strict=True))
+    q, seen = rand(heads, tokens, shape.k_dim), torch.arange(sealed + before, sealed + before + tokens)
+    mask = torch.arange(sealed + before + tokens) <= seen[:, None]
+    for softcap in (0, 3.0):
+        out, lse = attend_chunk(q, *fresh, *where, 0.2, softcap)
+        expected, expected_lse = A.attend_reference(q, keys, values, 0.2, mask=mask, softcap=softcap)
+        torch.testing.assert_close(out, expected, atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(lse, expected_lse, atol=2e-5, rtol=1e-5)
+
+
+def test_a_token_of_a_chunk_does_not_depend_on_those_after_it():
+    shape, heads = SHAPES["gqa"]
+    _records, where, _ = stored("int8", shape, 2)
+    q, k, v = rand(heads, 150, 64), rand(shape.kv_heads, 160, 64), rand(shape.kv_heads, 160, 64)
+    whole = attend_chunk(q, k, v, *where, 0.2)
+    fewer = attend_chunk(q[:, :37], k[:, :47], v[:, :47], *where, 0.2)
+    assert all(torch.equal(some, many[:, :37]) for some, many in zip(fewer, whole, strict=True))
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])

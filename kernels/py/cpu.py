@@ -41,7 +41,7 @@ class Layout(NamedTuple):
 
 
 @njit(fastmath=MATH, inline="always")
-def _exp(x):  # type: ignore[no-untyped-def]
+def quick_exp(x):  # type: ignore[no-untyped-def]
     """exp for x <= 0, to 2 ulp, in plain arithmetic so that a loop over it becomes vector code (Cephes expf)."""
     x = max(x, np.float32(-87.0))
     n = np.float32(math.floor(x * np.float32(1.44269504) + np.float32(0.5)))
@@ -91,13 +91,13 @@ def _load(address, bits, codes, scale, zero, head, rows, cols, out):  # type: ig
 
 
 @njit(fastmath=MATH)
-def _load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
+def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
     t = lay.table[row]
     _load(address, t[0], t[2], t[3], t[4], head, lay.k_dim, PAGE, out)
 
 
 @njit(fastmath=MATH)
-def _load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
+def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
     t = lay.table[row]
     _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
 
@@ -138,14 +138,16 @@ def fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _finish_scores(s, extra, softcap, skip):  # type: ignore[no-untyped-def]
-    """Scores [64] of a page's tokens to what the softmax takes; the greatest. The first ``skip`` are hidden."""
+def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-def]
+    """Scores [64] of a page's tokens to what the softmax takes; the greatest. Only ``first..stop`` are seen."""
     for t in range(len(extra)):
         s[t] += extra[t]
     if softcap > 0:
         for t in range(PAGE):
             s[t] = softcap * math.tanh(s[t] / softcap)
-    for t in range(skip):
+    for t in range(first):
+        s[t] = np.float32(-1e30)
+    for t in range(stop, PAGE):
         s[t] = np.float32(-1e30)
     return greatest(address_of(s), PAGE)
 
@@ -165,9 +167,9 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
         _by_block(q, address, ahead, t[0], t[2], t[3], t[4], head, np.int64(PAGE), scaled, wide, scores)
         for g in range(group):
             more = extra[g, page * PAGE : page * PAGE + PAGE]
-            top = _finish_scores(scores[g], more, softcap, skip if page == first else 0)
+            top = finish_scores(scores[g], more, softcap, skip if page == first else 0, PAGE)
             if top > tops[g]:
-                shrink = _exp(tops[g] - top)
+                shrink = quick_exp(tops[g] - top)
                 tops[g] = top
                 totals[g] *= shrink
                 for d in range(lay.v_dim):
@@ -216,12 +218,12 @@ def _unpack(addresses, formats, lay, k_out, v_out):  # type: ignore[no-untyped-d
     for task in prange(len(addresses) * lay.heads):
         page, head = task // lay.heads, task % lay.heads
         k = np.empty((lay.k_dim, PAGE), np.float32)
-        _load_k(addresses[page], lay, formats[page], head, k)
+        load_k(addresses[page], lay, formats[page], head, k)
         rows = k_out[head, page * PAGE : page * PAGE + PAGE]
         for t in range(PAGE):
             for d in range(lay.k_dim):
                 rows[t, d] = k[d, t]
-        _load_v(addresses[page], lay, formats[page], head, v_out[head, page * PAGE : page * PAGE + PAGE])
+        load_v(addresses[page], lay, formats[page], head, v_out[head, page * PAGE : page * PAGE + PAGE])
 
 
 def attend_pages(

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from localctx.kernels.chunk import attend_chunk
 from localctx.kernels.cpu import PAGE, Layout, attend_pages, unpack_pages
 from localctx.kernels.layer import Entry, Exit, enter, leave
 from localctx.kernels.linear import exact_blocks
@@ -18,6 +19,8 @@ def warm() -> None:
     addresses, formats = np.array([record.ctypes.data], np.int64), np.zeros(1, np.uint8)
     attend_pages(_zeros(1, _DIM), addresses, formats, layout, 1.0)
     unpack_pages(addresses, formats, layout)
+    new = torch.zeros(1, 2, _DIM)
+    attend_chunk(new, new, new, addresses, formats, layout, 1.0)
     tails = np.array([[page[0].ctypes.data, page[1].ctypes.data]], np.int64)
     nothing = np.zeros(1, np.int64)
     pages = Pages(np.array([[0, 0, 1, 0]], np.int64), addresses[None], formats[None])

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from localctx.kernels import cpu, quant
 from localctx.kernels.attend import Part, attend, attend_reference, merge
+from localctx.kernels.chunk import attend_chunk
 from localctx.kernels.sketch import choose as best_pages
 from localctx.kv.cache import RUN, Cache, first_seen
 from localctx.kv.keepers import DENSE_LAYERS, OBSERVED
@@ -40,6 +41,14 @@ class _Asked:
         return self.q.shape[1] == 1 and not self.expand and self.cache.in_place()
 
     @property
+    def plain(self) -> bool:
+        """Whether the kernel for many tokens applies, which all look at all that is before them."""
+        cache = self.cache
+        chooses = self.expand or self.window or cache.keeper.weighs or selects(cache, self.layer, self.window)
+        held = cache.in_place() and not cache.pool.gpu and not cache.pool.unbiased(self.layer)
+        return self.q.shape[1] > 1 and held and not chooses
+
+    @property
     def watched(self) -> bool:
         """Whether to note what the pages get: early layers look at everything a little, sliding ones only near."""
         late = self.layer >= len(self.cache.pool.shape.layers) // 2
@@ -66,23 +75,29 @@ def attend_cache(
     already expanded. Returns [Hq, T, Dv]. The cache is read, not extended; its keeper hears what got attention.
     """
     asked = _Asked(cache, layer, q, scale, window, softcap, expand, [])
-    parts = list[Part]()
-    for part in _over_pages(asked):
-        parts.append(part)
-        if len(parts) == MERGED:
-            parts = [merge(parts)]
-    if cache.tail:
-        tail = cache.open_tail(layer)
-        parts.append(_part(asked, *(expand(*tail) if expand else tail), _after(cache, -cache.tail, cache.tail)))
-    mask = _mask(asked, _after(cache, 0, q.shape[1]))
-    if mask is not None:
-        mask = mask.tril()
-    parts.append(attend(q, k, v, scale, causal=mask is None, mask=mask, softcap=softcap))
+    parts = [_chunk(asked, k, v)] if asked.plain else _parts(asked, k, v)
     out, lse = merge(parts, sinks)
     _tell(asked, lse)
     if cache.keeper.compresses and cache.phase == "asking" and window is None:
         cache.observed[layer] = _observe(asked, lse)
     return out
+
+
+def _parts(a: _Asked, k: Tensor, v: Tensor) -> list[Part]:
+    """Sealed pages, the open page and the new tokens, each by itself."""
+    cache, parts = a.cache, list[Part]()
+    for part in _over_pages(a):
+        parts.append(part)
+        if len(parts) == MERGED:
+            parts = [merge(parts)]
+    if cache.tail:
+        tail = cache.open_tail(a.layer)
+        parts.append(_part(a, *(a.expand(*tail) if a.expand else tail), _after(cache, -cache.tail, cache.tail)))
+    mask = _mask(a, _after(cache, 0, a.q.shape[1]))
+    if mask is not None:
+        mask = mask.tril()
+    parts.append(attend(a.q, k, v, a.scale, causal=mask is None, mask=mask, softcap=a.softcap))
+    return parts
 
 
 def _tell(a: _Asked, lse: Tensor) -> None:
@@ -153,7 +168,7 @@ def _mask(a: _Asked, positions: Tensor) -> Tensor | None:
     return _after(a.cache, 0, tokens)[:, None] - positions < a.window
 
 
-# --- One token over records in place
+# --- Over records in place
 
 
 def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
@@ -181,6 +196,18 @@ def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
     result = torch.from_numpy(out)
     result = quant.rotate(result) if pool.rotated else result
     return result.to(a.q.dtype)[:, None], torch.from_numpy(lse)[:, None]
+
+
+def _chunk(a: _Asked, k: Tensor, v: Tensor) -> Part:
+    """All tokens over everything, in one pass."""
+    cache, pool = a.cache, a.cache.pool
+    if a.watched and cache.places:
+        _single(a, np.arange(len(cache.places)), t=a.q.shape[1] - 1)  # which notes what pages get
+    fresh = (torch.cat(pair, 1).float() for pair in zip(cache.open_tail(a.layer), (k, v), strict=True))
+    numbers = [quant.rotate(x) if pool.rotated else x for x in (a.q.float(), *fresh)]
+    where = *cache.addresses(a.layer), pool.layouts[a.layer]
+    out, lse = attend_chunk(numbers[0], numbers[1], numbers[2], *where, a.scale, a.softcap)
+    return (quant.rotate(out) if pool.rotated else out).to(a.q.dtype), lse
 
 
 def _on_gpu(a: _Asked, places: Tensor, skip: int = 0) -> Part:
