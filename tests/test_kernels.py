@@ -105,7 +105,7 @@ def test_attend_chunk_is_causal_attention_over_pages_and_what_follows_them(codec
     where, sealed = (where[0][:pages], where[1][:pages], where[2]), pages * PAGE
     fresh = [rand(shape.kv_heads, before + tokens, d) for d in (shape.k_dim, shape.v_dim)]
     keys, values = (torch.cat((x[:, :sealed], y), 1) for x, y in zip((k, v), fresh, strict=True))
-    q, seen = rand(heads, tokens, shape.k_dim), torch.arange(sealed + before, sealed + before + tokens)
+    q, seen = rand(tokens, heads, shape.k_dim).transpose(0, 1), torch.arange(sealed + before, sealed + before + tokens)
     mask = torch.arange(sealed + before + tokens) <= seen[:, None]
     for softcap in (0, 3.0):
         out, lse = attend_chunk(q, *fresh, *where, 0.2, softcap)

@@ -30,14 +30,24 @@ def attend_chunk(
     (arXiv:2205.14135), with pages as the blocks of keys. A token's result does not depend on how many come at once.
     """
     heads, tokens, dim = q.shape
-    asked = (q * scale).reshape(layout.heads, -1, dim)
+    asked = (q * scale).reshape(layout.heads, -1, dim).contiguous()
     out, tops = torch.zeros(*asked.shape[:2], layout.v_dim), torch.full(asked.shape[:2], -1e30)
     totals = torch.zeros_like(tops)
     mine, before = (_paged(k).transpose(2, 3).contiguous(), _paged(v).contiguous()), k.shape[1] - tokens
-    # the copies: numba compiles anew for arrays that are read-only
-    numbers = [x.numpy() for x in (asked, *mine)]
-    pages, places = (addresses.copy(), formats.copy(), layout), (tokens, before)
-    _attend(*numbers, *pages, *places, np.float32(softcap), out.numpy(), tops.numpy(), totals.numpy())
+    _attend(
+        asked.numpy(),
+        mine[0].numpy(),
+        mine[1].numpy(),
+        addresses.copy(),  # numba compiles anew for arrays that are read-only
+        formats.copy(),
+        layout,
+        tokens,
+        before,
+        np.float32(softcap),
+        out.numpy(),
+        tops.numpy(),
+        totals.numpy(),
+    )
     return out.view(heads, tokens, -1), (tops + totals.log()).view(heads, tokens)
 
 
