@@ -13,6 +13,7 @@ from localctx import __version__
 from localctx.bench import WHAT
 from localctx.bench.measure import Bench
 from localctx.budget import measure_ram
+from localctx.models.weights import name_of
 
 LIBRARIES = ("torch", "transformers", "numba", "numpy", "llama-cpp-python", "hqq", "optimum-quanto")
 
@@ -41,7 +42,7 @@ def machine(bench: Bench) -> dict[str, Any]:
         "memory": measure_ram().total,
         "system": f"{platform.system()} {platform.release()}",
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "cpu",
-        "precision": str(model.dtype).removeprefix("torch."),
+        "precision": name_of(model.dtype, bench.engines.settings.weights),
         "threads": bench.engines.threads,
         "noise": bench.noise.spread,
         "window": model.trained,
