@@ -44,10 +44,13 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
     from localctx.models.hf import pick_device, pick_dtype
+    from localctx.models.weights import name_of, packing, refuse_weights
 
     try:
         device = pick_device(settings.device)
         dtype = pick_dtype(settings.dtype, device)
+        refuse_weights(settings.weights, device, dtype)
+        packing(settings.weights, device)
     except UserError as e:
         problems.append(str(e))
         return {"name": settings.device}
@@ -56,7 +59,7 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
         "name": str(device),
         "hardware": name,
         "system": f"{platform.system()} {platform.release()}",
-        "precision": str(dtype).removeprefix("torch."),
+        "precision": name_of(dtype, settings.weights),
         "threads": torch.get_num_threads(),
         "memory": _measured(measure_device(str(device))),
     }

@@ -14,7 +14,7 @@ from localctx.models.fetch import resolve
 from localctx.models.hf import load_model
 from localctx.settings import Settings
 
-LOADED_BY = ("model", "home", "device", "dtype", "threads", "rope")  # the settings that say which model is loaded, how
+LOADED_BY = ("model", "home", "device", "dtype", "weights", "threads", "rope")  # which model, and how
 
 
 class Loader:
@@ -57,7 +57,7 @@ def _load(s: Settings, progress: Callable[[Progress], None]) -> Model:
         folder = resolve(s.model, s.models, lambda phase, done, total: progress(Progress(phase, done, total)))
         refuse_too_big(folder, s)
         progress(Progress("loading", 0, 0))
-        return load_model(folder, s.model, s.device, s.dtype, s.threads, s.rope)
+        return load_model(folder, s.model, s.device, s.dtype, s.threads, s.rope, s.weights)
     finally:
         gc.freeze()
         gc.enable()

@@ -15,6 +15,7 @@ from localctx.errors import UsageError
 from localctx.shape import FORMATS
 
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # how, and how many times the trained window
+WEIGHTS = ("full", "int8", "nf4")
 BLEND = ("off", "auto", "on")
 APPEARANCE = ("auto", "light", "dark")
 FILE = "settings.toml"
@@ -26,10 +27,11 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)?", re.IGNORECAS
 class Settings:
     """What a person may choose. Each field is also ``LOCALCTX_<NAME>`` and a key of ``settings.toml``.
 
-    ``kv`` names a codec or ``auto``; ``device`` and ``dtype`` may be ``auto``; ``max_tokens`` bounds an answer;
-    ``temperature`` 0 is greedy; ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step;
-    ``rope`` stretches the window (``yarn:2``, ``linear:2``, ``llama3:8``). ``memory``, ``ram`` and ``disk`` are the
-    most bytes of KV on the device, in RAM beside it and on disk, or ``auto``. ``keep`` names a keeper and its budget.
+    ``kv`` names a codec or ``auto``; ``device`` and ``dtype`` may be ``auto``; ``weights`` are ``full``, as they came,
+    or in fewer bits: ``int8``, or ``nf4`` on a GPU; ``max_tokens`` bounds an answer; ``temperature`` 0 is greedy;
+    ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step; ``rope`` stretches the window
+    (``yarn:2``, ``linear:2``, ``llama3:8``). ``memory``, ``ram`` and ``disk`` are the most bytes of KV on the device,
+    in RAM beside it and on disk, or ``auto``. ``keep`` names a keeper and its budget.
     ``draft`` tokens at most are guessed from what was read and computed at once; a greedy answer is the same.
     ``n`` answers are sampled, or the best of ``beams`` is found. ``embedder`` makes the vectors that search compares;
     ``none``: it compares words alone. ``mode`` is full (whole documents are read), retrieve (the best ``passages`` of
@@ -44,6 +46,7 @@ class Settings:
     kv: str = "auto"
     device: str = "auto"
     dtype: str = "auto"
+    weights: str = "full"
     max_tokens: int = 256
     temperature: float = 0.0
     top_p: float = 1.0
@@ -208,6 +211,8 @@ def _checked(s: Settings) -> Settings:
             raise UsageError(f"{name} = {getattr(s, name)} is out of range", f"choose from {low:g} to {high:g}")
     if s.kv not in ("auto", *FORMATS):
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
+    if s.weights not in WEIGHTS:
+        raise UsageError(f"there are no {s.weights!r} weights", f"use one of: {', '.join(WEIGHTS)}")
     if s.mode not in ("auto", "full", "retrieve"):
         raise UsageError(f"there is no mode {s.mode!r}", "use auto, full or retrieve")
     if s.blend not in BLEND:

@@ -28,6 +28,7 @@ from localctx.models.linear import block_linears, weight_bytes
 from localctx.models.rope import ModelRope, Positions, apply_positions, parse_rope, said_of, stretched
 from localctx.models.step import Step
 from localctx.models.tokens import ChatTokenizer
+from localctx.models.weights import packing, refuse_weights
 
 ATTENTION = "localctx"
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -36,7 +37,7 @@ _UNSTEADY = "dynamic"  # keys of two frequencies would meet in one cache
 
 
 class TransformersModel:
-    """See ``localctx.models.base.Model``. ``rope`` as in ``stretch``."""
+    """See ``localctx.models.base.Model``. ``rope`` as in ``stretch``; ``stored``: the weights are full, int8 or nf4."""
 
     def __init__(
         self,
@@ -46,8 +47,9 @@ class TransformersModel:
         name: str = "",
         weights: dict[str, str] | None = None,
         rope: str = "auto",
+        stored: str = "full",
     ) -> None:
-        self.name, self._module, self._weights = name, module.eval(), weights or {}
+        self.name, self._module, self._weights, self._stored = name, module.eval(), weights or {}, stored
         self._config = module.config.get_text_config(decoder=True)
         self._trained = said_of(self._config)
         self.trained: int = self._config.max_position_embeddings
@@ -98,7 +100,7 @@ class TransformersModel:
             config={k: v for k, v in {**self._config.to_dict(), **self._said}.items() if k not in _NAMES},
             computed_by=f"transformers {version('transformers')}",
             weights=self._weights,
-            precision=str(self.dtype),
+            precision=str(self.dtype) + ("" if self._stored == "full" else f" {self._stored}"),
             tokenizer=tokenizer,
             template=template,
         )
@@ -172,35 +174,45 @@ class TransformersModel:
 
 
 def load_model(
-    folder: Path, name: str, device: str = "auto", dtype: str = "auto", threads: int = 0, rope: str = "auto"
+    folder: Path,
+    name: str,
+    device: str = "auto",
+    dtype: str = "auto",
+    threads: int = 0,
+    rope: str = "auto",
+    weights: str = "full",
 ) -> TransformersModel:
     """The model in ``folder`` (config.json, *.safetensors, tokenizer). Nothing is fetched, no code of it is run.
 
-    ``threads`` 0 leaves torch and numba as many as they chose; ``rope`` as in ``Model.stretch``.
-    Raises ModelError for a folder transformers cannot load or a family that would be computed wrongly.
+    ``threads`` 0 leaves torch and numba as many as they chose; ``rope`` as in ``Model.stretch``; ``weights`` as in the
+    settings. Raises ModelError for a folder transformers cannot load or a family that would be computed wrongly.
     """
     parse_rope(rope)  # before the work that nonsense would waste
     place = pick_device(device)
     precision = pick_dtype(dtype, place)
+    refuse_weights(weights, place, precision)
+    packed = packing(weights, place)
     if threads:
         torch.set_num_threads(threads)
         cpu.set_threads(threads)
     with ThreadPoolExecutor() as pool:  # on another core, while this one imports
-        warmed, weights = pool.submit(warm), pool.submit(hash_weights, folder)
-        module, tokenizer = _load(folder, place, precision)
+        warmed, hashes = pool.submit(warm), pool.submit(hash_weights, folder)
+        module, tokenizer = _load(folder, place, precision, packed)
         warmed.result()
-        block_linears(module)
-        return TransformersModel(module, tokenizer, name=name, weights=weights.result(), rope=rope)
+        if place.type == "cpu":
+            block_linears(module, weights)
+        return TransformersModel(module, tokenizer, name=name, weights=hashes.result(), rope=rope, stored=weights)
 
 
-def _load(folder: Path, place: torch.device, precision: torch.dtype) -> tuple[Any, Any]:
+def _load(folder: Path, place: torch.device, precision: torch.dtype, packed: dict[str, Any]) -> tuple[Any, Any]:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     with loading(folder, place):
         config = AutoConfig.from_pretrained(folder, **HERE)
         refuse_unfit(config.get_text_config(decoder=True))
-        module = load_whole(AutoModelForCausalLM, folder, config=config, dtype=precision)
-        return module.to(place), AutoTokenizer.from_pretrained(folder, **HERE)
+        module = load_whole(AutoModelForCausalLM, folder, config=config, dtype=precision, **packed)
+        module = module if packed else module.to(place)  # what is packed is there already
+        return module, AutoTokenizer.from_pretrained(folder, **HERE)
 
 
 def load_whole(auto: Any, folder: Path, unused: str = "", **how: Any) -> Any:

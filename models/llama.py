@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from localctx.errors import Cancelled
+from localctx.models.fingerprint import hash_file
 
 _CHUNK = 512  # tokens in a batch, llama.cpp's own default
 
@@ -57,6 +58,8 @@ class Llama:
         _silenced()
         self.name, self.kv, self.reads = way.name, way.kv, True
         self._lib, self._cancelled = llama_cpp, cancelled
+        self._said = [llama_cpp.__version__, way.kv, way.flash, threads, gpu, _CHUNK]
+        self._gguf = gguf
         kind = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}[way.kv]
         self._llama: Any = llama_cpp.Llama(
             str(gguf),
@@ -77,9 +80,13 @@ class Llama:
         """How many tokens it knows."""
         return self._llama.n_vocab()
 
+    @functools.cached_property
+    def identity(self) -> list[object]:
+        """What decides what it makes of a text, and how fast."""
+        return [*self._said, hash_file(self._gguf)]
+
     def read(self, tokens: Sequence[int]) -> int:
-        """Read ``tokens`` from nothing; the likeliest successor. Raises Cancelled between two batches."""
-        self.forget()
+        """Read ``tokens`` after what was read; the likeliest successor. Raises Cancelled between two batches."""
         for at in range(0, len(tokens), _CHUNK):
             if self._cancelled():
                 raise Cancelled
@@ -93,6 +100,22 @@ class Llama:
     def forget(self) -> None:
         """Start anew."""
         self._llama.reset()
+
+    def save(self, path: Path, tokens: Sequence[int]) -> bool:
+        """Write what it made of the ``tokens``, all that was read, to ``path``; whether it could."""
+        ids = (ctypes.c_int32 * len(tokens))(*tokens)
+        return self._lib.llama_state_seq_save_file(self._llama.ctx, bytes(path), 0, ids, len(tokens)) > 0
+
+    def load(self, path: Path, tokens: Sequence[int]) -> bool:
+        """Be as after reading ``tokens``, from ``path``; whether that is what is there. If not, nothing was read."""
+        self.forget()
+        ids, count = (ctypes.c_int32 * len(tokens))(), ctypes.c_size_t()
+        place = self._llama.ctx, bytes(path), 0, ids, len(tokens), ctypes.byref(count)
+        if not self._lib.llama_state_seq_load_file(*place) or list(ids[: count.value]) != list(tokens):
+            return False
+        self._llama.input_ids[: len(tokens)] = ids
+        self._llama.n_tokens = len(tokens)
+        return True
 
     @property
     def nbytes(self) -> int:

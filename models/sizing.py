@@ -15,6 +15,7 @@ from localctx.models.fingerprint import hash_file
 from localctx.models.geometry import Geometry, geometry_of, multihead_shape_of, shape_of
 from localctx.models.hf import refuse_unfit
 from localctx.models.shelf import disk_errors, folder_name, unknown
+from localctx.models.weights import stored_bytes
 from localctx.shape import KVShape
 
 
@@ -36,8 +37,9 @@ class Sizing:
     unfit: str | None
 
 
-def size_of(config_file: Path, dtype: torch.dtype) -> Sizing:
-    """The sizes of the model ``config_file`` describes, in the precision ``dtype``. Takes seconds, mostly imports.
+def size_of(config_file: Path, dtype: torch.dtype, weights: str = "full") -> Sizing:
+    """The sizes of the model ``config_file`` describes, in the precision ``dtype``, its ``weights`` as in the settings.
+    Takes seconds, mostly imports.
 
     Raises ModelError for a file that is no config of a decoder transformers knows.
     """
@@ -51,7 +53,7 @@ def size_of(config_file: Path, dtype: torch.dtype) -> Sizing:
             multihead_shape_of(text),
             geometry_of(text),
             getattr(text, "max_position_embeddings", None) or 0,
-            weights_bytes(config, dtype),
+            weights_bytes(config, dtype, weights),
             dtype.itemsize,
             unfit,
         )
@@ -82,13 +84,13 @@ def read_config(file: Path) -> Any:
         raise _unsized(file, e) from e
 
 
-def weights_bytes(config: Any, dtype: torch.dtype) -> int:
+def weights_bytes(config: Any, dtype: torch.dtype, weights: str = "full") -> int:
     """Bytes of the parameters of the model ``config`` describes, tied ones once. It is built without any memory."""
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
         module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
-    return sum(p.numel() * p.element_size() for p in module.parameters())
+    return stored_bytes(module, weights)
 
 
 def stored_parameters(folder: Path) -> int:

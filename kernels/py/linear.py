@@ -13,10 +13,11 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels.simd import BFLOAT, FLOAT, HALF, SIGNED, block_product
-from localctx.kernels.vectors import address_of
+from localctx.kernels.vectors import add_scaled, address_of, widen_bytes
 
 WIDTH = 32  # outputs of a block: the width of a large tile
 GROUP = 64  # inputs that share a scale, where weights are int8
+MANY = 12  # rows, more than which int8 codes are made floats for
 STRIP = 48  # rows of a task: their inputs stay in a core's cache while blocks pass
 
 _STORED = {torch.bfloat16: BFLOAT, torch.float16: HALF, torch.float32: FLOAT, torch.int8: SIGNED}
@@ -111,18 +112,29 @@ def multiply_blocks(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
 @njit
 def _multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def]
     (rows, inputs), width = x.shape, codes.shape[1]
-    here, there, at = address_of(x), address_of(out), address_of(codes)
-    out[:] = np.float32(0)
-    if kind != SIGNED:
-        block_product(kind, at, width, here, inputs, rows, inputs, there, out.strides[0] // 4, np.int64(WIDTH))
+    if kind == SIGNED:
+        _multiply_int8(x, codes, scales, out)
         return
-    part = np.empty((rows, WIDTH), np.float32)
+    out[:] = np.float32(0)
+    here, there, step = address_of(x), address_of(out), out.strides[0] // 4
+    block_product(kind, address_of(codes), width, here, inputs, rows, inputs, there, step, np.int64(WIDTH))
+
+
+@njit
+def _multiply_int8(x, codes, scales, out):  # type: ignore[no-untyped-def]
+    """A group at a time, its scales after its sum. For many rows codes are made floats once: sums are the same."""
+    (rows, inputs), step = x.shape, np.int64(WIDTH)
+    whole, part = np.zeros((rows, WIDTH), np.float32), np.empty((rows, WIDTH), np.float32)
+    floats = np.empty((GROUP, WIDTH), np.float32)
     for group in range(len(scales)):
         first = group * GROUP
-        some = min(GROUP, inputs - first)
+        some, at, kind, width = min(GROUP, inputs - first), address_of(codes) + first * WIDTH, SIGNED, WIDTH
+        if rows > MANY:
+            widen_bytes(at, address_of(floats), some * WIDTH)
+            at, kind, width = address_of(floats), FLOAT, 4 * WIDTH
         part[:] = np.float32(0)
-        some_codes, some_x, to = at + first * width, here + first * 4, address_of(part)
-        block_product(kind, some_codes, width, some_x, inputs, rows, some, to, np.int64(WIDTH), np.int64(WIDTH))
+        here, there, sums = address_of(x) + first * 4, address_of(part), address_of(whole)
+        block_product(kind, at, width, here, inputs, rows, some, there, step, step)
         for row in range(rows):
-            for i in range(WIDTH):
-                out[row, i] += part[row, i] * scales[group, i]
+            add_scaled(there + row * 4 * WIDTH, address_of(scales) + group * 4 * WIDTH, sums + row * 4 * WIDTH, step)
+    out[:] = whole

@@ -246,3 +246,32 @@ def _exp(b: Any, x: Any) -> Any:
     p = of("fma", p, b.fmul(x, x), b.fadd(x, same(1.0)))
     power = b.shl(b.add(b.fptosi(n, WORDS), WORDS([127] * LANES)), WORDS([23] * LANES))
     return b.fmul(p, b.bitcast(power, VECTOR))
+
+
+@intrinsic
+def add_scaled(typingctx, numbers, scales, out, count):  # type: ignore[no-untyped-def]
+    """``count`` float32 at ``out``, whole vectors, += those at ``numbers`` times those at ``scales``."""
+
+    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
+        numbers, scales, out, count = args
+        with _each(b, count) as i:
+            more = b.fmul(*(b.load(_vector(b, at, i), align=4) for at in (numbers, scales)))
+            b.store(b.fadd(b.load(_vector(b, out, i), align=4), more), _vector(b, out, i), align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4), codegen
+
+
+@intrinsic
+def widen_bytes(typingctx, codes, out, count):  # type: ignore[no-untyped-def]
+    """``count`` int8 at an address to float32 at another, whole vectors of them."""
+
+    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
+        codes, out, count = args
+        stored = ir.VectorType(ir.IntType(8), LANES).as_pointer()
+        with _each(b, count) as i:
+            found = b.load(b.inttoptr(b.add(codes, b.mul(i, I64(LANES))), stored), align=1)
+            b.store(b.sitofp(b.sext(found, WORDS), VECTOR), _vector(b, out, i), align=4)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 3), codegen

@@ -28,7 +28,8 @@ Find = Callable[[Held, str, int], tuple[list[Passage], str | None]]
 def settings_elsewhere(settings: Settings, model: str) -> Settings:
     """``settings`` of results of a server's ``model``: what is said of the model here has no part in them."""
     plain = Settings(settings.home)
-    ours = ("kv", "device", "dtype", "threads", "chunk", "rope", "memory", "ram", "disk", "keep", "beams", "blend")
+    machine = ("device", "dtype", "weights", "threads", "chunk", "rope", "memory", "ram", "disk")
+    ours = ("kv", *machine, "keep", "beams", "blend")
     return replace(settings, model=f"server:{model}", **{name: getattr(plain, name) for name in ours})
 
 

@@ -37,7 +37,7 @@ class Engine(Protocol):
     reads: bool
 
     def read(self, tokens: Sequence[int]) -> int:
-        """Read ``tokens`` from nothing; the likeliest successor, for which a GPU is waited. Raises Cancelled."""
+        """Read ``tokens`` after what was read; the likeliest successor, for which a GPU is waited. Raises Cancelled."""
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
         """Read ``tokens`` one by one after what was read; the likeliest successor of each."""
@@ -60,7 +60,7 @@ class Localctx:
 
     def read(self, tokens: Sequence[int]) -> int:
         """See ``Engine``."""
-        self.start()
+        (self.cache or self.start()).phase = "reading"
         return self.go_on(tokens)
 
     def start(self) -> Cache:
@@ -105,11 +105,11 @@ class Selecting(Localctx):
         self.name, self.reads, self._source, self._keep = f"localctx {keep}", False, source, keep
 
     def read(self, tokens: Sequence[int]) -> int:
-        """Fork what ``source`` has read, which are these tokens. What comes after them only ``source`` knows: 0."""
+        """Fork what ``source`` has read, to these ``tokens``. What comes after them only ``source`` knows: 0."""
         self.forget()
         assert self._source.cache, "its source reads first"
         self.cache = self._source.cache.fork()
-        self.cache.keeper = make_keeper(self._keep, len(tokens))
+        self.cache.keeper = make_keeper(self._keep, self.cache.length)
         return 0
 
 
@@ -126,7 +126,6 @@ class Transformers:
 
     def read(self, tokens: Sequence[int]) -> int:
         """See ``Engine``."""
-        self.forget()
         for at in range(0, len(tokens), self._chunk):
             if self._stopped():
                 raise Cancelled

@@ -3,31 +3,31 @@
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import torch
 
 from localctx.bench.engines import Engines
+from localctx.bench.kept import Kept
+from localctx.bench.pace import Ahead, Turn
 from localctx.errors import Cancelled
 
 DECODED = 8  # tokens an engine decodes in its turn, after one that is not timed: its weights and threads are warm then
 QUESTION = 16  # tokens after a document that is reopened; the last foretells the first of the answer
 SPEED = {"decode", "prefill", "memory"}  # what is measured of every engine
-_READ_AT_ONCE = 8192  # tokens of history that cost about as much as the weights do
-ROUND_UNITS = 200  # a turn of decoding is like reading so many tokens
 
 
 @dataclass(frozen=True)
 class Key:
-    """What a number is of."""
+    """What a number is of. ``day``: of which earlier one it is, where it is not of this run."""
 
     what: str
     engine: str
     kv: str
     context: int
+    day: str = ""
 
 
 @dataclass
@@ -50,7 +50,8 @@ class Samples:
 def _row(key: Key, numbers: dict[str, list[float]]) -> dict[str, Any]:
     row: dict[str, Any] = {"engine": key.engine, "kv": key.kv, "context": key.context}
     row |= {name: round(statistics.median(found), 3) for name, found in numbers.items()}
-    return {**row, "spread": spread(next(iter(numbers.values())))}
+    row["spread"] = spread(next(iter(numbers.values())))
+    return {**row, "day": key.day} if key.day else row
 
 
 def spread(values: Sequence[float]) -> float | None:
@@ -82,7 +83,8 @@ class Noise:
 class Bench:
     """One run: ``what`` is measured with ``engines`` on ``tokens``, ``repeat`` rounds at each of ``contexts``.
 
-    What was measured is in ``samples`` at any time. ``hear(text, seconds left)`` is told what is measured now.
+    What was measured is in ``samples`` at any time. ``hear(text, seconds left)`` is told what is measured now. What
+    peers read for long is ``kept``, where that is given.
     """
 
     def __init__(
@@ -94,56 +96,28 @@ class Bench:
         repeat: int,
         hear: Callable[[str, float | None], None] = lambda text, left: None,
         clock: Callable[[], float] = time.perf_counter,
+        kept: Kept | None = None,
     ) -> None:
-        self.engines, self.what, self.contexts = engines, what, contexts
-        self._tokens, self.repeat, self._hear, self._clock = tokens, repeat, hear, clock
-        self.samples, self.noise = Samples(), Noise(clock)
-        self._done, self._started = 0.0, 0.0
+        self.engines, self.what, self.contexts, self.repeat = engines, what, sorted(contexts), repeat
+        self._tokens, self._hear, self._clock, self.kept = tokens, hear, clock, kept
+        self.samples, self.noise, self.ahead = Samples(), Noise(clock), Ahead()
 
-    def text(self, context: int) -> list[int]:
-        """The first ``context`` tokens."""
-        return list(self._tokens[:context])
+    def text(self, stop: int, start: int = 0) -> list[int]:
+        """The first ``stop`` tokens, or those of them from ``start``."""
+        return list(self._tokens[start:stop])
 
-    def following(self, context: int) -> Iterator[list[int]]:
-        """The tokens after them, for one turn after another."""
-        at = context
-        while True:
-            yield list(self._tokens[at : at + DECODED + 1])
-            at += DECODED + 1
-
-    def turn(self, text: str, units: float, work: Callable[[], object]) -> float:
+    def turn(self, text: str, turn: Turn, work: Callable[[], object]) -> float:
         """Seconds of a turn, of which is told before. Raises Cancelled."""
         if self.engines.stopped():
             raise Cancelled
-        self._hear(text, self._left)
+        self._hear(text, self.ahead.seconds)
         start = self._clock()
-        self._started = self._started or start
         work()
-        self._done += units
-        return self._clock() - start
-
-    @property
-    def _left(self) -> float | None:
-        """Seconds to go at the pace so far; None at first."""
-        if not self._done:
-            return None
-        return max(0.0, self._units - self._done) * (self._clock() - self._started) / self._done
-
-    @cached_property
-    def _units(self) -> float:
-        """Work there is, about."""
-        n = len(self.engines.chosen) * 2
-        reads = n * (self.repeat if "prefill" in self.what else 1) if SPEED & {*self.what} else 0
-        reads += 2 * ("reopen" in self.what) + 2 * ("spill" in self.what)
-        turns = self.repeat * (n * ("decode" in self.what) + 4 * ("spill" in self.what))
-        return sum(reads * read_units(context) + turns * ROUND_UNITS for context in self.contexts)
+        seconds = self._clock() - start
+        self.ahead.done(turn, seconds)
+        return seconds
 
 
 def room(repeat: int) -> int:
     """Tokens that are read after a text, at most."""
     return max(QUESTION, 1 + repeat * (DECODED + 1))
-
-
-def read_units(context: int) -> float:
-    """What reading takes: every token its weights, and a look at all before it."""
-    return context * (1 + context / _READ_AT_ONCE)

@@ -13,12 +13,15 @@ from localctx import __version__
 from localctx.bench import WHAT
 from localctx.bench.measure import Bench
 from localctx.budget import measure_ram
+from localctx.models.weights import name_of
 
 LIBRARIES = ("torch", "transformers", "numba", "numpy", "llama-cpp-python", "hqq", "optimum-quanto")
 
 
 def report(bench: Bench, stopped: bool = False) -> dict[str, Any]:
-    """What ``localctx bench --json`` prints. ``process_peak`` is of the whole process, all engines in it."""
+    """What ``localctx bench --json`` prints. ``process_peak`` is of the whole process, all engines in it, ready for the
+    longest context; ``day`` is told of a reading that an earlier run has timed and kept.
+    """
     rows = {what: bench.samples.rows(what) for what in WHAT}
     for row in rows["prefill"]:
         del row["kv"]  # its engine is named with it
@@ -29,7 +32,9 @@ def report(bench: Bench, stopped: bool = False) -> dict[str, Any]:
 
 
 def machine(bench: Bench) -> dict[str, Any]:
-    """What it was measured on. ``noise`` is the spread of the same matrix product between rounds."""
+    """What it was measured on. ``noise`` is the spread of the same matrix product between rounds, ``window`` the length
+    that the model was trained for.
+    """
     model = bench.engines.model
     return {
         "cpu": _cpu(),
@@ -37,9 +42,10 @@ def machine(bench: Bench) -> dict[str, Any]:
         "memory": measure_ram().total,
         "system": f"{platform.system()} {platform.release()}",
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "cpu",
-        "precision": str(model.dtype).removeprefix("torch."),
+        "precision": name_of(model.dtype, bench.engines.settings.weights),
         "threads": bench.engines.threads,
         "noise": bench.noise.spread,
+        "window": model.trained,
     }
 
 
@@ -61,7 +67,7 @@ def speed_rows(rows: Sequence[dict[str, Any]], heading: str, number: str) -> lis
     for row in rows:
         engine = f"{row['engine']} {row.get('kv', '')}".rstrip()
         line = lines.setdefault(engine, {heading: engine, **dict.fromkeys(contexts, "")})
-        line[f"{row['context']:,}"] = _cell(row[number], row["spread"])
+        line[f"{row['context']:,}"] = _cell(row[number], row["spread"]) + (f" of {row['day']}" if "day" in row else "")
     return list(lines.values())
 
 

@@ -1,9 +1,9 @@
-"""A run: everything asked for, the shortest context first."""
+"""A run: everything asked for, of each the shortest context first."""
 
 from contextlib import suppress
 
 from localctx.bench.measure import SPEED, Bench
-from localctx.bench.ours import reopen, spill
+from localctx.bench.ours import announce, reopen, spill
 from localctx.bench.speed import measure_speed
 from localctx.errors import Cancelled
 
@@ -12,9 +12,10 @@ def run(bench: Bench) -> None:
     """Measure until all is done, or it is stopped: ``bench.samples`` have what there is."""
     with suppress(Cancelled):
         bench.engines.warm()
-        for context in sorted(bench.contexts):
-            if SPEED & {*bench.what}:
-                measure_speed(bench, context)
+        announce(bench)
+        if SPEED & {*bench.what}:
+            measure_speed(bench)
+        for context in bench.contexts:
             if "reopen" in bench.what:
                 reopen(bench, context)
             if "spill" in bench.what:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
@@ -45,25 +45,30 @@ _GRACE = 0.5  # seconds the work has to end by itself
 @click.option(
     "--gguf", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PATH", help="llama.cpp's file."
 )
+@click.option("--forget", is_flag=True, help="Only delete what earlier runs kept: peers' readings, and the GGUF made.")
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="A picture of decoding.")
 @as_json_option
 @quiet_option
 @machine_options
-def bench(file: str | None, plot: Path | None, as_json: bool, quiet: bool, **how: Any) -> None:
+def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quiet: bool, **how: Any) -> None:
     """Measure speed and memory on the text of FILE (none: localctx's README), beside peers that are installed.
 
-    All engines have the same weights and the same text. At each context they read it once, then decode in turns,
-    round after round: a slow minute of the machine is everybody's. Medians are told, and how far rounds differ:
-    (max - min) / median. reopen and spill are ours alone.
+    All engines have the same weights and the same text. They read it once, as far as the longest context; at each they
+    stop and decode in turns, round after round: a slow minute of the machine is everybody's. Medians are told, and how
+    far rounds differ: (max - min) / median. reopen and spill are ours alone.
 
-    llama.cpp (pip install llama-cpp-python) wants a GGUF of the model; of a plain Llama it is made once. Ctrl-C ends
-    it and prints what was measured.
+    llama.cpp (pip install llama-cpp-python) wants a GGUF of the model; of a plain Llama it is made once. What it reads
+    for more than 30 s is kept in the data folder for later runs, 8 GiB at most; --forget deletes that. Ctrl-C ends it
+    and prints what was measured.
 
     \b
     localctx bench --what decode,prefill --context 4096,16384
     localctx bench novel.txt --kv int8,k8v4 --plot speed.png
     """
     asked = _asked(how)
+    if forget:
+        _forget(settings_of({}))
+        return
     text, settings = text_of(file), settings_of({name: how[name] for name in MACHINE})
     from localctx.cli.terminal import Terminal
 
@@ -76,6 +81,12 @@ def bench(file: str | None, plot: Path | None, as_json: bool, quiet: bool, **how
         _plot(done, terminal, plot)
     if stopped:
         raise Cancelled
+
+
+def _forget(settings: "Settings") -> None:
+    from localctx.bench.kept import Kept
+
+    print(f"deleted {size(Kept(settings.home / 'bench').forget())}")
 
 
 class _Worker:
@@ -151,6 +162,7 @@ def _open(worker: _Worker, asked: _Asked, settings: "Settings", text: str, termi
     import torch
 
     from localctx.bench.engines import Engines
+    from localctx.bench.kept import Kept
     from localctx.bench.measure import Bench, room
     from localctx.loading import Loader
     from localctx.models.hf import TransformersModel
@@ -158,20 +170,22 @@ def _open(worker: _Worker, asked: _Asked, settings: "Settings", text: str, termi
     model, _ = Loader().load(settings, terminal.show)
     assert isinstance(model, TransformersModel)
     tokens = _tokens(model, text, max(asked.contexts) + room(asked.repeat))
-    for context in asked.contexts:
-        if context > model.trained:
-            terminal.say(_past(context, model))
+    if past := _past(asked.contexts, model):
+        terminal.say(past)
     threads = settings.threads or torch.get_num_threads()
     chosen = asked.engines, asked.codecs, asked.keeps, asked.gguf
     engines = Engines(model, settings, *chosen, threads, terminal.say, worker.stop.is_set)
-    return Bench(engines, tokens, asked.what, asked.contexts, asked.repeat, _progress(terminal))
+    kept = Kept(settings.home / "bench", terminal.say)
+    return Bench(engines, tokens, asked.what, asked.contexts, asked.repeat, _progress(terminal), kept=kept)
 
 
-def _past(context: int, model: "Model") -> str:
-    return (
-        f"{context:,} tokens are past the {model.trained:,} that {model.name} was trained on: "
-        "times are true, answers would not be"
-    )
+def _past(contexts: Sequence[int], model: "Model") -> str:
+    """What is to be said of contexts that are longer than the model's window; empty where none is."""
+    if not (past := sorted(n for n in contexts if n > model.trained)):
+        return ""
+    told = " and ".join(f"{n:,}" for n in past)
+    trained = f"{model.trained:,} that {model.name} was trained on"
+    return f"{told} tokens are past the {trained}: times are true, answers would not be"
 
 
 def _tokens(model: "Model", text: str, wanted: int) -> list[int]:
@@ -218,8 +232,19 @@ def _print(bench: "Bench", as_json: bool, stopped: bool) -> None:
     print(versions)
     for table in _tables(said):
         print(f"\n{table}")
-    if said["decode"] or said["prefill"]:
-        print("\nmedians; in brackets how far the rounds differ: (max - min) / median")
+    print("", *_notes(bench, said), sep="\n")
+
+
+def _notes(bench: "Bench", said: dict[str, Any]) -> list[str]:
+    """What is to be known of the tables."""
+    earlier = any("day" in row for row in said["prefill"])
+    notes = {
+        "medians; in brackets how far the rounds differ: (max - min) / median": said["decode"] or said["prefill"],
+        "with a day: read in an earlier run, and kept since": earlier,
+        "disk: 7/8 of the pages are there, none in the system's page cache; cached: in that": said["spill"],
+        _past(bench.contexts, bench.engines.model): True,
+    }
+    return [note for note, applies in notes.items() if note and applies]
 
 
 def _tables(said: dict[str, Any]) -> list[str]:

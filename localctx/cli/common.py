@@ -36,7 +36,7 @@ def model_options(command: Callable) -> Callable:
     return machine_options(command)
 
 
-MACHINE = ("model", "device", "dtype", "rope", "threads", "chunk", "memory", "ram", "disk")  # what these flags set
+MACHINE = ("model", "device", "dtype", "weights", "rope", "threads", "chunk", "memory", "ram", "disk")  # these flags
 
 
 def machine_options(command: Callable) -> Callable:
@@ -47,6 +47,9 @@ def machine_options(command: Callable) -> Callable:
         ),
         click.option("--device", metavar="NAME", help="auto, cpu, cuda."),
         click.option("--dtype", metavar="NAME", help="Precision of the model: auto, bf16, f16, f32."),
+        click.option(
+            "--weights", metavar="HOW", help="The model's: full, int8, nf4 (GPU). Fewer bits: faster, less exact."
+        ),
         click.option(
             "--rope", metavar="HOW", help="Stretch the window: yarn:2, linear:2, llama3:8 (auto: as trained)."
         ),

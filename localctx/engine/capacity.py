@@ -14,6 +14,7 @@ from localctx.models.catalog import Window, load_catalog
 from localctx.models.hf import pick_device, pick_dtype
 from localctx.models.rope import parse_rope
 from localctx.models.sizing import Sizing, find_config, size_of
+from localctx.models.weights import refuse_weights
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, KVShape
 
@@ -33,7 +34,8 @@ def capacity(
     """
     device = _device(settings.device, device_memory)
     dtype = pick_dtype(settings.dtype, device)
-    model = size_of(config or find_config(settings.model, settings.models), dtype)
+    refuse_weights(settings.weights, device, dtype)
+    model = size_of(config or find_config(settings.model, settings.models), dtype, settings.weights)
     window = _stretched(model.window, settings.rope)
     tokens = context or window
     if tokens < 1:
@@ -60,6 +62,7 @@ def capacity(
         "sliding": _sliding(model.shape, codec, tokens),
         "device": str(device),
         "dtype": str(dtype).removeprefix("torch."),
+        "weights": settings.weights,
         "chunk": settings.chunk,
         "free_bytes": free,
         "limits": vars(limits(tokens)),

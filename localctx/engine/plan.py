@@ -9,6 +9,7 @@ from localctx.errors import ModelError, TooLong, size
 from localctx.models.base import Model
 from localctx.models.hf import pick_device, pick_dtype
 from localctx.models.sizing import stored_parameters
+from localctx.models.weights import loaded_bits, name_of, refuse_weights
 from localctx.settings import Settings
 from localctx.shape import PAGE, SINKS, KVShape
 
@@ -27,10 +28,12 @@ def refuse_too_big(folder: Path, settings: Settings) -> None:
     """Raises ModelError for weights that the device has no room for now, other processes' use counted."""
     device = pick_device(settings.device)
     dtype = pick_dtype(settings.dtype, device)
-    need, free = stored_parameters(folder) * dtype.itemsize, measure_device(str(device)).free
+    refuse_weights(settings.weights, device, dtype)
+    need = stored_parameters(folder) * loaded_bits(settings.weights, device, dtype) / 8
+    free = measure_device(str(device)).free
     if need > free:
         raise ModelError(
-            f"{settings.model} takes {need / 2**30:.1f} GiB in {str(dtype)[6:]}, and {free / 2**30:.1f} GiB are free",
+            f"{settings.model} takes {need / 2**30:.1f} GiB in {name_of(dtype)}, and {free / 2**30:.1f} GiB are free",
             "close programs, choose a smaller model (localctx models list), or see localctx plan",
         )
 
