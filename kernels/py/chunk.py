@@ -31,7 +31,8 @@ def attend_chunk(
     """
     heads, tokens, dim = q.shape
     asked = (q * scale).reshape(layout.heads, -1, dim).contiguous()
-    out, tops = torch.zeros(*asked.shape[:2], layout.v_dim), torch.full(asked.shape[:2], -1e30)
+    out = torch.zeros(*asked.shape[:2], layout.v_dim, dtype=torch.float32)  # whatever loading has made the default
+    tops = torch.full(asked.shape[:2], -1e30, dtype=torch.float32)
     totals = torch.zeros_like(tops)
     mine, before = (_paged(k).transpose(2, 3).contiguous(), _paged(v).contiguous()), k.shape[1] - tokens
     _attend(
