@@ -61,8 +61,8 @@ class PlainModel(LocalModel):
 
 class PlainWeights:
     """The weights of a plain decoder, as the kernels take them. ``tensors`` by the names transformers gives them;
-    ``kept`` says how (``linear.WEIGHTS``), but of the embedding, which nothing is multiplied by. Raises ValueError where
-    one is absent or of another shape.
+    ``kept`` says how (``linear.WEIGHTS``), but of the embedding, which nothing is multiplied by. Raises ValueError
+    where one is absent or of another shape.
     """
 
     def __init__(self, config: Config, tensors: Mapping[str, Tensor], kept: str = "full") -> None:

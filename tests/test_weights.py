@@ -159,7 +159,9 @@ def test_bitsandbytes_is_told_how_and_where(monkeypatch, tiny_model, name, said)
     """It packs weights on the GPU while they are loaded: the module is not moved there."""
     monkeypatch.setattr(weights, "find_spec", lambda library: SimpleNamespace())
     packed, given = packing(name, GPU), dict[str, Any]()
-    monkeypatch.setattr(hf, "load_whole", lambda auto, folder, **how: given.update(how) or SimpleNamespace())
+    monkeypatch.setattr(
+        hf, "load_whole", lambda auto, folder, **how: given.update(how) or SimpleNamespace(generation_config=None)
+    )
     hf.load_module(tiny_model, GPU, torch.bfloat16, packed)
     config = given["quantization_config"]
     assert {key: getattr(config, key) for key in said} == said
