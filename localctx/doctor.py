@@ -43,7 +43,7 @@ def _versions() -> dict[str, str | None]:
 def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
-    from localctx.models.hf import pick_device, pick_dtype
+    from localctx.models.place import pick_device, pick_dtype
     from localctx.models.weights import name_of, packing, refuse_weights
 
     try:

@@ -11,7 +11,7 @@ from localctx.engine.memory import Pools
 from localctx.engine.plan import refuse_too_big
 from localctx.models.base import Feed, Model
 from localctx.models.fetch import resolve
-from localctx.models.hf import load_model
+from localctx.models.load import load_model
 from localctx.settings import Settings
 
 LOADED_BY = ("model", "home", "device", "dtype", "weights", "threads", "rope")  # which model, and how

@@ -68,8 +68,10 @@ class Encoder:
     def _loaded(self) -> tuple[Any, Any]:
         from transformers import AutoModel, AutoTokenizer
 
-        from localctx.models.hf import HERE, load_whole, loading, pick_device, pick_dtype
+        from localctx.models.hf import HERE, hush, load_whole, loading
+        from localctx.models.place import pick_device, pick_dtype
 
+        hush()
         place = pick_device("auto")
         with loading(self._folder, place):
             module = load_whole(AutoModel, self._folder, unused="pooler.", dtype=pick_dtype("auto", place))

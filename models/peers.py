@@ -5,8 +5,7 @@ dequantizes, joins and quantizes anew all that came before whenever they are ful
 """
 
 import functools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from localctx.models.hf import TransformersModel, load_whole, loading, use_our_attention
+from localctx.models.base import Model
+from localctx.models.hf import hush, load_whole, loading
 
 _MODULES = {"hqq": "hqq", "quanto": "optimum.quanto", "fp8": "torch"}
 
@@ -41,35 +41,23 @@ def installed_peers() -> list[Peer]:
     return [p for p in PEERS if _there(_MODULES[p.backend])]
 
 
-def load_stock(folder: Path, model: TransformersModel) -> Any:
+def load_stock(folder: Path, model: Model) -> Any:
     """The module in ``folder`` as transformers loads and runs it by itself, in the place and precision of ``model``.
 
     Raises ModelError.
     """
     from transformers import AutoModelForCausalLM
 
+    hush()
     with loading(folder, model.device):
         module = load_whole(AutoModelForCausalLM, folder, dtype=model.dtype, attn_implementation="sdpa")
     return module.to(model.device).eval()
 
 
-@contextmanager
-def peer_reader(model: TransformersModel, peer: Peer) -> Iterator["PeerReader"]:
-    """A reader through the peer's cache. ``model`` attends by transformers' own SDPA meanwhile, not by our pages.
-
-    Raises ValueError or ImportError from transformers for a model it cannot keep so (sliding windows, say).
-    """
-    module = model._module
-    module.set_attn_implementation("sdpa")
-    try:
-        yield PeerReader(module, peer)
-    finally:
-        use_our_attention(module)
-
-
 class PeerReader:
-    """Reads tokens into one ``QuantizedCache`` with the library's defaults (groups of 64, 128 residual tokens), or
-    without a ``peer`` into a ``DynamicCache``.
+    """Reads tokens with a stock ``module`` into one ``QuantizedCache`` with the library's defaults (groups of 64, 128
+    residual tokens), or without a ``peer`` into a ``DynamicCache``. Raises ValueError or ImportError from transformers
+    for a model it cannot keep so (sliding windows, say).
     """
 
     def __init__(self, module: Any, peer: Peer | None = None) -> None:

@@ -1,6 +1,6 @@
-"""Rotary positions (RoPE) of a transformers model: how far they reach, and how the cache moves keys along them."""
+"""Rotary positions (RoPE) of a model: how far they reach, and how the cache moves keys along them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from enum import Enum
 from functools import cached_property
@@ -18,7 +18,6 @@ Positions = dict[str, Any]
 MOST = 128  # times the trained window; nobody has measured a model that follows further
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # what every Llama 3 was trained with
 _SAID = ("rope_parameters", "max_position_embeddings", "original_max_position_embeddings")
-_PROBE = 17  # positions between the two keys that show how a layer turns
 
 
 def parse_rope(spec: str) -> tuple[str, float] | None:
@@ -68,44 +67,29 @@ def _stretch(said: dict[str, Any], rope: dict[str, Any], kind: str, factor: floa
     said["max_position_embeddings"] = int(trained * factor)
 
 
-def apply_positions(module: Any, config: Any, said: Positions) -> None:
-    """Put ``said`` into ``config``, and build the rotary embeddings of ``module`` anew from it where it is news."""
-    if said == said_of(config):
-        return
-    for name, value in deepcopy(said).items():
-        setattr(config, name, value)
-    for parent, name, old in [*_rotaries(module, config)]:
-        setattr(parent, name, type(old)(config).to(module.device))
-
-
-def _rotaries(module: Any, config: Any) -> Iterator[tuple[Any, str, Any]]:
-    for parent in module.modules():
-        for name, child in parent.named_children():
-            if hasattr(child, "rope_type") and getattr(child, "config", None) is config:
-                yield parent, name, child
-
-
 class ModelRope:
     """See ``localctx.kv.rope.Rope``. In a latent layer it is v that rotates: there ``turn`` is given v [1, T, v_dim].
 
-    How a layer turns (which channels are pairs, or not at all) is not known from its config; it is seen in two keys
-    of the same token. ``keys_at(position)`` computes them: what rotates of one token, [H, 1, D], layer by layer.
-    ``said``: what the config says of positions, while keys turn like this.
+    ``said``: what the config says of positions, while keys turn like this. Layer by layer: ``angles``; ``biases``, what
+    k_proj adds to every key before it turns, [H, D] float32, or None; ``layouts``, which channels are pairs, or None
+    where that cannot be told, asked for when first needed.
     """
 
-    def __init__(self, module: Any, config: Any, said: "Positions", keys_at: Callable[[int], list[Tensor]]) -> None:
-        self.said, self._keys_at = said, keys_at
-        self._rotary = next((rotary for _, _, rotary in _rotaries(module, config)), None)
-        self._kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
-        self._angles: dict[str, _Angles] = {}
-        self._biases = [_bias(a) for a in _attentions(module, len(self._kinds))]
+    def __init__(
+        self,
+        said: "Positions",
+        angles: "Sequence[Angles]",
+        biases: Sequence[Tensor | None],
+        layouts: "Callable[[], Sequence[Pairs | None]]",
+    ) -> None:
+        self.said, self.angles, self._biases, self._see = said, angles, biases, layouts
 
     def turn(self, layer: int, k: Tensor, by: int) -> Tensor:
         """See ``Rope``. Computed in float32; of ``k``'s type. Raises ModelError where it cannot be followed."""
         pairs = self._layouts[layer]
         if pairs is None:
             raise ModelError("this model turns its keys in a way localctx cannot follow", "leave keep and blend alone")
-        angle = by * self._of(layer).frequencies.double()
+        angle = by * self.angles[layer].frequencies.double()
         return pairs.rotate(k.float(), angle.cos().float(), angle.sin().float()).to(k.dtype)
 
     def has_bias(self, layer: int) -> bool:
@@ -115,48 +99,32 @@ class ModelRope:
     def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
         """See ``Rope``."""
         bias, pairs = self._biased(layer)
-        cos, sin = self._of(layer).at(positions)
-        scale = self._of(layer).scale
+        cos, sin = self.angles[layer].at(positions)
+        scale = self.angles[layer].scale
         return pairs.rotate(bias[:, None].expand(-1, len(positions), -1), cos * scale, sin * scale)
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
         """See ``Rope``: q R(p) b = cos(p) (q b) + sin(p) (q rot(b)), two products of small matrices."""
         bias, pairs = self._biased(layer)
         q, bias = q.float(), bias.repeat_interleave(len(q) // len(bias), 0)
-        cos, sin = self._of(layer).at(positions)
+        cos, sin = self.angles[layer].at(positions)
         (qa, qb, q_rest), (ba, bb, b_rest) = pairs.split(q, cos.shape[1]), pairs.split(bias, cos.shape[1])
         cos, sin = cos[:, : qa.shape[1]], sin[:, : qa.shape[1]]  # none in a layer that does not turn
         turned = (qa * ba + qb * bb) @ cos.T + (qb * ba - qa * bb) @ sin.T
-        return turned * self._of(layer).scale + (q_rest * b_rest).sum(1, keepdim=True)
+        return turned * self.angles[layer].scale + (q_rest * b_rest).sum(1, keepdim=True)
 
-    def _biased(self, layer: int) -> "tuple[Tensor, _Pairs]":
+    def _biased(self, layer: int) -> "tuple[Tensor, Pairs]":
         bias, pairs = self._biases[layer], self._layouts[layer]
         assert bias is not None, "ask has_bias first"
         assert pairs is not None, "ask has_bias first"
         return bias, pairs
 
-    def _of(self, layer: int) -> "_Angles":
-        kind = self._kinds[layer]
-        if kind not in self._angles:
-            prefix = f"{kind}_" if hasattr(self._rotary, f"{kind}_inv_freq") else ""
-            said = (getattr(self._rotary, prefix + name) for name in ("inv_freq", "attention_scaling"))
-            self._angles[kind] = _Angles(*said)
-        return self._angles[kind]
-
     @cached_property
-    def _layouts(self) -> "list[_Pairs | None]":
-        here, there = self._keys_at(0), self._keys_at(_PROBE)
-        return [self._seen(layer, here[layer], there[layer]) for layer in range(len(here))]
-
-    def _seen(self, layer: int, here: Tensor, there: Tensor) -> "_Pairs | None":
-        angle = _PROBE * self._of(layer).frequencies
-        turned = {pairs: pairs.rotate(here.float(), angle.cos(), angle.sin()) for pairs in (STILL, HALVES, NEIGHBOURS)}
-        nearest = min(turned, key=lambda pairs: _distance(turned[pairs], there))
-        # bf16 is off by 0.004; a key of zeros shows nothing
-        return nearest if here.any() and _distance(turned[nearest], there) < 0.05 else None
+    def _layouts(self) -> "Sequence[Pairs | None]":
+        return self._see()
 
 
-class _Pairs(Enum):
+class Pairs(Enum):
     """Which channels turn together: none, i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J). The rest do not turn."""
 
     STILL, HALVES, NEIGHBOURS = range(3)
@@ -179,10 +147,10 @@ class _Pairs(Enum):
         return torch.cat((turned, rest), -1)
 
 
-STILL, HALVES, NEIGHBOURS = _Pairs
+STILL, HALVES, NEIGHBOURS = Pairs
 
 
-class _Angles:
+class Angles:
     """Cosines and sines of the positions, float32, for every layer of one kind. ``scale`` multiplies both (YaRN)."""
 
     def __init__(self, frequencies: Tensor, scale: float) -> None:
@@ -202,21 +170,3 @@ class _Angles:
             n = max(need, 2 * len(self._cos), 1024)
             angle = torch.arange(n, device=self.frequencies.device).float()[:, None] * self.frequencies
             self._cos, self._sin = angle.cos(), angle.sin()
-
-
-def _distance(a: Tensor, b: Tensor) -> float:
-    return float((a.float() - b.float()).norm() / b.float().norm().clamp_min(1e-30))
-
-
-def _attentions(module: Any, layers: int) -> list[Any]:
-    """The attention of each layer, or None where it has no ``k_proj`` of its own."""
-    found = {m.layer_idx: m for m in module.modules() if hasattr(m, "layer_idx") and hasattr(m, "k_proj")}
-    return [found.get(i) for i in range(layers)]
-
-
-def _bias(attention: Any) -> Tensor | None:
-    """What ``k_proj`` adds to every key before it turns, [kv_heads, D] float32; None for nothing."""
-    bias = getattr(getattr(attention, "k_proj", None), "bias", None)
-    if bias is None or not bias.any() or any("norm" in name for name, _ in attention.named_children()):
-        return None
-    return bias.detach().float().unflatten(0, (-1, attention.head_dim))

@@ -1,4 +1,4 @@
-"""The next token from logits: greedy, or sampled through transformers' logits processors."""
+"""The next token from logits: greedy, or sampled as transformers' generate would."""
 
 import torch
 from torch import Tensor
@@ -8,26 +8,30 @@ class Sampler:
     """``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 cut nothing. The same ``seed`` gives the same tokens."""
 
     def __init__(self, temperature: float = 0, top_p: float = 1, top_k: int = 0, seed: int | None = None) -> None:
-        from transformers.generation import logits_process as lp
-
         self.greedy = temperature == 0
+        self._temperature, self._top_p, self._top_k = temperature, top_p, top_k
         self._random = torch.Generator()
-        self._unread = torch.LongTensor(1, 0)  # the context, at which none of these processors looks
         if seed is None:
             self._random.seed()
         else:
             self._random.manual_seed(seed)
-        self._processors = lp.LogitsProcessorList()
-        if not self.greedy:
-            self._processors.append(lp.TemperatureLogitsWarper(float(temperature)))
-        if top_k:
-            self._processors.append(lp.TopKLogitsWarper(top_k))
-        if top_p < 1:
-            self._processors.append(lp.TopPLogitsWarper(top_p))
 
     def __call__(self, logits: Tensor) -> int:
         """The next token, given its logits [vocabulary]."""
         if self.greedy:
             return int(logits.argmax())
-        scores = self._processors(self._unread, torch.FloatTensor(logits.float().cpu())[None])
-        return int(torch.multinomial(scores.softmax(-1)[0], 1, generator=self._random))
+        scores = logits.float().cpu() / self._temperature
+        if self._top_k:
+            least = scores.topk(min(self._top_k, len(scores))).values[-1]
+            scores = scores.masked_fill(scores < least, -torch.inf)
+        if self._top_p < 1:
+            scores = _nucleus(scores, self._top_p)
+        return int(torch.multinomial(scores.softmax(-1), 1, generator=self._random))
+
+
+def _nucleus(scores: Tensor, top_p: float) -> Tensor:
+    """Without the least likely tokens, which together have no more than 1 - ``top_p`` (arXiv 1904.09751)."""
+    rising, order = scores.sort()
+    unlikely = rising.softmax(-1).cumsum(-1) <= 1 - top_p
+    unlikely[-1] = False
+    return scores.masked_fill(unlikely.scatter(0, order, unlikely), -torch.inf)

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from localctx.errors import Cancelled
 from localctx.kv.attention import Expand, attend_cache
 from localctx.kv.cache import Cache
 from localctx.kv.rows import Rows, chooses, fits_rows, make_rows
 from localctx.models.base import Feed
-from localctx.models.rope import ModelRope, Positions
+from localctx.models.rope import ModelRope
 
 
 class Step:
@@ -57,12 +58,12 @@ class Step:
         return [at + i for at, feed in zip(starts, self._feeds, strict=True) for i in range(len(feed.tokens))]
 
     @property
-    def said(self) -> Positions | None:
-        """What the caches say of positions, which is the same; None where they say nothing."""
+    def rope(self) -> ModelRope | None:
+        """How the caches say that keys turn, which is the same; None where they say nothing."""
         ropes = {feed.cache.pool.rope for feed in self._feeds}
         assert len(ropes) == 1, "sequences in one step turn alike"
         rope = ropes.pop()
-        return rope.said if isinstance(rope, ModelRope) else None
+        return rope if isinstance(rope, ModelRope) else None
 
     @property
     def kept(self) -> list[int]:
@@ -78,10 +79,15 @@ class Step:
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any
     ) -> Tensor:
         """Each sequence's q [Hq, T, D] over its cache and its new k and v [H, T, D], which it keeps (a latent layer
-        what ``take`` gave it). ``how`` as of ``attend_cache``. Returns [Hq, T, Dv].
+        what ``update`` heard). ``how`` as of ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled, also where the
+        step ends by itself.
         """
         how["window"] = self.shape.layers[layer].window
-        kept = self.take() if expand else (k, v)
+        kept = self._take() if expand else (k, v)
+        if layer == self.until:
+            self.seen = kept
+        if layer == self.until or self.cancelled():
+            raise Cancelled
         if not self._parts and self._rows[0][0] is None:
             return self._rows[0][1].attend(layer, q, k, v, scale, **how)
         out = q.new_empty(q.shape[1], q.shape[0], v.shape[2]).transpose(0, 1)
@@ -115,7 +121,7 @@ class Step:
         self._new = k[0], v[0]
         return k, v
 
-    def take(self) -> tuple[Tensor, Tensor]:
+    def _take(self) -> tuple[Tensor, Tensor]:
         """The latents of the layer that attends now, k [1, T, rank] and v [1, T, rope_dim]."""
         assert self._new is not None, "a latent layer attends before it updates"
         new, self._new = self._new, None

@@ -12,7 +12,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.loading import Loader
 from localctx.models.catalog import DEFAULT
-from localctx.models.hf import load_model
+from localctx.models.load import load_model
 from localctx.session import Session
 from localctx.settings import load_settings
 

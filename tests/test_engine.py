@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from asking import said, start
+from plain_models import plain
 from test_cli import elsewhere
 from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM
 
@@ -13,8 +14,10 @@ from localctx.engine.steps import alone, drive, never
 from localctx.errors import Cancelled
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
-from localctx.models.hf import TransformersModel, load_model
+from localctx.models.hf import TransformersModel
+from localctx.models.load import load_model
 from localctx.models.sampling import Sampler
+from localctx.models.step import Step
 
 CHUNKS = [1, 63, 64, 65, 512]
 
@@ -59,9 +62,9 @@ def reference(module):
     return tokens, logits, answer
 
 
-@pytest.fixture(scope="module")
-def model(module, reference):
-    return TransformersModel(module)
+@pytest.fixture(scope="module", params=["plain", "modules"])
+def model(request, module, reference):
+    return plain(module) if request.param == "plain" else TransformersModel(module)
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
@@ -143,10 +146,15 @@ def test_cancel_in_the_middle_of_a_chunk_leaves_the_chunks_before_it(model, refe
 
 
 def test_an_error_in_a_step_leaves_the_cache_as_it_was(model, reference, monkeypatch):
+    attend, last = Step.attend, len(model.shape.layers) - 1
+
+    def fail(step, layer, *rest, **how):
+        return 1 / 0 if layer == last else attend(step, layer, *rest, **how)
+
     cache = Cache(Pool(model.shape, "int8"), torch.float32)
     model.forward(reference[0][:100], cache)
     with monkeypatch.context() as broken:
-        broken.setattr(model._module.lm_head, "forward", lambda *_: 1 / 0)
+        broken.setattr(Step, "attend", fail)
         with pytest.raises(ZeroDivisionError):
             model.forward(reference[0][100:300], cache)
     assert cache.length == 100

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import transformers as tf
+from plain_models import plain
 
 from localctx.budget import Limits
 from localctx.errors import ModelError, NoRoom
@@ -75,6 +76,8 @@ FAMILIES = {
     "gpt-oss": (tf.GptOssConfig, {**HEAD, "sliding_window": 70, "num_local_experts": 4, "num_experts_per_tok": 2}),
 }
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
+PLAIN = [*(name for name in FAMILIES if name.startswith("llama")), "qwen2", "qwen3", "mistral-window"]
+WAYS = [*((name, "modules") for name in FAMILIES), *((name, "plain") for name in PLAIN)]
 STEPS = [1, 63, 64, 65, 100, 37, *[1] * 70]
 
 
@@ -85,12 +88,16 @@ def build(name):
     return module.eval().float()
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_odd_chunks_and_decode_equal_eager_attention(name):
+def make(module, way):
+    return plain(module) if way == "plain" else TransformersModel(module)
+
+
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_odd_chunks_and_decode_equal_eager_attention(name, way):
     module, tokens = build(name), torch.randint(3, 199, (sum(STEPS),)).tolist()
     with torch.inference_mode():
         expected = module(torch.tensor([tokens]), use_cache=False).logits[0]
-    model = TransformersModel(module)
+    model = make(module, way)
     cache = Cache(Pool(model.shape, "f32"), torch.float32)
     parts, at = [], 0
     for step in STEPS:
@@ -100,9 +107,9 @@ def test_odd_chunks_and_decode_equal_eager_attention(name):
     torch.testing.assert_close(torch.cat(parts), expected, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_several_sequences_in_one_step_equal_each_alone(name):
-    model = TransformersModel(build(name))
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_several_sequences_in_one_step_equal_each_alone(name, way):
+    model = make(build(name), way)
     texts = [torch.randint(3, 199, (n,)).tolist() for n in (150, 40, 211)]
     alone = [Cache(Pool(model.shape, "f32"), torch.float32) for _ in texts]
     expected = [model.forward(text, cache, keep=5) for text, cache in zip(texts, alone, strict=True)]
@@ -116,8 +123,9 @@ def test_several_sequences_in_one_step_equal_each_alone(name):
         torch.testing.assert_close(logits, wanted, atol=1e-4, rtol=1e-4)
 
 
-def test_when_one_of_several_has_no_room_all_are_as_before():
-    model = TransformersModel(build("llama"))
+@pytest.mark.parametrize("way", ["modules", "plain"])
+def test_when_one_of_several_has_no_room_all_are_as_before(way):
+    model = make(build("llama"), way)
     page = model.shape.page_bytes("f32")
     wide, narrow = (
         Cache(Pool(model.shape, "f32"), torch.float32),

@@ -7,7 +7,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from localctx.errors import ModelError
-from localctx.models.hf import load_model
+from localctx.models.load import load_model
 
 
 @pytest.fixture

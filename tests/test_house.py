@@ -63,6 +63,7 @@ HOMES = {
     "blake3": "models",
     "gguf": "models",
     "httpx": "batch",
+    "jinja2": "models",
     "huggingface_hub": "models",
     "llama_cpp": "models",
     "safetensors": "models store",

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plain_models import plain
 
 from localctx.engine.events import Token
 from localctx.engine.generate import decode, prefill
@@ -31,17 +32,17 @@ class Tokens:
         return lambda token: f"{token} "
 
 
-@pytest.fixture(scope="module", params=["lean", "modules"])
+@pytest.fixture(scope="module", params=["plain", "modules"])
 def model(request):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(5)
     sizes = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "vocab_size": 40}
     module = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=4, num_key_value_heads=2, head_dim=16))
+    if request.param == "plain":
+        return plain(module)
     block_linears(module)
-    made = TransformersModel(module)
-    made._lean = made._lean if request.param == "lean" else None
-    return made
+    return TransformersModel(module)
 
 
 def answered(model, tokens, lookup=None, *, codec="int8", keep="full", limit=120, stops=(), sampler=None):

@@ -7,7 +7,8 @@ from test_families import FAMILIES, HEAD, SIZE, build, rope
 
 from localctx.errors import ModelError, UsageError
 from localctx.models.catalog import DEFAULT, load_catalog, window_for
-from localctx.models.hf import TransformersModel, load_model
+from localctx.models.hf import TransformersModel
+from localctx.models.load import load_model
 from localctx.models.rope import parse_rope
 from localctx.settings import load_settings
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from plain_models import plain
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from localctx.budget import Limits
@@ -27,8 +28,8 @@ class Speech:
         return str
 
 
-@pytest.fixture(scope="module")
-def model():
+@pytest.fixture(scope="module", params=["plain", "modules"])
+def model(request):
     torch.manual_seed(5)
     config = LlamaConfig(
         vocab_size=300,
@@ -41,7 +42,8 @@ def model():
         max_position_embeddings=4096,
         initializer_range=0.3,  # sharp enough that no two tokens are about as likely
     )
-    return TransformersModel(LlamaForCausalLM(config).eval())
+    module = LlamaForCausalLM(config).eval()
+    return plain(module) if request.param == "plain" else TransformersModel(module)
 
 
 def prompt(seed: int, length: int) -> list[int]:

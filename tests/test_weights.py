@@ -15,8 +15,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.loading import same_model
 from localctx.models import hf, weights
-from localctx.models.hf import load_model
-from localctx.models.linear import BlockedLinear
+from localctx.models.load import load_model
 from localctx.models.sizing import size_of
 from localctx.models.weights import loaded_bits, packing, refuse_weights, stored_bytes
 from localctx.settings import load_settings
@@ -27,7 +26,8 @@ TEXT = [(i * 37 + i // 7) % 250 for i in range(200)]
 
 
 def kinds(model) -> set[int]:
-    return {child.blocks.kind for child in model._module.modules() if isinstance(child, BlockedLinear)}
+    of = model._of
+    return {of.head.kind, *(b.kind for entry, e in of.layers for b in (entry.qkv, e.output, e.gate_up, e.down))}
 
 
 def logits(model) -> torch.Tensor:
@@ -159,8 +159,10 @@ def test_bitsandbytes_is_told_how_and_where(monkeypatch, tiny_model, name, said)
     """It packs weights on the GPU while they are loaded: the module is not moved there."""
     monkeypatch.setattr(weights, "find_spec", lambda library: SimpleNamespace())
     packed, given = packing(name, GPU), dict[str, Any]()
-    monkeypatch.setattr(hf, "load_whole", lambda auto, folder, **how: given.update(how) or SimpleNamespace())
-    hf._load(tiny_model, GPU, torch.bfloat16, packed)
+    monkeypatch.setattr(
+        hf, "load_whole", lambda auto, folder, **how: given.update(how) or SimpleNamespace(generation_config=None)
+    )
+    hf.load_module(tiny_model, GPU, torch.bfloat16, packed)
     config = given["quantization_config"]
     assert {key: getattr(config, key) for key in said} == said
     assert given["device_map"] == {"": GPU}

@@ -1,14 +1,19 @@
-"""A Llama-like decoder layer but for its attention, for a few rows: two calls a layer, since calls are what costs."""
+"""A Llama-like decoder layer but for its attention: two calls a layer, since calls are what costs where rows are few.
+
+What comes of a row does not depend on the others, to the last bit: however many there are, the same code computes it.
+"""
 
 import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 
 from localctx.kernels.cpu import MATH
 from localctx.kernels.linear import WIDTH, Blocks, multiply_blocks
 from localctx.kernels.vectors import LANES, address_of, exp_below
+
+FEW = 16  # rows that one thread is done with before another has heard of them
 
 
 class Entry(NamedTuple):
@@ -34,38 +39,57 @@ class Exit(NamedTuple):
 
 @njit(cache=True)
 def enter(x, entry, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
-    """Of the rows x [n, hidden], q [n, Hq, D], k [n, H, D] and v [n, H, Dv], turned by cos and sin [n, <= D] (RoPE)."""
-    n, heads, kv_heads, dim, v_dim = len(x), q.shape[1], k.shape[1], q.shape[2], v.shape[2]
-    normed = normalize(x, entry.norm, eps)
-    out = _times(normed, entry.qkv)
-    for row in range(n):
-        for i in range(len(entry.bias)):
-            out[row, i] += entry.bias[i]
-        for head in range(heads):
-            _turn(out[row, head * dim : head * dim + dim], entry.q_norm, eps, cos[row], sin[row], q[row, head])
-        for head in range(kv_heads):
-            at = (heads + head) * dim
-            _turn(out[row, at : at + dim], entry.k_norm, eps, cos[row], sin[row], k[row, head])
-            at = (heads + kv_heads) * dim + head * v_dim
-            for i in range(v_dim):
-                v[row, head, i] = out[row, at + i]
+    """Of the rows x [n, hidden], q [n, Hq, D], k [n, H, D] and v [n, H, Dv], turned by cos and sin [n, <= D / 2]
+    (RoPE, arXiv:2104.09864).
+    """
+    out = _times(normalize(x, entry.norm, eps), entry.qkv)
+    _part(out, entry.bias, entry.q_norm, entry.k_norm, eps, cos, sin, q, k, v)
 
 
 @njit(cache=True)
 def leave(x, attended, exits, eps):  # type: ignore[no-untyped-def]
     """Add to the rows x [n, hidden] what was attended [n, Hq * Dv], and then what the gated layers make of that."""
     _add(x, attended, exits.output)
-    normed = normalize(x, exits.norm, eps)
-    _add(x, _gated(_times(normed, exits.gate_up)), exits.down)
+    both = _times(normalize(x, exits.norm, eps), exits.gate_up)
+    _add(x, _gated(both, exits.gate_up.outputs // 2), exits.down)
 
 
-@njit(fastmath=MATH, cache=True)
+@njit(parallel=True, fastmath=MATH, cache=True)
 def normalize(x, weight, eps):  # type: ignore[no-untyped-def]
     """The rows of x [n, d] by the root of their mean square, times ``weight`` (RMSNorm, arXiv:1910.07467)."""
     out = np.empty(x.shape, np.float32)
-    for row in range(len(x)):
-        _normalize_row(x[row], weight, eps, out[row])
+    if len(x) <= FEW:
+        for row in range(len(x)):
+            _normalize_row(x[row], weight, eps, out[row])
+    else:
+        for row in prange(len(x)):
+            _normalize_row(x[row], weight, eps, out[row])
     return out
+
+
+@njit(parallel=True)
+def _part(out, bias, q_norm, k_norm, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
+    if len(out) <= FEW:
+        for row in range(len(out)):
+            _part_row(out[row], bias, q_norm, k_norm, eps, cos[row], sin[row], q[row], k[row], v[row])
+    else:
+        for row in prange(len(out)):
+            _part_row(out[row], bias, q_norm, k_norm, eps, cos[row], sin[row], q[row], k[row], v[row])
+
+
+@njit
+def _part_row(out, bias, q_norm, k_norm, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
+    (heads, dim), (kv_heads, v_dim) = q.shape, v.shape
+    for i in range(len(bias)):
+        out[i] += bias[i]
+    for head in range(heads):
+        _turn(out[head * dim : head * dim + dim], q_norm, eps, cos, sin, q[head])
+    for head in range(kv_heads):
+        at = (heads + head) * dim
+        _turn(out[at : at + dim], k_norm, eps, cos, sin, k[head])
+        at = (heads + kv_heads) * dim + head * v_dim
+        for i in range(v_dim):
+            v[head, i] = out[at + i]
 
 
 @njit(fastmath=MATH)
@@ -82,11 +106,11 @@ def _normalize_row(x, weight, eps, out):  # type: ignore[no-untyped-def]
 def _turn(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
     if len(norm) > 0:
         _normalize_row(x, norm, eps, x)
-    turned, half = len(cos), len(cos) // 2
+    half = len(cos)
     for i in range(half):
         out[i] = x[i] * cos[i] - x[half + i] * sin[i]
-        out[half + i] = x[half + i] * cos[half + i] + x[i] * sin[half + i]
-    for i in range(turned, len(x)):
+        out[half + i] = x[half + i] * cos[i] + x[i] * sin[i]
+    for i in range(2 * half, len(x)):
         out[i] = x[i]
 
 
@@ -98,25 +122,39 @@ def _times(x, blocks):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit
+@njit(parallel=True)
 def _add(x, y, blocks):  # type: ignore[no-untyped-def]
-    out = _times(y, blocks)
-    for row in range(len(x)):
-        for i in range(x.shape[1]):
-            x[row, i] += out[row, i]
+    out, width = _times(y, blocks), x.shape[1]
+    if len(x) <= FEW:
+        for row in range(len(x)):
+            for i in range(width):
+                x[row, i] += out[row, i]
+    else:
+        for row in prange(len(x)):
+            for i in range(width):
+                x[row, i] += out[row, i]
+
+
+@njit(parallel=True)
+def _gated(both, width):  # type: ignore[no-untyped-def]
+    """silu(gate) * up of rows that hold gate and then up, ``width`` of each (SwiGLU, arXiv:2002.05202)."""
+    out = np.empty((len(both), width), np.float32)
+    if len(both) <= FEW:
+        for row in range(len(both)):
+            _gate_row(both[row], width, out[row])
+    else:
+        for row in prange(len(both)):
+            _gate_row(both[row], width, out[row])
+    return out
 
 
 @njit(fastmath=MATH)
-def _gated(both):  # type: ignore[no-untyped-def]
-    """silu(gate) * up of rows that hold gate and then up (SwiGLU, arXiv:2002.05202)."""
-    n, width = len(both), both.shape[1] // 2
-    out, e = np.empty((n, width), np.float32), np.zeros((width + LANES - 1) // LANES * LANES, np.float32)
-    for row in range(n):
-        for i in range(width):
-            e[i] = -abs(both[row, i])
-        exp_below(address_of(e), np.float32(0), len(e))
-        for i in range(width):
-            gate = both[row, i]
-            share = (np.float32(1) if gate >= 0 else e[i]) / (np.float32(1) + e[i])
-            out[row, i] = gate * share * both[row, width + i]
-    return out
+def _gate_row(both, width, out):  # type: ignore[no-untyped-def]
+    e = np.zeros((width + LANES - 1) // LANES * LANES, np.float32)
+    for i in range(width):
+        e[i] = -abs(both[i])
+    exp_below(address_of(e), np.float32(0), len(e))
+    for i in range(width):
+        gate = both[i]
+        share = (np.float32(1) if gate >= 0 else e[i]) / (np.float32(1) + e[i])
+        out[i] = gate * share * both[width + i]

@@ -4,7 +4,6 @@ They are kept in the narrowest format that loses nothing, or as int8. One token 
 comes of a row does not depend on how many rows there are: every output is one chain of multiply-adds along the inputs.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ GROUP = 64  # inputs that share a scale, where weights are int8
 MANY = 12  # rows, more than which int8 codes are made floats for
 STRIP = 48  # rows of a task: their inputs stay in a core's cache while blocks pass
 
+_NARROW = torch.bfloat16, torch.float16
 _STORED = {torch.bfloat16: BFLOAT, torch.float16: HALF, torch.float32: FLOAT, torch.int8: SIGNED}
 
 
@@ -40,14 +40,16 @@ class Blocks(NamedTuple):
 
 
 def exact_blocks(weight: Tensor) -> Blocks:
-    """``weight`` [out, in] float32 as it is: in 16 bits where no number of it needs more."""
-    narrow = (torch.bfloat16, torch.float16)
-    dtype = next((d for d in narrow if torch.equal(weight.to(d).float(), weight)), torch.float32)
-    return _blocks(weight.to(dtype), weight.new_empty(len(weight), 0))
+    """``weight`` [out, in], float32 or 16 bits, as it is: in 16 bits where no number of it needs more."""
+    dtype = weight.dtype
+    if dtype == torch.float32:
+        dtype = next((d for d in _NARROW if torch.equal(weight.to(d).float(), weight)), dtype)
+    return _blocks(weight.to(dtype), weight.new_empty(len(weight), 0, dtype=torch.float32))
 
 
 def int8_blocks(weight: Tensor) -> Blocks:
-    """``weight`` [out, in] float32 at 8 bits, symmetric, a scale for every 64 inputs of an output."""
+    """``weight`` [out, in] at 8 bits, symmetric, a scale for every 64 inputs of an output."""
+    weight = weight.float()
     padded = torch.nn.functional.pad(weight, (0, -weight.shape[1] % GROUP)).unflatten(1, (-1, GROUP))
     scales = padded.abs().amax(-1).clamp_min(1e-30) / 127
     codes = (padded / scales[..., None]).round_().to(torch.int8).flatten(1)[:, : weight.shape[1]]
@@ -56,34 +58,35 @@ def int8_blocks(weight: Tensor) -> Blocks:
 
 def dense(blocks: Blocks) -> Tensor:
     """The weight [out, in] float32 that ``multiply`` multiplies by."""
-    dtype = next(dtype for dtype, kind in _STORED.items() if kind == blocks.kind)
-    weight = torch.from_numpy(blocks.codes).view(dtype).float()
+    weight = _stored(blocks).float()
     if blocks.scales.size:
         scales = torch.from_numpy(blocks.scales).repeat_interleave(GROUP, 1)
         weight = weight * scales[:, : weight.shape[1]]
     return weight.transpose(1, 2).flatten(0, 1)[: blocks.outputs].contiguous()
 
 
-def joined(parts: Sequence[Blocks]) -> tuple[Blocks, list[Blocks]]:
-    """Weights of the same inputs as one, and each as a part of that: they share memory. Outputs must fill blocks."""
-    assert all(part.outputs % WIDTH == 0 and part.kind == parts[0].kind for part in parts)
-    codes, scales = (
-        np.concatenate(arrays) for arrays in zip(*((part.codes, part.scales) for part in parts), strict=True)
-    )
-    ends = np.cumsum([0, *(len(part.codes) for part in parts)])
-    shares = [
-        part._replace(codes=codes[start:stop], scales=scales[start:stop])
-        for part, start, stop in zip(parts, ends, ends[1:], strict=False)
-    ]
-    return Blocks(parts[0].kind, codes, scales, sum(part.outputs for part in parts)), shares
+def picked(blocks: Blocks, rows: Tensor) -> Tensor:
+    """The ``rows`` [n] of the weight, [n, in] float32: what an embedding gives."""
+    block, column = rows // WIDTH, rows % WIDTH
+    found = _stored(blocks)[block, :, column].float()
+    if blocks.scales.size:
+        scales = torch.from_numpy(blocks.scales)[block, :, column].repeat_interleave(GROUP, 1)
+        found *= scales[:, : found.shape[1]]
+    return found
 
 
 def multiply(x: Tensor, blocks: Blocks) -> Tensor:
     """x [n, in] float32 times the weight: [n, out] float32."""
     assert x.shape[1] == blocks.codes.shape[1], "another number of inputs"
-    out = torch.empty(len(x), len(blocks.codes) * WIDTH)
+    out = x.new_empty(len(x), len(blocks.codes) * WIDTH)
     multiply_blocks(x.detach().contiguous().numpy(), blocks.kind, blocks.codes, blocks.scales, out.numpy())
     return out[:, : blocks.outputs]
+
+
+def _stored(blocks: Blocks) -> Tensor:
+    """[blocks, in, 32], of the type they are kept in."""
+    dtype = next(dtype for dtype, kind in _STORED.items() if kind == blocks.kind)
+    return torch.from_numpy(blocks.codes).view(dtype)
 
 
 def _blocks(codes: Tensor, scales: Tensor) -> Blocks:
@@ -93,7 +96,8 @@ def _blocks(codes: Tensor, scales: Tensor) -> Blocks:
 
 def _blocked(x: Tensor) -> Tensor:
     """[out, in] as [blocks, in, 32]."""
-    x = torch.nn.functional.pad(x, (0, 0, 0, -len(x) % WIDTH))
+    if missing := -len(x) % WIDTH:  # nothing to fill up would cost a copy
+        x = torch.nn.functional.pad(x, (0, 0, 0, missing))
     return x.unflatten(0, (-1, WIDTH)).transpose(1, 2).contiguous()
 
 

@@ -16,9 +16,9 @@ from localctx.errors import Cancelled, UserError
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.models.fetch import resolve
-from localctx.models.hf import TransformersModel
 from localctx.models.llama import WAYS, Llama, LlamaWay, llama_is_here
 from localctx.models.llama_gguf import write_gguf
+from localctx.models.local import LocalModel
 from localctx.models.peers import Peer, PeerReader, installed_peers, load_stock
 from localctx.settings import Settings
 
@@ -53,7 +53,7 @@ class Engine(Protocol):
 class Localctx:
     """Ours, with a cache as ``memory`` says."""
 
-    def __init__(self, model: TransformersModel, memory: Memory, spill: Path, stopped: Stopped) -> None:
+    def __init__(self, model: LocalModel, memory: Memory, spill: Path, stopped: Stopped) -> None:
         self.name, self.kv, self.reads = "localctx", memory.codec, True
         self._model, self._memory, self._spill, self._stopped = model, memory, spill, stopped
         self.cache: Cache | None = None
@@ -152,7 +152,7 @@ class Engines:
     peers. ``say`` is told which peers are not measured, and why.
     """
 
-    model: TransformersModel
+    model: LocalModel
     settings: Settings
     chosen: Sequence[str] = ENGINES
     codecs: Sequence[str] = ("int8",)

@@ -165,10 +165,10 @@ def _open(worker: _Worker, asked: _Asked, settings: "Settings", text: str, termi
     from localctx.bench.kept import Kept
     from localctx.bench.measure import Bench, room
     from localctx.loading import Loader
-    from localctx.models.hf import TransformersModel
+    from localctx.models.local import LocalModel
 
     model, _ = Loader().load(settings, terminal.show)
-    assert isinstance(model, TransformersModel)
+    assert isinstance(model, LocalModel)
     tokens = _tokens(model, text, max(asked.contexts) + room(asked.repeat))
     if past := _past(asked.contexts, model):
         terminal.say(past)

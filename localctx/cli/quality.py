@@ -127,11 +127,11 @@ def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[st
 
 
 def _peers(session: "Session", terminal: "Terminal", gate: "Gate") -> list[dict[str, Any]]:
-    from localctx.models.hf import TransformersModel
+    from localctx.models.fetch import resolve
     from localctx.quality.peers import measure_peers
 
-    assert isinstance(session.model, TransformersModel)
-    return list(measure_peers(session.model, gate, terminal.show, terminal.say))
+    folder = resolve(session.settings.model, session.settings.models, lambda phase, done, total: None)
+    return list(measure_peers(folder, session.model, gate, terminal.show, terminal.say))
 
 
 def _place(session: "Session") -> Path:

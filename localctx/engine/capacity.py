@@ -11,7 +11,7 @@ from localctx.budget import Limits, measure_device, measure_limits
 from localctx.engine.memory import choose_codec
 from localctx.errors import UsageError
 from localctx.models.catalog import Window, load_catalog
-from localctx.models.hf import pick_device, pick_dtype
+from localctx.models.place import pick_device, pick_dtype
 from localctx.models.rope import parse_rope
 from localctx.models.sizing import Sizing, find_config, size_of
 from localctx.models.weights import refuse_weights

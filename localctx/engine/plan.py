@@ -7,7 +7,7 @@ from localctx.engine.events import Planned
 from localctx.engine.memory import Memory
 from localctx.errors import ModelError, TooLong, size
 from localctx.models.base import Model
-from localctx.models.hf import pick_device, pick_dtype
+from localctx.models.place import pick_device, pick_dtype
 from localctx.models.sizing import stored_parameters
 from localctx.models.weights import loaded_bits, name_of, refuse_weights
 from localctx.settings import Settings

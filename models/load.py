@@ -1,0 +1,79 @@
+"""Loading a model from its folder, in the way that is quickest for what it is."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from localctx.kernels import cpu
+from localctx.kernels.warm import warm
+from localctx.models.config import Config, plain_config
+from localctx.models.fingerprint import hash_weights
+from localctx.models.hf import TransformersModel, load_module, load_tokenizer, loading
+from localctx.models.linear import block_linears
+from localctx.models.local import LocalModel
+from localctx.models.place import pick_device, pick_dtype
+from localctx.models.plain import PlainModel, PlainWeights
+from localctx.models.rope import parse_rope
+from localctx.models.tensors import open_weights
+from localctx.models.tokenizer_files import find_tokenizer, stops_of
+from localctx.models.tokens import ChatTokenizer
+from localctx.models.weights import packing, refuse_weights
+
+
+def load_model(
+    folder: Path,
+    name: str,
+    device: str = "auto",
+    dtype: str = "auto",
+    threads: int = 0,
+    rope: str = "auto",
+    weights: str = "full",
+) -> LocalModel:
+    """The model in ``folder`` (config.json, *.safetensors, tokenizer). Nothing is fetched, no code of it is run.
+
+    ``threads`` 0 leaves torch and numba as many as they chose; ``rope`` as in ``Model.stretch``; ``weights`` as in the
+    settings. Raises ModelError for a folder that does not load or a family that would be computed wrongly.
+    """
+    parse_rope(rope)  # before the work that nonsense would waste
+    place = pick_device(device)
+    precision = pick_dtype(dtype, place)
+    refuse_weights(weights, place, precision)
+    packed = packing(weights, place)
+    if threads:
+        torch.set_num_threads(threads)
+        cpu.set_threads(threads)
+    with ThreadPoolExecutor() as pool:  # on another core, while this one imports, or blocks weights
+        warmed, hashes = pool.submit(warm), pool.submit(hash_weights, folder)
+        config = plain_config(folder) if (place.type, precision) == ("cpu", torch.float32) else None
+        tensors = _plain_weights(folder, config) if config else None
+        if config and tensors:
+            chat = pool.submit(_tokenizer, folder, config)
+            with loading(folder):
+                blocked = PlainWeights(config, tensors, weights)
+            warmed.result()
+            return PlainModel(config, blocked, chat.result(), name=name, hashes=hashes.result(), rope=rope)
+        module, tokenizer = load_module(folder, place, precision, packed)
+        warmed.result()
+        if place.type == "cpu":
+            block_linears(module, weights)
+        return TransformersModel(module, tokenizer, name=name, hashes=hashes.result(), rope=rope, stored=weights)
+
+
+def _plain_weights(folder: Path, config: Config) -> Mapping[str, Tensor] | None:
+    """The weights in ``folder``, where they lie as those of a plain decoder do."""
+    found = open_weights(folder)
+    if found is None or not found.plain or (folder / "adapter_config.json").exists():
+        return None
+    tied_twice = config.tie_word_embeddings and "lm_head.weight" in found
+    return found if "model.embed_tokens.weight" in found and not tied_twice else None
+
+
+def _tokenizer(folder: Path, config: Config) -> ChatTokenizer:
+    stops = stops_of(folder, config.eos_token_id)
+    with loading(folder):
+        found = find_tokenizer(folder, config.model_type, stops) or load_tokenizer(folder, stops)
+    found.identity  # noqa: B018 (hashed meanwhile)
+    return found

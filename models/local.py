@@ -1,0 +1,121 @@
+"""A model whose arithmetic happens in this process: what all of them share, whoever computes the layers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from localctx.errors import Cancelled
+from localctx.kv.cache import Cache
+from localctx.models.base import Feed, Tokenizer
+from localctx.models.fingerprint import fingerprint
+from localctx.models.geometry import geometry_of, shape_of
+from localctx.models.rope import ModelRope, Positions, said_of, stretched
+from localctx.models.step import Step
+from localctx.models.tokens import ChatTokenizer
+
+_NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: they decide nothing
+
+
+class LocalModel(ABC):
+    """See ``localctx.models.base.Model``. ``config`` has the attributes of transformers' configs; ``hashes`` those
+    of its weight files; ``rope`` as in ``stretch``; ``stored``: the weights are full, int8 or nf4.
+    """
+
+    computed_by: str  # whose arithmetic it is: another's last digits are others
+    device: torch.device
+    dtype: torch.dtype
+    nbytes: int
+
+    def __init__(
+        self,
+        config: Any,
+        tokenizer: ChatTokenizer,
+        *,
+        name: str = "",
+        hashes: Mapping[str, str] | None = None,
+        rope: str = "auto",
+        stored: str = "full",
+    ) -> None:
+        self.name, self._config, self._hashes = name, config, hashes or {}
+        self._chat, self._stored = tokenizer, stored
+        self.tokenizer: Tokenizer = tokenizer
+        self._trained = said_of(config)
+        self.trained: int = config.max_position_embeddings
+        self.geometry = geometry_of(config)
+        self._ropes: dict[str, ModelRope | None] = {}
+        self.stretch(rope)
+        self.shape = shape_of(config)
+
+    @property
+    def context(self) -> int:
+        """See ``Model``."""
+        return self._said["max_position_embeddings"]
+
+    @property
+    def rope(self) -> ModelRope | None:
+        """See ``Model``."""
+        if self._stretch not in self._ropes:
+            self._ropes[self._stretch] = self._rope_of(self._said) if self._said.get("rope_parameters") else None
+        return self._ropes[self._stretch]
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens it knows."""
+        return self._config.vocab_size
+
+    def stretch(self, rope: str) -> None:
+        """See ``Model``."""
+        self._said, self._stretch = stretched(self._trained, rope), rope
+
+    def view(self) -> Self:
+        """See ``Model``."""
+        return copy(self)
+
+    def fingerprint(self, codec: str) -> bytes:
+        """See ``Model``."""
+        tokenizer, template = self._chat.identity
+        return fingerprint(
+            codec,
+            self.shape,
+            config={k: v for k, v in {**self._config.to_dict(), **self._said}.items() if k not in _NAMES},
+            computed_by=self.computed_by,
+            weights=self._hashes,
+            precision=str(self.dtype) + ("" if self._stored == "full" else f" {self._stored}"),
+            tokenizer=tokenizer,
+            template=template,
+        )
+
+    def forward(
+        self, tokens: Sequence[int], cache: Cache, keep: int = 1, cancelled: Callable[[], bool] = lambda: False
+    ) -> Tensor:
+        """See ``Model``."""
+        return self.forward_each([Feed(tokens, cache, keep)], cancelled)[0]
+
+    @torch.inference_mode()
+    def forward_each(self, feeds: Sequence[Feed], cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
+        """See ``Model``."""
+        step = Step(feeds, cancelled)
+        with step.begun():
+            return step.split(self._run(step))
+
+    @torch.inference_mode()
+    def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
+        """See ``Model``."""
+        step = Step([Feed(tokens, cache)], until=layer)
+        with suppress(Cancelled), step.begun():
+            self._run(step)
+        assert step.seen, f"there is no layer {layer}"
+        return step.seen
+
+    @abstractmethod
+    def _run(self, step: Step) -> Tensor:
+        """Logits [kept, vocabulary] of what ``step`` keeps. Keys turn as its caches say, or else as this model does."""
+
+    @abstractmethod
+    def _rope_of(self, said: Positions) -> ModelRope:
+        """How keys turn by ``said``."""

@@ -1,0 +1,29 @@
+"""Where a model computes, and in which precision."""
+
+import torch
+
+from localctx.errors import ModelError
+
+
+def pick_device(device: str) -> torch.device:
+    """``auto`` is the first GPU, or the CPU. Raises ModelError for a device that is not there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ModelError(f"there is no {device} here", "use --device cpu, or install the CUDA build of torch")
+    if device.split(":")[0] not in ("cpu", "cuda"):
+        raise ModelError(f"{device!r} is not a device localctx computes on", "use --device cpu, cuda or auto")
+    return torch.device(device)
+
+
+def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """``auto`` is bf16 where the processor multiplies it natively, else f32: emulated bf16 prefills 5 times slower."""
+    named = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
+    if dtype in named:
+        return named[dtype]
+    if dtype != "auto":
+        raise ModelError(f"there is no precision {dtype!r}", f"use one of: auto, {', '.join(named)}")
+    if device.type != "cpu":
+        return torch.bfloat16
+    has = torch.cpu.get_capabilities()
+    return torch.bfloat16 if has.get("avx512_bf16") or has.get("amx_bf16") or has.get("bf16") else torch.float32

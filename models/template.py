@@ -1,0 +1,130 @@
+"""Chat templates, rendered as transformers does it (``apply_chat_template``), without importing it.
+
+Templates come with models from strangers: they are rendered in jinja's sandbox, and see nothing but text.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from jinja2 import Template, nodes
+from jinja2.exceptions import SecurityError, TemplateError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Macro
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace
+
+_START, _END = "\U000f0000", "\U000f0001"  # private letters around control tokens that are not the template's
+
+
+class Marks:
+    """Control tokens spelled out in what users say are marked before a template is rendered, so that afterwards they
+    can be told from its own.
+    """
+
+    def __init__(self, controls: Iterable[str], added: Iterable[str]) -> None:
+        self._controls = _any_of(controls)
+        self._marked = re.compile(f"{_START}({_any_of(added).pattern}){_END}|[{_START}{_END}]")
+
+    def mark(self, message: Mapping[str, str]) -> dict[str, str]:
+        """``message`` with its control tokens marked, and no mark that was in it."""
+        bare = {key: value.replace(_START, "").replace(_END, "") for key, value in message.items()}
+        return {key: self._controls.sub(f"{_START}\\g<0>{_END}", value) for key, value in bare.items()}
+
+    def split(self, text: str) -> list[str]:
+        """Text, a token that was marked, text, and so on. Nothing in a token's place is a mark that was torn apart."""
+        return [piece or "" for piece in self._marked.split(text)]
+
+
+def render(template: str, messages: list[dict[str, str]], **variables: object) -> str:
+    """The conversation as ``template`` writes it, ready for an answer. Raises jinja2's TemplateError."""
+    how = {"tools": None, "documents": None, "add_generation_prompt": True, **variables}
+    return _compiled(template).render(messages=messages, **how)
+
+
+@lru_cache
+def literals(template: str) -> str:
+    """All that ``template`` writes by itself, in pieces with a null between them."""
+    tree = _environment().parse(template)
+    found = {node.data for node in tree.find_all(nodes.TemplateData)}
+    found |= {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
+    return "\0".join(found)
+
+
+@lru_cache
+def _compiled(template: str) -> Template:
+    return _environment().from_string(template)
+
+
+@lru_cache(1)
+def _environment() -> ImmutableSandboxedEnvironment:
+    found = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
+    found.filters["tojson"] = _to_json
+    found.globals |= {"raise_exception": _raise, "dict": _Dict(), "namespace": _Namespace}
+    return found
+
+
+class _Generation(Extension):
+    """``{% generation %}`` marks what models are trained on: here it is just its content."""
+
+    tags = {"generation"}  # noqa: RUF012
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_same"), [], [], body).set_lineno(line)
+
+    def _same(self, caller: Macro) -> str:
+        return caller()
+
+
+class _Dict:
+    """``dict`` without its attributes, through which a template could leave the sandbox."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, *args: Any) -> dict[Any, Any]:
+        return dict.fromkeys(*args)
+
+
+class _Namespace(Namespace):
+    """``namespace`` that stores no names with an underscore before them, for the same reason."""
+
+    def __init__(*args: Any, **kwargs: Any) -> None:
+        self, values = args[0], dict(*args[1:], **kwargs)
+        for name in values:
+            _refuse_private(name)
+        Namespace.__init__(self, values)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _refuse_private(name)
+        super().__setitem__(name, value)
+
+
+def _refuse_private(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a chat template may not store {name!r}")
+
+
+def _raise(message: str) -> None:
+    raise TemplateError(message)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Jinja's own escapes what HTML would need."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _any_of(words: Iterable[str]) -> re.Pattern[str]:
+    """The longest of them that is there; of no words a pattern that is nowhere."""
+    return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)")

@@ -1,0 +1,142 @@
+"""The tokenizer of a plain decoder's folder, read without transformers where that makes no difference.
+
+transformers builds some tokenizers anew from their vocabulary, adds tokens that a config names, and mends what it knows
+to be wrong. Where a folder gives it nothing to do of that kind, its tokenizer is tokenizer.json as it is.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from localctx.models.tokens import ChatTokenizer, bare, stop_ids
+
+_AS_IT_IS = {"TokenizersBackend", "PreTrainedTokenizerFast"}
+_QWEN = {"Qwen2Tokenizer", "Qwen2TokenizerFast"}
+_CLASSES = {"llama": _AS_IT_IS, "mistral": _AS_IT_IS, "qwen2": _QWEN | _AS_IT_IS, "qwen3": _QWEN | _AS_IT_IS}
+_NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_IDLE = {
+    *("tokenizer_class", "backend", "is_local", "local_files_only", "model_max_length", "clean_up_tokenization_spaces"),
+    *("add_bos_token", "add_eos_token", "errors", "model_input_names", "padding_side", "truncation_side"),
+    *("chat_template", "added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"),
+}
+"""Keys of tokenizer_config.json that decide nothing here, or that are looked at."""
+
+_ELSEWHERE = ("additional_chat_templates", "tekken.json", "added_tokens.json", "chat_template.json")
+"""Files that transformers would read besides."""
+
+_QWEN_SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def find_tokenizer(folder: Path, family: str, stops: int | list[int] | None) -> ChatTokenizer | None:
+    """The tokenizer in ``folder``; None where transformers would make another of it. ``stops`` as of ``chat_of``."""
+    from tokenizers import Tokenizer
+
+    said = _json(folder / "tokenizer_config.json")
+    if said is None or not _understood(folder, said, family):
+        return None
+    backend = bare(Tokenizer.from_file(str(folder / "tokenizer.json")))
+    qwen = family == "qwen2" or said["tokenizer_class"] in _QWEN
+    named = _named(said, qwen)
+    if not _added_already(backend, said, [*named.values(), *_extras(said)]) or (qwen and not _is_qwen(backend)):
+        return None
+    if family == "mistral" and backend.get_vocab_size() > 100_000:  # some of these are mended
+        return None
+    template = _template(folder, said)
+    return ChatTokenizer(backend, template, named, stop_ids(backend, stops, named))
+
+
+def stops_of(folder: Path, said: int | list[int] | None) -> int | list[int] | None:
+    """The tokens that end an answer, by generation_config.json; what config.json ``said`` where there is none."""
+    generation = _json(folder / "generation_config.json")
+    return said if generation is None else generation.get("eos_token_id")
+
+
+def _understood(folder: Path, said: dict[str, Any], family: str) -> bool:
+    template = said.get("chat_template")
+    return (
+        said.get("tokenizer_class") in _CLASSES[family]
+        and said.keys() <= {*_IDLE, *_NAMED}
+        and (folder / "tokenizer.json").is_file()
+        and not any((folder / name).exists() for name in _ELSEWHERE)
+        and ("added_tokens_decoder" in said or not (folder / "special_tokens_map.json").exists())
+        and (template is None or isinstance(template, str))
+    )
+
+
+def _template(folder: Path, said: dict[str, Any]) -> str:
+    file = folder / "chat_template.jinja"
+    return file.read_text(encoding="utf-8") if file.is_file() else said.get("chat_template") or ""
+
+
+def _named(said: dict[str, Any], qwen: bool) -> dict[str, str]:
+    """The special tokens by name. Qwen's class of transformers has some of its own."""
+    own = dict.fromkeys(("eos_token", "unk_token", "pad_token"), "<|endoftext|>") if qwen else {}
+    found = {name: said.get(name, own.get(name)) for name in _NAMED}
+    return {name: _content(token) for name, token in found.items() if token is not None}
+
+
+def _extras(said: dict[str, Any]) -> list[str]:
+    extras = said.get("extra_special_tokens") or said.get("additional_special_tokens") or []
+    return [_content(token) for token in (extras.values() if isinstance(extras, dict) else extras)]
+
+
+def _content(token: Any) -> str:
+    return token["content"] if isinstance(token, dict) else token
+
+
+def _added_already(backend: Any, said: dict[str, Any], special: list[str]) -> bool:
+    """Whether tokenizer.json has all that the config would add, and just so."""
+    found = backend.get_added_tokens_decoder()
+    there = {token.content: token for token in found.values()}
+    listed = said.get("added_tokens_decoder", {})
+    return all(name in there and _plainly_special(there[name]) for name in special) and all(
+        int(i) in found and _flags(found[int(i)]) == _flags_said(token) for i, token in listed.items()
+    )
+
+
+def _plainly_special(token: Any) -> bool:
+    return token.special and not (token.normalized or token.lstrip or token.rstrip or token.single_word)
+
+
+def _flags(token: Any) -> tuple[Any, ...]:
+    return token.content, token.special, token.normalized, token.lstrip, token.rstrip, token.single_word
+
+
+def _flags_said(token: dict[str, Any]) -> tuple[Any, ...]:
+    special = token.get("special", False)
+    rest = (token.get(name, False) for name in ("lstrip", "rstrip", "single_word"))
+    return token.get("content"), special, token.get("normalized", not special), *rest
+
+
+def _is_qwen(backend: Any) -> bool:
+    """Whether it is what transformers' class would build of the vocabulary."""
+    from tokenizers import Regex, decoders, normalizers, pre_tokenizers
+
+    split = pre_tokenizers.Split(Regex(_QWEN_SPLIT), behavior="isolated", invert=False)
+    words = pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    model = backend.model
+    parts = (
+        (backend.normalizer, normalizers.NFC()),
+        (backend.pre_tokenizer, words),
+        (backend.decoder, decoders.ByteLevel()),
+    )
+    return (
+        type(model).__name__ == "BPE"
+        and not (model.dropout or model.unk_token or model.continuing_subword_prefix or model.end_of_word_suffix)
+        and not (model.fuse_unk or model.byte_fallback or model.ignore_merges)
+        and all(_state(its) == _state(wanted) for its, wanted in parts)
+    )
+
+
+def _state(part: Any) -> Any:
+    return part and json.loads(part.__getstate__())
+
+
+def _json(file: Path) -> dict[str, Any] | None:
+    try:
+        said = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return said if isinstance(said, dict) else None
