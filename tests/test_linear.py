@@ -1,12 +1,15 @@
 """Linear layers in blocks."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from localctx.kernels.linear import GROUP, dense, exact_blocks, int8_blocks, multiply, picked
+from localctx import kernels
+from localctx.kernels.linear import GROUP, dense, exact_blocks, int8_blocks, multiply, multiply_blocks, picked
 from localctx.models.linear import BlockedLinear, block_linears, weight_bytes
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -65,3 +68,15 @@ def test_a_module_keeps_no_other_copy():
     assert torch.allclose(module(x), expected, atol=1e-5)
     assert weight_bytes(module) == sum(child.blocks.nbytes for child in module) + 70 * 4
     assert [len(parameter) for parameter in module.parameters()] == [70], "a bias"
+
+
+def test_what_was_compiled_is_used_for_just_these_sources(tmp_path):
+    """numba looks at the file of a function alone, not at those of the functions that it calls."""
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("x = 1")
+    first = kernels.compiled_in(tmp_path, tmp_path)
+    assert kernels.compiled_in(tmp_path, tmp_path) == first
+    (tmp_path / "b.py").write_text("x = 2")
+    assert kernels.compiled_in(tmp_path, tmp_path) != first
+    mine = kernels.compiled_in(Path(kernels.__file__).parent, Path("."))
+    assert mine.name in Path(multiply_blocks.stats.cache_path).parts

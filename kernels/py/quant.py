@@ -54,7 +54,7 @@ def unpack(packed: Tensor, bits: int) -> Tensor:
 @cache
 def _hadamard(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Orthonormal and symmetric [n, n]: blocks of the largest power of two that divides n."""
-    block = torch.ones(1, 1)
+    block = torch.ones(1, 1, dtype=torch.float32)
     while n % (2 * len(block)) == 0:
         block = torch.cat((torch.cat((block, block), 1), torch.cat((block, -block), 1)))
     return torch.block_diag(*[block / len(block) ** 0.5] * (n // len(block))).to(device, dtype)
