@@ -78,5 +78,5 @@ def test_what_was_compiled_is_used_for_just_these_sources(tmp_path):
     assert kernels.compiled_in(tmp_path, tmp_path) == first
     (tmp_path / "b.py").write_text("x = 2")
     assert kernels.compiled_in(tmp_path, tmp_path) != first
-    mine = kernels.compiled_in(Path(kernels.__file__).parent, Path("."))
+    mine = kernels.compiled_in(Path(kernels.__file__).parent, Path())
     assert mine.name in Path(multiply_blocks.stats.cache_path).parts

@@ -17,5 +17,6 @@ def compiled_in(sources: Path, cache: Path) -> Path:
     return cache / f"localctx-{whole.hexdigest()[:16]}"
 
 
-if config.CACHE_DIR or os.access(_HERE, os.W_OK):
-    config.CACHE_DIR = str(compiled_in(_HERE, Path(config.CACHE_DIR or _HERE / "__pycache__")))
+_given = getattr(config, "CACHE_DIR", "")
+if _given or os.access(_HERE, os.W_OK):
+    setattr(config, "CACHE_DIR", str(compiled_in(_HERE, Path(_given or _HERE / "__pycache__"))))  # noqa: B010, as typed
