@@ -156,6 +156,8 @@ def _rope_of(said: dict[str, Any], longest: Any) -> dict[str, Any] | None:
         return None
     rope = {"rope_theta": said.get("rope_theta", 10_000.0), **found}
     rope.setdefault("rope_type", rope.get("type", "default"))
+    if not isinstance(rope["rope_type"], str):
+        return None
     if rope["rope_type"] in ("llama3", "yarn"):
         rope.setdefault("original_max_position_embeddings", longest)
     numbers = all(isinstance(value, int | float) for key, value in rope.items() if key not in ("rope_type", "type"))
@@ -170,6 +172,8 @@ def _sound(values: dict[str, Any]) -> bool:
     if not all(type(value) is int and value > 0 for value in whole) or not isinstance(values["rms_norm_eps"], float):
         return False
     kinds, window = values["layer_types"], values["sliding_window"]
+    if not isinstance(kinds, list | None):
+        return False
     slides = kinds is not None and "sliding_attention" in kinds
     return (
         values["head_dim"] % 2 == 0

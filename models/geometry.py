@@ -8,7 +8,7 @@ from localctx.kv.cache import RUN
 from localctx.shape import PAGE, KVShape, LayerKind, LayerShape
 
 KINDS: dict[str, LayerKind] = {"full_attention": "full", "sliding_attention": "sliding"}
-FIXED = 32 << 20  # bytes that threads and matrix kernels take for themselves, whatever the model
+FIXED = 16 << 20  # bytes that threads and matrix kernels take for themselves, whatever the model
 SLACK = 1.5  # memory given back leaves holes that the next tensor does not fit: the more, the longer the cache
 
 

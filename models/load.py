@@ -17,10 +17,11 @@ from localctx.models.local import LocalModel
 from localctx.models.place import pick_device, pick_dtype
 from localctx.models.plain import PlainModel, PlainWeights
 from localctx.models.rope import parse_rope
+from localctx.models.sizing import stored_parameters
 from localctx.models.tensors import open_weights
 from localctx.models.tokenizer_files import find_tokenizer, stops_of
 from localctx.models.tokens import ChatTokenizer
-from localctx.models.weights import packing, refuse_weights
+from localctx.models.weights import BITS, loaded_bits, packing, refuse_weights
 
 
 def load_model(
@@ -47,9 +48,8 @@ def load_model(
         cpu.set_threads(threads)
     with ThreadPoolExecutor() as pool:  # on another core, while this one imports, or blocks weights
         warmed, hashes = pool.submit(warm), pool.submit(hash_weights, folder)
-        config = plain_config(folder) if (place.type, precision) == ("cpu", torch.float32) else None
-        tensors = _plain_weights(folder, config) if config else None
-        if config and tensors:
+        if plain := _plain(folder, place, precision):
+            config, tensors = plain
             chat = pool.submit(_tokenizer, folder, config)
             with loading(folder):
                 blocked = PlainWeights(config, tensors, weights)
@@ -62,13 +62,26 @@ def load_model(
         return TransformersModel(module, tokenizer, name=name, hashes=hashes.result(), rope=rope, stored=weights)
 
 
-def _plain_weights(folder: Path, config: Config) -> Mapping[str, Tensor] | None:
-    """The weights in ``folder``, where they lie as those of a plain decoder do."""
-    found = open_weights(folder)
-    if found is None or not found.plain or (folder / "adapter_config.json").exists():
+def loading_bytes(folder: Path, place: torch.device, precision: torch.dtype, weights: str) -> float:
+    """What memory the ``weights`` in ``folder`` take at the peak of loading, in bytes. Those of a plain decoder are
+    taken as they lie; a processor has others whole before any is in blocks.
+    """
+    numbers = stored_parameters(folder)
+    if not (plain := _plain(folder, place, precision)):
+        return numbers * loaded_bits(weights, place, precision) / 8
+    stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    embedding = plain[0].vocab_size * plain[0].hidden_size * 2  # which stays as it is
+    return stored if weights == "full" else min(stored, numbers * BITS[weights] / 8 + embedding)
+
+
+def _plain(folder: Path, place: torch.device, precision: torch.dtype) -> tuple[Config, Mapping[str, Tensor]] | None:
+    """Config and weights in ``folder``, where they are those of a plain decoder that ``PlainModel`` computes there."""
+    config = plain_config(folder) if (place.type, precision) == ("cpu", torch.float32) else None
+    found = open_weights(folder) if config else None
+    if not config or found is None or not found.plain or (folder / "adapter_config.json").exists():
         return None
     tied_twice = config.tie_word_embeddings and "lm_head.weight" in found
-    return found if "model.embed_tokens.weight" in found and not tied_twice else None
+    return (config, found) if "model.embed_tokens.weight" in found and not tied_twice else None
 
 
 def _tokenizer(folder: Path, config: Config) -> ChatTokenizer:

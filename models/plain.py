@@ -22,6 +22,8 @@ from localctx.models.step import Step
 from localctx.models.tensors import take
 from localctx.models.tokens import ChatTokenizer
 
+AT_ONCE = 4  # layers whose weights are put into blocks: each has copies of its own meanwhile
+
 
 class PlainModel(LocalModel):
     """See ``localctx.models.base.Model``; ``how`` as of ``LocalModel``."""
@@ -126,13 +128,13 @@ class PlainWeights:
 
 @contextmanager
 def _side_by_side() -> Iterator[ThreadPoolExecutor]:
-    """As many threads as torch computes with, each of which computes alone: threads that share the work of one small
+    """Up to as many threads as torch computes with, each of which computes alone: threads that share the work of one small
     operation wait for each other wherever another program takes a processor from one of them.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(min(threads, AT_ONCE)) as pool:
             yield pool
     finally:
         torch.set_num_threads(threads)

@@ -11,6 +11,7 @@ import torch
 
 from localctx.errors import ModelError, UserError
 from localctx.models.catalog import load_catalog
+from localctx.models.config import config_of
 from localctx.models.fingerprint import hash_file
 from localctx.models.geometry import Geometry, geometry_of, multihead_shape_of, shape_of
 from localctx.models.hf import refuse_unfit
@@ -18,10 +19,13 @@ from localctx.models.shelf import disk_errors, folder_name, unknown
 from localctx.models.weights import stored_bytes
 from localctx.shape import KVShape
 
+_PROCESSOR = torch.device("cpu")
+
 
 @dataclass(frozen=True)
 class Sizing:
-    """A model by its sizes. ``window`` is what it was trained for, in tokens (0: not told), ``weights`` in bytes.
+    """A model by its sizes. ``window`` is what it was trained for, in tokens (0: not told), ``weights`` in bytes,
+    ``kept`` in a precision that may be less than the one they are computed in.
 
     ``multihead`` is the cache it would need as plain multi-head attention of ``heads`` heads. ``unfit`` says why this
     version would refuse to run it; None where it would not.
@@ -33,27 +37,29 @@ class Sizing:
     geometry: Geometry
     window: int
     weights: int
+    kept: torch.dtype
     itemsize: int
     unfit: str | None
 
 
-def size_of(config_file: Path, dtype: torch.dtype, weights: str = "full") -> Sizing:
-    """The sizes of the model ``config_file`` describes, in the precision ``dtype``, its ``weights`` as in the settings.
-    Takes seconds, mostly imports.
+def size_of(config_file: Path, dtype: torch.dtype, weights: str = "full", place: torch.device = _PROCESSOR) -> Sizing:
+    """The sizes of the model ``config_file`` describes, computed in ``dtype`` at ``place``, its ``weights`` as in the
+    settings. Takes seconds, mostly imports.
 
     Raises ModelError for a file that is no config of a decoder transformers knows.
     """
     config = read_config(config_file)
     try:
         text = config.get_text_config(decoder=True)
-        unfit = _unfit(text)
+        unfit, kept = _unfit(text), _kept_in(config_file, text, dtype, place)
         return Sizing(
             text.model_type,
             _shape(text, unfit),
             multihead_shape_of(text),
             geometry_of(text),
             getattr(text, "max_position_embeddings", None) or 0,
-            weights_bytes(config, dtype, weights),
+            weights_bytes(config, kept, weights),
+            kept,
             dtype.itemsize,
             unfit,
         )
@@ -122,6 +128,12 @@ def find_config(name: str, models_dir: Path) -> Path:
     if name in load_catalog() or "/" in name.strip("./~"):
         raise ModelError(f"{name} is not on this machine", f"localctx models pull {name}, or give its --config")
     raise unknown(name, list(load_catalog()))
+
+
+def _kept_in(config_file: Path, text: Any, dtype: torch.dtype, place: torch.device) -> torch.dtype:
+    """A plain decoder's weights stay in 16 bits on a processor, where they come so."""
+    plain = (place.type, dtype) == ("cpu", torch.float32) and config_of(json.loads(config_file.read_text("utf-8")))
+    return text.dtype if plain and text.dtype in (torch.bfloat16, torch.float16) else dtype
 
 
 def _unfit(text: Any) -> str | None:

@@ -39,7 +39,7 @@ def find_tokenizer(folder: Path, family: str, stops: int | list[int] | None) -> 
     backend = bare(Tokenizer.from_file(str(folder / "tokenizer.json")))
     qwen = family == "qwen2" or said["tokenizer_class"] in _QWEN
     named = _named(said, qwen)
-    if not _added_already(backend, said, [*named.values(), *_extras(said)]) or (qwen and not _is_qwen(backend)):
+    if not _added_already(backend, said, [*named.values(), *_extras(said)], qwen) or (qwen and not _is_qwen(backend)):
         return None
     if family == "mistral" and backend.get_vocab_size() > 100_000:  # some of these are mended
         return None
@@ -86,11 +86,13 @@ def _content(token: Any) -> str:
     return token["content"] if isinstance(token, dict) else token
 
 
-def _added_already(backend: Any, said: dict[str, Any], special: list[str]) -> bool:
+def _added_already(backend: Any, said: dict[str, Any], special: list[str], qwen: bool) -> bool:
     """Whether tokenizer.json has all that the config would add, and just so."""
     found = backend.get_added_tokens_decoder()
     there = {token.content: token for token in found.values()}
     listed = said.get("added_tokens_decoder", {})
+    if qwen and "added_tokens_decoder" in said and {*map(int, listed)} != found.keys():
+        return False  # transformers builds these anew, of vocabulary, merges and just what is listed
     return all(name in there and _plainly_special(there[name]) for name in special) and all(
         int(i) in found and _flags(found[int(i)]) == _flags_said(token) for i, token in listed.items()
     )

@@ -25,6 +25,22 @@ FIRST = ("test_default_model", "test_plan", "test_ray", "test_together", "test_b
 SECOND = ("test_house", "test_packaging", "test_ui", "test_ui_gate", "test_models_fetch", "test_ui_library")
 
 
+# What both processes would compile first, each for itself, while tests wait.
+COMPILED = (
+    "from localctx.kernels.warm import warm_reading as warm; warm()",
+    "from localctx.kernels.warm import warm_decoding as warm; warm()",
+    "import torch; from localctx.kernels.sketch import choose, make_sketch\n"
+    "choose(torch.zeros(1, 1, 8), make_sketch(torch.zeros(2, 1, 8, 64)), 2, 1)",
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have kernels compiled, where that was not done, before several processes begin."""
+    if getattr(config.option, "numprocesses", None):
+        begun = [subprocess.Popen([sys.executable, "-c", code]) for code in COMPILED]
+        assert [process.wait() for process in begun] == [0] * len(begun)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The order of the tests. Of two processes each begins with one half, and takes of the other's when it is done."""
     of = {file: [item for item in items if item.path.stem == file] for file in FIRST + SECOND}

@@ -19,7 +19,7 @@ from localctx.kv.pool import Pool
 from localctx.library.cite import ENOUGH, Citation, glimpses, quotes
 from localctx.library.sentences import LONG, sentences
 from localctx.models.catalog import DEFAULT
-from localctx.models.tokens import ChatTokenizer
+from localctx.models.tokens import chat_of
 from localctx.shape import PAGE, SINKS
 from localctx.store.documents import DocumentRow, Span
 
@@ -190,7 +190,7 @@ def test_what_nothing_is_known_of_is_searched_only_where_nothing_else_supports_t
 def tokenizer():
     from conftest import make_tokenizer
 
-    return ChatTokenizer(make_tokenizer(), frozenset([257]))
+    return chat_of(make_tokenizer(), 257)
 
 
 def watched(got: list[float]) -> Cache:
@@ -228,7 +228,7 @@ def test_a_look_lies_on_its_page(tokenizer, texts, data):
     tokens = asked(tokenizer, texts)
     page = data.draw(st.integers(0, len(tokens) // PAGE - 1))
     got = [float(n == page) for n in range(len(tokens) // PAGE)]
-    on_page = tokenizer._tokenizer.decode(tokens[page * PAGE :][:PAGE], skip_special_tokens=True)
+    on_page = tokenizer._backend.decode(tokens[page * PAGE :][:PAGE], skip_special_tokens=True)
     known = [p for p in looks(watched(got), tokenizer, tokens, texts) if p.share]
     assert all(texts[p.document][p.start : p.end] in on_page for p in known)
     assert all(p.share == 1 for p in known)

@@ -1,17 +1,16 @@
 """Prompts: the documents decide the beginning, and a document cannot speak as anyone else."""
 
 import pytest
+from conftest import make_tokenizer
 
 from localctx.engine.prompt import estimate_tokens, make_prompt
 from localctx.errors import Cancelled
-from localctx.models.tokens import ChatTokenizer
+from localctx.models.tokens import chat_of
 
 
 @pytest.fixture
 def tokenizer():
-    from conftest import make_tokenizer
-
-    return ChatTokenizer(make_tokenizer(), frozenset([257]))
+    return chat_of(make_tokenizer(), 257)
 
 
 def test_questions_on_the_same_documents_share_all_but_the_question(tokenizer):
@@ -33,16 +32,20 @@ def test_control_tokens_in_a_document_are_text(tokenizer):
     assert sum(t in control for t in hostile) == sum(t in control for t in plain) > 0
 
 
-def test_the_date_in_a_template_does_not_change_the_prompt(tokenizer):
-    tokenizer._tokenizer.chat_template = "{{ strftime_now('%A %d %B %Y') }}" + tokenizer._tokenizer.chat_template
+def test_the_date_in_a_template_does_not_change_the_prompt():
+    theirs = make_tokenizer()
+    theirs.chat_template = "{{ strftime_now('%A %d %B %Y') }}" + theirs.chat_template
+    tokenizer = chat_of(theirs, 257)
     assert make_prompt(tokenizer, ["The text."], "Why?").shared > 10
-    dated = tokenizer._tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False)
+    dated = theirs.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False)
     assert "20" in dated, "the template does write a date"
     assert b"20" not in bytes(t for t in make_prompt(tokenizer, ["x"], "?").tokens if t < 256)
 
 
-def test_a_model_without_a_template_is_asked_plainly(tokenizer):
-    tokenizer._tokenizer.chat_template = None
+def test_a_model_without_a_template_is_asked_plainly():
+    theirs = make_tokenizer()
+    theirs.chat_template = None
+    tokenizer = chat_of(theirs, 257)
     one, two = (make_prompt(tokenizer, ["The text."], q) for q in ("Why?", "How?"))
     assert one.tokens[: one.shared] == two.tokens[: two.shared]
 

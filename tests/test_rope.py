@@ -6,6 +6,8 @@ import transformers as tf
 from test_families import FAMILIES, HEAD, SIZE, build, rope
 
 from localctx.errors import ModelError, UsageError
+from localctx.kv.cache import Cache
+from localctx.kv.pool import Pool
 from localctx.models.catalog import DEFAULT, load_catalog, window_for
 from localctx.models.hf import TransformersModel
 from localctx.models.load import load_model
@@ -131,6 +133,7 @@ def test_a_stretch_is_another_model_and_goes_back(tiny_model):
 
 def test_of_two_kinds_of_layers_the_one_that_sees_all_is_stretched():
     model = TransformersModel(build("gemma3"), rope="yarn:2")
+    model.forward([5], Cache(Pool(model.shape, "f32"), torch.float32))  # which builds them
     rotary = model._module.model.rotary_emb
     assert rotary.rope_type == {"full_attention": "yarn", "sliding_attention": "default"}
     assert model.context == 8192
@@ -142,6 +145,8 @@ def test_longrope_keeps_the_frequencies_of_its_window():
     short = TransformersModel(
         tf.AutoModelForCausalLM.from_config(tf.Phi3Config(**{**SIZE, **extra, "max_position_embeddings": 128}))
     )
+    for model in (long, short):
+        model.forward([5], Cache(Pool(model.shape, "f32"), torch.float32))
     params = extra["rope_parameters"]
     assert long._config.rope_parameters["short_factor"] == params["long_factor"]
     assert short._config.rope_parameters["long_factor"] == params["short_factor"]

@@ -17,6 +17,14 @@ def compiled_in(sources: Path, cache: Path) -> Path:
     return cache / f"localctx-{whole.hexdigest()[:16]}"
 
 
-_given = getattr(config, "CACHE_DIR", "")
-if _given or os.access(_HERE, os.W_OK):
-    setattr(config, "CACHE_DIR", str(compiled_in(_HERE, Path(_given or _HERE / "__pycache__"))))  # noqa: B010, as typed
+def _cache() -> Path:
+    """What the user says; or beside the sources, or in the user's folder where that cannot be written to."""
+    if given := getattr(config, "CACHE_DIR", ""):
+        return Path(given)
+    beside = _HERE / "__pycache__"
+    if os.access(beside if beside.exists() else _HERE, os.W_OK):
+        return beside
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numba"
+
+
+setattr(config, "CACHE_DIR", str(compiled_in(_HERE, _cache())))  # noqa: B010, so that types agree

@@ -21,14 +21,14 @@ def warm() -> None:
     """Compile the kernels of reading, or load them compiled. Those of decoding come after, in a thread where numba can
     bear that: who decodes earlier waits for them.
     """
-    _warm_reading()
-    later = Thread(target=_warm_decoding)
+    warm_reading()
+    later = Thread(target=warm_decoding)
     later.start()
     if threading_layer() == "workqueue":  # it ends the process where two threads compute at once
         later.join()
 
 
-def _warm_reading() -> None:
+def warm_reading() -> None:
     """A decoder layer of 8 numbers, one head and 16 gates, and a record of one head."""
     norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
     qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
@@ -43,7 +43,8 @@ def _warm_reading() -> None:
     attend_chunk(new, new, new, *_records(), _LAYOUT, 1.0)
 
 
-def _warm_decoding() -> None:
+def warm_decoding() -> None:
+    """A token over a page."""
     addresses, formats = _records()
     attend_pages(_zeros(1, _DIM), addresses, formats, _LAYOUT, 1.0)
     page = np.zeros((2, _DIM * PAGE), np.float32)

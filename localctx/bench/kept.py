@@ -59,7 +59,7 @@ class Kept:
         """Have ``engine`` be as after ``tokens``, of which there is a reading; None for a damaged one, which goes."""
         assert isinstance(engine, Keepable)
         state = self._state(engine, tokens)
-        with suppress(OSError, ValueError, KeyError, TypeError):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             said = json.loads(_facts_of(state).read_text())
             if said.pop("blake3") == hash_file(state) and engine.load(state, tokens):
                 os.utime(state)
@@ -111,7 +111,7 @@ class Kept:
         for path in files[:-1]:
             if total > self.limit:
                 total -= path.stat().st_size
-                _delete(path)
+                _delete(path) if path.suffix == ".state" else path.unlink(missing_ok=True)
 
 
 def _facts_of(state: Path) -> Path:

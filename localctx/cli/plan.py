@@ -50,7 +50,7 @@ def _show(r: dict[str, Any]) -> None:
 
     kv, limits = r["kv"], r["limits"]
     print(f"{r['model']} ({r['family']}), {r['context']:,} tokens on {r['device']} with {size(r['free_bytes'])} free")
-    stored = r["dtype"] if r["weights"] == "full" else r["weights"]
+    stored = r["weights_dtype"] if r["weights"] == "full" else r["weights"]
     print(f"weights      {size(r['weights_bytes'])} in {stored}")
     print(f"activations  {size(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time (an estimate)")
     print(f"KV           {size(kv['bytes'])} in {kv['codec']}, {kv['bytes_per_token']:,} bytes a token")

@@ -7,9 +7,9 @@ from localctx.engine.events import Planned
 from localctx.engine.memory import Memory
 from localctx.errors import ModelError, TooLong, size
 from localctx.models.base import Model
+from localctx.models.load import loading_bytes
 from localctx.models.place import pick_device, pick_dtype
-from localctx.models.sizing import stored_parameters
-from localctx.models.weights import loaded_bits, name_of, refuse_weights
+from localctx.models.weights import refuse_weights
 from localctx.settings import Settings
 from localctx.shape import PAGE, SINKS, KVShape
 
@@ -29,11 +29,11 @@ def refuse_too_big(folder: Path, settings: Settings) -> None:
     device = pick_device(settings.device)
     dtype = pick_dtype(settings.dtype, device)
     refuse_weights(settings.weights, device, dtype)
-    need = stored_parameters(folder) * loaded_bits(settings.weights, device, dtype) / 8
+    need = loading_bytes(folder, device, dtype, settings.weights)
     free = measure_device(str(device)).free
     if need > free:
         raise ModelError(
-            f"{settings.model} takes {need / 2**30:.1f} GiB in {name_of(dtype)}, and {free / 2**30:.1f} GiB are free",
+            f"{settings.model} takes {need / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free",
             "close programs, choose a smaller model (localctx models list), or see localctx plan",
         )
 
