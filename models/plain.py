@@ -128,8 +128,8 @@ class PlainWeights:
 
 @contextmanager
 def _side_by_side() -> Iterator[ThreadPoolExecutor]:
-    """Up to as many threads as torch computes with, each of which computes alone: threads that share the work of one small
-    operation wait for each other wherever another program takes a processor from one of them.
+    """Threads, as many as torch computes with at most, each of which computes alone: those that share the work of one
+    small operation wait for each other wherever another program takes a processor from one of them.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
