@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -54,6 +54,17 @@ TEMPLATE = (
     "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}</s>\n{% endfor %}"
     "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
 )
+
+
+@contextmanager
+def opened(*command: object, **how: object) -> Iterator[subprocess.Popen]:
+    """A process, which ends with a test that fails: ``Popen`` itself would wait for it, for ever perhaps."""
+    with subprocess.Popen(*command, **how) as process:
+        try:
+            yield process
+        except BaseException:
+            process.kill()
+            raise
 
 
 def make_tokenizer():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from clock import seconds_since
+from conftest import opened
 from made_files import docx, pdf
 
 from localctx.store.schema import migrate
@@ -142,7 +143,7 @@ def test_ctrl_c_stops_within_a_second_and_keeps_what_was_added(home, tmp_path):
     (tmp_path / "b.html").write_bytes(b"<html>" + b"<div>" * 400_000)
     command = [sys.executable, "-m", "localctx", "library", "add", tmp_path / "a.txt", tmp_path / "b.html", "--json"]
     environment = {**os.environ, "LOCALCTX_HOME": str(home)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+    with opened(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         deadline = time.monotonic() + 60
         while not Store.is_at(home) or not kept(home):
             assert time.monotonic() < deadline

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from asking import PLAIN, command, said, start
 from clock import seconds_since
+from conftest import opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cli import assert_one_line, elsewhere
@@ -382,7 +383,7 @@ def test_ctrl_c_stops_within_a_second_and_the_rest_is_done_later(localctx, run, 
     (texts / "zlong.md").write_text(long_text(40, 12))
     arguments = [texts, "-o", tmp_path / "out", "--length", "short"]
     line = [sys.executable, "-m", "localctx", "summarize", *map(str, arguments)]
-    with subprocess.Popen(line, stderr=subprocess.PIPE, text=True) as process:
+    with opened(line, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         for said_line in process.stderr:
             if "[5/6]" in said_line:

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from contextlib import closing
@@ -12,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from clock import seconds_since
+from conftest import opened
 from made_files import docx, epub, pdf, with_member, zipped
 
 from localctx.errors import DocumentError
@@ -169,7 +169,7 @@ def test_a_crash_in_a_parser_is_one_message(tmp_path, monkeypatch):
 def test_a_child_ends_with_its_parent(tmp_path):
     (tmp_path / "slow.html").write_bytes(b"<html>" + b"<div>" * 400_000)
     code = "import sys; from localctx.library.read import read_document; read_document(sys.argv[1])"
-    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "slow.html")]) as parent:
+    with opened([sys.executable, "-c", code, str(tmp_path / "slow.html")]) as parent:
         deadline = time.monotonic() + 20
         while not (children := psutil.Process(parent.pid).children()):
             assert time.monotonic() < deadline

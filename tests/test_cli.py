@@ -19,7 +19,7 @@ import click
 import pytest
 from asking import PLAIN, command, said, session, start
 from clock import seconds_since
-from conftest import KEPT
+from conftest import KEPT, opened
 
 from localctx import cli
 from localctx.shape import PAGE
@@ -516,7 +516,7 @@ def command_line(*arguments: object) -> list[str]:
 
 def test_ctrl_c_stops_within_a_second_and_keeps_what_was_read(home, endless, wide_model):
     arguments = command_line("ask", endless, "why?", "--model", wide_model, "--json")
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with opened(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 60
         while sum(f.stat().st_size for f in home.glob("pages/*.kv")) < 500_000:
             assert time.monotonic() < deadline
@@ -543,7 +543,7 @@ def test_progress_is_shown_on_a_terminal_and_a_second_ctrl_c_ends_at_once(home, 
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (24, 100))
     arguments = command_line("prepare", endless, "--model", wide_model)
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=its) as process:
+    with opened(arguments, stdout=subprocess.PIPE, stderr=its) as process:
         os.close(its)
         shown = ""
         while shown.count("reading") < 50:

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 import pytest
 from asking import PLAIN
 from clock import seconds_since
+from conftest import opened
 from fake_server import MODEL, cut, fake_server, silent, status, words
 from test_batch import COLOURS, counts, long_text, report_of, summaries, write_texts
 from test_cli import assert_one_line
@@ -389,7 +390,7 @@ def llama(tmp_path_factory):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     line = [sys.executable, "-m", "llama_cpp.server", "--model", file, "--port", port, "--n_ctx", 512, "--n_threads", 1]
-    with subprocess.Popen([*map(str, line)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with opened([*map(str, line)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         url = f"http://127.0.0.1:{port}"
         wait_for(lambda: process.poll() is not None or reached(url))
         assert process.poll() is None, "pip install 'llama-cpp-python[server]'"

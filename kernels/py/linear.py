@@ -15,6 +15,7 @@ from localctx.kernels.simd import BFLOAT, FLOAT, HALF, SIGNED, block_product
 from localctx.kernels.vectors import add_scaled, address_of, widen_bytes
 
 WIDTH = 32  # outputs of a block: the width of a large tile
+AT_ONCE = 1024  # outputs that are made int8 at a time: their floats take several times the room
 GROUP = 64  # inputs that share a scale, where weights are int8
 MANY = 12  # rows, more than which int8 codes are made floats for
 STRIP = 48  # rows of a task: their inputs stay in a core's cache while blocks pass
@@ -49,11 +50,17 @@ def exact_blocks(weight: Tensor) -> Blocks:
 
 def int8_blocks(weight: Tensor) -> Blocks:
     """``weight`` [out, in] at 8 bits, symmetric, a scale for every 64 inputs of an output."""
+    parts = (_int8(some) for some in weight.split(AT_ONCE))
+    codes, scales = (torch.cat(found) for found in zip(*parts, strict=True))
+    return _blocks(codes, scales)
+
+
+def _int8(weight: Tensor) -> tuple[Tensor, Tensor]:
     weight = weight.float()
     padded = torch.nn.functional.pad(weight, (0, -weight.shape[1] % GROUP)).unflatten(1, (-1, GROUP))
     scales = padded.abs().amax(-1).clamp_min(1e-30) / 127
     codes = (padded / scales[..., None]).round_().to(torch.int8).flatten(1)[:, : weight.shape[1]]
-    return _blocks(codes, scales)
+    return codes, scales
 
 
 def dense(blocks: Blocks) -> Tensor:
