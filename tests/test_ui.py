@@ -49,7 +49,9 @@ def away() -> Iterator[tuple[str, list[str]]]:
 def window(tmp_path_factory, away) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("window")
     model = save_saying_model(folder / "model", WORDS + payloads(away[0])[::9])
-    with served(folder / "home", "--model", model, "--max-tokens", 150, "--threads", 1, "--together", 1) as window:
+    with served(
+        folder / "home", "--model", model, "--max-tokens", 250, "--draft", 0, "--threads", 1, "--together", 1
+    ) as window:
         yield window
 
 
@@ -95,7 +97,8 @@ def test_a_newcomer_asks_a_pdf_stops_an_answer_and_finds_everything_again(tab):
     chip = tab.page.locator(".lc-chip").first
     chip.locator("summary").click()
     assert "log.pdf, page " in chip.inner_text()
-    assert chip.locator("mark").inner_text() in " ".join(PAGES)
+    lines = chip.locator("mark").inner_text().split("\n\n")  # of two pages, maybe
+    assert all(line in " ".join(PAGES) for line in lines)
 
     tab.ask("And who else?")
     tab.page.wait_for_function("document.querySelectorAll('#conversation [data-testid=bot]').length > 2")
