@@ -42,11 +42,13 @@ class _Asked:
 
     @property
     def plain(self) -> bool:
-        """Whether the kernel for many tokens applies, which all look at all that is before them."""
-        cache = self.cache
-        chooses = self.expand or self.window or cache.keeper.weighs or selects(cache, self.layer, self.window)
-        held = cache.in_place() and not cache.pool.gpu and not cache.pool.unbiased(self.layer)
-        return self.q.shape[1] > 1 and held and not chooses
+        """Whether the kernel for many tokens applies, which all look at all that is before them. It computes in float32:
+        a processor that multiplies bf16 is faster by torch.
+        """
+        cache, pool = self.cache, self.cache.pool
+        sees_all = self.window is None and not cache.keeper.weighs and not selects(cache, self.layer, self.window)
+        as_stored = cache.in_place() and not pool.gpu and not pool.unbiased(self.layer) and not self.expand
+        return self.q.shape[1] > 1 and self.q.dtype == torch.float32 and sees_all and as_stored
 
     @property
     def watched(self) -> bool:
@@ -203,11 +205,11 @@ def _chunk(a: _Asked, k: Tensor, v: Tensor) -> Part:
     cache, pool = a.cache, a.cache.pool
     if a.watched and cache.places:
         _single(a, np.arange(len(cache.places)), t=a.q.shape[1] - 1)  # which notes what pages get
-    fresh = (torch.cat(pair, 1).float() for pair in zip(cache.open_tail(a.layer), (k, v), strict=True))
-    numbers = [quant.rotate(x) if pool.rotated else x for x in (a.q.float(), *fresh)]
+    fresh = (torch.cat(pair, 1) for pair in zip(cache.open_tail(a.layer), (k, v), strict=True))
+    numbers = [quant.rotate(x) if pool.rotated else x for x in (a.q, *fresh)]
     where = *cache.addresses(a.layer), pool.layouts[a.layer]
     out, lse = attend_chunk(numbers[0], numbers[1], numbers[2], *where, a.scale, a.softcap)
-    return (quant.rotate(out) if pool.rotated else out).to(a.q.dtype), lse
+    return quant.rotate(out) if pool.rotated else out, lse
 
 
 def _on_gpu(a: _Asked, places: Tensor, skip: int = 0) -> Part:
