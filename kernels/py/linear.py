@@ -11,8 +11,8 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
-from localctx.kernels.simd import BFLOAT, FLOAT, HALF, SIGNED, block_product
-from localctx.kernels.vectors import add_scaled, address_of, widen_bytes
+from localctx.kernels.simd import block_product
+from localctx.kernels.vectors import BFLOAT, FLOAT, HALF, SIGNED, add_scaled, address_of, widen_bytes
 
 WIDTH = 32  # outputs of a block: the width of a large tile
 AT_ONCE = 1024  # outputs that are made int8 at a time: their floats take several times the room

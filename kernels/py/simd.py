@@ -13,52 +13,36 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from localctx.kernels.vectors import (
+    BFLOAT,
+    BYTE,
+    CRUMBS,
     F32,
+    FLOAT,
+    HALF,
     I64,
     INNER,
     LANES,
+    NIBBLES,
+    PARTS,
+    SIGNED,
+    SIZES,
     VECTOR,
-    WORDS,
     address_of,
     byte_at,
     everywhere,
     fetch_at,
     float_at,
     float_of_bits,
+    widened,
     word_at,
 )
 
 ROWS, VECTORS = 3, 4  # of a large tile: 12 of 16 vector registers are its sums
-FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS = range(7)
-"""How numbers are stored: three kinds of floats, int8, uint8, and codes of 4 or 2 bits, packed as by ``quant.pack``."""
-_SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes, where it is not one
-_PARTS = {NIBBLES: 2, CRUMBS: 4}  # numbers in a byte, where it is not one
-
-_STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
-
-
-def _widened(b: Any, kind: int, where: Any, part: int = 0) -> Any:
-    """Eight numbers stored at the byte ``where``, as float32; where bytes hold several, the ``part``-th of each."""
-    stored = _STORED.get(kind, ir.IntType(8))
-    found = b.load(b.inttoptr(where, ir.VectorType(stored, LANES).as_pointer()), align=1)
-    if kind == FLOAT:
-        return found
-    if kind == HALF:
-        return b.fpext(found, VECTOR)
-    if kind == SIGNED:
-        return b.sitofp(b.sext(found, WORDS), VECTOR)
-    words = b.zext(found, WORDS)
-    if kind == BFLOAT:
-        return b.bitcast(b.shl(words, WORDS([16] * LANES)), VECTOR)
-    if kind in _PARTS:
-        bits = 8 // _PARTS[kind]
-        words = b.and_(b.lshr(words, WORDS([part * bits] * LANES)), WORDS([(1 << bits) - 1] * LANES))
-    return b.sitofp(words, VECTOR)  # a code is small: the sign is no matter, and the conversion is one instruction
 
 
 def _tile(kind: int, rows: int, vectors: int) -> Any:
     """A product of ``rows`` rows x by ``8 * vectors`` columns: see ``_tiled`` for its arguments."""
-    parts, size = _PARTS.get(kind, 1), _SIZES.get(kind, 1)
+    parts, size = PARTS.get(kind, 1), SIZES.get(kind, 1)
 
     @intrinsic
     def tile(typingctx, codes, step, ahead, x, x_step, inputs, out, out_step):  # type: ignore[no-untyped-def]
@@ -86,7 +70,7 @@ def _tile(kind: int, rows: int, vectors: int) -> Any:
                 first = b.add(codes, b.mul(loop.index, step))
                 fetch_at(b, b.add(first, ahead))
                 for v in range(vectors):
-                    weights = _widened(b, kind, b.add(first, I64(LANES * size * (v // parts))), v % parts)
+                    weights = widened(b, kind, b.add(first, I64(LANES * size * (v // parts))), v % parts)
                     for r in range(rows):
                         b.store(b.call(fused, [values[r], weights, b.load(sums[r, v])]), sums[r, v])
             for cell in cells:
@@ -103,7 +87,7 @@ def _tiled(kind: int) -> Any:
     and ``out_step`` numbers. What lies ``ahead`` bytes on is fetched: a processor does not foresee where the next page
     is. Returns how many of the ``columns`` (numbers, or bytes that hold several) it has done.
     """
-    parts, size = _PARTS.get(kind, 1), _SIZES.get(kind, 1)
+    parts, size = PARTS.get(kind, 1), SIZES.get(kind, 1)
     large, wide, most = _tile(kind, ROWS, VECTORS), _tile(kind, 1, VECTORS), LANES * VECTORS // parts
 
     def tiled(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
@@ -126,7 +110,7 @@ def _tiled(kind: int) -> Any:
 
 def _finished(kind: int) -> Any:
     """As ``_tiled``, and then in small tiles what is left, to the last whole vector."""
-    tiled, small, size = _tiled(kind), _tile(kind, 1, _PARTS.get(kind, 1)), _SIZES.get(kind, 1)
+    tiled, small, size = _tiled(kind), _tile(kind, 1, PARTS.get(kind, 1)), SIZES.get(kind, 1)
 
     def finished(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
         column = tiled(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)

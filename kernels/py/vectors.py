@@ -21,7 +21,12 @@ would cost an atomic addition, and so as much as a small loop.
 LANES = 8  # of a vector; a processor with narrower ones uses several
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
-HALVES = ir.VectorType(ir.HalfType(), LANES)
+FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS = range(7)
+"""How numbers are stored: three kinds of floats, int8, uint8, and codes of 4 or 2 bits, packed as by ``quant.pack``."""
+SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes, where it is not one
+PARTS = {NIBBLES: 2, CRUMBS: 4}  # numbers in a byte, where it is not one
+
+_STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
 
 
 @intrinsic
@@ -137,15 +142,36 @@ def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
     return types.float32(types.int64, types.float32, types.int64), codegen
 
 
+def _widener(kind: int) -> Any:
+    @intrinsic
+    def widen(typingctx, numbers, out, count):  # type: ignore[no-untyped-def]
+        def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
+            numbers, out, count = args
+            with _each(b, count) as i:
+                b.store(widened(b, kind, _stored_at(b, kind, numbers, i)), _vector(b, out, i), align=4)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 3), codegen
+
+    return widen
+
+
+_widen_halves, widen_bytes = (_widener(kind) for kind in (HALF, SIGNED))
+"""``count`` numbers at an address (int8) to float32 at another, whole vectors of them."""
+
+
 @intrinsic
-def _widen(typingctx, halves, out, count):  # type: ignore[no-untyped-def]
+def add_scaled(typingctx, numbers, scales, out, count):  # type: ignore[no-untyped-def]
+    """``count`` float32 at ``out``, whole vectors, += those at ``numbers`` times those at ``scales``."""
+
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
-        halves, out, count = args
+        numbers, scales, out, count = args
         with _each(b, count) as i:
-            b.store(_widened(b, halves, i), _vector(b, out, i), align=4)
+            more = b.fmul(*(b.load(_vector(b, at, i), align=4) for at in (numbers, scales)))
+            b.store(b.fadd(b.load(_vector(b, out, i), align=4), more), _vector(b, out, i), align=4)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 3), codegen
+    return types.void(*[types.int64] * 4), codegen
 
 
 @intrinsic
@@ -154,7 +180,8 @@ def _dot_halves(typingctx, x, halves, count):  # type: ignore[no-untyped-def]
         x, halves, count = args
         total = _zeros(b)
         with _each(b, count) as i:
-            b.store(_of(b, "fma", b.load(_vector(b, x, i), align=4), _widened(b, halves, i), b.load(total)), total)
+            wide = widened(b, HALF, _stored_at(b, HALF, halves, i))
+            b.store(_of(b, "fma", b.load(_vector(b, x, i), align=4), wide, b.load(total)), total)
         return _joined(b, b.load(total), b.fadd)
 
     return types.float32(*[types.int64] * 3), codegen
@@ -164,7 +191,7 @@ def _dot_halves(typingctx, x, halves, count):  # type: ignore[no-untyped-def]
 def widen(halves, out):  # type: ignore[no-untyped-def]
     """As many float16 at an address as ``out`` takes, to float32."""
     n = len(out)
-    _widen(halves, address_of(out), n)
+    _widen_halves(halves, address_of(out), n)
     for i in range(n - n % LANES, n):
         out[i] = float_of_half(word_at(halves + 2 * i))
 
@@ -183,6 +210,27 @@ def everywhere(b: Any, value: Any, vector: ir.VectorType) -> Any:
     """For code that is built: a vector of one number."""
     one = b.insert_element(vector(ir.Undefined), value, I32(0))
     return b.shuffle_vector(one, one, WORDS([0] * LANES))
+
+
+def widened(b: Any, kind: int, where: Any, part: int = 0) -> Any:
+    """For code that is built: eight numbers stored at the byte ``where``, as float32; where bytes hold several, the
+    ``part``-th of each.
+    """
+    stored = _STORED.get(kind, ir.IntType(8))
+    found = b.load(b.inttoptr(where, ir.VectorType(stored, LANES).as_pointer()), align=1)
+    if kind == FLOAT:
+        return found
+    if kind == HALF:
+        return b.fpext(found, VECTOR)
+    if kind == SIGNED:
+        return b.sitofp(b.sext(found, WORDS), VECTOR)
+    words = b.zext(found, WORDS)
+    if kind == BFLOAT:
+        return b.bitcast(b.shl(words, WORDS([16] * LANES)), VECTOR)
+    if kind in PARTS:
+        bits = 8 // PARTS[kind]
+        words = b.and_(b.lshr(words, WORDS([part * bits] * LANES)), WORDS([(1 << bits) - 1] * LANES))
+    return b.sitofp(words, VECTOR)  # a code is small: the sign is no matter, and the conversion is one instruction
 
 
 def fetch_at(b: Any, address: Any) -> None:
@@ -205,10 +253,9 @@ def _vector(b: Any, base: Any, index: Any) -> Any:
     return b.inttoptr(b.add(base, b.mul(index, I64(4 * LANES))), VECTOR.as_pointer())
 
 
-def _widened(b: Any, base: Any, index: Any) -> Any:
-    """The ``index``-th vector of float16 from the address ``base`` on, as float32."""
-    at = b.inttoptr(b.add(base, b.mul(index, I64(2 * LANES))), HALVES.as_pointer())
-    return b.fpext(b.load(at, align=2), VECTOR)
+def _stored_at(b: Any, kind: int, base: Any, index: Any) -> Any:
+    """Where the ``index``-th vector of numbers is that are stored from the byte ``base`` on."""
+    return b.add(base, b.mul(index, I64(LANES * SIZES.get(kind, 1))))
 
 
 def _zeros(b: Any) -> Any:
@@ -246,32 +293,3 @@ def _exp(b: Any, x: Any) -> Any:
     p = of("fma", p, b.fmul(x, x), b.fadd(x, same(1.0)))
     power = b.shl(b.add(b.fptosi(n, WORDS), WORDS([127] * LANES)), WORDS([23] * LANES))
     return b.fmul(p, b.bitcast(power, VECTOR))
-
-
-@intrinsic
-def add_scaled(typingctx, numbers, scales, out, count):  # type: ignore[no-untyped-def]
-    """``count`` float32 at ``out``, whole vectors, += those at ``numbers`` times those at ``scales``."""
-
-    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
-        numbers, scales, out, count = args
-        with _each(b, count) as i:
-            more = b.fmul(*(b.load(_vector(b, at, i), align=4) for at in (numbers, scales)))
-            b.store(b.fadd(b.load(_vector(b, out, i), align=4), more), _vector(b, out, i), align=4)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 4), codegen
-
-
-@intrinsic
-def widen_bytes(typingctx, codes, out, count):  # type: ignore[no-untyped-def]
-    """``count`` int8 at an address to float32 at another, whole vectors of them."""
-
-    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
-        codes, out, count = args
-        stored = ir.VectorType(ir.IntType(8), LANES).as_pointer()
-        with _each(b, count) as i:
-            found = b.load(b.inttoptr(b.add(codes, b.mul(i, I64(LANES))), stored), align=1)
-            b.store(b.sitofp(b.sext(found, WORDS), VECTOR), _vector(b, out, i), align=4)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 3), codegen
