@@ -1,4 +1,6 @@
-"""Tensors in, tensors out: a torch reference beside every fast path. No state, no files, imports nothing of ours."""
+"""Tensors in, tensors out: a torch reference beside every fast path. No state, no files but compiled
+kernels, imports nothing of ours.
+"""
 
 import os
 from hashlib import sha256

@@ -1,12 +1,14 @@
 """Attention of a chunk of new tokens, for CPUs: sealed pages are decoded one at a time, into a core's cache."""
 
+import math
+
 import numpy as np
 import torch
 from numba import njit, prange
 from torch import Tensor
 from torch.nn import functional
 
-from localctx.kernels.cpu import PAGE, Layout, finish_scores, load_k, load_v, quick_exp
+from localctx.kernels.cpu import HIDDEN, PAGE, Layout, finish_scores, load_k, load_v
 from localctx.kernels.simd import product
 from localctx.kernels.vectors import INNER, MATH, address_of, exp_below
 
@@ -32,7 +34,7 @@ def attend_chunk(
     heads, tokens, dim = q.shape
     asked = (q * scale).reshape(layout.heads, -1, dim).contiguous()
     out = torch.zeros(*asked.shape[:2], layout.v_dim, dtype=torch.float32)  # whatever loading has made the default
-    tops = torch.full(asked.shape[:2], -1e30, dtype=torch.float32)
+    tops = torch.full(asked.shape[:2], float(HIDDEN), dtype=torch.float32)
     totals = torch.zeros_like(tops)
     mine, before = (_paged(k).transpose(2, 3).contiguous(), _paged(v).contiguous()), k.shape[1] - tokens
     _attend(
@@ -104,7 +106,7 @@ def _attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # t
     for i in range(len(q)):
         top, at = finish_scores(scores[i], scores[i, :0], softcap, 0, last[i]), first + i
         if top > tops[at]:
-            shrink = quick_exp(tops[at] - top)
+            shrink = np.float32(math.exp(tops[at] - top))
             tops[at] = top
             totals[at] *= shrink
             for d in range(out.shape[1]):

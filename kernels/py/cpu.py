@@ -25,6 +25,7 @@ from localctx.kernels.vectors import (
 )
 
 PAGE = 64
+HIDDEN = np.float32(-1e30)  # a score that nobody sees
 SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
 _STARTED_WITH = numba.get_num_threads()
 
@@ -38,22 +39,6 @@ class Layout(NamedTuple):
     k_dim: int
     v_dim: int
     table: np.ndarray
-
-
-@njit(fastmath=MATH, inline="always")
-def quick_exp(x):  # type: ignore[no-untyped-def]
-    """exp for x <= 0, to 2 ulp, in plain arithmetic so that a loop over it becomes vector code (Cephes expf)."""
-    x = max(x, np.float32(-87.0))
-    n = np.float32(math.floor(x * np.float32(1.44269504) + np.float32(0.5)))
-    x = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
-    p = np.float32(1.9875691500e-4)
-    p = p * x + np.float32(1.3981999507e-3)
-    p = p * x + np.float32(8.3334519073e-3)
-    p = p * x + np.float32(4.1665795894e-2)
-    p = p * x + np.float32(1.6666665459e-1)
-    p = p * x + np.float32(5.0000001201e-1)
-    p = p * x * x + x + np.float32(1.0)
-    return p * float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
 
 
 @njit(fastmath=MATH)
@@ -92,12 +77,14 @@ def _load(address, bits, codes, scale, zero, head, rows, cols, out):  # type: ig
 
 @njit(fastmath=MATH)
 def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
+    """A head's keys of the record at ``address``, whose format is the ``row`` of the table, into ``out`` [D, 64]."""
     t = lay.table[row]
     _load(address, t[0], t[2], t[3], t[4], head, lay.k_dim, PAGE, out)
 
 
 @njit(fastmath=MATH)
 def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
+    """As ``load_k``, its values into ``out`` [64, Dv]."""
     t = lay.table[row]
     _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
 
@@ -146,9 +133,9 @@ def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-de
         for t in range(PAGE):
             s[t] = softcap * math.tanh(s[t] / softcap)
     for t in range(first):
-        s[t] = np.float32(-1e30)
+        s[t] = HIDDEN
     for t in range(stop, PAGE):
-        s[t] = np.float32(-1e30)
+        s[t] = HIDDEN
     return greatest(address_of(s), PAGE)
 
 
@@ -169,7 +156,7 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
             more = extra[g, page * PAGE : page * PAGE + PAGE]
             top = finish_scores(scores[g], more, softcap, skip if page == first else 0, PAGE)
             if top > tops[g]:
-                shrink = quick_exp(tops[g] - top)
+                shrink = np.float32(math.exp(tops[g] - top))
                 tops[g] = top
                 totals[g] *= shrink
                 for d in range(lay.v_dim):
@@ -250,7 +237,7 @@ def attend_pages(
     parts = np.array([(0, at, min(pages, at + SPLIT), 0) for at in range(0, pages, SPLIT)], np.int64)
     parts[0, 3], splits = skip, len(parts)
     out = np.zeros((splits, heads, layout.v_dim), np.float32)
-    tops = np.full((splits, heads), -1e30, np.float32)
+    tops = np.full((splits, heads), HIDDEN)
     totals = np.zeros((splits, heads), np.float32)
     each = np.empty((heads, pages if masses else 0), np.float32)
     if extra is None:

@@ -8,10 +8,8 @@ import torch
 from numba import carray, njit, prange
 
 from localctx.kernels import quant
-from localctx.kernels.cpu import MATH, PAGE, Layout, attend_parts
+from localctx.kernels.cpu import HIDDEN, MATH, PAGE, Layout, attend_parts
 from localctx.kernels.vectors import address_of, as_pointer, bits_of_float, exp_below, float_of_bits
-
-HIDDEN = np.float32(-1e30)
 
 
 class Pages(NamedTuple):
