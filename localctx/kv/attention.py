@@ -42,8 +42,8 @@ class _Asked:
 
     @property
     def plain(self) -> bool:
-        """Whether the kernel for many tokens applies, which all look at all that is before them. It computes in float32:
-        a processor that multiplies bf16 is faster by torch.
+        """Whether the kernel for many tokens applies, which all look at all that is before them. It computes in
+        float32: a processor that multiplies bf16 is faster by torch.
         """
         cache, pool = self.cache, self.cache.pool
         sees_all = self.window is None and not cache.keeper.weighs and not selects(cache, self.layer, self.window)
