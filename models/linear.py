@@ -29,10 +29,7 @@ def block_linears(module: torch.nn.Module, weights: str = "full") -> None:
     make = WEIGHTS[weights]
     for parent in list(module.modules()):
         for name, child in parent.named_children():
-            if type(child) is torch.nn.Linear and (child.weight.device.type, child.weight.dtype) == (
-                "cpu",
-                torch.float32,
-            ):
+            if type(child) is torch.nn.Linear and (child.weight.device.type, child.weight.dtype) == _COMPUTED:
                 setattr(parent, name, BlockedLinear(make(child.weight.detach()), child.bias))
 
 
