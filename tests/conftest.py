@@ -19,8 +19,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each on a core of its own: threads th
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and hand that down
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
-# The files with the longest tests begin, lest one process end the run alone. What begins the second half is long, too,
-# but compiles no kernels: when it is done, the first half has compiled those that both need.
+# The files with the longest tests begin, lest one process end the run alone.
 FIRST = ("test_default_model", "test_plan", "test_ray", "test_together", "test_batch", "test_cite", "test_pressure")
 SECOND = ("test_house", "test_packaging", "test_ui", "test_ui_gate", "test_models_fetch", "test_ui_library")
 
