@@ -82,7 +82,8 @@ class Model(Protocol):
     ) -> Tensor:
         """Append ``tokens`` to ``cache``; logits of the last ``keep`` of them, float32 [keep, vocabulary].
 
-        Raises Cancelled within one layer of ``cancelled`` turning true. On any exception the cache is as before.
+        Raises Cancelled within one layer of ``cancelled`` turning true, or one token where a GPU replays the layers. On
+        any exception the cache is as before.
         """
 
     def forward_each(self, feeds: "Sequence[Feed]", cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:

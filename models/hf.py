@@ -1,22 +1,25 @@
 """Any decoder model that transformers loads, driven over our Cache through a registered attention function."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from localctx.errors import ModelError
+from localctx.errors import Cancelled, ModelError
 from localctx.kv.attention import Expand
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
+from localctx.kv.tables import Tables
 from localctx.models.base import Feed
 from localctx.models.geometry import KINDS
+from localctx.models.graphs import CudaCapture, Graphs
 from localctx.models.linear import weight_bytes
 from localctx.models.local import LocalModel
 from localctx.models.module_rope import apply_positions, rope_of
@@ -42,20 +45,32 @@ class TransformersModel(LocalModel):
         self.nbytes = weight_bytes(module)
         self._placed: list[Positions] = [self._trained]  # what the module computes with now; views share it
         self.device, self.dtype = module.device, module.dtype
+        self.graphs = Graphs(CudaCapture(self.device)) if _repeats(module, self._stored) else None
         use_our_attention(module)
 
     def _run(self, step: Step) -> Tensor:
-        return self._run_at(step, step.places(), step.rope.said if step.rope else self._said)
+        self._place(step.rope.said if step.rope else self._said)
+        told = _told(step, step.places())
+        rows = step.steady if self.graphs else None
+        if not (self.graphs and rows):
+            return self._compute(step, _on(self.device, told))
+        if step.cancelled():
+            raise Cancelled
 
-    def _run_at(self, step: Step, places: list[int], said: Positions) -> Tensor:
-        """``_run`` of tokens at positions ``places``, where keys turn by ``said``."""
-        self._place(said)
+        def compute(tables: Tables) -> Tensor:
+            rows.tables = tables
+            return self._compute(step, tables)
+
+        logits, rows.tables = self.graphs.run(rows.likeness, {**told, **rows.arrays}, self.device, compute)
+        return logits
+
+    def _compute(self, step: Step, told: Mapping[str, Tensor] | Tables) -> Tensor:
         out = self._module(
-            input_ids=torch.tensor([step.tokens], device=self.device),
-            position_ids=torch.tensor([places], device=self.device),
+            input_ids=told["tokens"],
+            position_ids=told["places"],
             past_key_values=step if step.latent else None,
             use_cache=False,
-            logits_to_keep=torch.tensor(step.kept, device=self.device),
+            logits_to_keep=told["kept"],
             step=step,
         )
         return out.logits[0]
@@ -64,6 +79,8 @@ class TransformersModel(LocalModel):
         if said is not self._placed[0]:
             apply_positions(self._module, self._config, said)
             self._placed[0] = said
+            if self.graphs:
+                self.graphs.forget()
 
     def _rope_of(self, said: Positions) -> ModelRope:
         self._place(said)
@@ -76,8 +93,25 @@ class TransformersModel(LocalModel):
         word = self._config.vocab_size // 2  # the first may be padding, which is all zeros
         step = Step([Feed([word], cache)])
         with step.begun():
-            self._run_at(step, [position], said)
+            self._place(said)
+            self._compute(step, _on(self.device, _told(step, [position])))
         return [cache.open_tail(i)[layer.kind == "latent"] for i, layer in enumerate(self.shape.layers)]
+
+
+def _repeats(module: Any, stored: str) -> bool:
+    """Whether its steps on a GPU can be captured: bitsandbytes waits for outliers in 8 bits, families choose in Python
+    what they compute.
+    """
+    return module.device.type == "cuda" and stored != "int8" and getattr(module, "_can_compile_fullgraph", False)
+
+
+def _told(step: Step, places: Sequence[int]) -> dict[str, np.ndarray]:
+    """What the module is told of the tokens of a step, at positions ``places``."""
+    return {"tokens": np.array([step.tokens]), "places": np.array([places]), "kept": np.array(step.kept)}
+
+
+def _on(device: torch.device, told: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(x).to(device) for name, x in told.items()}
 
 
 def load_module(

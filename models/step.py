@@ -13,6 +13,7 @@ from localctx.errors import Cancelled
 from localctx.kv.attention import Expand, attend_cache
 from localctx.kv.cache import Cache
 from localctx.kv.rows import Rows, chooses, fits_rows, make_rows
+from localctx.kv.tables import Steady
 from localctx.models.base import Feed
 from localctx.models.rope import ModelRope
 
@@ -88,8 +89,8 @@ class Step:
             self.seen = kept
         if layer == self.until or self.cancelled():
             raise Cancelled
-        if not self._parts and self._rows[0][0] is None:
-            return self._rows[0][1].attend(layer, q, k, v, scale, **how)
+        if self._together:
+            return self._together.attend(layer, q, k, v, scale, **how)
         out = q.new_empty(q.shape[1], q.shape[0], v.shape[2]).transpose(0, 1)
         for part, cache in self._parts:
             mine = [x[:, part] for x in (q, k, v)]
@@ -99,6 +100,16 @@ class Step:
             theirs = [x[:, places] for x in (q, k, v)]
             out[:, places] = rows.attend(layer, theirs[0], theirs[1], theirs[2], scale, **how)
         return out
+
+    @property
+    def steady(self) -> Steady | None:
+        """All of it, where other steps can do the same."""
+        return self._together.steady() if self._together and self.until is None else None
+
+    @property
+    def _together(self) -> Rows | None:
+        """All tokens, where they are rows that attend together."""
+        return self._rows[0][1] if not self._parts and self._rows[0][0] is None else None
 
     def _arrange(self) -> None:
         """Which sequences attend together, and which by themselves; where in the row their tokens are."""

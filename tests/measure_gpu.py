@@ -1,10 +1,13 @@
 """What the kernels for GPUs do on one: ``python tests/measure_gpu.py [tokens ...]``.
 
 Checks each against torch, then prints how long it takes and what part of the memory's bandwidth (of a large copy, the
-same minute) that is, for a layer of Llama 3 8B. The second-level cache is emptied before each run.
+same minute) that is, for a layer of Llama 3 8B. The second-level cache is emptied before each run. Then a random model
+of 1.2 billion parameters decodes, with its steps captured in a graph and without.
 """
 
+import statistics
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -12,7 +15,10 @@ import torch
 
 from localctx.kernels import attend, quant, sketch
 from localctx.kernels.device import has_triton
+from localctx.kv.cache import Cache
 from localctx.kv.codecs import make_codec
+from localctx.kv.pool import Pool
+from localctx.models.hf import TransformersModel
 from localctx.shape import PAGE, LayerShape, record_layout
 
 CODECS = ("bf16", "int8", "k8v4", "int4", "int2")
@@ -38,8 +44,22 @@ def main(tokens: list[int]) -> None:
             speed = nbytes / ms / 1e6
             print(f"| {name} | {codec} | {count:,} | {off:.0e} | {ms * 1e3:.1f} | {speed:,.0f} | {speed / limit:.0%} |")
             wrong += [f"{name} {codec} {count}"] if off > NEAR else []
+    wrong += compare_steps(tokens, device)
     if wrong:
         sys.exit(f"not what torch computes: {', '.join(wrong)}")
+
+
+def compare_steps(tokens: list[int], device: torch.device) -> list[str]:
+    """Print what a step takes, captured and not, after so many tokens; what was wrong."""
+    model, wrong = made_model(device, LARGE), list[str]()
+    print("\n| decode | tokens | off by | ms |\n|---|---|---|---|")
+    for count in tokens:
+        as_ever, captured = decoded(model, count, 64)
+        off = _off(captured[0], as_ever[0])
+        for name, (_, ms), apart in (("step by step", as_ever, ""), ("captured", captured, f"{off:.0e}")):
+            print(f"| {name} | {count:,} | {apart} | {ms:.2f} |")
+        wrong += [f"captured {count}"] if off > NEAR else []
+    return wrong + ([f"no capture ({model.graphs.refused})"] if model.graphs and model.graphs.refused else [])
 
 
 def large_copy(device: torch.device) -> Callable[[], object]:
@@ -110,6 +130,38 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
         return gpu_pages.rotate(k)
 
     yield "rotate", "-", 3 * k.nbytes, turn, lambda: _off(turn(), quant.rotate(k.float()))
+
+
+LARGE = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32}
+
+
+def made_model(device: torch.device, size: dict[str, int]) -> TransformersModel:
+    """A random Llama in bf16 with 8 KV heads."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(vocab_size=32_000, num_key_value_heads=8, max_position_embeddings=1 << 20, **size)
+    with torch.device(device):
+        return TransformersModel(LlamaForCausalLM(config).to(BF16))
+
+
+def decoded(model: TransformersModel, context: int, count: int) -> list[tuple[torch.Tensor, float]]:
+    """After ``context`` tokens, logits of ``count`` and the median ms a token: without graphs, and with the model's."""
+    pool = Pool(model.shape, "int8", model.device, model.rope, in_place=False, triton=True)
+    read, graphs, found = Cache(pool, BF16), model.graphs, list[tuple[torch.Tensor, float]]()
+    for at in range(0, context, 512):
+        model.forward([i * i % 31_991 for i in range(at, min(context, at + 512))], read)
+    for model.graphs in (None, graphs):
+        cache, logits, ms = read.fork(), list[torch.Tensor](), list[float]()
+        cache.phase = "answering"
+        for i in range(count):
+            start = time.perf_counter()
+            logits.append(model.forward([i], cache)[0].cpu())
+            ms.append(1000 * (time.perf_counter() - start))
+        cache.drop()
+        found.append((torch.stack(logits), statistics.median(ms)))
+    read.drop()
+    return found
 
 
 def _open_page(shape: LayerShape, device: torch.device) -> tuple[torch.Tensor, ...]:

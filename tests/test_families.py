@@ -81,10 +81,10 @@ WAYS = [*((name, "modules") for name in FAMILIES), *((name, "plain") for name in
 STEPS = [1, 63, 64, 65, 100, 37, *[1] * 70]
 
 
-def build(name):
+def build(name, **more):
     kind, extra = FAMILIES[name]
     torch.manual_seed(0)
-    module = tf.AutoModelForCausalLM.from_config(kind(**{**SIZE, **extra}), attn_implementation="eager")
+    module = tf.AutoModelForCausalLM.from_config(kind(**{**SIZE, **extra, **more}), attn_implementation="eager")
     return module.eval().float()
 
 

@@ -29,7 +29,8 @@ class Pages(NamedTuple):
     [pages], or [H, pages] where each KV head has pages of its own.
 
     ``parts`` [S, 4] int64, in the order of rows: the row, the first page it sees, the first it does not, how many
-    tokens of the first are hidden. Row i's are ``bounds[i]`` to ``bounds[i + 1]`` of them (int64 [n + 1]).
+    tokens of the first are hidden. Row i's are ``bounds[i]`` to ``bounds[i + 1]`` of them (int64 [n + 1]). Zeros behind
+    the last one's, and pages that none of them sees, change nothing.
     """
 
     parts: Tensor
@@ -50,9 +51,13 @@ class Tails(NamedTuple):
 
 def make_pages(parts: np.ndarray, rows: int, addresses: Tensor, formats: Tensor) -> Pages:
     """``Pages`` of so many rows, whose ``parts`` [S, 4] are on the processor."""
-    bounds = np.searchsorted(parts[:, 0], np.arange(rows + 1))
-    device = addresses.device
-    return Pages(torch.from_numpy(parts).to(device), torch.from_numpy(bounds).to(device), addresses, formats)
+    told = (torch.from_numpy(x).to(addresses.device) for x in (parts, bounds_of(parts, rows)))
+    return Pages(next(told), next(told), addresses, formats)
+
+
+def bounds_of(parts: np.ndarray, rows: int) -> np.ndarray:
+    """``Pages.bounds`` of ``parts`` [S, 4], which are on the processor."""
+    return np.searchsorted(parts[:, 0], np.arange(rows + 1))
 
 
 def attend_rows(

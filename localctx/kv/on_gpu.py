@@ -1,10 +1,12 @@
 """A pool's work in a GPU's memory by Triton's kernels. Imported only where these run: ``pool.gpu`` is this module."""
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from localctx.kernels import gpu, gpu_pages
 from localctx.kernels.gpu_pages import best_scores
@@ -12,8 +14,12 @@ from localctx.kernels.sketch import Sketch
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.kv.rows import Rows, split
+from localctx.kv.tables import Steady, Tables, roomy
+from localctx.shape import PAGE
 
 __all__ = ["RowsOnGpu", "attend", "best_scores", "describe", "make_sketch", "seal"]
+
+_EXACT = ("bounds", "hidden")  # as many as there are rows
 
 
 def describe(pool: Pool, layer: int) -> gpu_pages.Layout:
@@ -64,17 +70,41 @@ def attend(
 
 
 class RowsOnGpu(Rows):
-    """Rows whose pages lie in a GPU's memory, where kernels read them."""
+    """Rows whose pages lie in a GPU's memory, where kernels read them, and what they are told of them in ``tables``."""
 
     most = gpu.SPLIT
+    _told: Tables | None = None
 
-    def __init__(self, feeds: Sequence[tuple[Cache, int]]) -> None:
-        super().__init__(feeds)
-        where = [cache.on_device() for cache in self._caches]
-        self._where = [torch.cat(parts) for parts in zip(*where, strict=True)]
-        self._tails_there, self._filled_there = self._put(self._tails), self._put(self._filled)
-        self._asked: dict[bytes, tuple[gpu.Pages, Tensor]] = {}
-        self._given = torch.zeros(len(self._got), dtype=torch.float64, device=self._pool.device)
+    @property
+    def tables(self) -> Tables:
+        """``arrays`` on the device: tables of this step alone, where no others were set."""
+        if self._told is None:
+            self._told = Tables(self.arrays, self._pool.device)
+        return self._told
+
+    @tables.setter
+    def tables(self, tables: Tables) -> None:
+        self._told = tables
+
+    def steady(self) -> Steady | None:
+        """See ``Rows``. None where a page is filled, or attention looks at something in the processor's memory."""
+        layers = range(len(self._pool.shape.layers))
+        alone = (self._filled == PAGE - 1).any() or any(self._pool.unbiased(layer) for layer in layers)
+        return None if alone else self
+
+    @property
+    def likeness(self) -> object:
+        """See ``Steady``."""
+        return self._pool.codec, len(self._caches), self._watched, tuple(self._asks[0])
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """See ``Steady``. ``got`` is what attention tells."""
+        told = {"bases": self._bases, "kinds": self._kinds, "got": np.zeros(len(self._bases))}
+        for i, (parts, hidden) in enumerate(self._asks[1]):
+            told |= {f"parts {i}": parts, f"bounds {i}": gpu.bounds_of(parts, len(self._caches)), f"hidden {i}": hidden}
+        told = {name: x if name.startswith(_EXACT) else roomy(x) for name, x in told.items()}
+        return told | {"tails": self._tails, "filled": self._filled}
 
     def attend(
         self,
@@ -89,9 +119,12 @@ class RowsOnGpu(Rows):
         sinks: Tensor | None = None,
     ) -> Tensor:
         """See ``Rows``."""
-        pages, hidden = self._ask(window, layer)
-        tails = gpu.Tails(self._tails_there[layer], self._filled_there, hidden)
+        told, i = self.tables, self._asks[0][layer]
+        assert window == self._pool.shape.layers[layer].window
+        pages = gpu.Pages(told[f"parts {i}"], told[f"bounds {i}"], told["bases"], told["kinds"])
+        tails = gpu.Tails(told["tails"][layer], told["filled"], told[f"hidden {i}"])
         asking, keys, values = (x.transpose(0, 1) for x in (q, k, v))
+        extra = self._extra(layer, asking.float(), scale)
         out, got = gpu.attend_rows(
             asking,
             keys,
@@ -102,27 +135,29 @@ class RowsOnGpu(Rows):
             scale,
             softcap=softcap,
             sinks=sinks,
-            extra=self._extra(layer, asking.float(), scale),
+            extra=None if extra is None else pad(extra, (0, PAGE * len(told["bases"]) - extra.shape[1])),
             rotated=self._pool.rotated,
             masses=self._watches(layer, window),
         )
         if got is not None:
-            self._given += got.double().square().sum(0)
+            told["got"].add_(got.double().square().sum(0))
         self._seal(layer, k, v)
         return out.transpose(0, 1)
 
     def tell(self) -> None:
         """See ``Rows``."""
-        self._got = self._given.cpu().numpy()
+        if not self._watched:
+            return
+        self._got = self.tables["got"][: len(self._bases)].cpu().numpy()
         super().tell()
 
-    def _ask(self, window: int | None, layer: int) -> tuple[gpu.Pages, Tensor]:
-        """What a layer of this window sees of the pages, and how many tokens of the open ones it does not."""
-        parts, hidden = self._parts_of(layer, window), self._hidden(window)
-        key = parts.tobytes() + hidden.tobytes()
-        if key not in self._asked:  # most layers ask alike
-            self._asked[key] = gpu.make_pages(parts, len(self._caches), *self._where), self._put(hidden)
-        return self._asked[key]
-
-    def _put(self, x: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(x)).to(self._pool.device)
+    @cached_property
+    def _asks(self) -> tuple[list[int], list[tuple[np.ndarray, np.ndarray]]]:
+        """What layers see of the pages, and how many tokens of the open ones they do not: which of them each layer
+        asks for, most alike, and these.
+        """
+        which, found = list[int](), dict[bytes, tuple[int, tuple[np.ndarray, np.ndarray]]]()
+        for layer, shape in enumerate(self._pool.shape.layers):
+            ask = self._parts_of(layer, shape.window), self._hidden(shape.window)
+            which.append(found.setdefault(ask[0].tobytes() + ask[1].tobytes(), (len(found), ask))[0])
+        return which, [ask for _, ask in found.values()]

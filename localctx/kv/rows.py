@@ -11,6 +11,7 @@ from localctx.kernels.cpu import SPLIT
 from localctx.kernels.rows import Pages, Tails, attend_rows
 from localctx.kv.attention import bias_scores, choose, selects
 from localctx.kv.cache import Cache, first_seen
+from localctx.kv.tables import Steady
 from localctx.shape import PAGE
 
 BITS = {torch.float32: 32, torch.bfloat16: 16}
@@ -78,16 +79,14 @@ class Rows:
         counts = [len(cache.places) for cache in self._caches]
         self._starts = np.cumsum([0, *counts])
         where = [cache.bases() for cache in self._caches]
-        bases, self._kinds = (np.concatenate(parts) for parts in zip(*where, strict=True))
-        addresses = bases[:, None] + self._pool.offsets[self._kinds, :-1]
-        self._addresses = np.ascontiguousarray(addresses.T)  # [layers, pages]
+        self._bases, self._kinds = (np.concatenate(parts) for parts in zip(*where, strict=True))
         tails = {id(cache): cache.tail_addresses() for cache, _ in feeds}
         self._tails = np.stack([tails[id(cache)] for cache in self._caches], 1)  # [layers, n, 2]
         self._filled = np.array([cache.tail + i for cache, i in each], np.int64)
         self._nothing = np.zeros(len(each), np.int64)
         self._parts = split(self._starts, [(0, 0)] * len(each), self.most)
         self._watched = any(cache.looks is not None for cache in self._caches)
-        self._got = np.zeros(len(bases))
+        self._got = np.zeros(len(self._bases))
 
     def attend(
         self,
@@ -138,12 +137,21 @@ class Rows:
             if cache.looks is not None:
                 cache.look(np.arange(stop - start), self._got[start:stop])
 
+    def steady(self) -> Steady | None:
+        """This step as one that others can repeat; None where a step is only itself."""
+        return None
+
     def _seal(self, layer: int, k: Tensor, v: Tensor) -> None:
         for i in np.flatnonzero(self._filled == PAGE - 1).tolist():  # it is alone, and fills a page
             self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
 
     def _watches(self, layer: int, window: int | None) -> bool:
         return self._watched and window is None and layer >= len(self._pool.shape.layers) // 2
+
+    @cached_property
+    def _addresses(self) -> np.ndarray:
+        """Where records lie, [layers, pages]."""
+        return np.ascontiguousarray((self._bases[:, None] + self._pool.offsets[self._kinds, :-1]).T)
 
     def _pages(self, layer: int, window: int | None) -> Pages:
         return Pages(self._parts_of(layer, window), self._addresses[layer : layer + 1], self._kinds[None])

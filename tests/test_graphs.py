@@ -1,0 +1,148 @@
+"""Captured steps: replayed with other numbers they give what is computed anew, and what cannot be captured is not."""
+
+import measure_gpu
+import numpy as np
+import pytest
+import torch
+
+triton = pytest.importorskip("triton")
+if not triton.knobs.runtime.interpret:
+    pytest.skip("TRITON_INTERPRET=1 runs the kernels without a GPU", allow_module_level=True)
+
+from graph_recorder import record  # noqa: E402
+from test_families import build  # noqa: E402
+
+from localctx.kv.cache import Cache  # noqa: E402
+from localctx.kv.pool import Pool  # noqa: E402
+from localctx.kv.tables import Tables, roomy  # noqa: E402
+from localctx.models import graphs as G  # noqa: E402
+from localctx.models.base import Feed  # noqa: E402
+from localctx.models.hf import TransformersModel  # noqa: E402
+from localctx.shape import PAGE  # noqa: E402
+
+LENGTHS = (3 * PAGE - 2, 3 * PAGE + 20)  # the second step fills a page; the tables have room for one more
+STEPS = 5
+
+
+def answered(model, codec):
+    """Logits of steps of two sequences side by side, what they looked at, and their open pages."""
+    pool = Pool(model.shape, codec, in_place=False, triton=True, rope=model.rope)
+    caches = [Cache(pool, torch.bfloat16) for _ in LENGTHS]
+    for n, cache in zip(LENGTHS, caches, strict=True):
+        model.forward([3 + i * i % 190 for i in range(n)], cache)
+        cache.phase = "answering"
+        cache.watch()
+    out = []
+    for i in range(STEPS):
+        feeds = [Feed([5 + 7 * i + 31 * j], cache) for j, cache in enumerate(caches)]
+        out.append(torch.cat(model.forward_each(feeds)))
+    looks = [torch.from_numpy(cache.looks) for cache in caches]
+    tails = [x for cache in caches for layer in range(len(model.shape.layers)) for x in cache.open_tail(layer)]
+    return [torch.stack(out), *looks, *tails]
+
+
+class Counted:
+    """A capture that counts captures and replays."""
+
+    def __init__(self):
+        self.captures = self.replays = 0
+
+    def __call__(self, work):
+        replay, result = record(work)
+        self.captures += 1
+
+        def counted():
+            self.replays += 1
+            replay()
+
+        return counted, result
+
+
+@pytest.mark.parametrize(("family", "codec"), [("gemma2", "int4+hadamard"), ("gpt-oss", "int8")])
+def test_replayed_steps_give_what_is_computed_anew(family, codec):
+    model = TransformersModel(build(family, num_hidden_layers=2).to(torch.bfloat16))
+    assert model.graphs is None, "there is no GPU to capture on"
+    expected = answered(model, codec)
+    model.graphs = G.Graphs(count := Counted())
+    found = answered(model, codec)
+    assert not model.graphs.refused
+    assert (count.captures, count.replays) == (1, 3)
+    for mine, its in zip(found, expected, strict=True):
+        assert torch.equal(mine, its)
+
+
+def test_positions_of_another_kind_are_captured_anew():
+    model, x = TransformersModel(build("llama")), {"x": np.array([1.0])}
+    model.graphs = graphs = G.Graphs(count := Counted())
+
+    def step():
+        graphs.run("a", x, CPU, doubled)
+
+    view = model.view()
+    step(), step(), step()
+    assert (count.captures, count.replays) == (1, 2)
+    view.stretch("linear:2")
+    assert view.rope
+    step(), step()
+    assert (count.captures, count.replays) == (2, 3)
+
+
+def test_the_script_for_a_gpu_compares_steps_with_graphs_and_without():
+    size = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 8}
+    model = measure_gpu.made_model(CPU, size)
+    model.graphs = G.Graphs(count := Counted())
+    (expected, _), (found, _) = measure_gpu.decoded(model, PAGE + 3, 3)
+    assert torch.equal(found, expected)
+    assert (count.captures, count.replays) == (1, 2)
+
+
+CPU = torch.device("cpu")
+
+
+def doubled(tables):
+    return tables["x"] * 2
+
+
+def test_what_is_asked_alike_is_captured_once_and_its_results_stay():
+    graphs, found = G.Graphs(count := Counted()), []
+    for i in range(4):
+        found.append(graphs.run("a", {"x": np.array([i, i + 1.5])}, CPU, doubled)[0])
+    assert [x.tolist() for x in found] == [[2 * i, 2 * i + 3] for i in range(4)]
+    assert (count.captures, count.replays) == (1, 3)
+    graphs.run("b", {"x": np.array([1.0, 2.0])}, CPU, doubled)
+    graphs.run("a", {"x": np.array([1.0])}, CPU, doubled)
+    assert count.captures == 1
+
+
+def test_the_graph_that_was_not_used_for_longest_goes_first(monkeypatch):
+    monkeypatch.setattr(G, "MOST", 2)
+    graphs, x = G.Graphs(count := Counted()), {"x": np.array([1.0])}
+    for likeness in "aabbacccc":  # a is younger than b when c comes
+        graphs.run(likeness, x, CPU, doubled)
+    graphs.run("a", x, CPU, doubled)
+    assert count.captures == 3
+    graphs.run("b", x, CPU, doubled)
+    graphs.run("b", x, CPU, doubled)
+    assert count.captures == 4
+
+
+def test_where_nothing_can_be_captured_all_is_computed():
+    def waits(tables):
+        return tables["x"] * tables["x"].max().item()
+
+    graphs = G.Graphs(record)
+    found = [graphs.run("a", {"x": np.array([float(i)])}, CPU, waits)[0].tolist() for i in range(3)]
+    assert found == [[0], [1], [4]]
+    assert "not permitted" in graphs.refused
+
+
+def test_tables_lie_where_they_lay_with_zeros_behind():
+    arrays = {"a": np.arange(3, dtype=np.uint8), "b": roomy(np.arange(10).reshape(5, 2)), "c": roomy(np.zeros((0, 4)))}
+    tables = Tables(arrays, CPU)
+    places = [tables[name].data_ptr() for name in arrays]
+    assert not any(place % 16 for place in places)
+    assert [tuple(tables[name].shape) for name in arrays] == [(3,), (8, 2), (4, 4)]
+    assert tables["b"].tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [0, 0], [0, 0], [0, 0]]
+    tables.write({**arrays, "a": np.array([7, 8, 9], np.uint8)})
+    assert tables["a"].tolist() == [7, 8, 9]
+    assert [tables[name].data_ptr() for name in arrays] == places
