@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
-from localctx.errors import Cancelled, ModelError
+from localctx.errors import Cancelled, ModelError, UserError
 from localctx.kv.attention import Expand
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
@@ -29,9 +28,6 @@ from localctx.models.tokens import ChatTokenizer, chat_of
 
 ATTENTION = "localctx"
 HERE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-UNLOADABLE = (OSError, ValueError, KeyError, AttributeError, ImportError, RuntimeError, SafetensorError)
-"""What libraries say of files that are not what they should be."""
-
 _UNSTEADY = "dynamic"  # keys of two frequencies would meet in one cache
 
 
@@ -164,9 +160,11 @@ def loading(folder: Path, place: torch.device | str = "cpu") -> Iterator[None]:
     """Turn what libraries say of a folder that they cannot load into a ModelError."""
     try:
         yield
+    except (UserError, AssertionError):
+        raise
     except torch.OutOfMemoryError as e:
         raise ModelError(f"{folder} needs more memory than {place} has", "close programs, or use --device cpu") from e
-    except UNLOADABLE as e:
+    except Exception as e:  # whatever libraries make of files that are not what they should be
         reason = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
         raise ModelError(f"{folder} does not load ({reason})", "fetch it again: localctx models pull NAME") from e
 

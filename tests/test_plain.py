@@ -318,6 +318,24 @@ def test_weights_that_are_wrong_are_told_by_name(folder, change_it):
         load_model(folder, "m", "cpu", "f32")
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tokenizer.json", '{"broken": 1}'),
+        ("tokenizer.json", "no JSON"),
+        ("tokenizer_config.json", '{"tokenizer_class": "TokenizersBackend", "added_tokens_decoder": null}'),
+        ("config.json", '{"model_type": "llama", "layer_types": 5}'),
+        ("config.json", '{"model_type": "llama", "hidden_size": "wide"}'),
+        ("config.json", "[]"),
+    ],
+)
+def test_files_that_are_not_what_they_should_be_are_told_in_a_line(folder, name, text):
+    (folder / name).write_text(text)
+    with pytest.raises(ModelError) as told:
+        load_model(folder, "m", "cpu", "f32")
+    assert "\n" not in str(told.value)
+
+
 def test_the_default_model_is_plain(default_home):
     from localctx.models.catalog import DEFAULT
 
