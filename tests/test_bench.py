@@ -16,7 +16,7 @@ from tiny_gguf import write_gguf as write_other
 from localctx.bench import ENGINES, WHAT
 from localctx.bench.engines import Engine, Engines
 from localctx.bench.kept import Keepable
-from localctx.bench.measure import room
+from localctx.bench.measure import Bench, room
 from localctx.bench.ours import drop_pages
 from localctx.errors import ModelError
 from localctx.models.llama import WAYS, Llama, llama_is_here
