@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ Compute = Callable[[Tables], Tensor]
 Replay = Callable[[], None]
 Capture = Callable[[Callable[[], Tensor]], tuple[Replay, Tensor]]
 
-MOST = 32  # graphs that are kept: one for each number of sequences, and for each doubling of the pages they have
+MOST = 32  # kinds of step that are known: one for each number of sequences, and for each doubling of what they look at
 
 
 class Graphs:
@@ -31,33 +32,42 @@ class Graphs:
         """What ``compute`` makes of ``arrays`` in tables, and these. Of what else it looks at, all that matters is in
         ``likeness``; it launches work on the device and never waits for it.
 
-        What comes the first time is computed, which compiles what has to be; nothing may be, during a capture.
+        What comes the first time is computed, which compiles what has to be; nothing may be, during a capture. Memory
+        that ``compute`` looks at beside the tables stays where it is until ``forget``.
         """
         key = likeness, tuple((name, x.dtype, x.shape) for name, x in arrays.items())
-        known = self._known.pop(key, None)
-        step = known or _Known(Tables(arrays, device))
+        step = self._known.pop(key, None)
+        if step is None:
+            step = _Known(Tables(arrays, device))
+            result = compute(step.tables)
+        else:
+            step.tables.write(arrays)
+            result = self._again(step, partial(compute, step.tables))
         self._known[key] = step  # what was used last is last
         if len(self._known) > MOST:
             del self._known[next(iter(self._known))]
-        step.tables.write(arrays)
-        work = partial(compute, step.tables)
-        if known and not step.graph and not self.refused:
-            step.graph = self._captured(work)
-        if not step.graph:
-            return work(), step.tables
-        replay, result = step.graph
-        replay()
-        return result.clone(), step.tables
+        return result, step.tables
 
     def forget(self) -> None:
         """What was captured computes with what is there no more."""
         self._known.clear()
 
+    def _again(self, step: "_Known", work: Callable[[], Tensor]) -> Tensor:
+        if not step.graph and not self.refused:
+            step.graph = self._captured(work)
+        if not step.graph:
+            return work()
+        replay, result = step.graph
+        replay()
+        return result.clone()
+
     def _captured(self, work: Callable[[], Tensor]) -> tuple[Replay, Tensor] | None:
         try:
             return self._capture(work)
-        except RuntimeError as e:  # it waits for the device somewhere
-            self.refused = str(e).splitlines()[0]
+        except torch.OutOfMemoryError:
+            return None  # there may be more the next time
+        except RuntimeError as e:  # it waits for the device somewhere; what ends the capture then hides why
+            self.refused = str(e.__context__ or e).splitlines()[0]
             return None
 
 
@@ -71,15 +81,22 @@ class CudaCapture:
     """``Capture`` on a CUDA ``device``. All graphs share memory for what lies between: no two run at a time."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device = device
+        self._device, self._there = device, WeakSet[torch.cuda.CUDAGraph]()
 
     def __call__(self, work: Callable[[], Tensor]) -> tuple[Replay, Tensor]:
-        graph = torch.cuda.CUDAGraph()
-        how = {"pool": self._memory, "capture_error_mode": "thread_local"}
-        with torch.cuda.device(self._device), torch.cuda.graph(graph, **how):
+        graph, here = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
+        how = {"pool": self._memory, "stream": self._stream, "capture_error_mode": "thread_local"}
+        with torch.cuda.stream(here), torch.cuda.graph(graph, **how):  # who fails within stays on its stream
             result = work()
+        self._there.add(graph)
         return graph.replay, result
 
-    @cached_property
+    @property
     def _memory(self) -> Any:
-        return torch.cuda.graph_pool_handle()
+        """That of a graph that is still there: with the last of them it is gone."""
+        return next((graph.pool() for graph in self._there), None)
+
+    @cached_property
+    def _stream(self) -> torch.cuda.Stream:
+        """Its own: torch's for captures is of the device that was the first."""
+        return torch.cuda.Stream(self._device)

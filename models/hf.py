@@ -72,7 +72,7 @@ class TransformersModel(LocalModel):
         return out.logits[0]
 
     def _place(self, said: Positions) -> None:
-        if said is not self._placed[0]:
+        if said != self._placed[0]:
             apply_positions(self._module, self._config, said)
             self._placed[0] = said
             if self.graphs:
@@ -162,8 +162,9 @@ def loading(folder: Path, place: torch.device | str = "cpu") -> Iterator[None]:
         yield
     except (UserError, AssertionError):
         raise
-    except torch.OutOfMemoryError as e:
-        raise ModelError(f"{folder} needs more memory than {place} has", "close programs, or use --device cpu") from e
+    except (torch.OutOfMemoryError, MemoryError) as e:
+        remedy = "choose a smaller model" if str(place) == "cpu" else "use --device cpu"
+        raise ModelError(f"{folder} needs more memory than {place} has", f"close programs, or {remedy}") from e
     except Exception as e:  # whatever libraries make of files that are not what they should be
         reason = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
         raise ModelError(f"{folder} does not load ({reason})", "fetch it again: localctx models pull NAME") from e

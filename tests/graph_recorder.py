@@ -1,6 +1,7 @@
 """What a CUDA graph does, without a GPU: operations are noted with the memory they work on, and run again there.
 
-Whatever Python decided or put into memory meanwhile stays as it was, as in a graph.
+Whatever Python decided or put into memory meanwhile stays as it was, as in a graph. Unlike in one, memory that was used
+stays there, and kernels by Triton have computed once before.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,13 +10,28 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from triton.runtime.interpreter import GridExecutor
 
-WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "is_pinned", "equal.default")
+WAITS = {"item", "_local_scalar_dense", "is_nonzero", "nonzero", "masked_select", "equal", "_unique2", "bincount"}
 """Operations whose result a processor must have before it goes on."""
-FROM_PYTHON = ("lift_fresh", "from_file")
+FROM_PYTHON = {"lift_fresh", "from_file"}
+TO_PYTHON = {getattr(Tensor, name) for name in ("cpu", "numpy", "tolist", "item", "__array__", "__bool__", "__index__")}
+
+
+class Refuser(TorchFunctionMode):
+    """Raises RuntimeError where Python looks at numbers: on a processor some of that is no operation."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in TO_PYTHON:
+            raise _refused(func)
+        return func(*args, **(kwargs or {}))
+
+
+def _refused(what: object) -> RuntimeError:
+    return RuntimeError(f"operation not permitted when stream is capturing: {what}")
 
 
 class Recorder(TorchDispatchMode):
@@ -27,9 +43,9 @@ class Recorder(TorchDispatchMode):
         self._made, self._before = list[Tensor](), list[tuple[Tensor, Tensor]]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = func.name()
-        if any(word in name for word in WAITS + FROM_PYTHON):
-            raise RuntimeError(f"operation not permitted when stream is capturing: {name}")
+        name = func.name().removeprefix("aten::").split(".")[0]
+        if name in WAITS | FROM_PYTHON or (name == "where" and len(args) == 1):
+            raise _refused(func)
         for said, x in zip(func._schema.arguments, args, strict=False):
             if said.alias_info and said.alias_info.is_write:
                 self._before.append((x, x.clone()))
@@ -86,7 +102,7 @@ def _redo(func: Any, args: Any, kwargs: Any, fresh: list[Tensor]) -> None:
 def record(work: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
     """A ``Capture``."""
     recorder = Recorder()
-    with recorder._noting_launches(), recorder:
+    with recorder._noting_launches(), Refuser(), recorder:
         result = work()
     recorder.undo()
     return recorder.replay, result

@@ -4,6 +4,7 @@ import measure_gpu
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 triton = pytest.importorskip("triton")
 if not triton.knobs.runtime.interpret:
@@ -12,13 +13,14 @@ if not triton.knobs.runtime.interpret:
 from graph_recorder import record  # noqa: E402
 from test_families import build  # noqa: E402
 
+from localctx.errors import Cancelled  # noqa: E402
 from localctx.kv.cache import Cache  # noqa: E402
 from localctx.kv.pool import Pool  # noqa: E402
 from localctx.kv.tables import Tables, roomy  # noqa: E402
 from localctx.models import graphs as G  # noqa: E402
 from localctx.models.base import Feed  # noqa: E402
 from localctx.models.hf import TransformersModel  # noqa: E402
-from localctx.shape import PAGE  # noqa: E402
+from localctx.shape import PAGE, KVShape, LayerShape  # noqa: E402
 
 LENGTHS = (3 * PAGE - 2, 3 * PAGE + 20)  # the second step fills a page; the tables have room for one more
 STEPS = 5
@@ -69,6 +71,13 @@ def test_replayed_steps_give_what_is_computed_anew(family, codec):
     assert (count.captures, count.replays) == (1, 3)
     for mine, its in zip(found, expected, strict=True):
         assert torch.equal(mine, its)
+
+
+def test_what_graphs_look_at_stays_when_their_pool_has_gone():
+    shape = KVShape((LayerShape(1, 16, 16),) * 2)
+    pools = [Pool(shape, "int8", in_place=False, triton=True) for _ in range(2)]
+    for one, other in zip(*(pool.described for pool in pools), strict=True):
+        assert one.offsets is other.offsets
 
 
 def test_positions_of_another_kind_are_captured_anew():
@@ -126,14 +135,37 @@ def test_the_graph_that_was_not_used_for_longest_goes_first(monkeypatch):
     assert count.captures == 4
 
 
-def test_where_nothing_can_be_captured_all_is_computed():
+@pytest.mark.parametrize(
+    "look", [Tensor.item, Tensor.tolist, int, bool, lambda x: x.cpu().numpy(), lambda x: len(x.nonzero()), torch.where]
+)
+def test_where_nothing_can_be_captured_all_is_computed(look):
     def waits(tables):
-        return tables["x"] * tables["x"].max().item()
+        look(tables["x"].max())
+        return tables["x"] * 2
 
     graphs = G.Graphs(record)
-    found = [graphs.run("a", {"x": np.array([float(i)])}, CPU, waits)[0].tolist() for i in range(3)]
-    assert found == [[0], [1], [4]]
+    with torch.inference_mode():
+        found = [graphs.run("a", {"x": np.array([float(i)])}, CPU, waits)[0].tolist() for i in range(3)]
+    assert found == [[0], [2], [4]]
     assert "not permitted" in graphs.refused
+
+
+def test_what_failed_is_computed_before_it_is_captured():
+    """Memory that ran out is no reason to capture never again; who was cancelled has compiled nothing."""
+    fails, x = [Cancelled(), None, torch.OutOfMemoryError("full"), None, None, None], {"x": np.array([1.0])}
+
+    def work(tables):
+        if e := fails.pop(0):
+            raise e
+        return tables["x"] * 2
+
+    graphs = G.Graphs(count := Counted())
+    with pytest.raises(Cancelled):
+        graphs.run("a", x, CPU, work)
+    for captures in (0, 0, 1):
+        assert graphs.run("a", x, CPU, work)[0].tolist() == [2]
+        assert count.captures == captures
+    assert not graphs.refused
 
 
 def test_tables_lie_where_they_lay_with_zeros_behind():

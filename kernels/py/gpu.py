@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from localctx.kernels.gpu_pages import PAGE, Layout, block_of, half_of, load, rotate
+from localctx.kernels.gpu_pages import PAGE, Layout, block_of, half_of, launching, load, rotate
 
 SPLIT = 4  # pages one program reads: enough programs for a GPU at 4,000 tokens; fixed, so that rows stay independent
 _HIDDEN = tl.constexpr(-1e30)
@@ -60,6 +60,7 @@ def bounds_of(parts: np.ndarray, rows: int) -> np.ndarray:
     return np.searchsorted(parts[:, 0], np.arange(rows + 1))
 
 
+@launching
 def attend_rows(
     q: Tensor,
     k: Tensor,
@@ -93,6 +94,7 @@ def attend_rows(
     return out, share.masked_fill(row == 0, 0)
 
 
+@launching
 def attend_pages(
     q: Tensor,
     pages: Pages,

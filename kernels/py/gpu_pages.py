@@ -2,7 +2,9 @@
 ``sketch``. Records are given by address, a multiple of 16 as every part of a record is.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import torch
 import triton
@@ -10,6 +12,9 @@ import triton.language as tl
 from torch import Tensor
 
 from localctx.kernels.sketch import BITS, Sketch
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 PAGE = tl.constexpr(64)
 _TOKENS = PAGE.value
@@ -28,6 +33,17 @@ class Layout(NamedTuple):
     v_dim: int
     bits: tuple[tuple[int, int], ...]
     offsets: Tensor
+
+
+def launching(launch: Callable[Given, Result]) -> Callable[Given, Result]:
+    """``launch`` on the device of its first tensor: Triton takes the current one."""
+
+    @wraps(launch)
+    def launched(*given: Given.args, **how: Given.kwargs) -> Result:
+        with torch.cuda.device_of(given[0]):
+            return launch(*given, **how)
+
+    return launched
 
 
 def block_of(n: int) -> int:
@@ -97,6 +113,7 @@ def code_of(x, scale, zero, LEVELS: tl.constexpr):  # type: ignore[no-untyped-de
 # --- Sealing
 
 
+@launching
 def seal(k: Tensor, v: Tensor, addresses: Tensor, layout: Layout, kind: int, rotated: bool = False) -> None:
     """Write k [H, n * 64, D] and v [H, n * 64, Dv] as records of format ``kind`` into the pages at ``addresses`` [n],
     Hadamard-turned where ``rotated``: what ``quant.quantize`` and ``quant.pack`` make of them (KIVI's groups).
@@ -152,6 +169,7 @@ def _put(x, address, offsets, head, row_stride, col_stride, ROWS: tl.constexpr, 
 # --- Sketches
 
 
+@launching
 def make_sketch(addresses: Tensor, formats: Tensor, layout: Layout) -> Sketch:
     """``sketch.make_sketch`` of the keys that the records of pages [n] hold."""
     n, h, d, device = len(addresses), layout.heads, layout.k_dim, addresses.device
@@ -186,6 +204,7 @@ def _sketch(addresses, formats, offsets, codes, scale, zero, DIM: tl.constexpr, 
     tl.store(zero + at, b, mask=d < DIM)
 
 
+@launching
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
     """``sketch.best_scores``: the greatest q . key of each page, about, [H, Q, n] float32 from q [H, Q, D]."""
     (h, queries, d), n = q.shape, sketch.codes.shape[1]
@@ -216,6 +235,7 @@ def _best(q, codes, scale, zero, extra, out, queries, DIM: tl.constexpr, BLOCK: 
 # --- Rotation
 
 
+@launching
 def rotate(x: Tensor, more: Tensor | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
     """``quant.rotate`` of x [..., n], plus ``more`` where given, in ``dtype``."""
     n = x.shape[-1]

@@ -42,7 +42,7 @@ class Place:
     position: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Known:
     """The pages' ids, where they lie (base addresses), kinds, positions and numbers in the text, while ``true_of`` is
     so.
@@ -55,7 +55,7 @@ class _Known:
     positions: np.ndarray
     numbers: np.ndarray
     resident: np.ndarray  # which pages a GPU's kernels may read where they lie
-    on_device: tuple[Tensor, Tensor] | None  # bases and kinds, for those kernels
+    on_device: tuple[Tensor, Tensor] | None = None  # bases and kinds, once those kernels asked for them
 
 
 @dataclass
@@ -256,14 +256,15 @@ class Cache:
 
     def in_place(self, places: np.ndarray | slice = EVERYWHERE) -> bool:
         """Whether a kernel reads the pages at ``places`` where they lie: a GPU's only in its own memory."""
-        known = self._look()
-        return self.pool.in_place or (known.on_device is not None and bool(known.resident[places].all()))
+        return self.pool.in_place or (self._for_gpu and bool(self._look().resident[places].all()))
 
     def on_device(self) -> tuple[Tensor, Tensor]:
         """``bases`` as a GPU's kernels want them, where all or some pages are ``in_place``."""
-        known = self._look().on_device
-        assert known, "no kernel reads these pages"
-        return known
+        assert self._for_gpu, "no kernel reads these pages"
+        known, device = self._look(), self.pool.device
+        if known.on_device is None:
+            known.on_device = torch.from_numpy(known.bases).to(device), torch.from_numpy(known.kinds).to(device)
+        return known.on_device
 
     def tail_addresses(self) -> np.ndarray:
         """Where each layer's open page lies: [layers, 2], keys and values, int64."""
@@ -427,13 +428,15 @@ class Cache:
             bases = np.array([self.pool.payload(p).data_ptr() for p in pages], np.int64)
             at = np.array([p.position for p in self.places], np.int64)
             numbers = np.array([p.token // PAGE for p in self.places], np.int64)
-            kinds, gpu = self.pool.kinds(pages), self.pool.gpu is not None and self.dtype == torch.bfloat16
-            resident = np.array([gpu and p in self.pool.memory for p in pages], bool)
-            tensors = [torch.from_numpy(x).to(self.pool.device) for x in (bases, kinds)] if gpu else None
-            ids = np.array(pages, np.int64)
-            on_device = (tensors[0], tensors[1]) if tensors else None
-            self._known = _Known(true_of, ids, bases, kinds, at, numbers, resident, on_device)
+            resident = np.array([self._for_gpu and p in self.pool.memory for p in pages], bool)
+            ids, kinds = np.array(pages, np.int64), self.pool.kinds(pages)
+            self._known = _Known(true_of, ids, bases, kinds, at, numbers, resident)
         return self._known
+
+    @property
+    def _for_gpu(self) -> bool:
+        """Whether a GPU's kernels read what of it is in that GPU's memory."""
+        return self.pool.gpu is not None and self.dtype == torch.bfloat16
 
     def _empty_tail(self, layer: int) -> tuple[Tensor, Tensor]:
         s = self.pool.shape.layers[layer]

@@ -1,6 +1,6 @@
 """A pool's work in a GPU's memory by Triton's kernels. Imported only where these run: ``pool.gpu`` is this module."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -15,19 +15,32 @@ from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.kv.rows import Rows, split
 from localctx.kv.tables import Steady, Tables, roomy
-from localctx.shape import PAGE
+from localctx.shape import PAGE, KVShape
 
 __all__ = ["RowsOnGpu", "attend", "best_scores", "describe", "make_sketch", "seal"]
 
 _EXACT = ("bounds", "hidden")  # as many as there are rows
 
 
-def describe(pool: Pool, layer: int) -> gpu_pages.Layout:
-    """The records of both kinds of one layer, from their page's address on."""
-    heads, k_dim, v_dim, table = pool.layouts[layer]
-    offsets = torch.from_numpy(table[:, 2:] + pool.offsets[:, layer, None])
-    bits = tuple((int(k), int(v)) for k, v in table[:, :2])
-    return gpu_pages.Layout(heads, k_dim, v_dim, bits, offsets.to(pool.device))
+def describe(pool: Pool) -> list[gpu_pages.Layout]:
+    """The records of both kinds of each layer, from their page's address on.
+
+    Pools of one shape and codec share them, and they stay: captured graphs look at them when their pool has gone.
+    """
+    key = pool.shape, pool.codec, pool.device
+    if key not in _described:
+        _described[key] = [*_describe(pool)]
+    return _described[key]
+
+
+_described = dict[tuple[KVShape, str, torch.device], list[gpu_pages.Layout]]()
+
+
+def _describe(pool: Pool) -> Iterator[gpu_pages.Layout]:
+    for layer, (heads, k_dim, v_dim, table) in enumerate(pool.layouts):
+        offsets = torch.from_numpy(table[:, 2:] + pool.offsets[:, layer, None])
+        bits = tuple((int(k), int(v)) for k, v in table[:, :2])
+        yield gpu_pages.Layout(heads, k_dim, v_dim, bits, offsets.to(pool.device))
 
 
 def seal(pool: Pool, layer: int, pages: Sequence[int], kind: int, k: Tensor, v: Tensor) -> None:

@@ -57,7 +57,7 @@ class Pool:
         self.layouts = [layout_of(*pair) for pair in zip(*self.codecs, strict=True)]
         triton = has_triton(self.device) if triton is None else triton
         self.gpu = _on_gpu() if triton and FORMATS[codec].k_bits <= 16 else None
-        self.described = [self.gpu.describe(self, i) for i in range(len(shape.layers))] if self.gpu else []
+        self.described = self.gpu.describe(self) if self.gpu else []
         self.table = PageTable()
         on_gpu = self.device.type == "cuda"
         self.memory = MemoryTier("device", self.device, limits.device if limits else None)
