@@ -13,13 +13,14 @@ from bench_fakes import TEXT
 from test_cli import assert_one_line
 from tiny_gguf import write_gguf as write_other
 
-from localctx.bench import ENGINES, WHAT
+from localctx.bench import ENGINES, WAYS, WHAT
 from localctx.bench.engines import Engine, Engines
 from localctx.bench.kept import Keepable
 from localctx.bench.measure import Bench, room
 from localctx.bench.ours import drop_pages
 from localctx.errors import ModelError
-from localctx.models.llama import WAYS, Llama, llama_is_here
+from localctx.models.llama import WAYS as LLAMA_WAYS
+from localctx.models.llama import Llama, llama_is_here
 from localctx.models.llama_gguf import write_gguf
 
 needs_llama = pytest.mark.skipif(not llama_is_here(), reason="llama-cpp-python is not installed")
@@ -55,6 +56,22 @@ def test_peers_have_the_same_weights(opened, prefix):
                 same = sum(a == b for a, b in zip(greedy(peer), mine, strict=True))
                 assert same >= 38, f"{peer.name} {peer.kv}: {same} of 40"  # f16 against f32
             assert peer.nbytes > 0 or peer.kv.startswith("fp8")
+
+
+@pytest.mark.parametrize(
+    ("way", "name"),
+    [
+        pytest.param("llama.cpp:f16", "llama.cpp f16", marks=needs_llama),
+        pytest.param("llama.cpp:flash-f16", "llama.cpp flash f16", marks=needs_llama),
+        ("transformers:DynamicCache", "transformers DynamicCache float32"),
+        ("transformers:QuantizedCache", "transformers QuantizedCache "),
+    ],
+)
+def test_one_way_of_a_peer_is_measured_alone(opened, way, name):
+    assert way in WAYS
+    engines, _ = opened(chosen=(way,))
+    with engines.open(100, 5) as (engine,):
+        assert f"{engine.name} {engine.kv}".startswith(name)
 
 
 def test_what_selects_goes_on_from_what_was_read(opened):
@@ -120,7 +137,7 @@ def test_a_gguf_is_made_once_and_is_whole(tiny_model, tmp_path):
     made = tmp_path / "a" / "tiny.gguf"
     write_gguf(tiny_model, made)
     assert [p.name for p in made.parent.iterdir()] == ["tiny.gguf"]
-    with closing(Llama(made, WAYS[0], 64, 1)) as llama:
+    with closing(Llama(made, LLAMA_WAYS[0], 64, 1)) as llama:
         assert llama.vocabulary == 260
 
 
@@ -224,6 +241,7 @@ def test_ctrl_c_ends_it_at_once_and_prints_what_was_measured(bench, monkeypatch,
     [
         (["--what", "decode,speed"], "--what 'speed'", "decode,prefill,reopen,spill,memory"),
         (["--engines", "vllm"], "--engines 'vllm'", "localctx,llama.cpp,transformers"),
+        (["--engines", "llama.cpp:q4"], "--engines 'llama.cpp:q4'", "llama.cpp:flash-q8_0"),
         (["--kv", "int3"], "--kv 'int3'", "int8"),
         (["--context", "4k"], "--context 4k", "2000,4000"),
         (["--keep", "h2o:2048"], "--keep h2o:2048", "select:2048"),

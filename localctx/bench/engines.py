@@ -149,7 +149,7 @@ class Transformers:
 @dataclass
 class Engines:
     """Opens the engines that were ``chosen``: ours in each of ``codecs``, also with ``select`` as ``keeps`` say, and
-    peers. ``say`` is told which peers are not measured, and why.
+    peers, all of each or by ``bench.WAYS``. ``say`` is told which peers are not measured, and why.
     """
 
     model: LocalModel
@@ -168,10 +168,8 @@ class Engines:
         """All of them, for texts of ``context`` tokens and ``room`` more; peers that can do it."""
         with ExitStack() as stack:
             engines: list[Engine] = self._ours(context) if "localctx" in self.chosen else []
-            if "llama.cpp" in self.chosen:
-                engines += self._llamas(max(context, len(WARM)) + room, stack)
-            if "transformers" in self.chosen:
-                engines += self._transformers()
+            engines += self._llamas(max(context, len(WARM)) + room, stack)
+            engines += self._transformers()
             for engine in engines:
                 stack.callback(engine.forget)
             yield engines
@@ -196,7 +194,8 @@ class Engines:
         return engines
 
     def _llamas(self, room: int, stack: ExitStack) -> Iterator[Engine]:
-        for way in WAYS if self._gguf else ():
+        ways = [way for way in WAYS if self._is_chosen("llama.cpp", ("flash-" if way.flash else "") + way.kv)]
+        for way in ways if ways and self._gguf else ():
             if llama := self._able(f"{way.name} {way.kv}", partial(self._llama, way, room, stack)):
                 yield llama
 
@@ -207,6 +206,9 @@ class Engines:
         if llama.vocabulary != self.model.vocabulary:
             raise ValueError(f"{self._gguf} is of another model than {self.model.name}")
         return llama
+
+    def _is_chosen(self, engine: str, way: str) -> bool:
+        return engine in self.chosen or f"{engine}:{way}" in self.chosen
 
     def _able(self, name: str, make: Callable[[], Engine]) -> Engine | None:
         """A peer that has read and decoded a little; None where it, or its library, cannot."""
@@ -236,7 +238,9 @@ class Engines:
 
     def _transformers(self) -> Iterator[Engine]:
         quantized = sorted(installed_peers(), key=lambda p: p.bits != 4)[:1]  # the first at 4 bits, or what there is
-        for peer in (None, *quantized):
+        peers: list[Peer | None] = [None] if self._is_chosen("transformers", "DynamicCache") else []
+        peers += quantized if self._is_chosen("transformers", "QuantizedCache") else []
+        for peer in peers:
             make = partial(Transformers, self._stock, peer, self.settings.chunk, self.stopped)
             if engine := self._able(peer.name if peer else "transformers", make):
                 yield engine

@@ -36,7 +36,11 @@ _GRACE = 0.5  # seconds the work has to end by itself
 @click.argument("file", required=False)
 @click.option("--what", metavar="WORDS", help="Some of decode,prefill,reopen,spill,memory (all).")
 @click.option("--context", metavar="N,N", help="Tokens of context (512,2048,4096,8192).")
-@click.option("--engines", metavar="WORDS", help="Some of localctx,llama.cpp,transformers (those installed).")
+@click.option(
+    "--engines",
+    metavar="WORDS",
+    help="Some of localctx,llama.cpp,transformers (those installed), or one way of a peer: llama.cpp:f16.",
+)
 @click.option("--kv", "codecs", default="int8", metavar="CODECS", help="Ours with each of these codecs (int8).")
 @click.option(
     "--keep", "keeps", default="select:2048", metavar="KEEPERS", help="And with these (select:2048); or none."
@@ -138,7 +142,7 @@ class _Asked:
 
 def _asked(how: dict[str, Any]) -> _Asked:
     """The flags, checked before anything heavy is imported. Raises UsageError."""
-    from localctx.bench import CONTEXTS, ENGINES, WHAT
+    from localctx.bench import CONTEXTS, ENGINES, WAYS, WHAT
     from localctx.kv.keepers import make_keeper
     from localctx.shape import FORMATS
 
@@ -149,7 +153,7 @@ def _asked(how: dict[str, Any]) -> _Asked:
     return _Asked(
         words("--what", how["what"] or ",".join(WHAT), WHAT),
         numbers("--context", how["context"]) or list(CONTEXTS),
-        words("--engines", how["engines"] or ",".join(ENGINES), ENGINES),
+        words("--engines", how["engines"] or ",".join(ENGINES), (*ENGINES, *WAYS)),
         words("--kv", how["codecs"], list(FORMATS)),
         keeps,
         how["repeat"],
