@@ -98,7 +98,7 @@ def test_two_conversations_at_once_answer_as_each_alone(home, novel, tmp_path):
     questions = ("Who tells the story?", "What is the weather like?")
     files = [tmp_path / f"{i}.txt" for i in range(2)]
     for i, file in enumerate(files):
-        file.write_text(novel[3000 + 4000 * i : 6500 + 4000 * i])
+        file.write_text(novel[3000 + 4000 * i : 5000 + 4000 * i])
     with Session(settings, loader=loader) as first, Session(settings, loader=loader) as second:
         asked = list(zip((first, second), files, questions, strict=True))
         alone = [[e.id for e in s.ask([str(f)], q, False) if isinstance(e, Token)] for s, f, q in asked]

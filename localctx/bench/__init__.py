@@ -2,8 +2,10 @@
 
 WHAT = ("decode", "prefill", "reopen", "spill", "memory")
 ENGINES = ("localctx", "llama.cpp", "transformers")
-WAYS = ("llama.cpp:f16", "llama.cpp:flash-f16", "llama.cpp:flash-q8_0")
-WAYS += ("transformers:DynamicCache", "transformers:QuantizedCache")
+WAYS = (
+    *("llama.cpp:f16", "llama.cpp:flash-f16", "llama.cpp:flash-q8_0"),
+    *("transformers:DynamicCache", "transformers:QuantizedCache"),
+)
 """One way of a peer to keep KV, where not all of them are measured."""
 
 CONTEXTS = (512, 2048, 4096, 8192)
