@@ -87,7 +87,11 @@ def add(page, path: object, ends: str) -> str:
     """Read a path of this machine; what the queue says when it says how it ``ends``."""
     page.locator("#path textarea, #path input").fill(str(path))
     page.locator("#path button").click()
-    page.locator("#queue").get_by_text(ends).wait_for()
+    try:
+        page.locator("#queue").get_by_text(ends).wait_for()
+    except sync_api.TimeoutError as e:
+        named, queue = page.locator("#path textarea, #path input").input_value(), page.locator("#queue").inner_text()
+        raise AssertionError(f"{path} was to be read; named is {named!r}, the queue says {queue!r}") from e
     page.wait_for_selector("#cancel-adding", state="hidden")
     return page.locator("#queue").inner_text()
 
