@@ -59,12 +59,12 @@ def test_int8_is_as_good_as_full_precision(default_home, novel):
 
 def test_a_second_question_starts_where_reading_ended(ask, novel, tmp_path):
     document = tmp_path / "novel.txt"
-    document.write_text(novel[3000:9500])
+    document.write_text(novel[3000:15_500])
     first = ask(document, "Who tells the story?", "--max-tokens", 2)
     second = ask(document, "Where does he wake up?", "--max-tokens", 2)
     tokens, seconds = second["tokens"], (first["seconds"]["first_token"], second["seconds"]["first_token"])
     print(f"{tokens}, first token {seconds[0]:.2f} s, then {seconds[1]:.2f} s", file=sys.stderr)
-    assert tokens["prompt"] >= 1500
+    assert tokens["prompt"] >= 3000
     assert tokens["reused"] >= 0.98 * tokens["prompt"]
     assert seconds[0] >= 5 * seconds[1], "50 times on a quiet machine; here others compute beside it"
 
@@ -98,7 +98,7 @@ def test_two_conversations_at_once_answer_as_each_alone(home, novel, tmp_path):
     questions = ("Who tells the story?", "What is the weather like?")
     files = [tmp_path / f"{i}.txt" for i in range(2)]
     for i, file in enumerate(files):
-        file.write_text(novel[3000 + 4000 * i : 5000 + 4000 * i])
+        file.write_text(novel[3000 + 4000 * i : 6500 + 4000 * i])
     with Session(settings, loader=loader) as first, Session(settings, loader=loader) as second:
         asked = list(zip((first, second), files, questions, strict=True))
         alone = [[e.id for e in s.ask([str(f)], q, False) if isinstance(e, Token)] for s, f, q in asked]

@@ -60,9 +60,9 @@ class Counted:
         return counted, result
 
 
-def test_replayed_steps_give_what_is_computed_anew():
-    """Of windows and whole layers, rotated pages, attention sinks and experts."""
-    model, codec = TransformersModel(build("gpt-oss", num_hidden_layers=2).to(torch.bfloat16)), "int4+hadamard"
+@pytest.mark.parametrize(("family", "codec"), [("gemma2", "int4+hadamard"), ("gpt-oss", "int8")])
+def test_replayed_steps_give_what_is_computed_anew(family, codec):
+    model = TransformersModel(build(family, num_hidden_layers=2).to(torch.bfloat16))
     assert model.graphs is None, "there is no GPU to capture on"
     expected = answered(model, codec)
     model.graphs = G.Graphs(count := Counted())

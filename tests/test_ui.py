@@ -187,7 +187,12 @@ def test_hostile_texts_are_shown_and_do_nothing(window, tabs, away):
 
 
 NARROW = {"width": 390, "height": 844}
-LOOKS = {"light": {}, "narrow-dark": {**NARROW, "scheme": "dark"}}
+LOOKS = {
+    "light": {},
+    "dark": {"scheme": "dark"},
+    "narrow": NARROW,
+    "narrow-dark": {**NARROW, "scheme": "dark"},
+}
 
 
 @pytest.mark.parametrize("look", LOOKS)
