@@ -13,14 +13,13 @@ from bench_fakes import TEXT
 from test_cli import assert_one_line
 from tiny_gguf import write_gguf as write_other
 
-from localctx.bench import ENGINES, WAYS, WHAT
+from localctx.bench import ENGINES, PEER_WAYS, WHAT
 from localctx.bench.engines import Engine, Engines
 from localctx.bench.kept import Keepable
 from localctx.bench.measure import Bench, room
 from localctx.bench.ours import drop_pages
 from localctx.errors import ModelError
-from localctx.models.llama import WAYS as LLAMA_WAYS
-from localctx.models.llama import Llama, llama_is_here
+from localctx.models.llama import WAYS, Llama, llama_is_here
 from localctx.models.llama_gguf import write_gguf
 
 needs_llama = pytest.mark.skipif(not llama_is_here(), reason="llama-cpp-python is not installed")
@@ -68,10 +67,15 @@ def test_peers_have_the_same_weights(opened, prefix):
     ],
 )
 def test_one_way_of_a_peer_is_measured_alone(opened, way, name):
-    assert way in WAYS
+    assert way in PEER_WAYS
     engines, _ = opened(chosen=(way,))
     with engines.open(100, 5) as (engine,):
         assert f"{engine.name} {engine.kv}".startswith(name)
+
+
+def test_ways_are_named_as_llama_cpp_has_them():
+    named = {f"llama.cpp:{'flash-' if way.flash else ''}{way.kv}" for way in WAYS}
+    assert named == {way for way in PEER_WAYS if way.startswith("llama.cpp")}
 
 
 def test_what_selects_goes_on_from_what_was_read(opened):
@@ -137,7 +141,7 @@ def test_a_gguf_is_made_once_and_is_whole(tiny_model, tmp_path):
     made = tmp_path / "a" / "tiny.gguf"
     write_gguf(tiny_model, made)
     assert [p.name for p in made.parent.iterdir()] == ["tiny.gguf"]
-    with closing(Llama(made, LLAMA_WAYS[0], 64, 1)) as llama:
+    with closing(Llama(made, WAYS[0], 64, 1)) as llama:
         assert llama.vocabulary == 260
 
 

@@ -2,7 +2,7 @@
 
 WHAT = ("decode", "prefill", "reopen", "spill", "memory")
 ENGINES = ("localctx", "llama.cpp", "transformers")
-WAYS = (
+PEER_WAYS = (
     *("llama.cpp:f16", "llama.cpp:flash-f16", "llama.cpp:flash-q8_0"),
     *("transformers:DynamicCache", "transformers:QuantizedCache"),
 )

@@ -149,7 +149,7 @@ class Transformers:
 @dataclass
 class Engines:
     """Opens the engines that were ``chosen``: ours in each of ``codecs``, also with ``select`` as ``keeps`` say, and
-    peers, all of each or by ``bench.WAYS``. ``say`` is told which peers are not measured, and why.
+    peers, all of each or by ``bench.PEER_WAYS``. ``say`` is told which peers are not measured, and why.
     """
 
     model: LocalModel
@@ -194,7 +194,7 @@ class Engines:
         return engines
 
     def _llamas(self, room: int, stack: ExitStack) -> Iterator[Engine]:
-        ways = [way for way in WAYS if self._is_chosen("llama.cpp", ("flash-" if way.flash else "") + way.kv)]
+        ways = [way for way in WAYS if self._is_chosen("llama.cpp", f"{way.name} {way.kv}")]
         for way in ways if ways and self._gguf else ():
             if llama := self._able(f"{way.name} {way.kv}", partial(self._llama, way, room, stack)):
                 yield llama
@@ -207,8 +207,9 @@ class Engines:
             raise ValueError(f"{self._gguf} is of another model than {self.model.name}")
         return llama
 
-    def _is_chosen(self, engine: str, way: str) -> bool:
-        return engine in self.chosen or f"{engine}:{way}" in self.chosen
+    def _is_chosen(self, engine: str, name: str) -> bool:
+        """Whether an engine, or the way of it that tables name so, is to be measured."""
+        return engine in self.chosen or name.replace(" ", ":", 1).replace(" ", "-") in self.chosen
 
     def _able(self, name: str, make: Callable[[], Engine]) -> Engine | None:
         """A peer that has read and decoded a little; None where it, or its library, cannot."""
@@ -238,8 +239,8 @@ class Engines:
 
     def _transformers(self) -> Iterator[Engine]:
         quantized = sorted(installed_peers(), key=lambda p: p.bits != 4)[:1]  # the first at 4 bits, or what there is
-        peers: list[Peer | None] = [None] if self._is_chosen("transformers", "DynamicCache") else []
-        peers += quantized if self._is_chosen("transformers", "QuantizedCache") else []
+        peers: list[Peer | None] = [None] if self._is_chosen("transformers", "transformers DynamicCache") else []
+        peers += quantized if self._is_chosen("transformers", "transformers QuantizedCache") else []
         for peer in peers:
             make = partial(Transformers, self._stock, peer, self.settings.chunk, self.stopped)
             if engine := self._able(peer.name if peer else "transformers", make):

@@ -68,6 +68,7 @@ def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quie
     \b
     localctx bench --what decode,prefill --context 4096,16384
     localctx bench novel.txt --kv int8,k8v4 --plot speed.png
+    localctx bench --what decode --engines localctx,llama.cpp:flash-f16
     """
     asked = _asked(how)
     if forget:
@@ -142,7 +143,7 @@ class _Asked:
 
 def _asked(how: dict[str, Any]) -> _Asked:
     """The flags, checked before anything heavy is imported. Raises UsageError."""
-    from localctx.bench import CONTEXTS, ENGINES, WAYS, WHAT
+    from localctx.bench import CONTEXTS, ENGINES, PEER_WAYS, WHAT
     from localctx.kv.keepers import make_keeper
     from localctx.shape import FORMATS
 
@@ -153,7 +154,7 @@ def _asked(how: dict[str, Any]) -> _Asked:
     return _Asked(
         words("--what", how["what"] or ",".join(WHAT), WHAT),
         numbers("--context", how["context"]) or list(CONTEXTS),
-        words("--engines", how["engines"] or ",".join(ENGINES), (*ENGINES, *WAYS)),
+        words("--engines", how["engines"] or ",".join(ENGINES), (*ENGINES, *PEER_WAYS)),
         words("--kv", how["codecs"], list(FORMATS)),
         keeps,
         how["repeat"],
