@@ -13,8 +13,8 @@ from torch import Tensor
 
 from localctx.kernels.sketch import BITS, Sketch
 
-Given = ParamSpec("Given")
-Result = TypeVar("Result")
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
 
 PAGE = tl.constexpr(64)
 _TOKENS = PAGE.value
@@ -35,11 +35,11 @@ class Layout(NamedTuple):
     offsets: Tensor
 
 
-def launching(launch: Callable[Given, Result]) -> Callable[Given, Result]:
+def launching(launch: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     """``launch`` on the device of its first tensor: Triton takes the current one."""
 
     @wraps(launch)
-    def launched(*given: Given.args, **how: Given.kwargs) -> Result:
+    def launched(*given: _Given.args, **how: _Given.kwargs) -> _Result:
         with torch.cuda.device_of(given[0]):
             return launch(*given, **how)
 
