@@ -9,7 +9,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor
 
-from localctx.kv.tables import Arrays, Tables
+from localctx.kv.tables import Arrays, Steady, Tables
 
 Compute = Callable[[Tables], Tensor]
 Replay = Callable[[], None]
@@ -21,6 +21,8 @@ MOST = 32  # kinds of step that are known: one for each number of sequences, and
 class Graphs:
     """Captures with ``capture``, which returns what replays the work, and where its result then is. Where that cannot
     be done, ``refused`` says why, and every step is computed as ever.
+
+    See https://pytorch.org/blog/accelerating-pytorch-with-cuda-graphs/.
     """
 
     def __init__(self, capture: Capture) -> None:
@@ -28,36 +30,37 @@ class Graphs:
         self._known = dict[object, _Known]()
         self.refused = ""
 
-    def run(self, likeness: object, arrays: Arrays, device: torch.device, compute: Compute) -> tuple[Tensor, Tables]:
-        """What ``compute`` makes of ``arrays`` in tables, and these. Of what else it looks at, all that matters is in
-        ``likeness``; it launches work on the device and never waits for it.
+    def run(self, step: Steady, more: Arrays, device: torch.device, compute: Compute) -> Tensor:
+        """What ``compute`` makes of ``step``'s arrays and ``more``, in tables that the step has afterwards. Of what else
+        it looks at, all that matters is in the step's likeness; it launches work on ``device`` and never waits for it.
 
         What comes the first time is computed, which compiles what has to be; nothing may be, during a capture. Memory
         that ``compute`` looks at beside the tables stays where it is until ``forget``.
         """
-        key = likeness, tuple((name, x.dtype, x.shape) for name, x in arrays.items())
-        step = self._known.pop(key, None)
-        if step is None:
-            step = _Known(Tables(arrays, device))
-            result = compute(step.tables)
-        else:
-            step.tables.write(arrays)
-            result = self._again(step, partial(compute, step.tables))
-        self._known[key] = step  # what was used last is last
+        arrays = {**more, **step.arrays}
+        key = step.likeness, tuple((name, x.dtype, x.shape) for name, x in arrays.items())
+        known = self._known.pop(key, None)
+        if known:
+            known.tables.write(arrays)
+        now = known or _Known(Tables(arrays, device))
+        step.tables = now.tables
+        work = partial(compute, now.tables)
+        result = self._again(known, work) if known else work()
+        self._known[key] = now  # what was used last is last
         if len(self._known) > MOST:
             del self._known[next(iter(self._known))]
-        return result, step.tables
+        return result
 
     def forget(self) -> None:
         """What was captured computes with what is there no more."""
         self._known.clear()
 
-    def _again(self, step: "_Known", work: Callable[[], Tensor]) -> Tensor:
-        if not step.graph and not self.refused:
-            step.graph = self._captured(work)
-        if not step.graph:
+    def _again(self, known: "_Known", work: Callable[[], Tensor]) -> Tensor:
+        if not known.graph and not self.refused:
+            known.graph = self._captured(work)
+        if not known.graph:
             return work()
-        replay, result = step.graph
+        replay, result = known.graph
         replay()
         return result.clone()
 

@@ -47,18 +47,12 @@ class TransformersModel(LocalModel):
     def _run(self, step: Step) -> Tensor:
         self._place(step.rope.said if step.rope else self._said)
         told = _told(step, step.places())
-        rows = step.steady if self.graphs else None
-        if not (self.graphs and rows):
+        steady = step.steady if self.graphs else None
+        if not (self.graphs and steady):
             return self._compute(step, _on(self.device, told))
         if step.cancelled():
             raise Cancelled
-
-        def compute(tables: Tables) -> Tensor:
-            rows.tables = tables
-            return self._compute(step, tables)
-
-        logits, rows.tables = self.graphs.run(rows.likeness, {**told, **rows.arrays}, self.device, compute)
-        return logits
+        return self.graphs.run(steady, told, self.device, partial(self._compute, step))
 
     def _compute(self, step: Step, told: Mapping[str, Tensor] | Tables) -> Tensor:
         out = self._module(

@@ -1,5 +1,7 @@
 """Captured steps: replayed with other numbers they give what is computed anew, and what cannot be captured is not."""
 
+from dataclasses import dataclass
+
 import measure_gpu
 import numpy as np
 import pytest
@@ -43,6 +45,23 @@ def answered(model, codec):
     return [torch.stack(out), *looks, *tails]
 
 
+@dataclass
+class Alike:
+    """A step with one array."""
+
+    likeness: str
+    x: np.ndarray
+    tables: Tables | None = None
+
+    @property
+    def arrays(self):
+        return {"x": self.x}
+
+
+def run(graphs, likeness, x, work):
+    return graphs.run(Alike(likeness, np.array(x)), {}, CPU, work)
+
+
 class Counted:
     """A capture that counts captures and replays."""
 
@@ -81,11 +100,11 @@ def test_what_graphs_look_at_stays_when_their_pool_has_gone():
 
 
 def test_positions_of_another_kind_are_captured_anew():
-    model, x = TransformersModel(build("llama")), {"x": np.array([1.0])}
+    model = TransformersModel(build("llama"))
     model.graphs = graphs = G.Graphs(count := Counted())
 
     def step():
-        graphs.run("a", x, CPU, doubled)
+        run(graphs, "a", [1.0], doubled)
 
     view = model.view()
     step(), step(), step()
@@ -115,23 +134,23 @@ def doubled(tables):
 def test_what_is_asked_alike_is_captured_once_and_its_results_stay():
     graphs, found = G.Graphs(count := Counted()), []
     for i in range(4):
-        found.append(graphs.run("a", {"x": np.array([i, i + 1.5])}, CPU, doubled)[0])
+        found.append(run(graphs, "a", [i, i + 1.5], doubled))
     assert [x.tolist() for x in found] == [[2 * i, 2 * i + 3] for i in range(4)]
     assert (count.captures, count.replays) == (1, 3)
-    graphs.run("b", {"x": np.array([1.0, 2.0])}, CPU, doubled)
-    graphs.run("a", {"x": np.array([1.0])}, CPU, doubled)
+    run(graphs, "b", [1.0, 2.0], doubled)
+    run(graphs, "a", [1.0], doubled)
     assert count.captures == 1
 
 
 def test_the_graph_that_was_not_used_for_longest_goes_first(monkeypatch):
     monkeypatch.setattr(G, "MOST", 2)
-    graphs, x = G.Graphs(count := Counted()), {"x": np.array([1.0])}
+    graphs = G.Graphs(count := Counted())
     for likeness in "aabbacccc":  # a is younger than b when c comes
-        graphs.run(likeness, x, CPU, doubled)
-    graphs.run("a", x, CPU, doubled)
+        run(graphs, likeness, [1.0], doubled)
+    run(graphs, "a", [1.0], doubled)
     assert count.captures == 3
-    graphs.run("b", x, CPU, doubled)
-    graphs.run("b", x, CPU, doubled)
+    run(graphs, "b", [1.0], doubled)
+    run(graphs, "b", [1.0], doubled)
     assert count.captures == 4
 
 
@@ -145,14 +164,14 @@ def test_where_nothing_can_be_captured_all_is_computed(look):
 
     graphs = G.Graphs(record)
     with torch.inference_mode():
-        found = [graphs.run("a", {"x": np.array([float(i)])}, CPU, waits)[0].tolist() for i in range(3)]
+        found = [run(graphs, "a", [float(i)], waits).tolist() for i in range(3)]
     assert found == [[0], [2], [4]]
     assert "not permitted" in graphs.refused
 
 
 def test_what_failed_is_computed_before_it_is_captured():
     """Memory that ran out is no reason to capture never again; who was cancelled has compiled nothing."""
-    fails, x = [Cancelled(), None, torch.OutOfMemoryError("full"), None, None, None], {"x": np.array([1.0])}
+    fails = [Cancelled(), None, torch.OutOfMemoryError("full"), None, None, None]
 
     def work(tables):
         if e := fails.pop(0):
@@ -161,9 +180,9 @@ def test_what_failed_is_computed_before_it_is_captured():
 
     graphs = G.Graphs(count := Counted())
     with pytest.raises(Cancelled):
-        graphs.run("a", x, CPU, work)
+        run(graphs, "a", [1.0], work)
     for captures in (0, 0, 1):
-        assert graphs.run("a", x, CPU, work)[0].tolist() == [2]
+        assert run(graphs, "a", [1.0], work).tolist() == [2]
         assert count.captures == captures
     assert not graphs.refused
 

@@ -19,8 +19,6 @@ from localctx.shape import PAGE, KVShape
 
 __all__ = ["RowsOnGpu", "attend", "best_scores", "describe", "make_sketch", "seal"]
 
-_EXACT = ("bounds", "hidden")  # as many as there are rows
-
 
 def describe(pool: Pool) -> list[gpu_pages.Layout]:
     """The records of both kinds of each layer, from their page's address on.
@@ -113,10 +111,10 @@ class RowsOnGpu(Rows):
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """See ``Steady``. ``got`` is what attention tells."""
-        told = {"bases": self._bases, "kinds": self._kinds, "got": np.zeros(len(self._bases))}
+        told = {"bases": roomy(self._bases), "kinds": roomy(self._kinds), "got": roomy(np.zeros(len(self._bases)))}
         for i, (parts, hidden) in enumerate(self._asks[1]):
-            told |= {f"parts {i}": parts, f"bounds {i}": gpu.bounds_of(parts, len(self._caches)), f"hidden {i}": hidden}
-        told = {name: x if name.startswith(_EXACT) else roomy(x) for name, x in told.items()}
+            bounds = gpu.bounds_of(parts, len(self._caches))
+            told |= {f"parts {i}": roomy(parts), f"bounds {i}": bounds, f"hidden {i}": hidden}
         return told | {"tails": self._tails, "filled": self._filled}
 
     def attend(
