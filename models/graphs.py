@@ -31,7 +31,7 @@ class Graphs:
         self.refused = ""
 
     def run(self, step: Steady, more: Arrays, device: torch.device, compute: Compute) -> Tensor:
-        """What ``compute`` makes of ``step``'s arrays and ``more``, in tables that the step has afterwards. Of what else
+        """What ``compute`` makes of ``step``'s arrays and ``more``, in tables that the step has then. Of what else
         it looks at, all that matters is in the step's likeness; it launches work on ``device`` and never waits for it.
 
         What comes the first time is computed, which compiles what has to be; nothing may be, during a capture. Memory
