@@ -69,6 +69,7 @@ class Window:
 class Entry:
     """A known model. ``context`` is what it was trained for, in tokens; ``bytes`` what it takes on disk, about;
     ``fits`` the memory, in GiB, of the smallest GPU it is good for (0: none needed). ``sources`` are tried in order.
+    ``family`` is what its config calls it.
     ``passages`` it was measured to answer from best (0: not measured). ``longer`` windows than
     ``context`` are those in which it was seen to find what it looked for, shortest first.
     """
@@ -84,6 +85,7 @@ class Entry:
     longer: tuple[Window, ...] = ()
     kind: Kind = "chat"
     passages: int = 0
+    family: str = ""
 
 
 def load_catalog() -> dict[str, Entry]:
