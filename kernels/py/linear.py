@@ -90,6 +90,16 @@ def multiply(x: Tensor, blocks: Blocks) -> Tensor:
     return out[:, : blocks.outputs]
 
 
+def multiply_in_bf16(x: Tensor, blocks: Blocks) -> Tensor:
+    """x [n, in] times the weight, both rounded to bf16 and summed in float32: [n, out] bf16.
+
+    A processor with bf16 instructions does this several times as fast as ``multiply`` where rows are many. The order of
+    the sums is the library's choice and depends on the number of rows.
+    """
+    weight = _stored(blocks).to(torch.bfloat16).transpose(1, 2).reshape(-1, x.shape[1])[: blocks.outputs]
+    return torch.nn.functional.linear(x.to(torch.bfloat16), weight)
+
+
 def _stored(blocks: Blocks) -> Tensor:
     """[blocks, in, 32], of the type they are kept in."""
     dtype = next(dtype for dtype, kind in _STORED.items() if kind == blocks.kind)
