@@ -48,6 +48,7 @@ FLOORS = {
     "localctx.kv.keepers": 1,
     "localctx.settings": 1,
     "localctx.budget": 1,
+    "localctx.docs": 0,
     "localctx.kernels": 0,
     "localctx.errors": 0,
     "localctx.shape": 0,

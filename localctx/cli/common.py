@@ -127,16 +127,18 @@ def words(flag: str, given: str, known: Sequence[str]) -> list[str]:
 
 
 def text_of(file: str | None) -> str:
-    """The user's text, or the one that every installed localctx has. Raises DocumentError."""
+    """The user's text, or the one that every installed localctx has: its README and its pages. Raises DocumentError."""
     if file:
         from localctx.library.read import read_document
 
         return read_document(file).text
     from importlib.metadata import PackageNotFoundError, metadata
 
+    from localctx.docs import page, topics
+
     with suppress(PackageNotFoundError):
         if isinstance(text := metadata("localctx").get_payload(), str) and text:  # type: ignore[attr-defined]
-            return text
+            return "\n\n".join([text, *map(page, topics())])
     raise DocumentError("there is no README here to measure on", "name a text file")
 
 

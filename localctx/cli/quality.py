@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def quality(
     file: str | None, codecs: tuple[str, ...], keeps: tuple[str, ...], streamed: int | None, **how: Any
 ) -> None:
-    """Compare codecs and keepers with full precision on the text of FILE (none: localctx's README).
+    """Compare codecs and keepers with full precision on the text of FILE (none: localctx's own pages).
 
     Divergence, agreement and perplexity over the last 1,000 tokens, and needles planted at five depths. A codec
     passes with a mean divergence of at most 0.02 nats, 90 % agreement and no needle lost; that is remembered.
