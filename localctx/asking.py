@@ -1,25 +1,38 @@
-"""Asking: a question's documents are read whole where they fit the window and the budget, else passages of them."""
+"""Asking: a question's documents are read whole where the model can bear their length, else passages of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
+from localctx.engine.effective import effective_context
 from localctx.engine.events import Note
 from localctx.engine.looks import looks
 from localctx.engine.opener import Opener
-from localctx.engine.prompt import ALONE, Conversation
+from localctx.engine.prompt import ALONE, Conversation, estimate_tokens
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import ChatFull, TooLong
 from localctx.library.cite import glimpses, quotes
 from localctx.retrieval import Retrieval
+from localctx.settings import Settings
 from localctx.store.documents import Held
 
 
 class Asking:
-    """Opens the work on questions, in a ``mode`` (full, retrieve, auto), and says what their answers stand on."""
+    """Opens the work on questions under ``settings``, and says what their answers stand on. ``measured`` gives what
+    ``localctx quality --context`` found out about the model here, if anything.
+    """
 
-    def __init__(self, opener: Opener, open_retrieval: Callable[[], Retrieval], mode: str) -> None:
-        self._opener, self._open_retrieval, self._mode = opener, open_retrieval, mode
+    def __init__(
+        self,
+        opener: Opener,
+        open_retrieval: Callable[[], Retrieval],
+        settings: Settings,
+        measured: Callable[[], dict[str, Any] | None],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self._opener, self._open_retrieval, self._settings = opener, open_retrieval, settings
+        self._measured, self._cancelled = measured, cancelled
 
     def begin(
         self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation = ALONE
@@ -61,17 +74,35 @@ class Asking:
         work.citations = [asdict(citation) for citation in found]
 
     def _begin(self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation) -> Steps[Begun]:
-        mode, why = self._mode, "passages were asked for"
-        if documents is None:
-            why = "the whole library was asked"
-        elif mode != "retrieve" or not documents:
+        why = self.why_passages(documents)
+        if why is None:
+            assert documents is not None
             try:
                 return Begun((yield from self.whole(documents, question, keep, of)))
             except TooLong as e:
-                if mode == "full" or (of.history and self._fit(documents, question)):
+                if not documents or self._settings.mode == "full" or (of.history and self._fit(documents, question)):
                     raise
                 why = e.problem
         return (yield from self._open_retrieval().begin(documents, question, keep, why, of))
+
+    def why_passages(self, documents: Sequence[Held] | None) -> str | None:
+        """Why an answer from ``documents`` comes from passages of them; None where they are read whole, if they fit."""
+        mode = self._settings.mode
+        if documents is None:
+            return "the whole library was asked"
+        if mode == "full" or not documents:
+            return None
+        if mode == "retrieve":
+            return "passages were asked for"
+        return None if self._settings.keep != "full" else self._more_than_it_bears(documents)
+
+    def _more_than_it_bears(self, documents: Sequence[Held]) -> str | None:
+        model, texts = self._opener.model, [text for _, text, _ in documents]
+        bears = effective_context(self._settings, model, self._measured)
+        tokens = estimate_tokens(model.tokenizer, texts, bears.tokens, self._cancelled)
+        if tokens <= bears.tokens:
+            return None
+        return f"passages, because {model.name} answers best from up to {bears.words}, and here are about {tokens:,}"
 
     def _fit(self, documents: Sequence[Held], question: str) -> bool:
         """Whether the documents can be read whole, with nothing said before."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from localctx.asking import Asking
 from localctx.chatting import Beginning, Chatting, Way
 from localctx.engine.answer import answer, read, shut
+from localctx.engine.effective import MEASURED
 from localctx.engine.events import Done, Event, InUse, Note, Progress
 from localctx.engine.opener import Opener
 from localctx.engine.prompt import Conversation
@@ -334,7 +335,12 @@ class Session:
 
     @cached_property
     def _asking(self) -> Asking:
-        return Asking(self._opener, lambda: self._retrieval, self.settings.mode)
+        return Asking(self._opener, lambda: self._retrieval, self.settings, self._measured, self._stop.is_set)
+
+    def _measured(self) -> dict[str, Any] | None:
+        """What ``localctx quality --context`` found out about the model on this machine."""
+        home, name = self.settings.home, self.settings.model
+        return look_up(home, lambda: self.store, lambda store: store.verdicts.of(name).get(MEASURED))
 
     @cached_property
     def _shelving(self) -> Shelving:

@@ -121,7 +121,7 @@ class Here:
         yield from map(Note, (*work.notes, *([work.failed] if work.failed else [])))
         if dropped:
             yield Note(f"{work.plan.keeper} dropped {dropped:,} of {len(work.tokens):,} tokens: not all was seen")
-        return finished(work.texts[0]) if work.stopped == "length" else work.texts[0]
+        return finished(work.texts[0]) if work.stopped in ("length", "repeated") else work.texts[0]
 
     def _open(self, texts: Sequence[str], instruction: str, keep: bool = False) -> Work:
         return self._opener.open([self._held], texts, instruction, keep=keep, of=Conversation(form=AS_IT_IS))

@@ -69,7 +69,8 @@ class Window:
 class Entry:
     """A known model. ``context`` is what it was trained for, in tokens; ``bytes`` what it takes on disk, about;
     ``fits`` the memory, in GiB, of the smallest GPU it is good for (0: none needed). ``sources`` are tried in order.
-    ``passages`` it was measured to answer from best (0: not measured). ``longer`` windows than
+    ``passages`` it was measured to answer from best (0: not measured); ``effective``: the tokens of documents up to
+    which its answers from the whole are at least as good (0: not measured). ``longer`` windows than
     ``context`` are those in which it was seen to find what it looked for, shortest first.
     """
 
@@ -84,6 +85,7 @@ class Entry:
     longer: tuple[Window, ...] = ()
     kind: Kind = "chat"
     passages: int = 0
+    effective: int = 0
 
 
 def load_catalog() -> dict[str, Entry]:

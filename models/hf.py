@@ -20,7 +20,7 @@ from localctx.kv.tables import Tables
 from localctx.models.base import Feed
 from localctx.models.geometry import KINDS
 from localctx.models.graphs import CudaCapture, Graphs
-from localctx.models.linear import RowByRow, weight_bytes
+from localctx.models.linear import RowByRow, weight_bytes, weight_count
 from localctx.models.local import LocalModel
 from localctx.models.module_rope import apply_positions, rope_of
 from localctx.models.rope import ModelRope, Positions
@@ -43,7 +43,7 @@ class TransformersModel(LocalModel):
         self._module, self._row_by_row = module.eval(), row_by_row or RowByRow()
         super().__init__(module.config.get_text_config(decoder=True), tokenizer or ChatTokenizer(None), **how)
         self.computed_by = f"transformers {version('transformers')}"
-        self.nbytes = weight_bytes(module)
+        self.nbytes, self.parameters = weight_bytes(module), weight_count(module)
         self.sums_depend_on_rows = module.device.type == "cpu" and module.dtype != torch.float32
         self._placed: list[Positions] = [self._trained]  # what the module computes with now; views share it
         self.device, self.dtype, self.precision = module.device, module.dtype, module.dtype

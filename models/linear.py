@@ -51,3 +51,9 @@ def weight_bytes(module: torch.nn.Module) -> int:
     """What its weights take, blocked or not."""
     blocked = (child.blocks.nbytes for child in module.modules() if isinstance(child, BlockedLinear))
     return sum(parameter.nbytes for parameter in module.parameters()) + sum(blocked)
+
+
+def weight_count(module: torch.nn.Module) -> int:
+    """How many numbers its weights are, blocked or not."""
+    blocked = (child.blocks.size for child in module.modules() if isinstance(child, BlockedLinear))
+    return sum(parameter.numel() for parameter in module.parameters()) + sum(blocked)

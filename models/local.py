@@ -33,6 +33,7 @@ class LocalModel(ABC):
     precision: torch.dtype  # of the products, where that is not the ``dtype`` of keys, values and activations
     sums_depend_on_rows = False  # whether many rows are multiplied otherwise than a few
     nbytes: int
+    parameters: int
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from localctx.kernels.layer import Entry, Exit, enter, enter_chunk, leave, leave_chunk, normalize
-from localctx.kernels.linear import exact_blocks, multiply, picked
+from localctx.kernels.linear import Blocks, exact_blocks, multiply, picked
 from localctx.kv.rows import FEW
 from localctx.models.config import Config
 from localctx.models.frequencies import frequencies
@@ -48,7 +48,7 @@ class PlainModel(LocalModel):
     ) -> None:
         self.precision, self.sums_depend_on_rows = precision, precision != torch.float32
         super().__init__(config, tokenizer, stored=weights.kept, **how)
-        self._of, self.nbytes = weights, weights.nbytes
+        self._of, self.nbytes, self.parameters = weights, weights.nbytes, weights.count
 
     def _run(self, step: Step) -> Tensor:
         of, eps = self._of, self._config.rms_norm_eps
@@ -104,12 +104,21 @@ class PlainWeights:
     @property
     def nbytes(self) -> int:
         """What they take, a tied one once."""
+        return sum(part.nbytes for some in self._parts() for part in some)
+
+    @property
+    def count(self) -> int:
+        """How many numbers they are, a tied one once."""
+        blocks, floats = self._parts()
+        return sum(part.size for part in (*blocks, *floats))
+
+    def _parts(self) -> tuple[list[Blocks], list[np.ndarray]]:
         blocks = [self.embedding, *([] if self.head is self.embedding else [self.head])]
         floats = [self.norm]
         for entry, exits in self.layers:
             blocks += [entry.qkv, exits.output, exits.gate_up, exits.down]
             floats += [entry.norm, entry.bias, entry.q_norm, entry.k_norm, exits.norm]
-        return sum(part.nbytes for part in (*blocks, *floats))
+        return blocks, floats
 
     def _layer(self, at: str) -> tuple[Entry, Exit]:
         of, hidden, inner = self._config, self._config.hidden_size, self._config.intermediate_size

@@ -64,6 +64,8 @@ def stats_line(report: dict[str, Any]) -> str:
         parts.append(f"{(tokens['generated'] - 1) / seconds['decode']:.1f} tokens a second")
     if report["stopped"] == "cancelled":
         parts.append("stopped")
+    elif report["stopped"] == "repeated":
+        parts.append("the answer went in circles and was ended there (a larger model helps: Settings)")
     elif report["stopped"] == "length":
         parts.append("the answer is cut at its longest (Settings: longest answer)")
     return ", ".join(parts)

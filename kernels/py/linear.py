@@ -39,6 +39,11 @@ class Blocks(NamedTuple):
         """What it takes."""
         return self.codes.nbytes + self.scales.nbytes
 
+    @property
+    def size(self) -> int:
+        """How many numbers the weight has."""
+        return self.outputs * self.codes.shape[1]
+
 
 def exact_blocks(weight: Tensor) -> Blocks:
     """``weight`` [out, in], float32 or 16 bits, as it is: in 16 bits where no number of it needs more."""

@@ -162,6 +162,8 @@ def tell(report: dict[str, Any], most: int, terminal: "Terminal") -> None:
     """What is to be said after an answer of at most ``most`` tokens."""
     if report["stopped"] == "length":
         terminal.say(_cut(report, most))
+    if report["stopped"] == "repeated":
+        terminal.say("the answer went in circles and was ended there; a larger model helps (localctx models list)")
     for line in _dropped(report):
         terminal.say(line)
     for number, citation in enumerate(report["citations"], 1):

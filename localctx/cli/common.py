@@ -64,7 +64,13 @@ def machine_options(command: Callable) -> Callable:
 def answer_options(command: Callable) -> Callable:
     """The flags of a command that answers, as Settings names them."""
     for option in (
-        click.option("--mode", metavar="MODE", help="full (whole documents), retrieve (passages), auto (what fits)."),
+        click.option("--mode", metavar="MODE", help="full (whole documents), retrieve (passages), auto (by length)."),
+        click.option(
+            "--effective-context",
+            type=int,
+            metavar="N",
+            help="Tokens of documents up to which auto reads them whole (as measured of the model).",
+        ),
         click.option("--passages", type=int, metavar="N", help="Passages answered from (what the model bears best)."),
         click.option("--embedder", metavar="NAME", help="What makes vectors for search: all-minilm-l6-v2, none, ..."),
         click.option("--blend", metavar="HOW", help="Put passages together as each was read: off, on, auto (off)."),
@@ -72,6 +78,7 @@ def answer_options(command: Callable) -> Callable:
         click.option("--temperature", type=float, metavar="T", help="0 takes the likeliest token each time (0)."),
         click.option("--top-p", type=float, metavar="P", help="Sample among the likeliest tokens of mass P."),
         click.option("--top-k", type=int, metavar="K", help="Sample among the K likeliest tokens."),
+        click.option("--repeats", metavar="HOW", help="stop or allow an answer that goes in circles (stop)."),
         click.option("--n", type=int, metavar="N", help="Sample N answers, which share what was read (1)."),
         click.option("--beams", type=int, metavar="N", help="Search the likeliest answer with N beams (1)."),
         click.option(

@@ -11,6 +11,7 @@ from localctx.engine.events import Planned, Token
 from localctx.engine.keep import Keeping
 from localctx.engine.lookup import Lookup
 from localctx.engine.memory import Relief
+from localctx.engine.repetition import Repetition
 from localctx.kv.cache import Cache, EvictedRange
 from localctx.shape import PAGE
 from localctx.store.documents import Held
@@ -50,6 +51,7 @@ class Work:
     ranked: Sequence["Work"] = ()
     citations: list[dict[str, Any]] = field(default_factory=list)
     lookup: Lookup = field(default_factory=lambda: Lookup((), 0))
+    repetition: Repetition = field(default_factory=Repetition)
     following: Callable[[str], list[int]] = lambda answer: []
 
     def enter(self) -> None:
