@@ -12,6 +12,7 @@ from localctx.engine.prompt import ALONE, Conversation, estimate_tokens
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import ChatFull, TooLong
+from localctx.languages import language_warnings
 from localctx.library.cite import glimpses, quotes
 from localctx.retrieval import Retrieval
 from localctx.settings import Settings
@@ -57,7 +58,7 @@ class Asking:
     ) -> Steps[Work]:
         """The work of reading whole documents, and a question where there is one. Raises TooLong."""
         work = self._opener.open(documents, [text for _, text, _ in documents], question, keep=keep, of=of)
-        yield from map(Note, work.news)
+        yield from map(Note, (*work.news, *language_warnings(self._settings, documents)))
         yield work.plan
         work.enter()
         return work

@@ -22,6 +22,7 @@ from localctx.engine.prompt import ALONE, Conversation
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import NothingFound
+from localctx.languages import language_warnings
 from localctx.library.search import Passage, index_all, join_neighbours, search, with_vectors
 from localctx.models.catalog import load_catalog
 from localctx.models.embed import Embedder, load_embedder
@@ -74,6 +75,7 @@ class Retrieval:
             passages, held = self._find(store, documents, question, why)
         searched = time.perf_counter() - start
         works = [self._open([held[p.document]], [p], question, keep) for p in passages]
+        yield from map(Note, language_warnings(self._settings, list(held.values())))
         if self._doubt:
             yield Note(self._doubt)
         if _OVER_ALL.search(question):
