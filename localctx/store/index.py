@@ -15,8 +15,6 @@ from localctx.store.schema import signs_apart
 
 TERMS = 64  # of a query, the first that differ
 _TERM = re.compile(r"\w+")
-    r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])"
-)  # kana and Chinese: no blanks part words
 _COMMON = frozenset(
     _TERM.findall(
         "a an and are as at be by did do does for from had has have how in is it its of on or that the their this to "
