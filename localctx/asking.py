@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from localctx.engine.answer import answer, read
 from localctx.engine.effective import effective_context
-from localctx.engine.events import Note
+from localctx.engine.events import Note, Quoted
 from localctx.engine.looks import looks
 from localctx.engine.opener import Opener
 from localctx.engine.prompt import ALONE, Conversation, estimate_tokens
+from localctx.engine.quotation import quotation_first
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import ChatFull, TooLong
@@ -63,6 +65,18 @@ class Asking:
         work.enter()
         return work
 
+    def answer(self, begun: Begun, question: str, settings: Settings) -> Steps[None]:
+        """Read what is left to be read, and answer: where passages were read, after a quotation of them. In the end the
+        work has what the answer stands on. Raises Cancelled, NoRoom; what came stands.
+        """
+        work, logits = begun.work, begun.logits
+        if logits is None:
+            logits = yield from read(work)
+        assert logits is not None, "a question is never there before it is read"
+        steps = answer(work, logits, self._opener.model.tokenizer, settings)
+        yield from quotation_first(steps, lambda: self._quotation(begun, question)) if begun.passages else steps
+        self.cite(begun, question)
+
     def cite(self, begun: Begun, question: str) -> None:
         """What the answer stands on: sentences of its passages, or of what the model looked at in whole documents."""
         work = begun.work
@@ -73,6 +87,10 @@ class Asking:
             seen = looks(work.cache, self._opener.model.tokenizer, work.tokens[: work.boundary], texts)
             found = glimpses(work.texts[0], question, work.held, seen)
         work.citations = [asdict(citation) for citation in found]
+
+    def _quotation(self, begun: Begun, question: str) -> Quoted | None:
+        found = quotes(begun.work.texts[0], question, begun.passages)
+        return Quoted(asdict(found[0])) if found else None
 
     def _begin(self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation) -> Steps[Begun]:
         why = self.why_passages(documents)

@@ -113,6 +113,11 @@ def settings_of(flags: dict[str, Any]) -> "Settings":
     return load_settings(**flags)
 
 
+def plain(text: str) -> str:
+    """One line, in which nothing that stood in a document speaks to the terminal."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
 def numbers(flag: str, given: str | None) -> list[int]:
     """The positive numbers of a flag that takes several, as ``2000,4000``. Raises UsageError."""
     try:
