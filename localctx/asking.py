@@ -14,8 +14,8 @@ from localctx.engine.quotation import quotation_first
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import ChatFull, TooLong
-from localctx.languages import language_warnings
 from localctx.library.cite import glimpses, quotes
+from localctx.library.language import language_warnings
 from localctx.retrieval import Retrieval
 from localctx.settings import Settings
 from localctx.store.documents import Held

@@ -22,7 +22,7 @@ from localctx.engine.prompt import ALONE, Conversation
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import NothingFound
-from localctx.languages import language_warnings
+from localctx.library.language import language_warnings
 from localctx.library.search import Passage, index_all, join_neighbours, search, with_vectors
 from localctx.models.catalog import load_catalog
 from localctx.models.embed import Embedder, load_embedder

@@ -110,7 +110,7 @@ class PlainWeights:
     def count(self) -> int:
         """How many numbers they are, a tied one once."""
         blocks, floats = self._parts()
-        return sum(part.size for part in (*blocks, *floats))
+        return sum(part.size for part in blocks) + sum(part.size for part in floats)
 
     def _parts(self) -> tuple[list[Blocks], list[np.ndarray]]:
         blocks = [self.embedding, *([] if self.head is self.embedding else [self.head])]

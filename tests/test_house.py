@@ -38,7 +38,6 @@ FLOORS = {
     "localctx.speaking": 5,
     "localctx.loading": 5,
     "localctx.replying": 5,
-    "localctx.languages": 5,
     "localctx.task": 4,
     "localctx.engine": 4,
     "localctx.library": 4,

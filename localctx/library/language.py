@@ -1,8 +1,13 @@
-"""Languages: which one a text is in, as far as that is certain."""
+"""Languages: which one a text is in, as far as that is certain, and a warning where a model was not made for it."""
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
+
+from localctx.models.catalog import load_catalog
+from localctx.settings import Settings
+from localctx.store.documents import Held
 
 SAMPLE = 4_000  # characters from the middle of a text that are looked at
 ENOUGH = 60  # characters; of less nothing is said
@@ -55,6 +60,27 @@ def language_of(text: str) -> str | None:
         return "en"  # most documents are: the model below takes most of a second to load
     code, probability = _identifier().classify(sample)
     return code if probability >= SURE and code in NAMES else None
+
+
+def language_warnings(settings: Settings, documents: Sequence[Held]) -> Iterator[str]:
+    """A line for each language of ``documents`` that the model of ``settings`` was not made for, as far as is known."""
+    known = load_catalog()
+    reads = known[settings.model].languages if settings.model in known else ()
+    searches = known[settings.embedder].languages if settings.embedder in known else ()
+    if not reads:
+        return
+    told = set[str]()
+    for row, text, _ in documents:
+        language = language_of(text)
+        if language is None or language in reads or language in told:
+            continue
+        told.add(language)
+        by_words = searches and language not in searches
+        means = ", and passages are found by their words rather than their meaning" if by_words else ""
+        yield (
+            f"{row.name} is in {NAMES[language]}, which {settings.model} was not made for: trust the quoted words, not "
+            f"the answer{means}; models that read it: localctx models list"
+        )
 
 
 @cache
