@@ -1,10 +1,12 @@
 """Asking: a question's documents are read whole where the model can bear their length, else passages of them."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from localctx.engine.answer import answer, read
+from localctx.close_reading import answer_twice, rank_sentences
+from localctx.engine.answer import answer, read, say
 from localctx.engine.effective import effective_context
 from localctx.engine.events import Note, Quoted
 from localctx.engine.looks import looks
@@ -14,11 +16,13 @@ from localctx.engine.quotation import quotation_first
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import ChatFull, TooLong
-from localctx.library.cite import glimpses, quotes
+from localctx.library.cite import glimpses, quote_range, quotes
 from localctx.library.language import language_warnings
 from localctx.retrieval import Retrieval
 from localctx.settings import Settings
 from localctx.store.documents import Held
+
+UNANSWERED = "None of the passages found answers this question; the words quoted come nearest."
 
 
 class Asking:
@@ -69,6 +73,14 @@ class Asking:
         """Read what is left to be read, and answer: where passages were read, after a quotation of them. In the end the
         work has what the answer stands on. Raises Cancelled, NoRoom; what came stands.
         """
+        if not begun.answerable:
+            yield from self._unanswered(begun, question)
+        elif begun.closely:
+            yield from self._closely(begun, question, settings)
+        else:
+            yield from self._plainly(begun, question, settings)
+
+    def _plainly(self, begun: Begun, question: str, settings: Settings) -> Steps[None]:
         work, logits = begun.work, begun.logits
         if logits is None:
             logits = yield from read(work)
@@ -76,6 +88,31 @@ class Asking:
         steps = answer(work, logits, self._opener.model.tokenizer, settings)
         yield from quotation_first(steps, lambda: self._quotation(begun, question)) if begun.passages else steps
         self.cite(begun, question)
+
+    def _closely(self, begun: Begun, question: str, settings: Settings) -> Steps[None]:
+        """The likelier of two answers from the sentences of the passage that make the question likeliest."""
+        work, (passage,), opener = begun.work, begun.passages, self._opener
+        held = next(h for h in work.held if h[0].id == passage.document)
+        ranked = yield from rank_sentences(opener, held, passage, question)
+        found, sentences = yield from answer_twice(opener, settings, held, passage.text, ranked, question)
+        said = found.texts[0]
+        cited = [quote_range(said, passage, start, end) for start, end in ranked[:sentences]]
+        work.citations = [asdict(citation) for citation in cited]
+        yield Quoted(work.citations[0])
+        work.seconds["first_token"] = time.perf_counter() - work.started
+        work.answers, work.stopped = found.answers, found.stopped
+        yield from found.answers[0]
+
+    def _unanswered(self, begun: Begun, question: str) -> Steps[None]:
+        """Say that nothing answers the question, after the words that come nearest."""
+        passage = begun.passages[0]
+        held = next(h for h in begun.work.held if h[0].id == passage.document)
+        (start, end), *_ = yield from rank_sentences(self._opener, held, passage, question)
+        begun.work.citations = [asdict(quote_range("", passage, start, end))]
+        yield Quoted(begun.work.citations[0])
+        begun.work.seconds["first_token"] = time.perf_counter() - begun.work.started
+        yield from say(begun.work, UNANSWERED, self._opener.model.tokenizer)
+        begun.work.stopped = "unanswered"
 
     def cite(self, begun: Begun, question: str) -> None:
         """What the answer stands on: sentences of its passages, or of what the model looked at in whole documents."""

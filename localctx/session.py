@@ -298,7 +298,7 @@ class Session:
             self.settings,
             held,
             lambda documents, question: self._asking.begin(documents, question, True),
-            lambda begun, question: self._asking.cite(begun, question),
+            lambda begun, question, settings: self._asking.answer(begun, question, settings),
             self._stop.is_set,
         )
 

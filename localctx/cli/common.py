@@ -78,6 +78,7 @@ def answer_options(command: Callable) -> Callable:
         click.option("--temperature", type=float, metavar="T", help="0 takes the likeliest token each time (0)."),
         click.option("--top-p", type=float, metavar="P", help="Sample among the likeliest tokens of mass P."),
         click.option("--top-k", type=int, metavar="K", help="Sample among the K likeliest tokens."),
+        click.option("--careful", metavar="HOW", help="auto: say when no passage answers; off: answer always (auto)."),
         click.option("--repeats", metavar="HOW", help="stop or allow an answer that goes in circles (stop)."),
         click.option("--n", type=int, metavar="N", help="Sample N answers, which share what was read (1)."),
         click.option("--beams", type=int, metavar="N", help="Search the likeliest answer with N beams (1)."),
