@@ -1,7 +1,7 @@
 """How often answers about long documents are right: ``python tests/measure_answers.py [squad.json] [--mode auto]``.
 
-Each article of the data (see measure_retrieval.py) becomes one document; five questions of each, the same in every run,
-are asked in the mode given, and again of the right paragraph alone. Prints recall at 1 and 3 after ranking, the share of
+Each article of the data (see measure_retrieval.py) becomes one document; five questions of each, always the same,
+are asked in the mode given, and of the right paragraph alone. Prints recall at 1 and 3 after ranking, the share of
 answers that contain a right one both ways, without their quotations and with them, how many said that nothing answers,
 and how often what they cite lies in the right paragraph. Deterministic.
 """
