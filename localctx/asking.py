@@ -1,25 +1,45 @@
-"""Asking: a question's documents are read whole where they fit the window and the budget, else passages of them."""
+"""Asking: a question's documents are read whole where the model can bear their length, else passages of them."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
-from localctx.engine.events import Note
+from localctx.close_reading import answer_twice, rank_sentences
+from localctx.engine.answer import answer, read, say
+from localctx.engine.effective import effective_context
+from localctx.engine.events import Note, Quoted
 from localctx.engine.looks import looks
 from localctx.engine.opener import Opener
-from localctx.engine.prompt import ALONE, Conversation
+from localctx.engine.prompt import ALONE, Conversation, estimate_tokens
+from localctx.engine.quotation import quotation_first
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import ChatFull, TooLong
-from localctx.library.cite import glimpses, quotes
+from localctx.library.cite import glimpses, quote_range, quotes
+from localctx.library.language import language_warnings
 from localctx.retrieval import Retrieval
+from localctx.settings import Settings
 from localctx.store.documents import Held
+
+UNANSWERED = "None of the passages found answers this question; the words quoted come nearest."
 
 
 class Asking:
-    """Opens the work on questions, in a ``mode`` (full, retrieve, auto), and says what their answers stand on."""
+    """Opens the work on questions under ``settings``, and says what their answers stand on. ``measured`` gives what
+    ``localctx quality --context`` found out about the model here, if anything.
+    """
 
-    def __init__(self, opener: Opener, open_retrieval: Callable[[], Retrieval], mode: str) -> None:
-        self._opener, self._open_retrieval, self._mode = opener, open_retrieval, mode
+    def __init__(
+        self,
+        opener: Opener,
+        open_retrieval: Callable[[], Retrieval],
+        settings: Settings,
+        measured: Callable[[], dict[str, Any] | None],
+        cancelled: Callable[[], bool],
+    ) -> None:
+        self._opener, self._open_retrieval, self._settings = opener, open_retrieval, settings
+        self._measured, self._cancelled = measured, cancelled
 
     def begin(
         self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation = ALONE
@@ -44,10 +64,55 @@ class Asking:
     ) -> Steps[Work]:
         """The work of reading whole documents, and a question where there is one. Raises TooLong."""
         work = self._opener.open(documents, [text for _, text, _ in documents], question, keep=keep, of=of)
-        yield from map(Note, work.news)
+        yield from map(Note, (*work.news, *language_warnings(self._settings, documents)))
         yield work.plan
         work.enter()
         return work
+
+    def answer(self, begun: Begun, question: str, settings: Settings) -> Steps[None]:
+        """Read what is left to be read, and answer: where passages were read, after a quotation of them. In the end the
+        work has what the answer stands on. Raises Cancelled, NoRoom; what came stands.
+        """
+        if not begun.answerable:
+            yield from self._unanswered(begun, question)
+        elif begun.closely:
+            yield from self._closely(begun, question, settings)
+        else:
+            yield from self._plainly(begun, question, settings)
+
+    def _plainly(self, begun: Begun, question: str, settings: Settings) -> Steps[None]:
+        work, logits = begun.work, begun.logits
+        if logits is None:
+            logits = yield from read(work)
+        assert logits is not None, "a question is never there before it is read"
+        steps = answer(work, logits, self._opener.model.tokenizer, settings)
+        yield from quotation_first(steps, lambda: self._quotation(begun, question)) if begun.passages else steps
+        self.cite(begun, question)
+
+    def _closely(self, begun: Begun, question: str, settings: Settings) -> Steps[None]:
+        """The likelier of two answers from the sentences of the passage that make the question likeliest."""
+        work, (passage,), opener = begun.work, begun.passages, self._opener
+        held = next(h for h in work.held if h[0].id == passage.document)
+        ranked = yield from rank_sentences(opener, held, passage, question)
+        found, sentences = yield from answer_twice(opener, settings, held, passage.text, ranked, question)
+        said = found.texts[0]
+        cited = [quote_range(said, passage, start, end) for start, end in ranked[:sentences]]
+        work.citations = [asdict(citation) for citation in cited]
+        yield Quoted(work.citations[0])
+        work.seconds["first_token"] = time.perf_counter() - work.started
+        work.answers, work.stopped = found.answers, found.stopped
+        yield from found.answers[0]
+
+    def _unanswered(self, begun: Begun, question: str) -> Steps[None]:
+        """Say that nothing answers the question, after the words that come nearest."""
+        passage = begun.passages[0]
+        held = next(h for h in begun.work.held if h[0].id == passage.document)
+        (start, end), *_ = yield from rank_sentences(self._opener, held, passage, question)
+        begun.work.citations = [asdict(quote_range("", passage, start, end))]
+        yield Quoted(begun.work.citations[0])
+        begun.work.seconds["first_token"] = time.perf_counter() - begun.work.started
+        yield from say(begun.work, UNANSWERED, self._opener.model.tokenizer)
+        begun.work.stopped = "unanswered"
 
     def cite(self, begun: Begun, question: str) -> None:
         """What the answer stands on: sentences of its passages, or of what the model looked at in whole documents."""
@@ -60,18 +125,40 @@ class Asking:
             found = glimpses(work.texts[0], question, work.held, seen)
         work.citations = [asdict(citation) for citation in found]
 
+    def _quotation(self, begun: Begun, question: str) -> Quoted | None:
+        found = quotes(begun.work.texts[0], question, begun.passages)
+        return Quoted(asdict(found[0])) if found else None
+
     def _begin(self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation) -> Steps[Begun]:
-        mode, why = self._mode, "passages were asked for"
-        if documents is None:
-            why = "the whole library was asked"
-        elif mode != "retrieve" or not documents:
+        why = self.why_passages(documents)
+        if why is None:
+            assert documents is not None
             try:
                 return Begun((yield from self.whole(documents, question, keep, of)))
             except TooLong as e:
-                if mode == "full" or (of.history and self._fit(documents, question)):
+                if not documents or self._settings.mode == "full" or (of.history and self._fit(documents, question)):
                     raise
                 why = e.problem
         return (yield from self._open_retrieval().begin(documents, question, keep, why, of))
+
+    def why_passages(self, documents: Sequence[Held] | None) -> str | None:
+        """Why an answer from ``documents`` comes from passages of them; None where they are read whole, if they fit."""
+        mode = self._settings.mode
+        if documents is None:
+            return "the whole library was asked"
+        if mode == "full" or not documents:
+            return None
+        if mode == "retrieve":
+            return "passages were asked for"
+        return None if self._settings.keep != "full" else self._more_than_it_bears(documents)
+
+    def _more_than_it_bears(self, documents: Sequence[Held]) -> str | None:
+        model, texts = self._opener.model, [text for _, text, _ in documents]
+        bears = effective_context(self._settings, model, self._measured)
+        tokens = estimate_tokens(model.tokenizer, texts, bears.tokens, self._cancelled)
+        if tokens <= bears.tokens:
+            return None
+        return f"passages, because {model.name} answers best from up to {bears.words}, and here are about {tokens:,}"
 
     def _fit(self, documents: Sequence[Held], question: str) -> bool:
         """Whether the documents can be read whole, with nothing said before."""

@@ -4,10 +4,9 @@ A question is in the chat before it is answered. An answer is in it before anyth
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal
-
-from torch import Tensor
 
 from localctx.engine.answer import answer, read, settle, shut
 from localctx.engine.events import Done, Note, Token
@@ -29,14 +28,14 @@ Way = Literal["sink-window", "summarize", "new"]
 
 Beginning = Steps[Begun]
 Begin = Callable[[Sequence[Held] | None, str, Conversation], Beginning]
-Cite = Callable[[Begun, str], None]
+Answer = Callable[[Begun, str, Settings], Steps[None]]
 
 
 class Chatting:
     """Answers in the chats of a store.
 
-    ``begin`` opens the work on a question about documents (None: all of the library) after a conversation; ``cite``
-    says in it what the answer stands on. A chat whose settings say ``library`` is about all of it.
+    ``begin`` opens the work on a question about documents (None: all of the library) after a conversation; ``answer``
+    answers it, and says in it what the answer stands on. A chat whose settings say ``library`` is about all of it.
     """
 
     def __init__(
@@ -45,11 +44,11 @@ class Chatting:
         settings: Settings,
         store: Store,
         begin: Begin,
-        cite: Cite,
+        answer: Answer,
         cancelled: Callable[[], bool],
     ) -> None:
         self._opener, self._settings, self._store = opener, settings, store
-        self._begin, self._cite, self._cancelled = begin, cite, cancelled
+        self._begin, self._answer, self._cancelled = begin, answer, cancelled
 
     def ask(self, chat: str, text: str) -> Steps[None]:
         """Answer ``text`` after the last answer of the branch shown."""
@@ -124,7 +123,12 @@ class Chatting:
                 yield Note(f"the oldest {len(turns) // 2:,} of {len(turns):,} answers are left out of the summary")
                 turns = turns[len(turns) // 2 :]
         yield work.plan
-        yield from self._answer(work, None, self._settings)
+        try:
+            logits = yield from read(work)
+            assert logits is not None, "the instruction is always left to be read"
+            yield from answer(work, logits, self._opener.model.tokenizer, self._settings)
+        except Cancelled:
+            pass
         shut(work)
         if work.stopped == "cancelled":
             raise Cancelled
@@ -144,8 +148,8 @@ class Chatting:
         work = begun.work
         message, failed = None, None
         try:
-            yield from self._answer(work, begun.logits, settings)
-            self._cite(begun, question.text)
+            with suppress(Cancelled):  # an answer that is cancelled stays as far as it came
+                yield from self._answer(begun, question.text, settings)
         finally:  # also when who listens has gone
             try:
                 message = self._remember(question, work)
@@ -155,16 +159,6 @@ class Chatting:
         yield from map(Note, work.notes)
         report = work.answered(settings.model) | {"chat": chat.id, "message": message}
         yield Done(report, failed or work.failed)
-
-    def _answer(self, work: Work, logits: Tensor | None, settings: Settings) -> Steps[None]:
-        """Read what is to be read, and answer; an answer that is cancelled stays as far as it came."""
-        try:
-            if logits is None:
-                logits = yield from read(work)
-            assert logits is not None, "a question is never there before it is read"
-            yield from answer(work, logits, self._opener.model.tokenizer, settings)
-        except Cancelled:
-            pass
 
     def _remember(self, question: Message, work: Work) -> int | None:
         """Store the answer, then its pages; the message's id, None where nothing was said."""

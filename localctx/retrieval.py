@@ -13,6 +13,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from localctx.close_reading import lift, reads_closely, without_question
 from localctx.engine.answer import rank, read, shut
 from localctx.engine.blend import Blending, blend, choose_blending
 from localctx.engine.blend import Passage as Alone
@@ -22,6 +23,7 @@ from localctx.engine.prompt import ALONE, Conversation
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import NothingFound
+from localctx.library.language import language_warnings
 from localctx.library.search import Passage, index_all, join_neighbours, search, with_vectors
 from localctx.models.catalog import load_catalog
 from localctx.models.embed import Embedder, load_embedder
@@ -30,11 +32,9 @@ from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
 
 RANKED = 5  # passages whose likelihood is asked
-_OVER_ALL = re.compile(
-    r"\b(summari[sz]e|summary|overview|how (many|often)|list (all|every|each|the)|(all|every|each) of|in total|overall|"
-    r"main (points?|ideas?|themes?)|throughout)\b",
-    re.IGNORECASE,
-)
+_WHOLE = r"summari[sz]e|summary|overview|list (all|every|each|the)|overall|main (points?|ideas?|themes?)|throughout"
+_OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
+_OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total)\b", re.IGNORECASE)
 
 
 class Retrieval:
@@ -73,7 +73,9 @@ class Retrieval:
                     store.documents.add(row, text, spans)
             passages, held = self._find(store, documents, question, why)
         searched = time.perf_counter() - start
-        works = [self._open([held[p.document]], [p], question, keep) for p in passages]
+        plain = [replace(p, text=without_question(p.text, question)) for p in passages]
+        works = [self._open([held[p.document]], [p], question, keep) for p in plain]
+        yield from map(Note, language_warnings(self._settings, list(held.values())))
         if self._doubt:
             yield Note(self._doubt)
         if _OVER_ALL.search(question):
@@ -182,7 +184,12 @@ class Retrieval:
                 shut(work)
         begun.work.passages, begun.work.ranked = [listed[i] for i in order], works
         begun.work.plan = replace(begun.work.plan, mode="retrieve")
-        return begun
+        if of.history or _OF_THE_WHOLE.search(question):
+            return begun
+        if self._settings.careful != "off":
+            begun = begun._replace(answerable=(yield from lift(self._opener, question, max(likely))))
+        closely = len(best) == 1 and reads_closely(self._opener.model, self._settings)
+        return begun._replace(closely=closely)
 
     def _several(
         self,

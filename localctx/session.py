@@ -11,7 +11,8 @@ from torch import Tensor
 
 from localctx.asking import Asking
 from localctx.chatting import Beginning, Chatting, Way
-from localctx.engine.answer import answer, read, shut
+from localctx.engine.answer import read, shut
+from localctx.engine.effective import MEASURED
 from localctx.engine.events import Done, Event, InUse, Note, Progress
 from localctx.engine.opener import Opener
 from localctx.engine.prompt import Conversation
@@ -147,14 +148,10 @@ class Session:
         with self._running():
             documents, spent = self._read_files(sources, keep)
             begun = yield from self._asking.begin(None if library else documents, question, keep)
-            work, logits = begun.work, begun.logits
+            work = begun.work
             work.seconds |= spent
             try:
-                if logits is None:
-                    logits = yield from read(work)
-                assert logits is not None, "a question is never there before it is read"
-                yield from answer(work, logits, self.model.tokenizer, self.settings)
-                self._asking.cite(begun, question)
+                yield from self._asking.answer(begun, question, self.settings)
             except Cancelled:
                 pass
             finally:
@@ -301,7 +298,7 @@ class Session:
             self.settings,
             held,
             lambda documents, question: self._asking.begin(documents, question, True),
-            lambda begun, question: self._asking.cite(begun, question),
+            lambda begun, question, settings: self._asking.answer(begun, question, settings),
             self._stop.is_set,
         )
 
@@ -326,7 +323,7 @@ class Session:
                 begun.work.seconds["load"] = loaded
                 return begun
 
-            yield Chatting(self._opener, self.settings, self.store, begin, self._asking.cite, self._stop.is_set)
+            yield Chatting(self._opener, self.settings, self.store, begin, self._asking.answer, self._stop.is_set)
 
     @cached_property
     def _opener(self) -> Opener:
@@ -334,7 +331,12 @@ class Session:
 
     @cached_property
     def _asking(self) -> Asking:
-        return Asking(self._opener, lambda: self._retrieval, self.settings.mode)
+        return Asking(self._opener, lambda: self._retrieval, self.settings, self._measured, self._stop.is_set)
+
+    def _measured(self) -> dict[str, Any] | None:
+        """What ``localctx quality --context`` found out about the model on this machine."""
+        home, name = self.settings.home, self.settings.model
+        return look_up(home, lambda: self.store, lambda store: store.verdicts.of(name).get(MEASURED))
 
     @cached_property
     def _shelving(self) -> Shelving:

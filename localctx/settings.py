@@ -17,6 +17,8 @@ from localctx.shape import FORMATS
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # how, and how many times the trained window
 WEIGHTS = ("full", "int8", "nf4")
 BLEND = ("off", "auto", "on")
+REPEATS = ("stop", "allow")
+CAREFUL = ("auto", "off")
 APPEARANCE = ("auto", "light", "dark")
 FILE = "settings.toml"
 SIZES = ("memory", "ram", "disk")  # the settings that are sizes, or ``auto``
@@ -35,10 +37,13 @@ class Settings:
     ``draft`` tokens at most are guessed from what was read and computed at once; a greedy answer is the same.
     ``n`` answers are sampled, or the best of ``beams`` is found. ``embedder`` makes the vectors that search compares;
     ``none``: it compares words alone. ``mode`` is full (whole documents are read), retrieve (the best ``passages`` of
-    them; 0 leaves their number to what the model was measured to bear), or auto (whole where they fit). ``ocr``: pages
-    of PDFs are read optically where they have no text (``auto``), all of them (``on``), or not (``off``). ``blend``:
-    whether passages that were read alone are put together without reading them anew: ``off``, ``on``, or ``auto``,
-    where ``localctx quality --blend`` passed it. ``appearance`` of the window: ``light``, ``dark``, or as the system's.
+    them; 0 leaves their number to what the model was measured to bear), or auto: whole up to ``effective_context``
+    tokens, else passages; 0 takes what was measured of the model. ``repeats``: a greedy answer that goes in circles is
+    ended (``stop``) or not (``allow``). ``careful``: with ``auto`` it is said where no passage answers a question, and
+    small models answer from the best sentence; with ``off`` neither. ``ocr``: pages of PDFs are read optically where
+    they have no text (``auto``), all of them (``on``), or not (``off``). ``blend``: whether passages that were read
+    alone are put together without reading them anew: ``off``, ``on``, or ``auto``, where ``localctx quality --blend``
+    passed it. ``appearance`` of the window: ``light``, ``dark``, or as the system's.
     """
 
     home: Path
@@ -64,7 +69,10 @@ class Settings:
     beams: int = 1
     embedder: str = "all-minilm-l6-v2"
     mode: str = "auto"
+    effective_context: int = 0
     passages: int = 0
+    repeats: str = "stop"
+    careful: str = "auto"
     ocr: str = "auto"
     blend: str = "off"
     appearance: str = "auto"
@@ -204,6 +212,7 @@ def _checked(s: Settings) -> Settings:
         "n": (1, 64),
         "beams": (1, 64),
         "passages": (0, 64),
+        "effective_context": (0, 1 << 24),
         "seed": (-(1 << 63), (1 << 63) - 1),
     }
     for name, (low, high) in bounds.items():
@@ -215,6 +224,10 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there are no {s.weights!r} weights", f"use one of: {', '.join(WEIGHTS)}")
     if s.mode not in ("auto", "full", "retrieve"):
         raise UsageError(f"there is no mode {s.mode!r}", "use auto, full or retrieve")
+    if s.careful not in CAREFUL:
+        raise UsageError(f"careful = {s.careful!r} cannot be meant", f"use one of: {', '.join(CAREFUL)}")
+    if s.repeats not in REPEATS:
+        raise UsageError(f"repeats = {s.repeats!r} cannot be meant", f"use one of: {', '.join(REPEATS)}")
     if s.blend not in BLEND:
         raise UsageError(f"blend = {s.blend!r} cannot be meant", f"use one of: {', '.join(BLEND)}")
     if s.rope != "auto" and not ROPE.fullmatch(s.rope):

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol
 
 from localctx.engine.answer import answer, read, shut
@@ -57,8 +56,8 @@ class Speaker(Protocol):
 
 
 class Here:
-    """The model of this machine. ``begin`` opens the work on a question about documents, ``cite`` says in it what the
-    answer stands on.
+    """The model of this machine. ``begin`` opens the work on a question about documents, ``answer`` answers it and says
+    what the answer stands on.
     """
 
     def __init__(
@@ -67,13 +66,13 @@ class Here:
         settings: Settings,
         held: Held,
         begin: Callable[[Sequence[Held], str], Steps[Begun]],
-        cite: Callable[[Begun, str], None],
+        answer: Callable[[Begun, str, Settings], Steps[None]],
         cancelled: Callable[[], bool],
     ) -> None:
         self.model, self.spent, self.window = settings.model, nothing_spent(), opener.model.trained
         # where many answer side by side, a guess takes the place of another's token
         self._opener, self._settings, self._held = opener, replace(settings, draft=0), held
-        self._begin, self._cite, self._cancelled = begin, cite, cancelled
+        self._begin, self._answer, self._cancelled = begin, answer, cancelled
 
     def count(self, text: str) -> int:
         """See ``Speaker``. To the token."""
@@ -103,25 +102,31 @@ class Here:
     def answer(self, question: str) -> Steps[dict[str, Any]]:
         """See ``Speaker``. As ``ask`` does: of several questions the first reads what the others share."""
         begun = yield from self._begin([self._held], question)
-        said = yield from self._say(begun, partial(self._cite, begun, question))
+        said = yield from self._told(begun, self._answer(begun, question, self._settings))
         return {"answer": said, "mode": begun.work.plan.mode, "citations": begun.work.citations}
 
-    def _say(self, begun: Begun, cite: Callable[[], None] = lambda: None) -> Steps[str]:
-        """The answer to what is opened, which is shut."""
-        work, logits = begun.work, begun.logits
-        try:
-            if logits is None:
-                logits = yield from read(work)
+    def _say(self, begun: Begun) -> Steps[str]:
+        """The answer to an instruction that is opened, which is shut."""
+
+        def steps() -> Steps[None]:
+            logits = yield from read(begun.work)
             assert logits is not None, "an instruction is never there before it is read"
-            yield from answer(work, logits, self._opener.model.tokenizer, self._settings)
-            cite()
+            yield from answer(begun.work, logits, self._opener.model.tokenizer, self._settings)
+
+        return (yield from self._told(begun, steps()))
+
+    def _told(self, begun: Begun, steps: Steps[None]) -> Steps[str]:
+        """The answer that ``steps`` give to what is opened, which is shut."""
+        work = begun.work
+        try:
+            yield from steps
         finally:
             shut(work)
         dropped = self._count(work)
         yield from map(Note, (*work.notes, *([work.failed] if work.failed else [])))
         if dropped:
             yield Note(f"{work.plan.keeper} dropped {dropped:,} of {len(work.tokens):,} tokens: not all was seen")
-        return finished(work.texts[0]) if work.stopped == "length" else work.texts[0]
+        return finished(work.texts[0]) if work.stopped in ("length", "repeated") else work.texts[0]
 
     def _open(self, texts: Sequence[str], instruction: str, keep: bool = False) -> Work:
         return self._opener.open([self._held], texts, instruction, keep=keep, of=Conversation(form=AS_IT_IS))

@@ -95,6 +95,9 @@ class Task:
         """A hash of all that a result depends on, beside the document: done once, it need not be done again."""
         names = _MATTER + (_MATTER_TO_ANSWERS if self.questions else ())
         names += () if settings.weights == "full" else ("weights",)  # full ones are in no recipe that was kept
+        names += () if settings.repeats == "stop" else ("repeats",)  # likewise
+        names += () if settings.careful == "auto" or not self.questions else ("careful",)
+        names += ("effective_context",) if self.questions and settings.effective_context else ()
         asked = {"questions": self.questions} if self.questions else self._words
         what = {**asked, "refine": self.refine, **{name: getattr(settings, name) for name in names}}
         return digest(what)

@@ -42,7 +42,8 @@ class Feed(NamedTuple):
 
 class Model(Protocol):
     """A decoder model. ``context`` is its window in tokens, ``trained`` what it is without any stretching; ``rope`` how
-    its keys turn, None where they do not; ``geometry`` what a step takes in memory, ``nbytes`` what its weights do.
+    its keys turn, None where they do not; ``geometry`` what a step takes in memory, ``nbytes`` what its weights do;
+    ``parameters`` how many numbers these are, tied ones once.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Model(Protocol):
     geometry: Geometry
     trained: int
     nbytes: int
+    parameters: int
 
     @property
     def context(self) -> int: ...

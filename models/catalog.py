@@ -70,7 +70,9 @@ class Entry:
     """A known model. ``context`` is what it was trained for, in tokens; ``bytes`` what it takes on disk, about;
     ``fits`` the memory, in GiB, of the smallest GPU it is good for (0: none needed). ``sources`` are tried in order.
     ``family`` is what its config calls it.
-    ``passages`` it was measured to answer from best (0: not measured). ``longer`` windows than
+    ``passages`` it was measured to answer from best (0: not measured); ``effective``: the tokens of documents up to
+    which its answers from the whole are at least as good (0: not measured). ``languages`` it was made for, as ISO 639-1
+    codes, where its makers say so (none: not known). ``longer`` windows than
     ``context`` are those in which it was seen to find what it looked for, shortest first.
     """
 
@@ -85,6 +87,8 @@ class Entry:
     longer: tuple[Window, ...] = ()
     kind: Kind = "chat"
     passages: int = 0
+    effective: int = 0
+    languages: tuple[str, ...] = ()
     family: str = ""
 
 
@@ -110,4 +114,5 @@ def _entry(name: str, said: dict[str, Any]) -> Entry:
     if hub := said.pop("hub", None):
         known.append(HubSource(**hub))
     longer = tuple(Window(**window) for window in said.pop("longer", ()))
+    said["languages"] = tuple(said.get("languages", ()))
     return Entry(name=name, sources=tuple(known), longer=longer, **said)

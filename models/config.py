@@ -9,7 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from localctx.models.frequencies import KINDS, KNOWN
+
+PLAIN_PRECISIONS = torch.float32, torch.bfloat16
+"""What plain decoders are computed in on a processor."""
 
 
 @dataclass

@@ -15,11 +15,12 @@ from localctx.errors import Cancelled, ModelError, UserError
 from localctx.kv.attention import Expand
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
+from localctx.kv.rows import FEW
 from localctx.kv.tables import Tables
 from localctx.models.base import Feed
 from localctx.models.geometry import KINDS
 from localctx.models.graphs import CudaCapture, Graphs
-from localctx.models.linear import weight_bytes
+from localctx.models.linear import RowByRow, weight_bytes, weight_count
 from localctx.models.local import LocalModel
 from localctx.models.module_rope import apply_positions, rope_of
 from localctx.models.rope import ModelRope, Positions
@@ -32,20 +33,26 @@ _UNSTEADY = "dynamic"  # keys of two frequencies would meet in one cache
 
 
 class TransformersModel(LocalModel):
-    """See ``localctx.models.base.Model``: ``module`` is what transformers loaded, ``how`` as of ``LocalModel``."""
+    """See ``localctx.models.base.Model``: ``module`` is what transformers loaded, whose linear layers multiply as
+    ``row_by_row`` says where they are blocked; ``how`` as of ``LocalModel``.
+    """
 
-    def __init__(self, module: Any, tokenizer: ChatTokenizer | None = None, **how: Any) -> None:
-        self._module = module.eval()
+    def __init__(
+        self, module: Any, tokenizer: ChatTokenizer | None = None, *, row_by_row: RowByRow | None = None, **how: Any
+    ) -> None:
+        self._module, self._row_by_row = module.eval(), row_by_row or RowByRow()
         super().__init__(module.config.get_text_config(decoder=True), tokenizer or ChatTokenizer(None), **how)
         self.computed_by = f"transformers {version('transformers')}"
-        self.nbytes = weight_bytes(module)
+        self.nbytes, self.parameters = weight_bytes(module), weight_count(module)
+        self.sums_depend_on_rows = module.device.type == "cpu" and module.dtype != torch.float32
         self._placed: list[Positions] = [self._trained]  # what the module computes with now; views share it
-        self.device, self.dtype = module.device, module.dtype
+        self.device, self.dtype, self.precision = module.device, module.dtype, module.dtype
         self.graphs = Graphs(CudaCapture(self.device)) if _repeats(module, self._stored) else None
         use_our_attention(module)
 
     def _run(self, step: Step) -> Tensor:
         self._place(step.rope.said if step.rope else self._said)
+        self._row_by_row.on = all(len(feed.tokens) <= FEW for feed in step.feeds)
         told = _told(step, step.places())
         steady = step.steady if self.graphs else None
         if not (self.graphs and steady):

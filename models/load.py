@@ -9,7 +9,7 @@ from torch import Tensor
 
 from localctx.kernels import cpu
 from localctx.kernels.warm import warm
-from localctx.models.config import Config, plain_config
+from localctx.models.config import PLAIN_PRECISIONS, Config, plain_config
 from localctx.models.fingerprint import hash_weights
 from localctx.models.hf import TransformersModel, load_module, load_tokenizer, loading
 from localctx.models.linear import block_linears
@@ -54,12 +54,13 @@ def load_model(
             with loading(folder):
                 blocked = PlainWeights(config, tensors, weights)
             warmed.result()
-            return PlainModel(config, blocked, chat.result(), name=name, hashes=hashes.result(), rope=rope)
+            hashed = hashes.result()
+            return PlainModel(config, blocked, chat.result(), precision=precision, name=name, hashes=hashed, rope=rope)
         module, tokenizer = load_module(folder, place, precision, packed)
         warmed.result()
-        if place.type == "cpu":
-            block_linears(module, weights)
-        return TransformersModel(module, tokenizer, name=name, hashes=hashes.result(), rope=rope, stored=weights)
+        rows = block_linears(module, weights) if place.type == "cpu" else None
+        how = {"name": name, "hashes": hashes.result(), "rope": rope, "stored": weights}
+        return TransformersModel(module, tokenizer, row_by_row=rows, **how)
 
 
 def loading_bytes(folder: Path, place: torch.device, precision: torch.dtype, weights: str) -> float:
@@ -76,7 +77,7 @@ def loading_bytes(folder: Path, place: torch.device, precision: torch.dtype, wei
 
 def _plain(folder: Path, place: torch.device, precision: torch.dtype) -> tuple[Config, Mapping[str, Tensor]] | None:
     """Config and weights in ``folder``, where they are those of a plain decoder that ``PlainModel`` computes there."""
-    config = plain_config(folder) if (place.type, precision) == ("cpu", torch.float32) else None
+    config = plain_config(folder) if place.type == "cpu" and precision in PLAIN_PRECISIONS else None
     found = open_weights(folder) if config else None
     if not config or found is None or not found.plain or (folder / "adapter_config.json").exists():
         return None

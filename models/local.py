@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from copy import copy
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from localctx.errors import Cancelled
 from localctx.kv.cache import Cache
+from localctx.kv.rows import FEW
 from localctx.models.base import Feed, Tokenizer
 from localctx.models.fingerprint import fingerprint
 from localctx.models.geometry import geometry_of, shape_of
@@ -29,7 +30,10 @@ class LocalModel(ABC):
     computed_by: str  # whose arithmetic it is: another's last digits are others
     device: torch.device
     dtype: torch.dtype
+    precision: torch.dtype  # of the products, where that is not the ``dtype`` of keys, values and activations
+    sums_depend_on_rows = False  # whether many rows are multiplied otherwise than a few
     nbytes: int
+    parameters: int
 
     def __init__(
         self,
@@ -85,7 +89,7 @@ class LocalModel(ABC):
             config={k: v for k, v in {**self._config.to_dict(), **self._said}.items() if k not in _NAMES},
             computed_by=self.computed_by,
             weights=self._hashes,
-            precision=str(self.dtype) + ("" if self._stored == "full" else f" {self._stored}"),
+            precision=str(self.precision) + ("" if self._stored == "full" else f" {self._stored}"),
             tokenizer=tokenizer,
             template=template,
         )
@@ -99,9 +103,16 @@ class LocalModel(ABC):
     @torch.inference_mode()
     def forward_each(self, feeds: Sequence[Feed], cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
         """See ``Model``."""
-        step = Step(feeds, cancelled)
-        with step.begun():
-            return step.split(self._run(step))
+        groups = self._groups(feeds)
+        steps = [Step([feeds[i] for i in group], cancelled) for group in groups]
+        found: list[Tensor] = [torch.empty(0)] * len(feeds)
+        with ExitStack() as begun:  # all sequences are committed, or none
+            for step in steps:
+                begun.enter_context(step.begun())
+            for group, step in zip(groups, steps, strict=True):
+                for i, logits in zip(group, step.split(self._run(step)), strict=True):
+                    found[i] = logits
+        return found
 
     @torch.inference_mode()
     def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
@@ -111,6 +122,15 @@ class LocalModel(ABC):
             self._run(step)
         assert step.seen, f"there is no layer {layer}"
         return step.seen
+
+    def _groups(self, feeds: Sequence[Feed]) -> list[list[int]]:
+        """Which ``feeds`` are computed in one step. Where sums depend on how many rows are multiplied, a chunk has a
+        step of its own, so that what comes of it is the same beside others as alone.
+        """
+        chunks = [[i] for i, feed in enumerate(feeds) if len(feed.tokens) > FEW] if self.sums_depend_on_rows else []
+        apart = {i for chunk in chunks for i in chunk}
+        rows = [i for i in range(len(feeds)) if i not in apart]
+        return [*chunks, rows] if rows else chunks
 
     @abstractmethod
     def _run(self, step: Step) -> Tensor:

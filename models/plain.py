@@ -1,5 +1,5 @@
-"""Plain decoders (see ``localctx.models.config``) on a processor in float32, without transformers: what its modules and
-calls cost, to import and to run, is more than their arithmetic where tokens are few.
+"""Plain decoders (see ``localctx.models.config``) on a processor, without transformers: importing and calling its
+modules costs more than their arithmetic where tokens are few.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels.layer import Entry, Exit, enter, leave, normalize
-from localctx.kernels.linear import exact_blocks, multiply, picked
+from localctx.kernels.layer import Entry, Exit, enter, enter_chunk, leave, leave_chunk, normalize
+from localctx.kernels.linear import Blocks, exact_blocks, multiply, picked
+from localctx.kv.rows import FEW
 from localctx.models.config import Config
 from localctx.models.frequencies import frequencies
 from localctx.models.linear import WEIGHTS
@@ -26,25 +27,41 @@ AT_ONCE = 4  # layers whose weights are put into blocks: each has copies of its 
 
 
 class PlainModel(LocalModel):
-    """See ``localctx.models.base.Model``; ``how`` as of ``LocalModel``."""
+    """See ``localctx.models.base.Model``; ``how`` as of ``LocalModel``.
+
+    Keys, values and activations are float32. With a ``precision`` of bf16 chunks of a prompt are multiplied in bf16,
+    which processors with such instructions do several times as fast; a token that is decoded, for which reading the
+    weights is what costs, is computed as in float32.
+    """
 
     computed_by = "localctx 1"  # to be counted up when the last digits change
     device, dtype = torch.device("cpu"), torch.float32
 
-    def __init__(self, config: Config, weights: "PlainWeights", tokenizer: ChatTokenizer, **how: Any) -> None:
+    def __init__(
+        self,
+        config: Config,
+        weights: "PlainWeights",
+        tokenizer: ChatTokenizer,
+        *,
+        precision: torch.dtype = torch.float32,
+        **how: Any,
+    ) -> None:
+        self.precision, self.sums_depend_on_rows = precision, precision != torch.float32
         super().__init__(config, tokenizer, stored=weights.kept, **how)
-        self._of, self.nbytes = weights, weights.nbytes
+        self._of, self.nbytes, self.parameters = weights, weights.nbytes, weights.count
 
     def _run(self, step: Step) -> Tensor:
         of, eps = self._of, self._config.rms_norm_eps
+        many = self.sums_depend_on_rows and any(len(feed.tokens) > FEW for feed in step.feeds)
+        before, after = (enter_chunk, leave_chunk) if many else (enter, leave)
         cos, sin = self._turns(step)
         x = picked(of.embedding, torch.tensor(step.tokens)).numpy()
         for i, (entry, exits) in enumerate(of.layers):
             q, k, v = (np.empty((len(x), heads, self._config.head_dim), np.float32) for heads in of.heads)
-            enter(x, entry, eps, cos, sin, q, k, v)
+            before(x, entry, eps, cos, sin, q, k, v)
             rows = [torch.from_numpy(a).transpose(0, 1) for a in (q, k, v)]
             attended = step.attend(i, rows[0], rows[1], rows[2], self._config.head_dim**-0.5)
-            leave(x, attended.transpose(0, 1).flatten(1).contiguous().numpy(), exits, eps)
+            after(x, attended.transpose(0, 1).flatten(1).contiguous().numpy(), exits, eps)
         normed = normalize(x[step.kept], of.norm, eps)
         return multiply(torch.from_numpy(normed), of.head)
 
@@ -87,12 +104,21 @@ class PlainWeights:
     @property
     def nbytes(self) -> int:
         """What they take, a tied one once."""
+        return sum(part.nbytes for some in self._parts() for part in some)
+
+    @property
+    def count(self) -> int:
+        """How many numbers they are, a tied one once."""
+        blocks, floats = self._parts()
+        return sum(part.size for part in blocks) + sum(part.size for part in floats)
+
+    def _parts(self) -> tuple[list[Blocks], list[np.ndarray]]:
         blocks = [self.embedding, *([] if self.head is self.embedding else [self.head])]
         floats = [self.norm]
         for entry, exits in self.layers:
             blocks += [entry.qkv, exits.output, exits.gate_up, exits.down]
             floats += [entry.norm, entry.bias, entry.q_norm, entry.k_norm, exits.norm]
-        return sum(part.nbytes for part in (*blocks, *floats))
+        return blocks, floats
 
     def _layer(self, at: str) -> tuple[Entry, Exit]:
         of, hidden, inner = self._config, self._config.hidden_size, self._config.intermediate_size

@@ -10,16 +10,25 @@ class Sampler:
     def __init__(self, temperature: float = 0, top_p: float = 1, top_k: int = 0, seed: int | None = None) -> None:
         self.greedy = temperature == 0
         self._temperature, self._top_p, self._top_k = temperature, top_p, top_k
+        self._total, self._tokens = 0.0, 0
         self._random = torch.Generator()
         if seed is None:
             self._random.seed()
         else:
             self._random.manual_seed(seed)
 
+    @property
+    def likelihood(self) -> float:
+        """The mean log-likelihood of the tokens that were chosen greedily, in nats."""
+        return self._total / max(1, self._tokens)
+
     def __call__(self, logits: Tensor) -> int:
         """The next token, given its logits [vocabulary]."""
         if self.greedy:
-            return int(logits.argmax())
+            token = int(logits.argmax())
+            self._total += float(logits[token] - logits.logsumexp(-1))
+            self._tokens += 1
+            return token
         scores = logits.float().cpu() / self._temperature
         if self._top_k:
             least = scores.topk(min(self._top_k, len(scores))).values[-1]

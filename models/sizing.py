@@ -11,7 +11,7 @@ import torch
 
 from localctx.errors import ModelError, UserError
 from localctx.models.catalog import load_catalog
-from localctx.models.config import config_of
+from localctx.models.config import PLAIN_PRECISIONS, config_of
 from localctx.models.fingerprint import hash_file
 from localctx.models.geometry import Geometry, geometry_of, multihead_shape_of, shape_of
 from localctx.models.hf import refuse_unfit
@@ -51,7 +51,8 @@ def size_of(config_file: Path, dtype: torch.dtype, weights: str = "full", place:
     config = read_config(config_file)
     try:
         text = config.get_text_config(decoder=True)
-        unfit, kept = _unfit(text), _kept_in(config_file, text, dtype, place)
+        unfit, plain = _unfit(text), _is_plain(config_file, place, dtype)
+        kept = text.dtype if plain and text.dtype else dtype
         return Sizing(
             text.model_type,
             _shape(text, unfit),
@@ -60,7 +61,7 @@ def size_of(config_file: Path, dtype: torch.dtype, weights: str = "full", place:
             getattr(text, "max_position_embeddings", None) or 0,
             weights_bytes(config, kept, weights),
             kept,
-            dtype.itemsize,
+            torch.float32.itemsize if plain else dtype.itemsize,
             unfit,
         )
     except UserError:
@@ -130,10 +131,10 @@ def find_config(name: str, models_dir: Path) -> Path:
     raise unknown(name, list(load_catalog()))
 
 
-def _kept_in(config_file: Path, text: Any, dtype: torch.dtype, place: torch.device) -> torch.dtype:
-    """A plain decoder's weights stay in 16 bits on a processor, where they come so."""
-    plain = (place.type, dtype) == ("cpu", torch.float32) and config_of(json.loads(config_file.read_text("utf-8")))
-    return text.dtype if plain and text.dtype in (torch.bfloat16, torch.float16) else dtype
+def _is_plain(config_file: Path, place: torch.device, dtype: torch.dtype) -> bool:
+    """Whether it is a plain decoder on a processor: its weights stay as they come, its activations are float32."""
+    known = place.type == "cpu" and dtype in PLAIN_PRECISIONS
+    return known and config_of(json.loads(config_file.read_text("utf-8"))) is not None
 
 
 def _unfit(text: Any) -> str | None:

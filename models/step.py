@@ -26,7 +26,7 @@ class Step:
     def __init__(
         self, feeds: Sequence[Feed], cancelled: Callable[[], bool] = lambda: False, until: int | None = None
     ) -> None:
-        self._feeds, self.cancelled, self.until = feeds, cancelled, until
+        self.feeds, self.cancelled, self.until = feeds, cancelled, until
         self.seen: tuple[Tensor, Tensor] | None = None
         self.shape = feeds[0].cache.pool.shape
         self.latent = any(layer.kind == "latent" for layer in self.shape.layers)
@@ -37,7 +37,7 @@ class Step:
     def begun(self) -> Iterator[None]:
         """The caches of the feeds have begun: they may count positions anew. All of them are committed, or none."""
         with ExitStack() as caches:
-            for feed in self._feeds:
+            for feed in self.feeds:
                 feed.cache.begin(len(feed.tokens))
                 caches.callback(feed.cache.rollback)
             self._arrange()
@@ -45,23 +45,23 @@ class Step:
             caches.pop_all()
         for _, rows in self._rows:
             rows.tell()
-        for feed in self._feeds:
+        for feed in self.feeds:
             feed.cache.commit()
 
     @property
     def tokens(self) -> list[int]:
         """All of them."""
-        return [token for feed in self._feeds for token in feed.tokens]
+        return [token for feed in self.feeds for token in feed.tokens]
 
     def places(self, position: int | None = None) -> list[int]:
         """Their positions. A feed begins where its cache says, unless ``position`` does."""
-        starts = [feed.cache.position if position is None else position for feed in self._feeds]
-        return [at + i for at, feed in zip(starts, self._feeds, strict=True) for i in range(len(feed.tokens))]
+        starts = [feed.cache.position if position is None else position for feed in self.feeds]
+        return [at + i for at, feed in zip(starts, self.feeds, strict=True) for i in range(len(feed.tokens))]
 
     @property
     def rope(self) -> ModelRope | None:
         """How the caches say that keys turn, which is the same; None where they say nothing."""
-        ropes = {feed.cache.pool.rope for feed in self._feeds}
+        ropes = {feed.cache.pool.rope for feed in self.feeds}
         assert len(ropes) == 1, "sequences in one step turn alike"
         rope = ropes.pop()
         return rope if isinstance(rope, ModelRope) else None
@@ -69,12 +69,12 @@ class Step:
     @property
     def kept(self) -> list[int]:
         """The places in the row of the tokens whose logits are wanted."""
-        ends = accumulate(len(feed.tokens) for feed in self._feeds)
-        return [i for end, feed in zip(ends, self._feeds, strict=True) for i in range(end)[-feed.keep :]]
+        ends = accumulate(len(feed.tokens) for feed in self.feeds)
+        return [i for end, feed in zip(ends, self.feeds, strict=True) for i in range(end)[-feed.keep :]]
 
     def split(self, logits: Tensor) -> list[Tensor]:
         """Logits of what is kept [kept, vocabulary], feed by feed, float32."""
-        return list(logits.float().split([feed.keep for feed in self._feeds]))
+        return list(logits.float().split([feed.keep for feed in self.feeds]))
 
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any
@@ -114,7 +114,7 @@ class Step:
     def _arrange(self) -> None:
         """Which sequences attend together, and which by themselves; where in the row their tokens are."""
         at, together = 0, defaultdict[tuple[str, int], list[tuple[list[int], Cache]]](list)
-        for tokens, cache, _ in self._feeds:
+        for tokens, cache, _ in self.feeds:
             n = len(tokens)
             if not self.latent and fits_rows(cache, n):
                 alone = id(cache) if chooses(cache) else 0

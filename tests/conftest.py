@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the tests' own processes fetch nothing
+os.environ.setdefault("LOCALCTX_EFFECTIVE_CONTEXT", "1000000")  # random models are of no size that bears anything
+os.environ.setdefault("LOCALCTX_CAREFUL", "off")  # no passage makes a question likelier to them
+os.environ.setdefault("LOCALCTX_REPEATS", "allow")  # and they say the same again and again
 os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels for GPUs run here; Triton looks when it is imported
 if "PYTEST_XDIST_WORKER" in os.environ:  # each on a core of its own: threads that wait for each other spin
     os.environ |= {name: os.environ.get(name, "1") for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")}

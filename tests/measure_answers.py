@@ -1,10 +1,12 @@
-"""How often answers from passages are right: ``python tests/measure_answers.py [squad.json] [questions] [passages]``.
+"""How often answers about long documents are right: ``python tests/measure_answers.py [squad.json] [--mode auto]``.
 
-Each article of the data (see measure_retrieval.py) becomes one document; five questions of each, the same in every run,
-are asked in retrieve mode, and again of the right paragraph alone. Prints recall at 1 and 3 after ranking, the share of
-answers that contain a right one both ways, and how often what they cite lies in the right paragraph. Deterministic.
+Each article of the data (see measure_retrieval.py) becomes one document; five questions of each, always the same,
+are asked in the mode given, and of the right paragraph alone. Prints recall at 1 and 3 after ranking, the share of
+answers that contain a right one both ways, without their quotations and with them, how many said that nothing answers,
+and how often what they cite lies in the right paragraph. Deterministic.
 """
 
+import argparse
 import json
 import re
 import string
@@ -31,38 +33,52 @@ class Outcome:
 
     rank: int
     right: bool
+    right_with_quotations: bool
     right_alone: bool
+    unanswered: bool
+    repeated: bool
     cited: bool
-    reused: float
+    reused: int
 
 
-def main(path: Path = DATA, count: int = 5, passages: int = 0) -> None:
+def main() -> None:
     """Print each question as it is answered, then the figures; or why there are none."""
-    if not path.exists():
-        sys.exit(f"{path} is absent: nothing to measure")
-    settings = load_settings(max_tokens=ANSWER, passages=passages, mode="retrieve")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?", type=Path, default=DATA)
+    parser.add_argument("--questions", type=int, default=5, help="of each article (5)")
+    parser.add_argument("--passages", type=int, default=0, help="answered from (as the model was measured to bear)")
+    parser.add_argument("--mode", default="auto", help="auto, retrieve or full (auto)")
+    given = parser.parse_args()
+    if not given.file.exists():
+        sys.exit(f"{given.file} is absent: nothing to measure")
+    settings = load_settings(max_tokens=ANSWER, passages=given.passages, mode=given.mode)
     loader = Loader()
     with (
         tempfile.TemporaryDirectory() as folder,
-        Session(settings, loader=loader) as passages_only,
-        Session(replace(settings, mode="full"), loader=loader) as whole,
+        Session(settings, loader=loader) as articles,
+        Session(replace(settings, mode="full"), loader=loader) as alone,
     ):
-        outcomes = list(measure(passages_only, whole, json.loads(path.read_text()), count, Path(folder)))
+        outcomes = list(measure(articles, alone, json.loads(given.file.read_text()), given.questions, Path(folder)))
+    report(outcomes)
+
+
+def report(outcomes: list[Outcome]) -> None:
+    """Print the figures."""
     total, right = len(outcomes), [o for o in outcomes if o.right]
     for k in (1, 3):
         share = sum(0 < o.rank <= k for o in outcomes) / total
         print(f"the right paragraph among the first {k} after ranking: {share:.3f}")
     print(f"answers that contain a right one: {len(right) / total:.3f} of {total}")
+    print(f"the same, quotations counted:     {sum(o.right_with_quotations for o in outcomes) / total:.3f}")
     print(f"given the right paragraph:        {sum(o.right_alone for o in outcomes) / total:.3f}")
+    print(f"told that nothing answers:        {sum(o.unanswered for o in outcomes)}")
+    print(f"ended where they repeated:        {sum(o.repeated for o in outcomes)}")
     if right:
-        print(
-            f"of the right answers, those that cite the right paragraph: {sum(o.cited for o in right) / len(right):.3f}"
-        )
+        share = sum(o.cited for o in right) / len(right)
+        print(f"of the right answers, those that cite the right paragraph: {share:.3f}")
 
 
-def measure(
-    passages_only: Session, whole: Session, articles: list[dict], count: int, folder: Path
-) -> Iterator[Outcome]:
+def measure(session: Session, whole: Session, articles: list[dict], count: int, folder: Path) -> Iterator[Outcome]:
     """Ask ``count`` questions of each article."""
     for article, asked in zip(articles, sample(articles, count), strict=True):
         file = folder / f"{article['title']}.txt"
@@ -70,14 +86,17 @@ def measure(
         for q in asked:
             paragraph = folder / "paragraph.txt"
             paragraph.write_text(q.paragraph, encoding="utf-8")
-            found, alone = ask(passages_only, file, q.words), ask(whole, paragraph, q.words)
+            found, alone = ask(session, file, q.words), ask(whole, paragraph, q.words)
             ranks = [i for i, p in enumerate(found["passages"], 1) if within(p, q.start, q.end)]
             outcome = Outcome(
                 rank=ranks[0] if ranks else 0,
                 right=contains(found["answer"], q.answers),
+                right_with_quotations=any(contains(text, q.answers) for text in shown(found)),
                 right_alone=contains(alone["answer"], q.answers),
                 cited=any(q.start <= c["start"] and c["end"] <= q.end for c in found["citations"]),
-                reused=found["ranking"]["reused"] / found["ranking"]["tokens"],
+                unanswered=found["stopped"] == "unanswered",
+                repeated=found["stopped"] == "repeated",
+                reused=(found["ranking"] or found["tokens"])["reused"],
             )
             print(json.dumps({"question": q.words, "answer": found["answer"], **vars(outcome)}), flush=True)
             yield outcome
@@ -88,6 +107,11 @@ def ask(session: Session, file: Path, question: str) -> dict[str, Any]:
     *_, done = session.ask([str(file)], question)
     assert isinstance(done, Done)
     return done.report
+
+
+def shown(report: dict[str, Any]) -> list[str]:
+    """The answer and its quotations."""
+    return [report["answer"], *(c["quote"] for c in report["citations"])]
 
 
 def within(passage: dict[str, Any], start: int, end: int) -> bool:
@@ -107,4 +131,4 @@ def plain(text: str) -> str:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:2]), *map(int, sys.argv[2:4]))
+    main()

@@ -34,7 +34,7 @@ def run(home, monkeypatch, capsys, tiny_model):
     """``localctx quality`` in this process with the tiny model: (code, stdout, stderr)."""
     from localctx import cli
 
-    for name, value in PLAIN.items():
+    for name, value in {**PLAIN, "dtype": "f32"}.items():  # as ``model`` is loaded
         monkeypatch.setenv(f"LOCALCTX_{name.upper()}", str(value))
 
     def run(*arguments):

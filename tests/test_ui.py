@@ -50,7 +50,7 @@ def window(tmp_path_factory, away) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("window")
     model = save_saying_model(folder / "model", WORDS + payloads(away[0])[::9])
     with served(
-        folder / "home", "--model", model, "--max-tokens", 250, "--draft", 0, "--threads", 1, "--together", 1
+        folder / "home", "--model", model, "--max-tokens", 500, "--draft", 0, "--threads", 1, "--together", 1
     ) as window:
         yield window
 

@@ -220,7 +220,8 @@ class ChatPage:
         yield self._after(growing)
 
     def _picture(self, g: Growing) -> Updates:
-        answer = [{"role": "assistant", "content": render.said(g.said.lstrip())}] if g.said else []
+        shown = g.quoted + g.said.lstrip()
+        answer = [{"role": "assistant", "content": render.said(shown)}] if shown else []
         return {
             self.chat: g.chat,
             self.conversation: [*g.before, *answer],

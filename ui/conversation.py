@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from localctx.desk import Waiting
-from localctx.engine.events import Done, Evicted, Note, Planned, Progress, Token
+from localctx.engine.events import Done, Evicted, Note, Planned, Progress, Quoted, Token
 from localctx.store.chats import SUMMARY, Message
 from localctx.store.store import Store
 from localctx.ui import render
@@ -25,13 +25,14 @@ class Opened:
 class Growing:
     """An answer on its way, as a tab shows it; ``before`` is what the conversation shows above it.
 
-    ``waits``: what was typed, until it is in a chat.
+    ``waits``: what was typed, until it is in a chat; ``quoted``: what is shown before ``said``.
     """
 
     chat: str
     before: list[Any]
     waits: str = ""
     said: str = ""
+    quoted: str = ""
     status: str = ""
     plan: str = ""
     notes: list[str] = field(default_factory=list)
@@ -58,6 +59,8 @@ class Growing:
                 self.notes.append(event.text)
             case Evicted():
                 self.status = render.note(f"{event.keeper} has dropped {event.tokens:,} tokens")
+            case Quoted():
+                self.quoted = render.quotation(event.citation)
             case Token():
                 self.said, self.used, self.status = self.said + event.text, self.used + 1, render.note("answering ...")
             case Done():
@@ -71,7 +74,9 @@ def parts(m: Message, store: Store) -> Iterator[Any]:
         yield {"role": "user", "content": render.said(m.text)}
         return
     text = m.text.strip() if m.role != SUMMARY else f"(summary of what was said before)\n{m.text.strip()}"
-    yield {"role": "assistant", "content": render.said(text or "(nothing was said)")}
+    from_passages = m.stats and m.stats.get("mode") == "retrieve"
+    quoted = render.quotation(m.citations[0]) if from_passages and m.citations else ""
+    yield {"role": "assistant", "content": render.said(quoted + (text or "(nothing was said)"))}
     if m.stats:
         below = render.sources(m.citations, lambda d: _text(store, d))
         cost = render.escape(render.stats_line(m.stats | {"stopped": m.stopped}))

@@ -8,6 +8,7 @@ from typing import Any
 from localctx.engine.events import Planned, Progress
 from localctx.errors import size
 
+LONGEST_QUOTE = 600  # characters of the quotation before an answer
 AROUND = 240  # characters shown before and after a quote
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=[A-Za-z#])")
 _TEMPLATE = str.maketrans({"$": "&#36;", "{": "&#123;", "}": "&#125;", "`": "&#96;"})  # gradio fills templates
@@ -64,6 +65,8 @@ def stats_line(report: dict[str, Any]) -> str:
         parts.append(f"{(tokens['generated'] - 1) / seconds['decode']:.1f} tokens a second")
     if report["stopped"] == "cancelled":
         parts.append("stopped")
+    elif report["stopped"] == "repeated":
+        parts.append("the answer went in circles and was ended there (a larger model helps: Settings)")
     elif report["stopped"] == "length":
         parts.append("the answer is cut at its longest (Settings: longest answer)")
     return ", ".join(parts)
@@ -84,6 +87,19 @@ def gauge(used: int, window: int) -> str:
     )
 
 
+def quotation(citation: dict[str, Any]) -> str:
+    """The words that an answer stands on and their place, as the lines of text before it."""
+    words = " ".join(citation["quote"].split())
+    if len(words) > LONGEST_QUOTE:
+        words = words[:LONGEST_QUOTE].rsplit(None, 1)[0] + " …"
+    return f"“{words}”\n({place(citation)})\n\n"
+
+
+def place(c: dict[str, Any]) -> str:
+    """Where a citation stands: document, page, heading."""
+    return ", ".join(filter(None, [c["name"], c["page"] and f"page {c['page']}", c["heading"]]))
+
+
 def sources(citations: Sequence[dict[str, Any]], text_of: Callable[[str], str | None]) -> str:
     """Citations as numbered chips; each opens the passage, with the quote marked in its surroundings.
 
@@ -94,7 +110,7 @@ def sources(citations: Sequence[dict[str, Any]], text_of: Callable[[str], str | 
 
 
 def _chip(number: int, c: dict[str, Any], text: str | None) -> str:
-    where = ", ".join(filter(None, [c["name"], c["page"] and f"page {c['page']}", c["heading"]]))
+    where = place(c)
     start, end = c["start"], c["end"]
     if text is None or text[start:end] != c["quote"]:
         before, after = "", ""

@@ -1,16 +1,18 @@
 """A Llama-like decoder layer but for its attention: two calls a layer, since calls are what costs where rows are few.
 
 What comes of a row does not depend on the others, to the last bit: however many there are, the same code computes it.
+The functions for chunks differ: they multiply many rows in bf16, and their sums depend on how many rows there are.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numba import njit, prange
 
 from localctx.kernels.cpu import MATH
-from localctx.kernels.linear import WIDTH, Blocks, multiply_blocks
+from localctx.kernels.linear import WIDTH, Blocks, multiply_blocks, multiply_in_bf16
 from localctx.kernels.vectors import LANES, address_of, exp_below
 
 FEW = 16  # rows that one thread is done with before another has heard of them
@@ -54,6 +56,23 @@ def leave(x, attended, exits, eps):  # type: ignore[no-untyped-def]
     _add(x, _gated(both, exits.gate_up.outputs // 2), exits.down)
 
 
+def enter_chunk(x, entry, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
+    """``enter`` for the many rows of a chunk, with its product in bf16."""
+    out = _times_in_bf16(normalize(x, entry.norm, eps), entry.qkv)
+    _part(out, entry.bias, entry.q_norm, entry.k_norm, eps, cos, sin, q, k, v)
+
+
+def leave_chunk(x, attended, exits, eps):  # type: ignore[no-untyped-def]
+    """``leave`` for the many rows of a chunk, with its products in bf16."""
+    x += _times_in_bf16(attended, exits.output)
+    both = _times_in_bf16(normalize(x, exits.norm, eps), exits.gate_up)
+    x += _times_in_bf16(_gated(both, exits.gate_up.outputs // 2), exits.down)
+
+
+def _times_in_bf16(x: np.ndarray, blocks: Blocks) -> np.ndarray:
+    return multiply_in_bf16(torch.from_numpy(x), blocks).float().numpy()
+
+
 @njit(parallel=True, fastmath=MATH, cache=True)
 def normalize(x, weight, eps):  # type: ignore[no-untyped-def]
     """The rows of x [n, d] by the root of their mean square, times ``weight`` (RMSNorm, arXiv:1910.07467)."""
@@ -67,7 +86,7 @@ def normalize(x, weight, eps):  # type: ignore[no-untyped-def]
     return out
 
 
-@njit(parallel=True)
+@njit(parallel=True, cache=True)
 def _part(out, bias, q_norm, k_norm, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
     if len(out) <= FEW:
         for row in range(len(out)):
@@ -135,7 +154,7 @@ def _add(x, y, blocks):  # type: ignore[no-untyped-def]
                 x[row, i] += out[row, i]
 
 
-@njit(parallel=True)
+@njit(parallel=True, cache=True)
 def _gated(both, width):  # type: ignore[no-untyped-def]
     """silu(gate) * up of rows that hold gate and then up, ``width`` of each (SwiGLU, arXiv:2002.05202)."""
     out = np.empty((len(both), width), np.float32)

@@ -39,6 +39,11 @@ class Blocks(NamedTuple):
         """What it takes."""
         return self.codes.nbytes + self.scales.nbytes
 
+    @property
+    def size(self) -> int:
+        """How many numbers the weight has."""
+        return self.outputs * self.codes.shape[1]
+
 
 def exact_blocks(weight: Tensor) -> Blocks:
     """``weight`` [out, in], float32 or 16 bits, as it is: in 16 bits where no number of it needs more."""
@@ -88,6 +93,16 @@ def multiply(x: Tensor, blocks: Blocks) -> Tensor:
     out = x.new_empty(len(x), len(blocks.codes) * WIDTH)
     multiply_blocks(x.detach().contiguous().numpy(), blocks.kind, blocks.codes, blocks.scales, out.numpy())
     return out[:, : blocks.outputs]
+
+
+def multiply_in_bf16(x: Tensor, blocks: Blocks) -> Tensor:
+    """x [n, in] times the weight, both rounded to bf16 and summed in float32: [n, out] bf16.
+
+    A processor with bf16 instructions does this several times as fast as ``multiply`` where rows are many. The order of
+    the sums is the library's choice and depends on the number of rows.
+    """
+    weight = _stored(blocks).to(torch.bfloat16).transpose(1, 2).reshape(-1, x.shape[1])[: blocks.outputs]
+    return torch.nn.functional.linear(x.to(torch.bfloat16), weight)
 
 
 def _stored(blocks: Blocks) -> Tensor:

@@ -15,6 +15,7 @@ from localctx.cli.chat import chat
 from localctx.cli.chats import chats
 from localctx.cli.common import CANCELLED
 from localctx.cli.doctor import doctor
+from localctx.cli.help import help_
 from localctx.cli.library import library
 from localctx.cli.models import models
 from localctx.cli.plan import plan
@@ -85,9 +86,10 @@ def cli() -> None:
     localctx summarize reports/ -o summaries/
     localctx serve                  # an OpenAI-compatible API
     localctx library list
+    localctx help                   # pages about asking, chats, memory, ...
     """
 
 
-for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models, doctor):
+for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models, doctor, help_):
     cli.add_command(_command)
 library.add_command(library_search)

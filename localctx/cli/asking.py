@@ -163,12 +163,18 @@ def _leave(stopped: str, failed: object) -> None:
 
 def tell(report: dict[str, Any], most: int, terminal: "Terminal") -> None:
     """What is to be said after an answer of at most ``most`` tokens."""
+    from localctx.cli.terminal import cited
+
     if report["stopped"] == "length":
         terminal.say(_cut(report, most))
+    if report["stopped"] == "repeated":
+        terminal.say("the answer went in circles and was ended there; a larger model helps (localctx models list)")
     for line in _dropped(report):
         terminal.say(line)
-    for number, citation in enumerate(report["citations"], 1):
-        terminal.aside(f"[{number}] {_cited(citation)}")
+    more = [c for c in report["citations"] if c != terminal.quoted]
+    for citation in more:
+        terminal.aside(f"{'also' if terminal.quoted else 'see'} {cited(citation, QUOTED)}")
+    terminal.quoted = None
     terminal.aside(_summary(report))
 
 
@@ -189,21 +195,6 @@ def _dropped(r: dict[str, Any]) -> Iterator[str]:
         where = ", ".join(f"{e['start']:,}-{e['stop']:,}" for e in kv["evicted"][:3])
         more = ", ..." if len(kv["evicted"]) > 3 else ""
         yield f"{kv['keeper']} dropped {gone:,} of {prompt:,} tokens (from {where}{more}): not all was seen"
-
-
-def _cited(c: dict[str, Any]) -> str:
-    """Where a citation is and how it begins, in one line."""
-    from localctx.library.cite import ENOUGH
-
-    where = f", page {c['page']}" if c["page"] else f', under "{c["heading"]}"' if c["heading"] else ""
-    nearest = " (the nearest)" if c["source"] == "passage" and c["weight"] < ENOUGH else ""
-    quote = c["quote"] if len(c["quote"]) <= QUOTED else c["quote"][:QUOTED] + "..."
-    return plain(f'{c["name"]}{where}{nearest}: "{quote}"')
-
-
-def plain(text: str) -> str:
-    """One line, in which nothing that stood in a document speaks to the terminal."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _summary(r: dict[str, Any]) -> str:

@@ -55,7 +55,7 @@ _GRACE = 0.5  # seconds the work has to end by itself
 @quiet_option
 @machine_options
 def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quiet: bool, **how: Any) -> None:
-    """Measure speed and memory on the text of FILE (none: localctx's README), beside peers that are installed.
+    """Measure speed and memory on the text of FILE (none: localctx's own pages), beside peers that are installed.
 
     All engines have the same weights and the same text. They read it once, as far as the longest context; at each they
     stop and decode in turns, round after round: a slow minute of the machine is everybody's. Medians are told, and how

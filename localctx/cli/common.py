@@ -69,7 +69,13 @@ def machine_options(command: Callable) -> Callable:
 def answer_options(command: Callable) -> Callable:
     """The flags of a command that answers, as Settings names them."""
     for option in (
-        click.option("--mode", metavar="MODE", help="full (whole documents), retrieve (passages), auto (what fits)."),
+        click.option("--mode", metavar="MODE", help="full (whole documents), retrieve (passages), auto (by length)."),
+        click.option(
+            "--effective-context",
+            type=int,
+            metavar="N",
+            help="Tokens of documents up to which auto reads them whole (as measured of the model).",
+        ),
         click.option("--passages", type=int, metavar="N", help="Passages answered from (what the model bears best)."),
         click.option("--embedder", metavar="NAME", help="What makes vectors for search: all-minilm-l6-v2, none, ..."),
         click.option("--blend", metavar="HOW", help="Put passages together as each was read: off, on, auto (off)."),
@@ -77,6 +83,8 @@ def answer_options(command: Callable) -> Callable:
         click.option("--temperature", type=float, metavar="T", help="0 takes the likeliest token each time (0)."),
         click.option("--top-p", type=float, metavar="P", help="Sample among the likeliest tokens of mass P."),
         click.option("--top-k", type=int, metavar="K", help="Sample among the K likeliest tokens."),
+        click.option("--careful", metavar="HOW", help="auto: say when no passage answers; off: answer always (auto)."),
+        click.option("--repeats", metavar="HOW", help="stop or allow an answer that goes in circles (stop)."),
         click.option("--n", type=int, metavar="N", help="Sample N answers, which share what was read (1)."),
         click.option("--beams", type=int, metavar="N", help="Search the likeliest answer with N beams (1)."),
         click.option(
@@ -111,6 +119,11 @@ def settings_of(flags: dict[str, Any]) -> "Settings":
     return load_settings(**flags)
 
 
+def plain(text: str) -> str:
+    """One line, in which nothing that stood in a document speaks to the terminal."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
 def numbers(flag: str, given: str | None) -> list[int]:
     """The positive numbers of a flag that takes several, as ``2000,4000``. Raises UsageError."""
     try:
@@ -132,16 +145,18 @@ def words(flag: str, given: str, known: Sequence[str]) -> list[str]:
 
 
 def text_of(file: str | None) -> str:
-    """The user's text, or the one that every installed localctx has. Raises DocumentError."""
+    """The user's text, or the one that every installed localctx has: its README and its pages. Raises DocumentError."""
     if file:
         from localctx.library.read import read_document
 
         return read_document(file).text
     from importlib.metadata import PackageNotFoundError, metadata
 
+    from localctx.docs import page, topics
+
     with suppress(PackageNotFoundError):
         if isinstance(text := metadata("localctx").get_payload(), str) and text:  # type: ignore[attr-defined]
-            return text
+            return "\n\n".join([text, *map(page, topics())])
     raise DocumentError("there is no README here to measure on", "name a text file")
 
 

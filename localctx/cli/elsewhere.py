@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.asking import plain
-from localctx.cli.common import MACHINE
+from localctx.cli.common import MACHINE, plain
 from localctx.errors import UsageError
 
 if TYPE_CHECKING:

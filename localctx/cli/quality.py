@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--stream", "streamed", type=click.IntRange(1), metavar="N", help="Stream N tokens through one cache.")
 @click.option("--blend", is_flag=True, help="Measure what it costs to put passages together that were read alone.")
 @click.option("--passages", type=click.IntRange(2, 64), default=4, metavar="N", help="So many of them (4).")
+@click.option("--context", is_flag=True, help="Measure up to which length the model answers well from the whole.")
 @click.option("--peers", is_flag=True, help="Measure transformers' own quantized caches too.")
 @click.option("--png", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Where the picture goes.")
 @as_json_option
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 def quality(
     file: str | None, codecs: tuple[str, ...], keeps: tuple[str, ...], streamed: int | None, **how: Any
 ) -> None:
-    """Compare codecs and keepers with full precision on the text of FILE (none: localctx's README).
+    """Compare codecs and keepers with full precision on the text of FILE (none: localctx's own pages).
 
     Divergence, agreement and perplexity over the last 1,000 tokens, and needles planted at five depths. A codec
     passes with a mean divergence of at most 0.02 nats, 90 % agreement and no needle lost; that is remembered.
@@ -47,10 +48,14 @@ def quality(
     --blend compares passages that were read apart and put together with the same ones read together, by the same
     rule: fewer tokens are read, and what was read alone never saw the others.
 
+    --context asks questions made from the text at 512, 1,024, 2,048, ... tokens (up to --tokens), of the whole and of
+    passages. The last length at which the whole is as good is remembered, and decides what auto reads whole.
+
     \b
     localctx quality report.txt --kv int8 --kv bf16
     localctx quality novel.txt --keep full --stream 20000
     localctx quality novel.txt --blend
+    localctx quality novel.txt --context
     """
     _check(codecs)
     text = text_of(file)
@@ -62,6 +67,11 @@ def quality(
     with Session(settings_of(flags), terminal.show) as session, terminal.cleared():
         if streamed:
             _stream(session, terminal, text, streamed, codecs, keeps, how["as_json"])
+        elif how["context"]:
+            from localctx.cli.context import measure_context, refuse_others
+
+            refuse_others(kv=codecs, keep=keeps, blend=how["blend"], peers=how["peers"])
+            measure_context(session, terminal, text, how["tokens"], how["as_json"])
         elif how["blend"]:
             _blend(session, terminal, text, codecs, how)
         else:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.asking import plain
 from localctx.cli.common import (
     CANCELLED,
     answer_options,
     as_json_option,
     model_options,
     ocr_option,
+    plain,
     quiet_option,
     settings_of,
 )

@@ -9,8 +9,10 @@ from typing import Any
 
 from tqdm import tqdm
 
-from localctx.engine.events import Done, Event, Evicted, Note, Planned, Progress, Token
+from localctx.cli.common import plain
+from localctx.engine.events import Done, Event, Evicted, Note, Planned, Progress, Quoted, Token
 
+LONGEST_QUOTE = 600  # characters of the quotation before an answer
 _WHERE = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device
 _BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
 
@@ -18,7 +20,8 @@ _BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
 class Terminal:
     """Renders events. ``as_json`` prints one object at the end and no answer text; ``quiet`` only the answer.
 
-    Where there are several ``answers`` they are numbered, each on lines of its own.
+    Where there are several ``answers`` they are numbered, each on lines of its own. ``quoted`` is the citation that was
+    shown before the last one.
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False, answers: int = 1) -> None:
@@ -29,6 +32,7 @@ class Terminal:
         self._phase = ""
         self._wrote = False
         self._answer = 0
+        self.quoted: dict[str, Any] | None = None
 
     def show(self, event: Event) -> None:
         """Render one event. Done is left to the command, which knows what to print of it."""
@@ -39,6 +43,8 @@ class Terminal:
                 self._plan(event)
             case Note():
                 self.say(event.text)
+            case Quoted() if not self._json:
+                self._quote(event)
             case Token() if not self._json:
                 self._token(event)
             case Evicted():
@@ -91,6 +97,11 @@ class Terminal:
         sys.stdout.write(text)
         sys.stdout.flush()
 
+    def _quote(self, quoted: Quoted) -> None:
+        self.clear()
+        self.quoted = quoted.citation
+        print(f"{cited(quoted.citation, LONGEST_QUOTE)}\n", flush=True)
+
     def _plan(self, p: Planned) -> None:
         eta = f", about {p.seconds:.0f} s" if p.seconds and p.seconds >= 1 else ""
         lower = [f"{_mib(n)} {_WHERE[tier]}" for tier, n in p.tiers.items() if n and tier in _WHERE]
@@ -124,6 +135,13 @@ class Terminal:
         if self._bar is not None:
             self._bar.update(p.done - self._bar.n)
             self._bar.refresh()
+
+
+def cited(c: dict[str, Any], longest: int) -> str:
+    """The words of a citation, ``longest`` characters of them, and where they stand, in one line."""
+    places = [c["name"], c["page"] and f"page {c['page']}", c["heading"] and f'under "{c["heading"]}"']
+    words = c["quote"] if len(c["quote"]) <= longest else c["quote"][:longest].rsplit(None, 1)[0] + " ..."
+    return plain(f'"{words}" ({", ".join(filter(None, places))})')
 
 
 def beside_bars() -> AbstractContextManager[None]:

@@ -1,6 +1,7 @@
 """Answering an opened prompt: it is read, or ranked, answered, and shut. ``Work`` holds what is to be reported."""
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -74,7 +75,18 @@ def answer(work: Work, logits: Tensor, tokenizer: Tokenizer, settings: Settings)
     work.cache.watch()
     yield from altered(_decoding(work, logits, tokenizer, settings), note)
     work.seconds.setdefault("first_token", time.perf_counter() - work.started)  # the model had nothing to say
-    work.stopped = "length" if max(map(len, work.answers)) == work.plan.answer_tokens else "eos"
+    if work.repetition.found:
+        work.stopped = "repeated"
+    else:
+        work.stopped = "length" if max(map(len, work.answers)) == work.plan.answer_tokens else "eos"
+
+
+def say(work: Work, text: str, tokenizer: Tokenizer) -> Iterator[Token]:
+    """Give ``text`` as the answer, which the model did not write."""
+    text_of = tokenizer.stream()
+    for token in tokenizer.encode(text):
+        work.answers[0].append(Token(text_of(token), token))
+        yield work.answers[0][-1]
 
 
 def settle(model: Model, work: Work, branch: int, cancelled: Check) -> None:
@@ -117,6 +129,9 @@ def _decoding(work: Work, logits: Tensor, tokenizer: Tokenizer, s: Settings) -> 
     work.answers = [[] for _ in samplers]
     if s.n == 1:
         work.lookup = Lookup(work.tokens, s.draft if len(work.tokens) <= DRAFTED else 0)
+        if samplers[0].greedy and s.repeats == "stop":
+            how["repetition"] = work.repetition
         yield from decode(work.cache, logits, sampler=samplers[0], lookup=work.lookup, **how)
+        work.likelihood = samplers[0].likelihood
     else:
         yield from decode_each(work.cache, logits, samplers=samplers, **how)

@@ -85,6 +85,13 @@ class Evicted:
 
 
 @dataclass(frozen=True)
+class Quoted:
+    """Words of a document which support the answer, before that: ``citation`` is as the report has it."""
+
+    citation: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Token:
     """A piece of an answer. ``text`` may be empty while a character is incomplete; ``answer`` counts several from 0."""
 
@@ -110,4 +117,4 @@ class InUse:
     kv: Mapping[str, int] = field(default_factory=dict)
 
 
-Event = Planned | Progress | Note | Evicted | Token | Done
+Event = Planned | Progress | Note | Evicted | Quoted | Token | Done

@@ -1,6 +1,7 @@
 """Prefill in chunks and decode token by token, over one Cache or several that share their past."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from localctx.engine.events import Evicted, Note, Progress, Token
 from localctx.engine.lookup import Lookup
 from localctx.engine.memory import Relief, out_of_memory
+from localctx.engine.repetition import Repetition
 from localctx.engine.steps import Steps
 from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
@@ -85,22 +87,29 @@ def decode(
     limit: int,
     answer: int = 0,
     lookup: Lookup | None = None,
+    repetition: Repetition | None = None,
 ) -> Steps[None]:
     """The answer after what ``cache`` holds, whose last logits [vocabulary] are given: to a stop token, or ``limit``.
 
     A greedy answer is the same with a ``lookup``, whose guesses are computed together with the token before them; it
-    knows the prompt. Raises Cancelled, or NoRoom; what was yielded before stands.
+    knows the prompt. With a ``repetition`` the answer ends where that is found, and tokens may come a little later.
+    Raises Cancelled, or NoRoom; what was yielded before stands.
     """
-    text_of = tokenizer.stream()
+    text_of, held = tokenizer.stream(), deque[Token]()
     ahead = _Ahead(cache, lookup if sampler.greedy else None)
     with closing(ahead):
         for left in reversed(range(limit)):
             token = sampler(logits)
             if token in tokenizer.stop_ids:
+                break
+            held.append(Token(text_of(token), token, answer))
+            free = repetition.add(token, "\n" in held[-1].text) if repetition else len(held)
+            if repetition and repetition.found:
                 return
-            yield Token(text_of(token), token, answer)
+            yield from (held.popleft() for _ in range(free))
             if left:
                 logits = yield from ahead.after(token, left)
+        yield from held
 
 
 class _Ahead:

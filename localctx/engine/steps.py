@@ -3,13 +3,14 @@
 Who runs them decides when that is computed, and together with what. Everything else they yield is told.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
 from localctx.engine.events import Event
+from localctx.errors import Cancelled
 from localctx.models.base import Feed, Model
 
 Result = TypeVar("Result")
@@ -92,20 +93,31 @@ def hear_out(events: Generator[Event, None, Result], hear: Callable[[Event], Non
                 return end.value
 
 
-def altered(steps: Steps[Result], alter: Callable[[Event], Event | None]) -> Steps[Result]:
-    """The same steps, each event as ``alter`` makes it; None leaves it out."""
+def transformed(
+    steps: Steps[Result], each: Callable[[Event], Iterable[Event]], rest: Callable[[], Iterable[Event]] = tuple
+) -> Steps[Result]:
+    """The same steps, with what ``each`` makes of an event in its place, and ``rest`` after the last, or when they are
+    cancelled.
+    """
     with closing(Running(steps)) as running:
         running.go()
         while not running.ended:
             if not isinstance(running.got, Feed):
-                if event := alter(running.got):
-                    yield event
+                yield from each(running.got)
                 running.go()
                 continue
             try:
                 logits = yield running.got
             except Exception as e:
+                if isinstance(e, Cancelled):
+                    yield from rest()
                 running.fail(e)
             else:
                 running.go(logits)
+        yield from rest()
         return running.result
+
+
+def altered(steps: Steps[Result], alter: Callable[[Event], Event | None]) -> Steps[Result]:
+    """The same steps, each event as ``alter`` makes it; None leaves it out."""
+    return transformed(steps, lambda event: filter(None, [alter(event)]))

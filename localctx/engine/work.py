@@ -11,6 +11,7 @@ from localctx.engine.events import Planned, Token
 from localctx.engine.keep import Keeping
 from localctx.engine.lookup import Lookup
 from localctx.engine.memory import Relief
+from localctx.engine.repetition import Repetition
 from localctx.kv.cache import Cache, EvictedRange
 from localctx.shape import PAGE
 from localctx.store.documents import Held
@@ -23,7 +24,8 @@ class Work:
     """``tokens`` are to be read, what is kept ends at ``boundary``; ``started`` is the clock when the model was loaded.
 
     ``restored`` tokens were kept from before; ``news``: why there were not more. ``passages`` it answers from, where
-    not whole documents were read, and the works that were ``ranked`` to find them. ``following`` gives the tokens a
+    not whole documents were read, and the works that were ``ranked`` to find them. ``likelihood`` is the mean of the
+    log-likelihoods of a greedy answer's tokens. ``following`` gives the tokens a
     next question comes after, by the answer to this one.
     """
 
@@ -50,6 +52,8 @@ class Work:
     ranked: Sequence["Work"] = ()
     citations: list[dict[str, Any]] = field(default_factory=list)
     lookup: Lookup = field(default_factory=lambda: Lookup((), 0))
+    likelihood: float = 0.0
+    repetition: Repetition = field(default_factory=Repetition)
     following: Callable[[str], list[int]] = lambda answer: []
 
     def enter(self) -> None:
@@ -153,8 +157,12 @@ class Work:
 
 
 class Begun(NamedTuple):
-    """Work that is to be answered; its last logits where it is read already, and the passages it is about, if any."""
+    """Work that is to be answered; its last logits where it is read already, and the passages it is about, if any.
+    ``closely``: from sentences of the passage. ``answerable``: some passage makes the question likelier.
+    """
 
     work: Work
     logits: Tensor | None = None
     passages: Sequence[Any] = ()
+    closely: bool = False
+    answerable: bool = True

@@ -53,6 +53,12 @@ def quotes(answer: str, question: str, passages: Sequence[Passage]) -> list[Cita
     return [_of_passage(p, quote) for quote, p in sorted(enough, key=lambda e: e[0].score, reverse=True)]
 
 
+def quote_range(answer: str, passage: Passage, start: int, end: int) -> Citation:
+    """Characters ``start..end`` of a passage as what ``answer`` stands on."""
+    says = _Says(answer, "", [passage.text[start:end]])
+    return _of_passage(passage, says.best(passage.text, [(start, end)]))
+
+
 def glimpses(answer: str, question: str, documents: Sequence[Held], looks: Sequence[Look]) -> list[Citation]:
     """What the model looked at most while it answered: the sentences there that support ``answer``, or all there.
 

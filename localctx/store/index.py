@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from sqlite_utils import Database
 
+from localctx.store.schema import signs_apart
+
 TERMS = 64  # of a query, the first that differ
 _TERM = re.compile(r"\w+")
 _COMMON = frozenset(
@@ -64,14 +66,14 @@ class Index:
                     'INSERT INTO chunks (document, start, "end", title) VALUES (?, ?, ?, ?)',
                     [document, start, end, title],
                 )
-                words = f"{title}\n{text[start:end]}"
+                words = signs_apart(f"{title}\n{text[start:end]}")
                 self._db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [at.lastrowid, words])
 
     def remove(self, document: str, text: str) -> None:
         """Forget a document's chunks, their words and vectors; ``text`` as it was entered."""
         with self._db.atomic():
             for c in self.of(document):
-                words = f"{c.title}\n{text[c.start : c.end]}"
+                words = signs_apart(f"{c.title}\n{text[c.start : c.end]}")
                 self._db.execute(
                     "INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [c.id, words]
                 )
@@ -118,7 +120,7 @@ class Index:
         """The ``top`` chunks with words of ``query``, best first by BM25. Words match by their stems; the commonest of
         English count only where there are no others.
         """
-        words = list(dict.fromkeys(_TERM.findall(query.lower())))
+        words = list(dict.fromkeys(_TERM.findall(signs_apart(query.lower()))))
         terms = ([w for w in words if w not in _COMMON] or words)[:TERMS]
         where, args = _within(documents, "+rowid IN (SELECT id FROM chunks WHERE {})")  # +: words are looked up first
         sql = f"SELECT rowid FROM chunk_words WHERE chunk_words MATCH ? AND {where} ORDER BY rank, rowid LIMIT ?"

@@ -1,8 +1,16 @@
 """The store's tables, as migrations: each step and its record share a transaction."""
 
+import re
+
 from sqlite_utils import Database, Migrations
 
 migrate = Migrations("localctx")
+_SIGN = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")  # kana and Chinese signs
+
+
+def signs_apart(text: str) -> str:
+    """``text`` with each sign of a script without blanks as a word of its own: FTS5 takes a run of them for one."""
+    return _SIGN.sub(r" \1 ", text)
 
 
 @migrate()
@@ -159,3 +167,15 @@ def results(db: Database) -> None:
     )
     db.table("written").create({"file": str, "document": str, "holds": str}, pk="file", not_null={"document", "holds"})
     db.table("written").create_index(["document"])
+
+
+@migrate()
+def signs_are_words(db: Database) -> None:
+    """Each sign of documents with kana or Chinese signs becomes a word of its own in the index."""
+    rows = db.query(
+        """SELECT chunks.id, title || char(10) || substr(text, start + 1, "end" - start) AS words
+        FROM chunks JOIN documents ON documents.id = chunks.document WHERE text GLOB '*[\u3040-\u9fff]*'"""
+    )
+    for row in list(rows):
+        db.execute("INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', :id, :words)", row)
+        db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [row["id"], signs_apart(row["words"])])

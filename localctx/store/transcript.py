@@ -11,7 +11,12 @@ from localctx.store.chats import Chat, Chats, Message
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#|!&~])")
 _DEFINITION = re.compile(r"^([\s>*+-]*)\[(?=[^\]]*\]:)")  # of a link or footnote: it would count in all of the file
-_ENDS = {"length": "cut at its longest", "cancelled": "stopped"}
+_ENDS = {
+    "length": "cut at its longest",
+    "cancelled": "stopped",
+    "repeated": "ended where it repeated itself",
+    "unanswered": "nothing answers it",
+}
 
 
 def transcript(chats: Chats, chat: Chat, as_json: bool) -> str:
