@@ -18,7 +18,7 @@ from localctx.budget import Measured, measure_device
 from localctx.settings import write_whole
 
 FILE = "machine.json"
-SECONDS = 0.2  # of each of the three measurements, its buffers apart
+SECONDS = 0.25  # of each of the two measurements, its buffers apart
 PARTS = {"cpu": 32, "cuda": 8}  # that a thread reads in turn: until one comes again, others pushed it out of the caches
 BUFFER = {"cpu": 256 << 20, "cuda": 4 << 30}  # bytes, unless an eighth of what is free is less
 WIDTH = 4096  # numbers of a row of the weights that are read
@@ -29,12 +29,11 @@ Works = Sequence[Callable[[], object]]
 
 @dataclass(frozen=True)
 class Rates:
-    """What a device does in a second: bytes of memory it reads (``bandwidth``), bytes of ``weights`` in the model's
-    precision that the product with one token reads, multiplications and additions with many tokens (``arithmetic``).
+    """What a device does in a second: bytes of memory it reads (``bandwidth``), multiplications and additions in a
+    product with many tokens (``arithmetic``).
     """
 
     bandwidth: float = 0
-    weights: float = 0
     arithmetic: float = 0
 
 
@@ -73,10 +72,7 @@ def hardware(device: torch.device) -> str:
 def measure_rates(device: torch.device, precision: torch.dtype) -> Rates:
     """Measure a device in less than a second, computing in ``precision``. None of it where the device is full."""
     try:
-        buffer = _buffer(device)
-        read = {kind: _read(buffer.view(kind)) for kind in (precision, torch.float32)[: 1 + (device.type == "cpu")]}
-        del buffer
-        return Rates(max(read.values()), read[precision], _multiply(device, precision))
+        return Rates(_read(_buffer(device)), _multiply(device, precision))
     except torch.OutOfMemoryError:
         return Rates()
 
@@ -113,7 +109,9 @@ def _buffer(device: torch.device) -> torch.Tensor:
 
 
 def _read(numbers: torch.Tensor) -> float:
-    """Bytes a second of products with one token, whose weights are in no cache."""
+    """Bytes a second of products with one token, whose weights are in no cache: on a processor that is how fast memory
+    is, whatever the weights are kept in.
+    """
     shares = numbers.view(_threads(numbers.device), PARTS[numbers.device.type], -1, WIDTH)
     token = torch.ones(1, WIDTH, dtype=numbers.dtype, device=numbers.device)
     works = [[partial(linear, token, part) for part in share] for share in shares]

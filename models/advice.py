@@ -15,9 +15,9 @@ from localctx.settings import Settings
 
 ANSWERS, READS = 4, 30  # tokens a second: below them nobody likes to wait
 ROOM = 1.25  # of the weights: a quarter as much again is for the cache
+STREAMED = 0.85  # of the rate at which memory is read is what reading weights for a token comes to
 OWN = 0.01  # seconds a token costs beside its weights
 REACHED = 0.7  # of the rate of a large product is what reading a document of some thousand tokens comes to
-MODULES = 0.6  # of the rate at which weights are read, where a processor computes in 16 bits: transformers does it then
 INT8 = 1.4  # bytes a parameter: at 8 bits a processor takes as long as if it read so many
 
 
@@ -157,6 +157,7 @@ def of_model(advice: Advice) -> str:
     where = "which is here" if advice.here else f"{size(best.bytes)} to fetch"
     packed = "" if best.weights == "full" else f" with {best.weights} weights"
     speed = f"reads about {about(best.reads)} and answers about {about(best.answers)} tokens a second (estimates)"
+    speed = speed if best.answers else "how fast is not known"  # there was no memory to measure with
     return f"{best.title}{packed}, {where}, {speed}"
 
 
@@ -179,8 +180,7 @@ def _estimate(entry: Entry, machine: Machine, weights: str) -> Estimate:
     if not all(vars(rates).values()):
         return Estimate(entry, weights, memory, ROOM * memory <= machine.free, 0, 0)
     reads = REACHED * rates.arithmetic / (2 * entry.parameters)
-    reached = MODULES if machine.device == "cpu" and machine.precision != "float32" else 1
-    answers = 1 / (OWN + _read(entry, machine, weights) / (reached * rates.weights))
+    answers = 1 / (OWN + _read(entry, machine, weights) / (STREAMED * rates.bandwidth))
     return Estimate(entry, weights, memory, ROOM * memory <= machine.free, reads, answers)
 
 
@@ -188,23 +188,19 @@ def _memory(entry: Entry, machine: Machine, weights: str) -> int:
     """Bytes at the peak of loading, as ``load.loading_bytes`` finds them of files: a processor has all weights whole
     before any is in blocks, but for those of plain decoders.
     """
-    if (machine.device, machine.precision) == ("cpu", "float32") and entry.family not in PLAIN:
-        return 4 * entry.parameters
+    whole = entry.bytes if machine.precision != "float32" else 4 * entry.parameters
+    if machine.device == "cpu" and entry.family not in PLAIN:
+        return whole
     if weights == "full":
-        return max(entry.bytes, 4 * entry.parameters) if _wide(machine) else entry.bytes
+        return entry.bytes if machine.device == "cpu" else whole
     return int(entry.parameters * BITS[weights] / 8 + 0.1 * entry.bytes)  # embeddings stay as they are
 
 
 def _read(entry: Entry, machine: Machine, weights: str) -> float:
-    """Bytes of weights that one more token reads."""
+    """Bytes of weights that one more token reads. On a processor 16 bits are enough for those that come so."""
     if weights == "full":
-        return entry.parameters * (4 if _wide(machine) else 2)
+        return entry.parameters * (4 if machine.precision == "float32" and machine.device != "cpu" else 2)
     return entry.parameters * (INT8 if machine.device == "cpu" else BITS[weights] / 8)
-
-
-def _wide(machine: Machine) -> bool:
-    """Whether weights take 32 bits: on a processor 16 are enough for those that come so, whatever it computes in."""
-    return machine.precision == "float32" and machine.device != "cpu"
 
 
 def _reason(best: Estimate, next_larger: Estimate | None) -> str:

@@ -19,7 +19,7 @@ from localctx.models.fetch import installed
 from localctx.models.sources import sha256
 
 TAB = SimpleNamespace(session_hash="tab")
-FAST = Rates(1e12, 1e12, 1e14)
+FAST = Rates(1e12, 1e14)
 
 
 @pytest.fixture(autouse=True)
