@@ -32,6 +32,7 @@ from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
 
 RANKED = 5  # passages whose likelihood is asked
+OF_SEARCH = 20  # nats that a score of search counts for: between the first passage and the fifth lie about two
 _WHOLE = r"summari[sz]e|summary|overview|list (all|every|each|the)|overall|main (points?|ideas?|themes?)|throughout"
 _OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
 _OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total)\b", re.IGNORECASE)
@@ -144,7 +145,7 @@ class Retrieval:
         return replace(
             plans[0],
             mode="retrieve",
-            reason=f"{why}: the {self.count} best of {len(works)} passages {'are' if self.count > 1 else 'is'} read",
+            reason=f"{why}: the answer comes from the best {self.count} of {len(works)} passages found",
             tokens=sum(p.tokens for p in plans),
             reused=sum(p.reused for p in plans),
             kv_bytes=sum(p.kv_bytes for p in plans),
@@ -171,7 +172,7 @@ class Retrieval:
                 score, end = yield from rank(work)
                 likely.append(score)
                 ends.append(end)
-            order = sorted(range(len(works)), key=lambda i: -likely[i])
+            order = sorted(range(len(works)), key=lambda i: -likely[i] - OF_SEARCH * passages[i].score)
             listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(passages, likely, strict=True)]
             best = order[: self.count]
             if len(best) == 1 and not of.chat:
