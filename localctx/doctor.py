@@ -25,6 +25,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         "device": _device(settings, problems),
         "memory": {"ram": _measured(measure_ram()), "disk": _measured(measure_disk(settings.home))},
         "models": _models(settings, problems),
+        "advice": _advice(settings),
         "store": _store(settings, problems),
     }
     return {**report, "problems": problems}
@@ -78,6 +79,16 @@ def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
         "selected": settings.model,
         "installed": [{"name": m.name, "path": str(m.path), "bytes": m.bytes, "state": m.state} for m in found],
     }
+
+
+def _advice(settings: Settings) -> dict[str, Any]:
+    """What this machine can run, measured anew. Nothing for a device that is not there: then that is the problem."""
+    from localctx.models.advice import advise
+
+    try:
+        return advise(settings, anew=True).to_json()
+    except UserError:
+        return {}
 
 
 def _store(settings: Settings, problems: list[str]) -> dict[str, Any]:

@@ -69,6 +69,7 @@ class Window:
 class Entry:
     """A known model. ``context`` is what it was trained for, in tokens; ``bytes`` what it takes on disk, about;
     ``fits`` the memory, in GiB, of the smallest GPU it is good for (0: none needed). ``sources`` are tried in order.
+    ``family`` is what its config calls it.
     ``passages`` it was measured to answer from best (0: not measured); ``effective``: the tokens of documents up to
     which its answers from the whole are at least as good (0: not measured). ``languages`` it was made for, as ISO 639-1
     codes, where its makers say so (none: not known). ``longer`` windows than
@@ -88,6 +89,7 @@ class Entry:
     passages: int = 0
     effective: int = 0
     languages: tuple[str, ...] = ()
+    family: str = ""
 
 
 def load_catalog() -> dict[str, Entry]:

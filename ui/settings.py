@@ -10,9 +10,10 @@ import gradio as gr
 from localctx.engine.events import Note, Progress
 from localctx.errors import UserError, size
 from localctx.models.catalog import Kind, load_catalog
-from localctx.models.fetch import installed, remove, resolve
+from localctx.models.fetch import installed, remove
 from localctx.settings import overrides, variable
 from localctx.ui import render
+from localctx.ui.advice import AdvicePanel, fetch
 from localctx.ui.fields import FIELDS, GROUPS, Field
 from localctx.ui.follow import pictures
 from localctx.ui.window import Window, tab_of
@@ -57,7 +58,10 @@ class SettingsPage:
         self._build_data()
 
     def _build_download(self) -> None:
+        self.advice = AdvicePanel(self._window, self._look)
+        self.advice.build_line()
         with gr.Row():
+            self.advice.build_button()
             self.download = gr.Button("Download this model", size="sm", elem_id="download", scale=0, min_width=200)
             self.stop = gr.Button("Stop", size="sm", elem_id="download-stop", scale=0)
         self.progress = gr.HTML("", elem_id="download-progress")
@@ -92,6 +96,9 @@ class SettingsPage:
         appearance.input(None, appearance, None, js=APPEAR)
         self.save.click(self._save, fields, [self.said, *everything], **quick)
         self.download.click(self._download, [self.fields["model"]], [self.progress, self.fields["model"]], **slow)
+        tabs.select(self._advise, None, [self.advice.line, self.advice.get], **quick)
+        got = [self.progress, self.advice.line, self.advice.get, *everything]
+        self.advice.get.click(self._take, [self.shown], got, **slow)
         self.stop.click(self._stop, None, None, queue=False, api_visibility="private")
         self.verify.click(self._verify, None, [self.checked], **slow)
         self.delete.click(self._delete, [self.sure, self.models_too], [self.deleted, self.data, self.gone], **slow)
@@ -102,6 +109,9 @@ class SettingsPage:
 
     def _entered(self, shown: dict[str, Any], at: gr.SelectData) -> Updates:
         return self._look(shown) if at.value == TAB else gr.skip()
+
+    def _advise(self, at: gr.SelectData) -> Updates:
+        return self.advice.look() if at.value == TAB else gr.skip()
 
     def _look(self, shown: dict[str, Any] | None = None) -> Updates:
         """All as it is now; of the fields those that are not as ``shown``: what is being typed in the others stays."""
@@ -147,15 +157,12 @@ class SettingsPage:
         return self._look() | {self.said: render.note(f"{count} kept; they count from the next question on", "done")}
 
     def _download(self, model: str, request: gr.Request) -> Iterator[Updates]:
-        def job(session: "Session") -> Generator[Any, None, None]:
-            entry = load_catalog().get(model)
-            models, kind = session.settings.models, entry.kind if entry else "chat"
-            path = resolve(model, models, lambda *p: session.tell(Progress(*p)), kind)
-            yield Note(f"{model} is here: {path}")
-
-        for line in pictures(self._window.ask(tab_of(request, "settings"), job, self._window.porter)):
+        for line in pictures(self._window.ask(tab_of(request, "settings"), fetch(model), self._window.porter)):
             yield {self.progress: line}
         yield {self.fields["model"]: gr.update(choices=_models(self._window.settings.models, "chat"))}
+
+    def _take(self, shown: dict[str, Any], request: gr.Request) -> Iterator[Updates]:
+        yield from self.advice.take(self.progress, shown, request)
 
     def _verify(self, request: gr.Request) -> Iterator[Updates]:
         def job(session: "Session") -> Generator[Any, None, None]:

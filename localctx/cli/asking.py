@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localctx.cli.advice import advise_once
 from localctx.cli.common import (
     CANCELLED,
     answer_options,
@@ -65,6 +66,8 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_ke
         if as_json:
             print_json(report)
         tell(report, session.settings.max_tokens, terminal)
+    if not (as_json or quiet or no_keep or done.failed or report["stopped"] == "cancelled"):
+        advise_once(session.settings, terminal)
     _leave(report["stopped"], done.failed)
 
 

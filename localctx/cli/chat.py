@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localctx.cli.advice import advise_once
 from localctx.cli.asking import follow, open_session, tell
 from localctx.cli.common import CANCELLED, answer_options, model_options, open_store, quiet_option
 from localctx.errors import Cancelled, ChatFull, UsageError, UserError
@@ -70,6 +71,8 @@ def chat(
             talk.run()
         finally:
             talk.forget_empty()
+    if talk.answered and not (as_json or quiet):
+        advise_once(session.settings, terminal)
     if talk.stopped and not talk.watched:
         sys.exit(CANCELLED)
 
@@ -85,6 +88,7 @@ class Talk:
     def __init__(self, session: "Session", terminal: "Terminal", when_full: "Way | None", as_json: bool) -> None:
         self._session, self._terminal, self._when_full, self._json = session, terminal, when_full, as_json
         self.watched, self.stopped, self._left = sys.stdin.isatty(), False, False
+        self.answered = False
         self._id = ""
 
     def begin(self, chat: "Chat | None", files: Sequence[str]) -> None:
@@ -159,6 +163,7 @@ class Talk:
         if done.failed:
             print(f"localctx: {done.failed}", file=sys.stderr)
         self.stopped = done.report["stopped"] == "cancelled"
+        self.answered = self.answered or not (self.stopped or done.failed)
 
     def _choose(self, full: ChatFull) -> "Way":
         print(f"localctx: {full.problem}", file=sys.stderr)

@@ -1,7 +1,12 @@
 """What several commands share: options, settings, JSON."""
 
+import os
+import shlex
+import shutil
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -153,6 +158,14 @@ def text_of(file: str | None) -> str:
         if isinstance(text := metadata("localctx").get_payload(), str) and text:  # type: ignore[attr-defined]
             return "\n\n".join([text, *map(page, topics())])
     raise DocumentError("there is no README here to measure on", "name a text file")
+
+
+def as_typed(line: str) -> str:
+    """``line``, with its commands as they are typed here: ``localctx`` is on no path where packaging/start runs it."""
+    start = Path(sys.prefix).parent / "packaging" / "start"
+    if shutil.which("localctx") or not start.is_file():
+        return line
+    return line.replace(": localctx ", f": sh {shlex.quote(os.path.relpath(start))} ")
 
 
 @contextmanager

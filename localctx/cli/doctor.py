@@ -5,13 +5,13 @@ from typing import Any
 
 import click
 
-from localctx.cli.common import as_json_option, settings_of
+from localctx.cli.common import as_json_option, as_typed, settings_of
 
 
 @click.command()
 @as_json_option
 def doctor(as_json: bool) -> None:
-    """Say what is installed, what there is room for, and whether model and store are whole.
+    """Say what is installed, what there is room for, whether model and store are whole, and which model is best here.
 
     \b
     localctx doctor --json
@@ -23,7 +23,7 @@ def doctor(as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
-        _print_tree(report)
+        _print_tree({**report, "advice": as_typed(report["advice"].get("line", "none"))})
     if report["problems"]:
         sys.exit(1)
 

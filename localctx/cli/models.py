@@ -1,12 +1,18 @@
 """``models``: those known, and those here."""
 
+import sys
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import as_json_option, quiet_option, settings_of
-from localctx.errors import size
+from localctx.cli.common import as_json_option, as_typed, quiet_option, settings_of
+from localctx.errors import ModelError, size
+
+if TYPE_CHECKING:
+    from localctx.models.advice import Advice
+    from localctx.models.catalog import Entry
+    from localctx.models.fetch import Installed
 
 
 @click.group()
@@ -17,62 +23,115 @@ def models() -> None:
 @models.command("list")
 @as_json_option
 def models_list(as_json: bool) -> None:
-    """List known models and those on this machine.
+    """List known models, how fast they would be here, and those on this machine.
+
+    The star is at the one recommended for this machine. Nothing is asked of the network, and speeds are estimates.
 
     \b
     localctx models list
     """
     from localctx.cli.terminal import print_json, table
-    from localctx.models.catalog import load_catalog
-    from localctx.models.fetch import installed
 
-    here = {m.name: m for m in installed(settings_of({}).models)}
-    known = load_catalog()
-    rows: list[dict[str, Any]] = [
-        {
-            "name": e.name,
-            "kind": e.kind,
-            "licence": e.licence,
-            "context": e.context,
-            "longer": [asdict(w) for w in e.longer],
-            "bytes": here[e.name].bytes if e.name in here else e.bytes,
-            "gpu_gib": e.fits,
-            "here": e.name in here,
-        }
-        for e in known.values()
-    ] + [
-        {
-            "name": m.name,
-            "kind": "",
-            "licence": "",
-            "context": 0,
-            "longer": [],
-            "bytes": m.bytes,
-            "gpu_gib": 0,
-            "here": True,
-        }
-        for m in here.values()
-        if m.name not in known
-    ]
+    advice, why = _advice()
+    rows = _rows(advice)
     if as_json:
         print_json(rows)
         return
-    print(
-        table(
-            [
-                {
-                    "NAME": r["name"],
-                    "HERE": "yes" if r["here"] else "",
-                    "FOR": {"chat": "answers", "embedder": "search"}.get(r["kind"], ""),
-                    "SIZE": size(r["bytes"]),
-                    "WINDOW": f"{r['context']:,}" if r["context"] else "",
-                    "GPU": f"{r['gpu_gib']} GiB" if r["gpu_gib"] else "",
-                    "LICENCE": r["licence"],
-                }
-                for r in rows
-            ]
-        )
+    print(table([_shown(r, advice) for r in rows]))
+    print(f"\n{why[:1].upper()}{why[1:]}")
+    if advice:
+        print(f"Why: {advice.best.reason}")
+
+
+def _advice() -> "tuple[Advice | None, str]":
+    """What this machine can run, and in a line, or why that is not known."""
+    from localctx.models.advice import advise
+
+    try:
+        advice = advise(settings_of({}))
+        return advice, as_typed(advice.line())
+    except ModelError as e:
+        return None, f"what this machine can run is not known: {e}"
+
+
+def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
+    """Each model that is known or here."""
+    from localctx.models.catalog import load_catalog
+    from localctx.models.fetch import installed
+
+    here, known = {m.name: m for m in installed(settings_of({}).models)}, load_catalog()
+    others = [_other(m) for m in here.values() if m.name not in known]
+    return [_known(e, here.get(e.name), advice) for e in known.values()] + others
+
+
+def _known(e: "Entry", here: "Installed | None", advice: "Advice | None") -> dict[str, Any]:
+    from localctx.models.advice import to_json
+
+    estimate = advice.models.get(e.name) if advice else None
+    return {
+        "name": e.name,
+        "kind": e.kind,
+        "licence": e.licence,
+        "context": e.context,
+        "longer": [asdict(w) for w in e.longer],
+        "bytes": here.bytes if here else e.bytes,
+        "gpu_gib": e.fits,
+        "here": here is not None,
+        **to_json(estimate),
+        "recommended": bool(advice and advice.best.name == e.name),
+    }
+
+
+def _other(m: "Installed") -> dict[str, Any]:
+    """A model that is on this machine, and that the catalogue does not know."""
+    from localctx.models.advice import to_json
+
+    nothing = {"kind": "", "licence": "", "context": 0, "longer": []}
+    known = {"bytes": m.bytes, "gpu_gib": 0, "here": True, **to_json(None), "recommended": False}
+    return {"name": m.name, **nothing, **known}
+
+
+def _shown(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
+    from localctx.models.advice import of_estimate
+
+    estimate = advice.models.get(r["name"]) if advice else None
+    return {
+        "NAME": r["name"] + " *" * r["recommended"],
+        "HERE": "yes" if r["here"] else "",
+        "FOR": {"chat": "answers", "embedder": "search"}.get(r["kind"], ""),
+        "SIZE": size(r["bytes"]),
+        "WINDOW": f"{r['context']:,}" if r["context"] else "",
+        "GPU": f"{r['gpu_gib']} GiB" if r["gpu_gib"] else "",
+        "ON THIS MACHINE": of_estimate(estimate, advice.machine) if advice and estimate else "",
+        "LICENCE": r["licence"],
+    }
+
+
+@models.command("use")
+@click.argument("name")
+@click.option("--weights", metavar="HOW", help="Its weights from now on: full, int8, nf4 (GPU).")
+def models_use(name: str, weights: str | None) -> None:
+    """Answer with model NAME from now on: one of the list, one on this machine, a folder or a GGUF file.
+
+    It is written into settings.toml, as the window does it. Where it is not here yet, the next question fetches it.
+
+    \b
+    localctx models use qwen3-1.7b
+    """
+    from localctx.models.fetch import check_known
+    from localctx.settings import overrides, save_settings, variable
+
+    settings = settings_of({})
+    chosen, here = check_known(name, settings.models)
+    save_settings(settings.home, {"model": chosen} | ({"weights": weights} if weights else {}))
+    more = (
+        ""
+        if here
+        else as_typed(f"; it is not here yet: localctx models pull {chosen}, or the next question fetches it")
     )
+    print(f"{chosen} is used from now on{more}")
+    if "model" in overrides():
+        print(f"localctx: {variable('model')} is set in the environment, and wins over that", file=sys.stderr)
 
 
 @models.command("pull")
