@@ -20,7 +20,6 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels for GPUs run here; Tri
 if "PYTEST_XDIST_WORKER" in os.environ:  # each on a core of its own: threads that wait for each other spin
     os.environ |= {name: os.environ.get(name, "1") for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")}
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and hand that down
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 # The files with the longest tests begin, lest one process end the run alone.
 FIRST = ("test_default_model", "test_plan", "test_ray", "test_together", "test_batch", "test_cite", "test_pressure")
@@ -243,18 +242,18 @@ def pull() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def default_home(tmp_path_factory, pull) -> Path:
-    """A data folder with the default model in it: the user's own copy, or fetched there as a first start would."""
-    from localctx.models.catalog import DEFAULT
+    """A data folder with the default model and embedder: the user's own copies, or fetched as a first start would."""
+    from localctx.models.catalog import DEFAULT, EMBEDDER
 
     folder = tmp_path_factory.mktemp("home")
+    pull(EMBEDDER)
     (folder / "models").symlink_to(pull(DEFAULT))
     return folder
 
 
 @pytest.fixture(scope="session")
-def novel() -> str:
-    """A novel of about 110,000 tokens; the test is skipped where the data folder is absent."""
-    path = DATA / "news-from-nowhere.txt"
-    if not path.exists():
-        pytest.skip("no data folder")
-    return path.read_text(encoding="utf-8", errors="replace")
+def prose() -> str:
+    """About 12,000 tokens of English that every checkout has: the pages of the documentation."""
+    from localctx.docs import page, topics
+
+    return "\n\n".join(page(topic) for topic in topics())

@@ -16,6 +16,7 @@ from localctx.engine.prompt import make_prompt
 from localctx.engine.steps import alone, finish
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.read import read_document
+from localctx.retrieval import OF_SEARCH
 from localctx.store.store import Store
 
 QUESTION = "How long is the river Quell?"
