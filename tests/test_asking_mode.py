@@ -6,7 +6,7 @@ import pytest
 from asking import ask, session
 
 from localctx.engine.effective import GUESSES, MEASURED, guess
-from localctx.engine.events import Planned
+from localctx.engine.events import Note, Planned
 from localctx.store.store import Store
 
 QUESTION = "How long is river 7?"
@@ -51,6 +51,16 @@ def test_what_was_measured_here_counts_more_than_a_guess(home, tiny_model, docum
 @pytest.mark.parametrize("how", [{"mode": "full"}, {"keep": "select:1/4"}])
 def test_who_says_how_it_is_read_has_it_so(home, tiny_model, document, how):
     assert planned(home, tiny_model, document, effective_context=64, **how).mode == "full"
+
+
+def test_what_will_be_answered_from_passages_is_prepared_by_making_it_searchable(home, tiny_model, document):
+    with session(home, tiny_model, effective_context=64) as s:
+        *events, done = s.prepare(str(document))
+    assert "made searchable" in " ".join(e.text for e in events if isinstance(e, Note))
+    assert done.report["kept"]["pages"] == 0
+    assert done.report["tokens"]["prompt"] > 600
+    with closing(Store(home)) as store:
+        assert store.index.has(done.report["document"])
 
 
 def test_guesses_grow_with_the_model():
