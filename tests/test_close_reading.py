@@ -5,7 +5,7 @@ from asking import session
 
 from localctx import close_reading
 from localctx.asking import UNANSWERED
-from localctx.close_reading import says_something, without_question
+from localctx.close_reading import before_next_question, invents, says_something, without_question
 from localctx.engine.events import Done, Quoted, Token
 
 QUESTION = "How long is river 7?"
@@ -62,7 +62,8 @@ def test_the_likelier_of_two_answers_is_given(home, tiny_model, document, monkey
 
     monkeypatch.setattr(close_reading, "_answer", answer)
     *_, done = events_of(home, tiny_model, document)
-    best = max(seen, key=lambda work: work.likelihood)
+    text = done.report["passages"][0]["text"]
+    best = max(seen, key=lambda work: (not invents(work.texts[0], text, QUESTION), work.likelihood))
     assert len(seen) == 2
     assert done.report["answer"] == best.texts[0]
     assert all(work.likelihood < 0 for work in seen)
@@ -87,6 +88,33 @@ def test_other_answers_are_as_before(home, tiny_model, document, monkeypatch, ho
 )
 def test_a_question_that_stands_in_the_text_is_no_answer_to_itself(text, left):
     assert without_question(text, QUESTION) == left
+
+
+@pytest.mark.parametrize(
+    ("answer", "invented"),
+    [
+        ("It is 85 years old.", True),
+        ("He was seen by Miss Marlow.", True),
+        ("The river is 259 km long, in Tyrol.", False),
+        ("Nobody knows.", False),
+        ("How long river 7 is.", False),
+    ],
+)
+def test_names_and_numbers_that_no_text_has_are_invented(answer, invented):
+    assert invents(answer, "River 7 in Tyrol is 259 km long.", QUESTION) == invented
+
+
+@pytest.mark.parametrize(
+    ("pieces", "left"),
+    [
+        (["It ", "is ", "red.", "\n\n", "Question", ": and?"], "It is red."),
+        (["It is red."], "It is red."),
+        (["\nQuestion:", " why?"], "\nQuestion: why?"),
+    ],
+)
+def test_an_answer_ends_before_the_model_asks_itself(pieces, left):
+    tokens = [Token(piece, i) for i, piece in enumerate(pieces)]
+    assert "".join(t.text for t in before_next_question(tokens)).rstrip() == left
 
 
 def test_headings_and_rules_say_nothing():
