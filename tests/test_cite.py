@@ -75,6 +75,8 @@ def test_sentences_leave_out_only_the_white_space_around_them(text, start, cut):
         ("Items:\n- one\n- two\n1. three", 4),
         ("二人は歩いた。雨が降った。", 2),
         ("A plan B. was not there etc. but late.", 1),
+        ("Es beginnt am 1. Mai 2025. Es endet nie.", ["Es beginnt am 1. Mai 2025.", "Es endet nie."]),
+        ("Terms.\n4. Rent. It is 600.", ["Terms.", "4. Rent.", "It is 600."]),
     ],
 )
 def test_a_sentence_ends_where_a_reader_would_end_it(text, parts):
