@@ -28,6 +28,7 @@ settings.load_profile("patient")
 # The files with the longest tests begin, lest one process end the run alone.
 FIRST = ("test_default_model", "test_plan", "test_ray", "test_together", "test_batch", "test_cite", "test_pressure")
 SECOND = ("test_house", "test_packaging", "test_ui", "test_ui_gate", "test_models_fetch", "test_ui_library")
+SECOND += ("test_check",)
 
 # What costs seconds: models, a data folder, a browser, other processes. Tests with none of these fixtures are quick,
 # but for two, which start processes by themselves.
