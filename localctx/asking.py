@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from localctx.close_reading import answer_twice, rank_sentences
+from localctx.close_reading import answer_twice, invents, rank_sentences
 from localctx.engine.answer import answer, read, say
 from localctx.engine.effective import effective_context
 from localctx.engine.events import Note, Quoted
@@ -102,6 +102,8 @@ class Asking:
         work.seconds["first_token"] = time.perf_counter() - work.started
         work.answers, work.stopped = found.answers, found.stopped
         yield from found.answers[0]
+        if invents(said, passage.text, question):
+            yield Note("the answer has a name or a number that the passage does not have: trust the quotation")
 
     def _unanswered(self, begun: Begun, question: str) -> Steps[None]:
         """Say that nothing answers the question, after the words that come nearest."""

@@ -26,6 +26,9 @@ LEAST_WORDS = 3  # of a sentence
 WITH_ITS_WORDS = "Question: {question}\nAnswer with words of the document{s} above."
 NO_LIFT, NO_LIFT_EACH = 8.0, 0.5  # nats, of the whole question and of each of its tokens
 
+_NAME = re.compile(r"\d[\d.,:/]*\d|\d|(?<=[a-z,;] )[A-Z][\w'-]+")
+_NEXT_QUESTION = re.compile(r"\n\s*(Question|Q):")
+
 Range = tuple[int, int]
 
 
@@ -82,18 +85,22 @@ def says_something(sentence: str) -> bool:
 def answer_twice(
     opener: Opener, settings: Settings, held: Held, text: str, ranked: Sequence[Range], question: str
 ) -> Steps[tuple[Work, int]]:
-    """The likelier of two answers, and the number of sentences it is from: of the best sentence in its own words, and
-    of the best two. Nothing of them is told; whoever gets the work reports it.
+    """The better of two answers, and the number of sentences it is from: of the best sentence in its own words, and of
+    the best two. One that invents nothing is better than one that does, then the likelier. Nothing of them is told;
+    whoever gets the work reports it.
     """
     two = " ".join(text[a:b] for a, b in sorted(ranked[:2]))
-    (start, end), first = ranked[0], None
+    (start, end), found = ranked[0], list[tuple[Work, int]]()
     for said, form, count in ((text[start:end], WITH_ITS_WORDS, 1), (two, ASK, 2)):
         source = without_question(said, question)
-        work = yield from _answer(opener, settings, held, source, question, form)
-        if first is None or work.likelihood > first[0].likelihood:
-            first = work, count
-    assert first
-    return first
+        found.append(((yield from _answer(opener, settings, held, source, question, form)), count))
+    return max(found, key=lambda one: (not invents(one[0].texts[0], text, question), one[0].likelihood))
+
+
+def invents(answer: str, text: str, question: str) -> bool:
+    """Whether an answer has a number or a name that neither ``text`` nor the question has."""
+    known = f"{text} {question}".casefold()
+    return any(name.casefold() not in known for name in _NAME.findall(answer))
 
 
 def _answer(opener: Opener, settings: Settings, held: Held, text: str, question: str, form: str) -> Steps[Work]:
@@ -106,4 +113,18 @@ def _answer(opener: Opener, settings: Settings, held: Held, text: str, question:
         yield from altered(steps, lambda event: None if isinstance(event, Token) else event)
     finally:
         shut(work)
+    work.answers[0] = before_next_question(work.answers[0])
     return work
+
+
+def before_next_question(tokens: Sequence[Token]) -> list[Token]:
+    """An answer up to where the model goes on by asking itself another question, as some do."""
+    said, kept = "", list[Token]()
+    for token in tokens:
+        said += token.text
+        if found := _NEXT_QUESTION.search(said):
+            while kept and len("".join(t.text for t in kept)) > found.start():
+                kept.pop()
+            break
+        kept.append(token)
+    return kept or list(tokens)

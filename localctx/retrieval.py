@@ -5,11 +5,12 @@ them, and the best are what is read; every passage's pages are kept, so that ran
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from localctx.engine.blend import Blending, blend, choose_blending
 from localctx.engine.blend import Passage as Alone
 from localctx.engine.events import Note, Planned, Progress
 from localctx.engine.opener import Opener
-from localctx.engine.prompt import ALONE, Conversation
+from localctx.engine.prompt import ALONE, Conversation, estimate_tokens
 from localctx.engine.steps import Steps
 from localctx.engine.work import Begun, Work
 from localctx.errors import NothingFound
@@ -32,6 +33,7 @@ from localctx.store.documents import Held
 from localctx.store.store import Store, look_up, told
 
 RANKED = 5  # passages whose likelihood is asked
+OF_SEARCH = 20  # nats that a score of search counts for: between the first passage and the fifth lie about two
 _WHOLE = r"summari[sz]e|summary|overview|list (all|every|each|the)|overall|main (points?|ideas?|themes?)|throughout"
 _OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
 _OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total)\b", re.IGNORECASE)
@@ -90,6 +92,25 @@ class Retrieval:
         begun.work.seconds |= {"search": searched, "rank": time.perf_counter() - start}
         return begun
 
+    def prepared(self, document: Held) -> dict[str, Any]:
+        """Make a document searchable; what ``prepare --json`` prints of it. Raises Cancelled."""
+        start, (row, text, spans) = time.perf_counter(), document
+        store = self._open_store()
+        with told(store.home):
+            store.documents.add(row, text, spans)
+            with_vectors(lambda: self._embedder, lambda embedder: self._index(store, embedder, [row.id]))
+        tokens = estimate_tokens(self._opener.model.tokenizer, [text], 0)
+        return {
+            "document": row.id,
+            "name": row.name,
+            "model": self._settings.model,
+            "stopped": "eos",
+            "tokens": {"prompt": tokens, "reused": 0, "prefilled": 0},
+            "kept": {"pages": 0, "tokens": 0, "bytes": 0},
+            "seconds": {"search": round(time.perf_counter() - start, 4), "prefill": 0.0},
+            "kv": {},
+        }
+
     @property
     def count(self) -> int:
         """Passages answered from: as set, or as many as the model was measured to bear; one until it is measured."""
@@ -117,7 +138,7 @@ class Retrieval:
         rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
 
         def find(embedder: Embedder | None) -> list[Passage]:
-            index_all(store, embedder, rows, lambda *p: self._progress(Progress(*p)), self._cancelled)
+            self._index(store, embedder, rows)
             return search(store, question, embedder, list(rows), max(RANKED, self.count)).passages
 
         found, self._doubt = with_vectors(lambda: self._embedder, find)
@@ -125,6 +146,9 @@ class Retrieval:
             raise NothingFound(f"{why}, and nothing in the documents is like the question", "say it in other words")
         spans_of, text_of = store.documents.spans, store.documents.text
         return found, {d: (rows[d], text_of(d), spans_of(d)) for d in {p.document for p in found}}
+
+    def _index(self, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
+        index_all(store, embedder, documents, lambda *p: self._progress(Progress(*p)), self._cancelled)
 
     def _open(
         self,
@@ -144,7 +168,7 @@ class Retrieval:
         return replace(
             plans[0],
             mode="retrieve",
-            reason=f"{why}: the {self.count} best of {len(works)} passages {'are' if self.count > 1 else 'is'} read",
+            reason=f"{why}: the answer comes from the best {self.count} of {len(works)} passages found",
             tokens=sum(p.tokens for p in plans),
             reused=sum(p.reused for p in plans),
             kv_bytes=sum(p.kv_bytes for p in plans),
@@ -171,7 +195,7 @@ class Retrieval:
                 score, end = yield from rank(work)
                 likely.append(score)
                 ends.append(end)
-            order = sorted(range(len(works)), key=lambda i: -likely[i])
+            order = sorted(range(len(works)), key=lambda i: -likely[i] - OF_SEARCH * passages[i].score)
             listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(passages, likely, strict=True)]
             best = order[: self.count]
             if len(best) == 1 and not of.chat:

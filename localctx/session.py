@@ -162,12 +162,16 @@ class Session:
     @_driven
     def prepare(self, source: str) -> Steps[None]:
         """Read the document ``source`` (a file, or the id of a kept one) and keep its pages, so that questions start
-        where reading ended.
+        where reading ended. One that will be answered from passages is made searchable instead.
 
         The last event is Done; ``Done.failed`` when the pages could not be kept.
         """
         with self._running():
             documents, spent = self._read_files([source], True)
+            if why := self._asking.why_passages(documents):
+                yield Note(f"{why}: it was made searchable, and answers will come from its passages")
+                yield Done(self._retrieval.prepared(documents[0]))
+                return
             work = yield from self._asking.whole(documents, None, True)
             work.seconds |= spent
             try:

@@ -10,32 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 say() { printf '%s\n' "$*" >&2; }
 die() { say "localctx: $*"; exit 1; }
 
-# --- The two things a script asks for
-
 environment() { once ready install; }
-test_tools() { once tests install_tests; }
-
-# --- The browser of the tests
-
-# Sets no_browser: why the tests of the window will be skipped, or nothing. Only CI installs anything into a system.
-browser() {
-    no_browser=
-    has_chromium && return
-    if [ -n "${CI:-}" ] && [ -e "${DEBIAN:-/etc/debian_version}" ] && [ "$(id -u)" = 0 ]; then
-        say "installing chromium, for the tests of the window"
-        { apt-get update && apt-get install -y --no-install-recommends chromium; } >>"$log" 2>&1 || :
-    fi
-    has_chromium || no_browser="the tests of the window were skipped: no Chromium here (Debian: apt install chromium)"
-}
-
-# The system's (tests/browser.py knows the same names), or Playwright's own.
-has_chromium() {
-    for name in chromium chromium-browser google-chrome google-chrome-stable; do
-        command -v "$name" >/dev/null && return
-    done
-    "$venv/bin/python" -c 'import os, playwright.sync_api as p
-with p.sync_playwright() as w: os.path.exists(w.chromium.executable_path) or exit(1)' 2>/dev/null
-}
 
 # --- Marks: files in .venv, written last, so that a half-made environment has none
 
@@ -106,15 +81,6 @@ install() {
     need "localctx and its libraries" install -e "$root"
     mark ready
     say "[4/4] ready"
-}
-
-install_tests() {
-    is_done ready || install  # it was until now, but the run that we waited for was stopped
-    say "[1/1] tools of the tests"
-    unmark
-    need "the tools of the tests" install -e "${root}[test]"
-    mark tests
-    mark ready
 }
 
 # A finished environment from an older pyproject.toml is brought up to date, any other starts anew.

@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 from conftest import save_sharp_model
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -25,9 +26,23 @@ LONG = 1 << 17  # positions of the model: room for a text that takes it many sec
 
 
 def find_chromium(playwright) -> str | None:
-    """The system's Chromium, else Playwright's own."""
+    """The system's Chromium, else Playwright's own where the system has the libraries that it needs."""
+    if program := next(filter(None, map(shutil.which, NAMES)), None):
+        return program
     own = playwright.chromium.executable_path
-    return next(filter(None, map(shutil.which, NAMES)), own if Path(own).exists() else None)
+    runs = Path(own).exists() and not subprocess.run([own, "--version"], capture_output=True).returncode
+    return own if runs else None
+
+
+@contextmanager
+def launched() -> Iterator:
+    """A Chromium that runs; the test is skipped where there is none."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        if not (program := find_chromium(playwright)):
+            pytest.skip("no Chromium on this machine")
+        with playwright.chromium.launch(executable_path=program, args=FLAGS) as browser:
+            yield browser
 
 
 def save_saying_model(folder: Path, texts: Sequence[str]) -> Path:

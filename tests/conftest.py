@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the tests' own processes fetch nothing
 os.environ.setdefault("LOCALCTX_EFFECTIVE_CONTEXT", "1000000")  # random models are of no size that bears anything
@@ -20,12 +22,18 @@ os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels for GPUs run here; Tri
 if "PYTEST_XDIST_WORKER" in os.environ:  # each on a core of its own: threads that wait for each other spin
     os.environ |= {name: os.environ.get(name, "1") for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")}
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and hand that down
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+settings.register_profile("patient", deadline=None)  # how long an example takes says how busy the machine is
+settings.load_profile("patient")
 
 # The files with the longest tests begin, lest one process end the run alone.
 FIRST = ("test_default_model", "test_plan", "test_ray", "test_together", "test_batch", "test_cite", "test_pressure")
 SECOND = ("test_house", "test_packaging", "test_ui", "test_ui_gate", "test_models_fetch", "test_ui_library")
+SECOND += ("test_check",)
 
+# What costs seconds: models, a data folder, a browser, other processes. Tests with none of these fixtures are quick,
+# but for two, which start processes by themselves.
+COSTLY = ("chromium", "family", "home", "installed", "model", "models", "pull", "stage", "window")
+SLOW = ("test_processes_that_keep_the_same_documents_at_once_all_succeed", "test_the_page_comes_before_torch")
 
 # What both processes would compile first, each for itself, while tests wait.
 COMPILED = (
@@ -44,12 +52,34 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The order of the tests. Of two processes each begins with one half, and takes of the other's when it is done."""
+    """Which tests are quick, and the order of all. Of two processes each begins with one half, and takes of the other's
+    when it is done."""
+    for item in items:
+        if is_quick(item):
+            item.add_marker("quick")
     of = {file: [item for item in items if item.path.stem == file] for file in FIRST + SECOND}
     first, second = ([item for file in files for item in of[file]] for files in (FIRST, SECOND))
     others = [item for item in items if item.path.stem not in of]
     half = max(0, len(items) // 2 - len(first))
     items[:] = first + others[:half] + second + others[half:]
+
+
+def is_quick(item: pytest.Item) -> bool:
+    """Whether a test belongs to those that `packaging/check --quick` runs. Triton's interpreter is slow."""
+    costs = any(name.rpartition("_")[2] in COSTLY for name in item.fixturenames)
+    return not costs and item.name not in SLOW and not hasattr(item.module, "triton")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Why tests were skipped: a line for each reason, with the files and how many tests of each."""
+    reasons: dict[str, Counter[str]] = {}
+    for report in terminalreporter.stats.get("skipped", ()):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        reasons.setdefault(reason, Counter())[Path(report.nodeid.partition("::")[0]).stem] += 1
+    if reasons:
+        terminalreporter.section("skipped")
+    for reason, files in sorted(reasons.items()):
+        terminalreporter.line(f"{reason}: " + ", ".join(f"{file} {n}" for file, n in files.items()))
 
 
 TEMPLATE = (
@@ -243,18 +273,18 @@ def pull() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def default_home(tmp_path_factory, pull) -> Path:
-    """A data folder with the default model in it: the user's own copy, or fetched there as a first start would."""
-    from localctx.models.catalog import DEFAULT
+    """A data folder with the default model and embedder: the user's own copies, or fetched as a first start would."""
+    from localctx.models.catalog import DEFAULT, EMBEDDER
 
     folder = tmp_path_factory.mktemp("home")
+    pull(EMBEDDER)
     (folder / "models").symlink_to(pull(DEFAULT))
     return folder
 
 
 @pytest.fixture(scope="session")
-def novel() -> str:
-    """A novel of about 110,000 tokens; the test is skipped where the data folder is absent."""
-    path = DATA / "news-from-nowhere.txt"
-    if not path.exists():
-        pytest.skip("no data folder")
-    return path.read_text(encoding="utf-8", errors="replace")
+def prose() -> str:
+    """About 12,000 tokens of English that every checkout has: the pages of the documentation."""
+    from localctx.docs import page, topics
+
+    return "\n\n".join(page(topic) for topic in topics())

@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 from asking import PLAIN
 from bench_fakes import TEXT
+from needed import needs_llama
 from test_cli import assert_one_line
 from tiny_gguf import write_gguf as write_other
 
@@ -21,9 +22,6 @@ from localctx.bench.ours import drop_pages
 from localctx.errors import ModelError
 from localctx.models.llama import WAYS, Llama, llama_is_here
 from localctx.models.llama_gguf import write_gguf
-
-needs_llama = pytest.mark.skipif(not llama_is_here(), reason="llama-cpp-python is not installed")
-
 
 # Engines
 

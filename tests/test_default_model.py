@@ -1,7 +1,9 @@
-"""The default model on real text: what int8 costs, and what reuse saves."""
+"""The default model on real text: what int8 costs, what reuse saves, and how the README's first command answers."""
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +17,8 @@ from localctx.models.catalog import DEFAULT
 from localctx.models.load import load_model
 from localctx.session import Session
 from localctx.settings import load_settings
+
+README = Path(__file__).resolve().parents[1] / "README.md"
 
 
 @pytest.fixture
@@ -39,10 +43,10 @@ def home(default_home, tmp_path, monkeypatch):
     return folder
 
 
-def test_int8_is_as_good_as_full_precision(default_home, novel):
+def test_int8_is_as_good_as_full_precision(default_home, prose):
     """Mean KL divergence from f32 KV at most 0.0005, top-1 agreement at least 99 %, last 500 of 2,000 tokens."""
     model = load_model(default_home / "models" / DEFAULT, DEFAULT, dtype="f32")
-    tokens = model.tokenizer.encode(novel[3000:20_000])[:2000]
+    tokens = model.tokenizer.encode(prose[3000:20_000])[:2000]
     logits = {}
     for codec in ("f32", "int8"):
         cache = Cache(Pool(model.shape, codec), model.dtype)
@@ -57,11 +61,12 @@ def test_int8_is_as_good_as_full_precision(default_home, novel):
     assert agreement >= 0.99
 
 
-def test_a_second_question_starts_where_reading_ended(ask, novel, tmp_path):
-    document = tmp_path / "novel.txt"
-    document.write_text(novel[3000:15_500])
-    first = ask(document, "Who tells the story?", "--max-tokens", 2)
-    second = ask(document, "Where does he wake up?", "--max-tokens", 2)
+def test_a_second_question_starts_where_reading_ended(ask, prose, tmp_path):
+    document = tmp_path / "pages.txt"
+    document.write_text(prose[3000:15_500])
+    how = ("--mode", "full", "--max-tokens", 2)
+    first = ask(document, "What is this about?", *how)
+    second = ask(document, "Who is it written for?", *how)
     tokens, seconds = second["tokens"], (first["seconds"]["first_token"], second["seconds"]["first_token"])
     print(f"{tokens}, first token {seconds[0]:.2f} s, then {seconds[1]:.2f} s", file=sys.stderr)
     assert tokens["prompt"] >= 3000
@@ -80,25 +85,56 @@ def test_it_answers_from_the_document_and_the_second_start_does_not_convert_agai
     assert made == {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder.iterdir()}
 
 
-def test_a_chat_goes_on_where_it_was(localctx, home, novel, tmp_path):
+@pytest.fixture
+def as_users_have_it(monkeypatch):
+    """Without what other tests set for random models."""
+    for name in ("EFFECTIVE_CONTEXT", "CAREFUL", "REPEATS"):
+        monkeypatch.delenv(f"LOCALCTX_{name}")
+
+
+@pytest.mark.usefixtures("home", "as_users_have_it")
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_the_transcript_of_the_readme_is_true(localctx, precision):
+    """The quotation to the letter, and the word that answers; never its wording."""
+    transcript = re.search(r"```console\n\$ sh packaging/start (.+)\n(.+)\n", README.read_text())
+    assert transcript, "the README has no transcript"
+    command, quotation = transcript.groups()
+    words = [word.strip('"') for word in re.findall(r'"[^"]+"|\S+', command)]
+    asked = [str(README) if word == "README.md" else word for word in words]
+    done = localctx(*asked, "--dtype", precision, timeout=300)
+    assert done.returncode == 0, done.stderr
+    first, _, *answer = done.stdout.splitlines()
+    print("\n".join(answer), file=sys.stderr)
+    assert first == quotation
+    assert "Apache" in " ".join(answer)
+
+
+@pytest.mark.usefixtures("home", "as_users_have_it")
+def test_what_the_document_does_not_say_is_told_as_that(ask):
+    done = ask(README, "Who won the battle of Hastings?")
+    assert done["stopped"] == "unanswered"
+    assert len(done["citations"]) == 1
+
+
+def test_a_chat_goes_on_where_it_was(localctx, home, prose, tmp_path):
     """Most of this is reading 1,000 tokens once."""
-    document = tmp_path / "novel.txt"
-    document.write_text(novel[3000:7000])
-    arguments = ["chat", "--json", "--max-tokens", 40]
-    localctx(*arguments, document, stdin=b"Who tells the story?\nWhere does he wake up?\n", timeout=300)
-    done = localctx(*arguments, "-c", stdin=b"Is it cold?\n", timeout=300)
+    document = tmp_path / "pages.txt"
+    document.write_text(prose[3000:7000])
+    arguments = ["chat", "--json", "--max-tokens", 40, "--mode", "full"]
+    localctx(*arguments, document, stdin=b"What is this about?\nWho is it written for?\n", timeout=300)
+    done = localctx(*arguments, "-c", stdin=b"Is it free?\n", timeout=300)
     tokens = json.loads(done.stdout)["tokens"]
     print(tokens, file=sys.stderr)
     assert tokens["reused"] >= 0.98 * tokens["prompt"]
 
 
-def test_two_conversations_at_once_answer_as_each_alone(home, novel, tmp_path):
+def test_two_conversations_at_once_answer_as_each_alone(home, prose, tmp_path):
     """The second comes while the first answers: neither waits longer than for one pass, of at most one chunk."""
-    loader, settings = Loader(), load_settings(home=home, max_tokens=20, chunk=256)
-    questions = ("Who tells the story?", "What is the weather like?")
+    loader, settings = Loader(), load_settings(home=home, max_tokens=20, chunk=256, mode="full")
+    questions = ("What is this about?", "Who is it written for?")
     files = [tmp_path / f"{i}.txt" for i in range(2)]
     for i, file in enumerate(files):
-        file.write_text(novel[3000 + 4000 * i : 6500 + 4000 * i])
+        file.write_text(prose[3000 + 4000 * i : 6500 + 4000 * i])
     with Session(settings, loader=loader) as first, Session(settings, loader=loader) as second:
         asked = list(zip((first, second), files, questions, strict=True))
         alone = [[e.id for e in s.ask([str(f)], q, False) if isinstance(e, Token)] for s, f, q in asked]

@@ -22,7 +22,7 @@ from localctx.kv.pool import Pool
 from localctx.kv.rows import Rows, fits_rows, make_rows
 from localctx.shape import PAGE, KVShape, LayerShape
 
-triton = pytest.importorskip("triton")
+triton = pytest.importorskip("triton", reason="Triton is not installed")
 if not triton.knobs.runtime.interpret:
     pytest.skip("TRITON_INTERPRET=1 runs the kernels without a GPU", allow_module_level=True)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-triton = pytest.importorskip("triton")
+triton = pytest.importorskip("triton", reason="Triton is not installed")
 if not triton.knobs.runtime.interpret:
     pytest.skip("TRITON_INTERPRET=1 runs the kernels without a GPU", allow_module_level=True)
 

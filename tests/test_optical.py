@@ -19,6 +19,7 @@ from clock import seconds_since
 from hypothesis import given
 from hypothesis import strategies as st
 from made_files import pdf
+from needed import needs_ocr
 
 from localctx.errors import DocumentError
 from localctx.library import optical
@@ -29,8 +30,6 @@ from localctx.library.layout import Box, text_of
 from localctx.library.read import is_read_so, read_document, spans_of
 from localctx.library.sandbox import _Watch
 from localctx.store.store import Store
-
-needs_extra = pytest.mark.skipif(not optical.is_installed(), reason="the extra localctx[ocr] is not installed")
 
 PAGES = [
     "The harbour of Lindholm\n\nShips had come to the town since the twelfth century, and most of\n"
@@ -244,7 +243,7 @@ def words_right(seen: str, wanted: str) -> float:
     return sum(block.size for block in matched) / len(a)
 
 
-@needs_extra
+@needs_ocr
 def test_a_scanned_pdf_is_read_word_for_word_with_its_pages(tmp_path):
     file, heard = tmp_path / "scan.pdf", list[tuple[int, int]]()
     file.write_bytes(joined(scanned(PAGES, turn=0.7), pdf(["This page has text."])))
@@ -259,7 +258,7 @@ def test_a_scanned_pdf_is_read_word_for_word_with_its_pages(tmp_path):
     assert heard == [(i, 3) for i in range(1, 4)]
 
 
-@needs_extra
+@needs_ocr
 def test_the_models_are_on_this_machine(monkeypatch):
     for name in ("connect", "connect_ex"):
         monkeypatch.setattr(socket.socket, name, lambda *of: pytest.fail("the network was asked"))
@@ -270,7 +269,7 @@ def test_the_models_are_on_this_machine(monkeypatch):
     assert reader.read(picture[:100]) == ""
 
 
-@needs_extra
+@needs_ocr
 def test_a_page_on_its_side_or_head_is_read_too():
     text = "The harbour of Lindholm\nis as old as the town"
     with closing(pypdfium2.PdfDocument(scanned([text]))) as source:
@@ -279,7 +278,7 @@ def test_a_page_on_its_side_or_head_is_read_too():
     assert [reader.read(np.rot90(picture, quarters)) for quarters in (1, 2, 3)] == [text] * 3
 
 
-@needs_extra
+@needs_ocr
 def test_optical_reading_stops_within_a_second(tmp_path):
     file, stopped = tmp_path / "scan.pdf", 0.0
     file.write_bytes(scanned(PAGES * 4))

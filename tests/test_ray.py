@@ -11,10 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-import ray
 from asking import PLAIN, command, said, session, start
 from clock import seconds_since
-from ray.exceptions import RayError
+from needed import needs_ray
 from test_batch import counts, summaries, write_texts
 from test_cli import assert_one_line
 
@@ -92,6 +91,7 @@ def until(true, seconds: float = 120) -> None:
         time.sleep(0.02)
 
 
+@needs_ray
 def test_a_worker_that_is_killed_is_started_again_and_every_summary_is_there_once(run, texts, tmp_path, monkeypatch):
     alone, out, lines = tmp_path / "alone", tmp_path / "out", tmp_path / "all.jsonl"
     assert run("summarize", texts, "-o", alone, "--length", "short", "-q").returncode == 0
@@ -111,6 +111,7 @@ def test_a_worker_that_is_killed_is_started_again_and_every_summary_is_there_onc
     assert counts(again) == (0, DOCUMENTS, 0), "what workers did is not known to be done"
 
 
+@needs_ray
 def test_ctrl_c_ends_the_workers_and_their_cluster(texts, tmp_path):
     batch = Started(texts, "-o", tmp_path / "out", "--ray-cpus", os.cpu_count())
     until(lambda: batch.workers(".of"))
@@ -122,6 +123,7 @@ def test_ctrl_c_ends_the_workers_and_their_cluster(texts, tmp_path):
     assert told.endswith("localctx: stopped; run it again to go on\n")
 
 
+@needs_ray
 def test_what_is_wrong_on_a_worker_is_told_as_it_is_here(texts, tmp_path, monkeypatch):
     monkeypatch.setenv("LOCALCTX_MODEL", str(tmp_path / "none"))
     code, printed, told = Started(texts, "-q", "--ray-cpus", os.cpu_count()).end()
@@ -137,6 +139,7 @@ def test_where_ray_is_not_installed_it_is_told(run, texts, monkeypatch):
     assert_one_line(run("summarize", texts, "--ray", "-q"), 2, "Ray is not installed", "pip install")
 
 
+@needs_ray
 @pytest.mark.parametrize(
     ("address", "code", "problem", "remedy"),
     [
@@ -153,7 +156,11 @@ def test_a_cluster_that_cannot_be_reached_is_told_soon(run, texts, monkeypatch, 
     assert seconds_since(start) < 10
 
 
+@needs_ray
 def test_another_localctx_on_a_worker_is_told(monkeypatch):
+    import ray
+    from ray.exceptions import RayError
+
     def dies(version: object) -> str:
         raise RayError("Traceback\nModuleNotFoundError: No module named 'localctx'")
 

@@ -16,6 +16,7 @@ from localctx.engine.prompt import make_prompt
 from localctx.engine.steps import alone, finish
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.read import read_document
+from localctx.retrieval import OF_SEARCH
 from localctx.store.store import Store
 
 QUESTION = "How long is the river Quell?"
@@ -63,18 +64,19 @@ def test_what_does_not_fit_is_answered_from_passages_and_the_plan_says_why(open_
     (plan,) = heard.of(Planned)
     assert (plan.mode, plan.unusual, heard.report["mode"]) == ("retrieve", True, "retrieve")
     assert "reads at most 4,096" in plan.reason
-    assert "the 1 best of 5 passages is read" in plan.reason
+    assert "the answer comes from the best 1 of 5 passages found" in plan.reason
     assert plan.tokens == heard.report["ranking"]["tokens"] > heard.report["tokens"]["prompt"]
     assert heard.report["ranking"]["prefilled"] == plan.tokens
     assert heard.events.index(plan) < heard.events.index(heard.of(Token)[0])
 
 
-def test_passages_are_text_of_the_document_and_ordered_by_likelihood(open_session, lands):
+def test_passages_are_text_of_the_document_and_ordered_by_likelihood_and_search(open_session, lands):
     with open_session() as s:
         passages = Heard(s.ask([str(lands)], QUESTION)).report["passages"]
     text = read_document(str(lands)).text
     assert all(p["text"] == text[p["start"] : p["end"]] for p in passages)
-    assert [p["likelihood"] for p in passages] == sorted((p["likelihood"] for p in passages), reverse=True)
+    scores = [p["likelihood"] + OF_SEARCH * p["score"] for p in passages]
+    assert scores == sorted(scores, reverse=True)
     assert "Quell" in next(p["text"] for p in passages if p["ranks"]["words"] == 1)
 
 

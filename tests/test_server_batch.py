@@ -16,6 +16,7 @@ from asking import PLAIN
 from clock import seconds_since
 from conftest import opened
 from fake_server import MODEL, cut, fake_server, silent, status, words
+from needed import needs_llama
 from test_batch import COLOURS, counts, long_text, report_of, summaries, write_texts
 from test_cli import assert_one_line
 from tiny_gguf import write_gguf
@@ -413,6 +414,7 @@ def asked_plainly(url: str, model: str, prompt: str, most: int) -> str:
         return json.load(reply)["choices"][0]["message"]["content"].strip()
 
 
+@needs_llama
 def test_llama_cpp_pythons_server_summarizes(run, texts, tmp_path, llama):
     url, model = llama
     (texts / "zlong.md").write_text(long_text(2, 6))

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from browser import FLAGS, Served, Tab, Watch, canary, find_chromium, save_saying_model, served
+from browser import Served, Tab, Watch, canary, launched, save_saying_model, served
 from clock import seconds_since
 from made_files import pdf
 from payloads import payloads
@@ -16,8 +16,7 @@ from payloads import payloads
 from localctx.store.documents import DocumentRow, text_id
 from localctx.store.store import Store
 
-Axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe
-sync_api = pytest.importorskip("playwright.sync_api")
+Axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="Playwright is not installed").Axe
 
 PAGES = [f"Page {page} of the log. " + "The keeper of the harbour is Ann Marlow. " * 4 for page in range(1, 4)]
 LONG = b"The river is long, and so is this text about it.\n" * 1500
@@ -31,12 +30,8 @@ WORDS = [f"{word} " for word in ("harbour", "keeper", "is", "Ann", "Marlow", "th
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator:
-    with sync_api.sync_playwright() as playwright:
-        program = find_chromium(playwright)
-        if not program:
-            pytest.skip("no Chromium on this machine")
-        with playwright.chromium.launch(executable_path=program, args=FLAGS) as browser:
-            yield browser
+    with launched() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browser import FLAGS, Tab, Watch, find_chromium
+from browser import Tab, Watch, launched
 from clock import seconds_since
 from payloads import payloads
 from test_ui import barriers, normal
@@ -196,12 +196,8 @@ def test_of_many_documents_those_near_the_work_are_in_the_table():
 
 @pytest.fixture(scope="module")
 def chromium():
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        if not (program := find_chromium(playwright)):
-            pytest.skip("no Chromium on this machine")
-        with playwright.chromium.launch(executable_path=program, args=FLAGS) as browser:
-            yield browser
+    with launched() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -1,20 +1,18 @@
 """The library page in a browser: documents in, listed, prepared, pinned, exported, imported, searched, deleted."""
 
-import shutil
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from browser import launched
 from clock import seconds_since
 from made_files import pdf
 
 from localctx.ui import listing
 
-sync_api = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no chromium")
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 HOSTILE = "<img src=x onerror=alert(1)>${alert(2)}"
 
 
@@ -56,11 +54,8 @@ def address(window) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def context() -> Iterator:
     """A user of the browser, who has the window's scripts after the first test: fetching them is half of a visit."""
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run", "--disable-sync"]
-    with sync_api.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=[*flags, "--disable-component-update"])
+    with launched() as browser:
         yield browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-        browser.close()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 browser."""
 
 import re
-import shutil
 import time
 import tomllib
 from itertools import pairwise
@@ -12,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 from asking import ask, session
+from browser import launched
 from clock import seconds_since
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,14 +198,9 @@ def test_a_codec_is_chosen_and_nonsense_is_told(window, page, home):
 
 
 def test_both_pages_in_a_browser(address, window, home):
-    browser = shutil.which("chromium")
-    if not browser:
-        pytest.skip("no chromium")
-    from playwright.sync_api import expect, sync_playwright
-
+    expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
     faults, asked = [], []
-    with sync_playwright() as p:
-        chromium = p.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
+    with launched() as chromium:
         page = chromium.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
         page.on("pageerror", lambda e: faults.append(str(e)))
         page.on("request", lambda r: asked.append(r.url))
@@ -226,7 +221,6 @@ def test_both_pages_in_a_browser(address, window, home):
         expect(page.locator("#settings-said")).to_contain_text("2 settings kept", timeout=15_000)
         page.reload()
         expect(page.locator("body")).to_have_class(re.compile(r"\bdark\b"), timeout=15_000)
-        chromium.close()
     assert not faults
     assert not [url for url in asked if not url.startswith((address, "data:", "blob:"))]
     assert tomllib.loads((home / "settings.toml").read_text()) == {

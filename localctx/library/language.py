@@ -16,6 +16,12 @@ _ENGLISH = frozenset(
     re.findall(r"\w+", "the of and to in is that for it was with as on be by this are from which have")
 )
 _PLAINLY = 0.15  # of the words of a text are among these few in English prose alone
+_SCRIPTS = (
+    ("ja", re.compile(r"[\u3040-\u30ff]")),  # kana, which stand among Chinese signs
+    ("ko", re.compile(r"[\uac00-\ud7af]")),
+    ("zh", re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")),
+)
+_OWN_SCRIPT = 0.2  # of all characters
 _WORD = re.compile(r"[^\W\d_]+")
 
 NAMES = {
@@ -58,6 +64,9 @@ def language_of(text: str) -> str | None:
     words = _WORD.findall(sample.lower())
     if words and sum(word in _ENGLISH for word in words) >= _PLAINLY * len(words):
         return "en"  # most documents are: the model below takes most of a second to load
+    for code, signs in _SCRIPTS:
+        if len(signs.findall(sample)) >= _OWN_SCRIPT * len(sample):
+            return code
     code, probability = _identifier().classify(sample)
     return code if probability >= SURE and code in NAMES else None
 

@@ -12,6 +12,7 @@ _GAP = re.compile(
     r"|\n(?=[^\S\n]*(?:[-*•#|>]|\d+[.)])\s)"  # items of a list, headings, rows
 )
 _ABBREVIATED = re.compile(
+    r"(?:\n|\b(?:am|vom|zum|bis|dem|den|der|ab|seit)\s)[^\S\n]*\d{1,2}\.$|"  # numbers of items, days of German dates
     r"(?:\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Gen|Col|Sgt|Capt|Lt|Rev|Hon|Gov|Sen|Rep|vs|etc|al|cf|ca|approx|"
     r"Inc|Ltd|Co|Corp|No|Nos|Nr|Fig|Figs|Eq|Sec|Ch|Vol|Vols|ed|eds|pp|Art|bzw|usw|resp)|\b[a-z](?:\.[a-z])+)\.$",
 )
