@@ -95,18 +95,25 @@ def as_users_have_it(monkeypatch):
 @pytest.mark.usefixtures("home", "as_users_have_it")
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_the_transcript_of_the_readme_is_true(localctx, precision):
-    """The quotation to the letter, and the word that answers; never its wording."""
-    transcript = re.search(r"```console\n\$ sh packaging/start (.+)\n(.+)\n", README.read_text())
+    """The quotation to the letter, and the words that answer."""
+    transcript = re.search(r"```console\n\$ sh packaging/start (.+)\n(.+)\n\n(.+)\n```", README.read_text())
     assert transcript, "the README has no transcript"
-    command, quotation = transcript.groups()
+    command, quotation, answer = transcript.groups()
     words = [word.strip('"') for word in re.findall(r'"[^"]+"|\S+', command)]
-    asked = [str(README) if word == "README.md" else word for word in words]
-    done = localctx(*asked, "--dtype", precision, timeout=300)
+    done = localctx(*words, "--dtype", precision, timeout=300, cwd=README.parent)
     assert done.returncode == 0, done.stderr
-    first, _, *answer = done.stdout.splitlines()
-    print("\n".join(answer), file=sys.stderr)
+    first, _, *said = done.stdout.splitlines()
+    print("\n".join(said), file=sys.stderr)
     assert first == quotation
-    assert "Apache" in " ".join(answer)
+    assert answer in " ".join(said)
+
+
+@pytest.mark.usefixtures("home", "as_users_have_it")
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_the_first_command_of_the_readme_is_answered_rightly(ask, precision):
+    done = ask(README, "What licence does localctx have?", "--dtype", precision)
+    assert "Apache" in done["answer"]
+    assert "Apache-2.0" in done["citations"][0]["quote"]
 
 
 @pytest.mark.usefixtures("home", "as_users_have_it")
