@@ -208,9 +208,9 @@ class Retrieval:
                 shut(work)
         begun.work.passages, begun.work.ranked = [listed[i] for i in order], works
         begun.work.plan = replace(begun.work.plan, mode="retrieve")
-        if of.history or _OF_THE_WHOLE.search(question):
+        if _OF_THE_WHOLE.search(question):
             return begun
-        if self._settings.careful != "off":
+        if self._settings.careful != "off" and not of.history:  # what goes on from before may be a word or two
             begun = begun._replace(answerable=(yield from lift(self._opener, question, max(likely))))
         closely = len(best) == 1 and reads_closely(self._opener.model, self._settings)
         return begun._replace(closely=closely)
