@@ -15,6 +15,7 @@ from localctx.engine.opener import Opener
 from localctx.engine.prompt import ASK, Conversation
 from localctx.engine.steps import Steps, altered
 from localctx.engine.work import Work
+from localctx.library.cite import split_words
 from localctx.library.search import Passage
 from localctx.library.sentences import sentences
 from localctx.models.base import Model
@@ -56,8 +57,8 @@ def without_question(text: str, question: str) -> str:
     """``text`` without the words of ``question`` where it has them one after another: after itself every question is
     likely, and that says nothing of an answer.
     """
-    words = re.findall(r"\w+", question)
-    return re.sub(r"\W+".join(map(re.escape, words)) + r"\??", "", text, flags=re.IGNORECASE) if words else text
+    asked = re.findall(r"\w+", question)
+    return re.sub(r"\W+".join(map(re.escape, asked)) + r"\??", "", text, flags=re.IGNORECASE) if asked else text
 
 
 def rank_sentences(opener: Opener, held: Held, passage: Passage, question: str) -> Steps[list[Range]]:
@@ -79,7 +80,7 @@ def rank_sentences(opener: Opener, held: Held, passage: Passage, question: str) 
 
 def says_something(sentence: str) -> bool:
     """Whether it is more than a heading or a rule."""
-    return len(re.findall(r"\w+", sentence)) >= LEAST_WORDS
+    return len(split_words(sentence)) >= LEAST_WORDS
 
 
 def answer_twice(

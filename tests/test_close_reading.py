@@ -120,3 +120,4 @@ def test_an_answer_ends_before_the_model_asks_itself(pieces, left):
 def test_headings_and_rules_say_nothing():
     assert not any(map(says_something, ("## Licence", "---", "")))
     assert says_something("It is red.")
+    assert says_something("每月租金为七千四百元。")

@@ -124,10 +124,10 @@ class _Says:
     def __init__(self, answer: str, question: str, texts: Iterable[str]) -> None:
         seen, total = Counter[str](), 0
         for text in texts:
-            seen.update(set(_words(text)))
+            seen.update(set(split_words(text)))
             total += 1
         self._answer, self._question = (
-            {w: math.log(1 + total / max(1, seen[w])) for w in _words(said)} for said in (answer, question)
+            {w: math.log(1 + total / max(1, seen[w])) for w in split_words(said)} for said in (answer, question)
         )
         self._exactly = _plain(answer)
 
@@ -140,7 +140,7 @@ class _Says:
 
     def _quote(self, text: str, run: Sequence[Range]) -> _Quote:
         start, end = run[0][0], run[-1][1]
-        words = set(_words(text[start:end]))
+        words = set(split_words(text[start:end]))
         answer, question = (_share(of, words) for of in (self._answer, self._question))
         exact = bool(self._answer) and self._exactly in _plain(text[start:end])
         return _Quote(start, end, answer, (exact, answer - DEARER * (len(run) - 1), question))
@@ -150,10 +150,11 @@ def _share(of: dict[str, float], words: set[str]) -> float:
     return sum(weight for word, weight in of.items() if word in words) / sum(of.values()) if of else 0.0
 
 
-def _words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
+    """The words of a text, and each sign of a script without blanks, whatever their case."""
     return _WORD.findall(text.casefold())
 
 
 def _plain(text: str) -> str:
     """The words alone, each between spaces, so that one text is found in another only as whole words."""
-    return f" {' '.join(_words(text))} "
+    return f" {' '.join(split_words(text))} "
