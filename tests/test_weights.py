@@ -87,7 +87,8 @@ def test_a_processor_has_whole_weights_while_it_loads():
     assert loaded_bits("full", GPU, torch.bfloat16) == 16
 
 
-def test_plan_and_doctor_tell_of_them(run, tiny_model, home):
+def test_plan_and_doctor_tell_of_them(run, tiny_model, home, monkeypatch):
+    monkeypatch.delenv("LOCALCTX_DTYPE", raising=False)  # the file says it
     plans = [
         json.loads(run("plan", "--json", "--model", tiny_model, "--dtype", "f32", "--weights", w).stdout)
         for w in ("full", "int8")
