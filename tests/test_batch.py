@@ -353,7 +353,8 @@ def started(home: Path, *arguments: object):
 def test_killed_at_any_moment_it_goes_on_where_it_was(run, home, tmp_path):
     folder, out, file = tmp_path / "many", tmp_path / "out", tmp_path / "all.jsonl"
     folder.mkdir()
-    for i in range(20):
+    many = 40
+    for i in range(many):
         (folder / f"{i}.txt").write_text(f"River {i} is {i * 37} km long. " * 10)
     how = (folder, "-o", out, "--jsonl", file, "--length", "short", "-q")
     killed = 0
@@ -362,7 +363,7 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(run, home, tmp_path):
         before = len(list(out.glob("*.md")))
         while process.is_alive() and len(list(out.glob("*.md"))) <= before:
             time.sleep(0.005)
-        time.sleep(random.Random(seed).uniform(0, 0.15))
+        time.sleep(random.Random(seed).uniform(0, 0.05))  # a fast machine is not done by then
         process.kill()
         said(connection)
         process.join()
@@ -372,11 +373,11 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(run, home, tmp_path):
         assert done <= written <= done + 1, "more than the document in work was lost"
     assert killed >= 2
     last = run("summarize", *how[:-1], "--json")
-    assert sum(counts(last)) == 20
+    assert sum(counts(last)) == many
     assert last.returncode == 0
-    assert set(summaries(out)) == {f"{i}.txt" for i in range(20)}
+    assert set(summaries(out)) == {f"{i}.txt" for i in range(many)}
     names = [json.loads(line)["name"] for line in file.read_text().splitlines()]
-    assert sorted(names) == sorted(f"{i}.txt" for i in range(20))
+    assert sorted(names) == sorted(f"{i}.txt" for i in range(many))
 
 
 def test_ctrl_c_stops_within_a_second_and_the_rest_is_done_later(localctx, run, texts, tmp_path, home):

@@ -167,7 +167,8 @@ def test_what_fits_is_what_the_caps_leave(plan):
 
 
 def test_a_gpu_that_is_not_here_can_be_planned_for(plan):
-    report = said(plan(LLAMA_70B, "--json", "--device", "cuda", "--device-memory", "160GiB", "--ram", "1GiB"))
+    how = ("--device", "cuda", "--dtype", "auto", "--device-memory", "160GiB", "--ram", "1GiB")
+    report = said(plan(LLAMA_70B, "--json", *how))
     assert (report["device"], report["dtype"], report["limits"]["host"]) == ("cuda", "bfloat16", 1 << 30)
 
 
