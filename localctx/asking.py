@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from localctx.close_reading import answer_twice, invents, rank_sentences
+from localctx.close_reading import answer_twice, invents, rank_sentences, silently
 from localctx.engine.answer import answer, read, say
 from localctx.engine.effective import effective_context
 from localctx.engine.events import Note, Quoted
@@ -90,19 +90,23 @@ class Asking:
         self.cite(begun, question)
 
     def _closely(self, begun: Begun, question: str, settings: Settings) -> Steps[None]:
-        """The likelier of two answers from the sentences of the passage that make the question likeliest."""
+        """The better of two answers from the sentences of the passage that make the question likeliest. Where both have
+        names or numbers that the passage does not have, one from the whole passage, if that is better.
+        """
         work, (passage,), opener = begun.work, begun.passages, self._opener
         held = next(h for h in work.held if h[0].id == passage.document)
         ranked = yield from rank_sentences(opener, held, passage, question)
         found, sentences = yield from answer_twice(opener, settings, held, passage.text, ranked, question)
-        said = found.texts[0]
-        cited = [quote_range(said, passage, start, end) for start, end in ranked[:sentences]]
-        work.citations = [asdict(citation) for citation in cited]
-        yield Quoted(work.citations[0])
+        cited = [quote_range(found.texts[0], passage, start, end) for start, end in ranked[:sentences]]
+        if invents(found.texts[0], passage.text, question):
+            yield from silently(self._plainly(begun, question, settings))
+        if not work.said or invents(work.texts[0], passage.text, question):
+            work.answers, work.stopped = found.answers, found.stopped
+            work.citations = [asdict(citation) for citation in cited]
+        yield from map(Quoted, work.citations[:1])
         work.seconds["first_token"] = time.perf_counter() - work.started
-        work.answers, work.stopped = found.answers, found.stopped
-        yield from found.answers[0]
-        if invents(said, passage.text, question):
+        yield from work.answers[0]
+        if invents(work.texts[0], passage.text, question):
             yield Note("the answer has a name or a number that the passage does not have: trust the quotation")
 
     def _unanswered(self, begun: Begun, question: str) -> Steps[None]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from localctx.engine.answer import answer, rank, read, shut
-from localctx.engine.events import Token
+from localctx.engine.events import Quoted, Token
 from localctx.engine.opener import Opener
 from localctx.engine.prompt import ASK, Conversation
 from localctx.engine.steps import Steps, altered
@@ -111,11 +111,16 @@ def _answer(opener: Opener, settings: Settings, held: Held, text: str, question:
         assert logits is not None, "nothing of it was kept"
         plain = replace(settings, draft=0)  # a sentence has little that could be looked up
         steps = answer(work, logits, opener.model.tokenizer, plain)
-        yield from altered(steps, lambda event: None if isinstance(event, Token) else event)
+        yield from silently(steps)
     finally:
         shut(work)
     work.answers[0] = before_next_question(work.answers[0])
     return work
+
+
+def silently(steps: Steps[None]) -> Steps[None]:
+    """The same ``steps``, without the answer they tell."""
+    return altered(steps, lambda event: None if isinstance(event, Token | Quoted) else event)
 
 
 def before_next_question(tokens: Sequence[Token]) -> list[Token]:
