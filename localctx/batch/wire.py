@@ -73,9 +73,9 @@ class Wire:
         except (httpx.HTTPError, httpx.StreamError) as e:
             raise Broken(str(e) or type(e).__name__) from e
         finally:
-            if not task.done():
+            while not task.done():  # a library that is just hanging up may miss the first
                 task.cancel()
-                self._loop.run_until_complete(asyncio.wait({task}))
+                self._loop.run_until_complete(asyncio.wait({task}, timeout=HEARD))
 
 
 class Reply:
