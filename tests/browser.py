@@ -194,5 +194,5 @@ class Tab:
 
     def answer(self) -> str:
         """Wait for the end of what was asked; the whole conversation."""
-        self.page.locator("#question .submit-button").wait_for()
+        self.page.locator("#question .submit-button").wait_for(timeout=120_000)
         return self.conversation.inner_text()
