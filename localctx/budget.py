@@ -23,7 +23,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Limits:
+class TierLimits:
     """The most bytes of KV on the device that computes, in RAM beside it, and on disk; None for no limit."""
 
     device: int | None = None
@@ -40,7 +40,7 @@ def measure_limits(
     ram: int | None = None,
     disk: int | None = None,
     free: int | None = None,
-) -> Limits:
+) -> TierLimits:
     """What is free on ``device`` (``cpu``, ``cuda``, ``cuda:1``), in RAM and on the disk of ``home``; measured anew.
 
     ``reserve`` bytes of the device are for other things than KV. ``memory``, ``ram`` and ``disk`` cap device, host and
@@ -55,7 +55,7 @@ def measure_limits(
         host = _capped(room, ram or 0)
         room -= host
     on_disk = measure_disk(home).free
-    return Limits(_capped(room, memory), host, _capped(on_disk - max(SPARE_DISK, on_disk // 20), disk))
+    return TierLimits(_capped(room, memory), host, _capped(on_disk - max(SPARE_DISK, on_disk // 20), disk))
 
 
 def measure_kept(home: Path, kept: int, disk: int | None = None) -> int:

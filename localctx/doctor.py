@@ -44,8 +44,8 @@ def _versions() -> dict[str, str | None]:
 def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
-    from localctx.models.place import pick_device, pick_dtype
-    from localctx.models.weights import name_of, packing, refuse_weights
+    from localctx.models.device_choice import pick_device, pick_dtype
+    from localctx.models.weight_formats import name_of, packing, refuse_weights
 
     try:
         device = pick_device(settings.device)
@@ -67,7 +67,7 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
 
 
 def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
-    from localctx.models.fetch import installed, verify
+    from localctx.models.resolve import installed, verify
 
     found = installed(settings.models)
     for model in found:
@@ -83,7 +83,7 @@ def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
 
 def _advice(settings: Settings) -> dict[str, Any]:
     """What this machine can run, measured anew. Nothing for a device that is not there: then that is the problem."""
-    from localctx.models.advice import advise
+    from localctx.models.model_advice import advise
 
     try:
         return advise(settings, anew=True).to_json()

@@ -9,36 +9,36 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from torch import Tensor
 
-from localctx.asking import Asking
-from localctx.chatting import Beginning, Chatting, Way
-from localctx.engine.answer import read, shut
-from localctx.engine.effective import MEASURED
+from localctx.engine.coroutine import CancelCheck, EngineCoroutine, compute_alone, drive
+from localctx.engine.effective_context import MEASURED
 from localctx.engine.events import Done, Event, InUse, Note, Progress
-from localctx.engine.opener import Opener
+from localctx.engine.model_loader import ModelLoader, same_model
 from localctx.engine.prompt import Conversation
-from localctx.engine.steps import Check, Steps, alone, drive
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.run_request import read, shut
 from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
 from localctx.library.add import find_kept
-from localctx.library.read import Document, read_document
-from localctx.loading import Loader, same_model
-from localctx.models.base import Feed, Messages, Model
-from localctx.replying import reply
-from localctx.retrieval import Retrieval
+from localctx.library.read_document import Document, read_document
+from localctx.models.base import ForwardRequest, Messages, Model
 from localctx.settings import Settings
-from localctx.shelving import Shelving
-from localctx.speaking import Here, Speaker
 from localctx.store.chats import Chat
 from localctx.store.documents import Held
-from localctx.store.store import Store, look_up, told
-from localctx.summarizing import Summarizing
+from localctx.store.store import Store, read_store, store_errors
+from localctx.workflows.ask import AskWorkflow
+from localctx.workflows.chat import Beginning, ChatWorkflow, FullChatAction
+from localctx.workflows.manage_library import LibraryWorkflow
+from localctx.workflows.rag import RetrievalWorkflow
+from localctx.workflows.reply import reply
+from localctx.workflows.summarize import SummarizeWorkflow
+from localctx.workflows.text_generator import LocalGenerator, TextGenerator
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
 def _driven(
-    method: "Callable[Concatenate[Session, Given], Steps[None]]",
+    method: "Callable[Concatenate[Session, Given], EngineCoroutine[None]]",
 ) -> "Callable[Concatenate[Session, Given], Generator[Event, None, None]]":
     """A method whose steps are computed one by one; its caller gets the events."""
 
@@ -55,7 +55,7 @@ class _Steps:
     def __init__(self, session: "Session") -> None:
         self._session = session
 
-    def __getattr__(self, name: str) -> Callable[..., Steps[None]]:
+    def __getattr__(self, name: str) -> Callable[..., EngineCoroutine[None]]:
         return partial(getattr(type(self._session), name).__wrapped__, self._session)
 
 
@@ -70,10 +70,10 @@ class Session:
         self,
         settings: Settings,
         progress: Callable[[Progress], None] = lambda event: None,
-        loader: Loader | None = None,
+        loader: ModelLoader | None = None,
     ) -> None:
         make_keeper(settings.keep, 0)  # nonsense is told before anything is loaded
-        self.settings, self._progress, self._loader = settings, progress, loader or Loader()
+        self.settings, self._progress, self._loader = settings, progress, loader or ModelLoader()
         self._stop = threading.Event()
         self._listening = False
         self._load_seconds = 0.0
@@ -137,7 +137,9 @@ class Session:
         return model
 
     @_driven
-    def ask(self, sources: Sequence[str], question: str, keep: bool = True, library: bool = False) -> Steps[None]:
+    def ask(
+        self, sources: Sequence[str], question: str, keep: bool = True, library: bool = False
+    ) -> EngineCoroutine[None]:
         """Answer ``question`` from the ``sources`` (files, ``-`` for standard input, ids of kept documents), or from
         passages of all documents of the ``library``; the last event is Done.
 
@@ -160,7 +162,7 @@ class Session:
         yield Done(work.answered(self.settings.model), work.failed)
 
     @_driven
-    def prepare(self, source: str) -> Steps[None]:
+    def prepare(self, source: str) -> EngineCoroutine[None]:
         """Read the document ``source`` (a file, or the id of a kept one) and keep its pages, so that questions start
         where reading ended. One that will be answered from passages is made searchable instead.
 
@@ -188,7 +190,7 @@ class Session:
         """Read the files ``sources`` into the library; their documents' ids. Raises UserError, Cancelled."""
         with self._running():
             documents = self._parse(sources)
-        with told(self.store.home), self.store.db.atomic():
+        with store_errors(self.store.home), self.store.db.atomic():
             for row, text, spans in documents:
                 self.store.documents.add(row, text, spans)
         return [row.id for row, _, _ in documents]
@@ -196,23 +198,23 @@ class Session:
     def start_chat(self, sources: Sequence[str]) -> Chat:
         """A new chat about the files ``sources``, which are entered in the library. Raises UserError."""
         documents = self.enter(sources)
-        with told(self.store.home):
+        with store_errors(self.store.home):
             return self.store.chats.create("", documents, {"model": self.settings.model})
 
     def restart_chat(self, chat: str) -> Chat:
         """A new chat about the documents of another."""
-        with told(self.store.home):
+        with store_errors(self.store.home):
             return self.store.chats.restart(chat, {"model": self.settings.model})
 
     def add_to_chat(self, chat: str, sources: Sequence[str]) -> None:
         """Let a chat be about the files ``sources`` too; what was said is then read anew after them."""
         documents = self.enter(sources)
-        with told(self.store.home), self.store.db.atomic():
+        with store_errors(self.store.home), self.store.db.atomic():
             for document in documents:
                 self.store.chats.add_document(chat, document)
 
     @_driven
-    def chat(self, chat: str, question: str) -> Steps[None]:
+    def chat(self, chat: str, question: str) -> EngineCoroutine[None]:
         """Answer ``question`` after what was said in a chat.
 
         The last event is Done. Raises ChatFull where the documents would fit, but not with all that was said; the
@@ -222,31 +224,31 @@ class Session:
             yield from chatting.ask(chat, question)
 
     @_driven
-    def edit(self, chat: str, question: str, message: int | None = None) -> Steps[None]:
+    def edit(self, chat: str, question: str, message: int | None = None) -> EngineCoroutine[None]:
         """As ``chat``, in place of the question ``message`` (None: the last), on a branch of its own."""
         with self._chatting() as chatting:
             yield from chatting.edit(chat, question, message)
 
     @_driven
-    def go_on(self, chat: str, way: Way) -> Steps[None]:
+    def go_on(self, chat: str, way: FullChatAction) -> EngineCoroutine[None]:
         """Answer the question that raised ChatFull, having made room; a new chat's id is in Done's report."""
         with self._chatting() as chatting:
             yield from chatting.go_on(chat, way)
 
     @_driven
-    def regenerate(self, chat: str, temperature: float | None = None) -> Steps[None]:
+    def regenerate(self, chat: str, temperature: float | None = None) -> EngineCoroutine[None]:
         """Answer a chat's last question again, or at last. Raises UsageError where the answer would be the same."""
         with self._chatting() as chatting:
             yield from chatting.regenerate(chat, temperature)
 
     @_driven
-    def summarize(self, chat: str) -> Steps[None]:
+    def summarize(self, chat: str) -> EngineCoroutine[None]:
         """Let the model put a summary in the place of what was said in a chat. Raises Cancelled."""
         with self._chatting() as chatting:
             yield from chatting.summarize(chat)
 
     @contextmanager
-    def shelving(self) -> Iterator[Shelving]:
+    def shelving(self) -> Iterator[LibraryWorkflow]:
         """The library: files are read into it, it is searched, documents from elsewhere are taken in. ``cancel`` makes
         what runs of that raise Cancelled.
         """
@@ -255,12 +257,12 @@ class Session:
             yield self._shelving
 
     @contextmanager
-    def summarizing(self, open_speaker: Callable[[Held], Speaker] | None = None) -> Iterator[Summarizing]:
+    def summarizing(self, open_speaker: Callable[[Held], TextGenerator] | None = None) -> Iterator[SummarizeWorkflow]:
         """What summarizes documents, or asks them all the same, in steps to be ``run``. ``cancel`` makes these raise
         Cancelled. ``open_speaker`` gives who speaks about a document instead of the model here.
         """
         with self._running():
-            yield Summarizing(
+            yield SummarizeWorkflow(
                 self.settings,
                 lambda: self.store,
                 open_speaker or self._speaker,
@@ -268,7 +270,7 @@ class Session:
                 self._stop.is_set,
             )
 
-    def compute(self, feeds: Sequence[Feed], cancelled: Check) -> list[Tensor]:
+    def compute(self, feeds: Sequence[ForwardRequest], cancelled: CancelCheck) -> list[Tensor]:
         """One pass of the model over what several ``steps`` need."""
         return self.model.forward_each(feeds, cancelled)
 
@@ -276,12 +278,12 @@ class Session:
         """Whether what runs is to stop."""
         return self._stop.is_set()
 
-    def run(self, steps: Steps[Result]) -> Generator[Event, None, Result]:
+    def run(self, steps: EngineCoroutine[Result]) -> Generator[Event, None, Result]:
         """Compute ``steps`` one by one: their events, and what they return."""
         return drive(steps, self._compute)
 
     @_driven
-    def reply(self, messages: Messages, settings: Settings) -> Steps[None]:
+    def reply(self, messages: Messages, settings: Settings) -> EngineCoroutine[None]:
         """The next turn of a conversation, sampled as ``settings`` say; the last event is Done. Nothing is kept."""
         with self._running():
             self._load()
@@ -294,10 +296,10 @@ class Session:
             self._load()
             return self._opener.longest
 
-    def _speaker(self, held: Held) -> Speaker:
+    def _speaker(self, held: Held) -> TextGenerator:
         """The model here, which is loaded."""
         self._load()
-        return Here(
+        return LocalGenerator(
             self._opener,
             self.settings,
             held,
@@ -306,8 +308,8 @@ class Session:
             self._stop.is_set,
         )
 
-    def _compute(self, feed: Feed) -> Tensor:
-        return alone(self.model, self._stop.is_set)(feed)
+    def _compute(self, feed: ForwardRequest) -> Tensor:
+        return compute_alone(self.model, self._stop.is_set)(feed)
 
     @contextmanager
     def _running(self) -> Iterator[None]:
@@ -318,7 +320,7 @@ class Session:
             self._listening = False
 
     @contextmanager
-    def _chatting(self) -> Iterator[Chatting]:
+    def _chatting(self) -> Iterator[ChatWorkflow]:
         with self._running():
             loaded = self._load()
 
@@ -327,29 +329,29 @@ class Session:
                 begun.work.seconds["load"] = loaded
                 return begun
 
-            yield Chatting(self._opener, self.settings, self.store, begin, self._asking.answer, self._stop.is_set)
+            yield ChatWorkflow(self._opener, self.settings, self.store, begin, self._asking.answer, self._stop.is_set)
 
     @cached_property
-    def _opener(self) -> Opener:
-        return Opener(self.model, self.settings, lambda: self.store, self._stop.is_set, self._loader.pools)
+    def _opener(self) -> RequestBuilder:
+        return RequestBuilder(self.model, self.settings, lambda: self.store, self._stop.is_set, self._loader.pools)
 
     @cached_property
-    def _asking(self) -> Asking:
-        return Asking(self._opener, lambda: self._retrieval, self.settings, self._measured, self._stop.is_set)
+    def _asking(self) -> AskWorkflow:
+        return AskWorkflow(self._opener, lambda: self._retrieval, self.settings, self._measured, self._stop.is_set)
 
     def _measured(self) -> dict[str, Any] | None:
         """What ``localctx quality --context`` found out about the model on this machine."""
         home, name = self.settings.home, self.settings.model
-        return look_up(home, lambda: self.store, lambda store: store.verdicts.of(name).get(MEASURED))
+        return read_store(home, lambda: self.store, lambda store: store.verdicts.of(name).get(MEASURED))
 
     @cached_property
-    def _shelving(self) -> Shelving:
+    def _shelving(self) -> LibraryWorkflow:
         stop = self._stop.is_set
-        return Shelving(self.settings, lambda: self.store, lambda: self._opener, self._progress, stop)
+        return LibraryWorkflow(self.settings, lambda: self.store, lambda: self._opener, self._progress, stop)
 
     @cached_property
-    def _retrieval(self) -> Retrieval:
-        return Retrieval(self._opener, self.settings, lambda: self.store, self._progress, self._stop.is_set)
+    def _retrieval(self) -> RetrievalWorkflow:
+        return RetrievalWorkflow(self._opener, self.settings, lambda: self.store, self._progress, self._stop.is_set)
 
     def _read_files(self, sources: Sequence[str], kept: bool) -> tuple[list[Held], dict[str, float]]:
         """The documents, and seconds spent. The model is loaded after: a wrong name is told at once."""
@@ -371,7 +373,7 @@ class Session:
     def _document(self, source: str, kept: bool) -> Document:
         """As it was read before if that is ``kept`` and the file untouched: optical reading takes minutes."""
         ocr, home = self.settings.ocr, self.settings.home
-        if kept and (found := look_up(home, lambda: self.store, lambda store: find_kept(store, source, ocr))):
+        if kept and (found := read_store(home, lambda: self.store, lambda store: find_kept(store, source, ocr))):
             return found
         turning = lambda done, total: self._progress(Progress(f"pages of {source}", done, total))  # noqa: E731
         return read_document(source, turning, ocr, self._stop.is_set)

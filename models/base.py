@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from localctx.kv.cache import Cache
-from localctx.kv.rope import Rope
+from localctx.kv.rotary import Rope
 from localctx.models.geometry import Geometry
 from localctx.shape import KVShape
 
@@ -32,7 +32,7 @@ class Tokenizer(Protocol):
         """A function from the next token to the text that is now certain (may be empty)."""
 
 
-class Feed(NamedTuple):
+class ForwardRequest(NamedTuple):
     """New ``tokens`` of the sequence in ``cache``, of the last ``keep`` of which the logits are wanted."""
 
     tokens: Sequence[int]
@@ -88,7 +88,9 @@ class Model(Protocol):
         any exception the cache is as before.
         """
 
-    def forward_each(self, feeds: "Sequence[Feed]", cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
+    def forward_each(
+        self, feeds: "Sequence[ForwardRequest]", cancelled: Callable[[], bool] = lambda: False
+    ) -> list[Tensor]:
         """As ``forward``, of several sequences at once: weights are read once for all of them.
 
         On any exception every cache is as before. On a processor, in f32, what comes of a sequence does not depend on

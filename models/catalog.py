@@ -58,7 +58,7 @@ Source = PipSource | HubSource
 
 
 @dataclass(frozen=True)
-class Window:
+class ContextWindow:
     """A window that was tested: ``context`` tokens with positions stretched by ``rope`` (see ``Model.stretch``)."""
 
     context: int
@@ -66,7 +66,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """A known model. ``context`` is what it was trained for, in tokens; ``bytes`` what it takes on disk, about;
     ``fits`` the memory, in GiB, of the smallest GPU it is good for (0: none needed). ``sources`` are tried in order.
     ``family`` is what its config calls it.
@@ -84,7 +84,7 @@ class Entry:
     parameters: int
     fits: int
     sources: tuple[Source, ...]
-    longer: tuple[Window, ...] = ()
+    longer: tuple[ContextWindow, ...] = ()
     kind: Kind = "chat"
     passages: int = 0
     effective: int = 0
@@ -92,7 +92,7 @@ class Entry:
     family: str = ""
 
 
-def load_catalog() -> dict[str, Entry]:
+def load_catalog() -> dict[str, CatalogEntry]:
     """Every known model by its name, the default first, then by the GPU it needs."""
     import tomllib
 
@@ -100,19 +100,19 @@ def load_catalog() -> dict[str, Entry]:
         return {name: _entry(name, said) for name, said in tomllib.load(file).items()}
 
 
-def window_for(model: Entry | str, tokens: int) -> Window | None:
+def window_for(model: CatalogEntry | str, tokens: int) -> ContextWindow | None:
     """The smallest tested window of a known model that holds ``tokens``; None where none does, or none is known."""
     entry = load_catalog().get(model) if isinstance(model, str) else model
-    windows = (Window(entry.context), *entry.longer) if entry else ()
+    windows = (ContextWindow(entry.context), *entry.longer) if entry else ()
     return next((w for w in windows if w.context >= tokens), None)
 
 
-def _entry(name: str, said: dict[str, Any]) -> Entry:
+def _entry(name: str, said: dict[str, Any]) -> CatalogEntry:
     known: list[Source] = []
     if pip := said.pop("pip", None):
         known.append(PipSource(**pip | {"files": tuple(Member(**file) for file in pip["files"])}))
     if hub := said.pop("hub", None):
         known.append(HubSource(**hub))
-    longer = tuple(Window(**window) for window in said.pop("longer", ()))
+    longer = tuple(ContextWindow(**window) for window in said.pop("longer", ()))
     said["languages"] = tuple(said.get("languages", ()))
-    return Entry(name=name, sources=tuple(known), longer=longer, **said)
+    return CatalogEntry(name=name, sources=tuple(known), longer=longer, **said)

@@ -22,7 +22,7 @@ _MOST_ITEMS = 1 << 22  # array items in a whole header; a vocabulary of 2**18 wi
 
 
 @dataclass(frozen=True)
-class Tensor:
+class GgufTensor:
     """Where a tensor lies: its dimensions, its ggml type, the place of its first byte in the file."""
 
     dims: tuple[int, ...]
@@ -35,7 +35,7 @@ class Header:
     """What a GGUF says of itself: its metadata (of an array, only the length) and where its tensors lie."""
 
     meta: dict[str, Any]
-    tensors: dict[str, Tensor]
+    tensors: dict[str, GgufTensor]
 
     def get(self, name: str, default: Any = None) -> Any:
         """The metadata ``name`` of this file's architecture."""
@@ -119,15 +119,15 @@ class _Walk:
             self.skip(count * struct.calcsize("<" + _SCALARS[kind]))
         return count
 
-    def tensor(self) -> tuple[str, Tensor]:
+    def tensor(self) -> tuple[str, GgufTensor]:
         name, rank = self.string(), self.take("I")
         if rank > 4:
             raise ValueError(f"{name} claims {rank:,} dimensions")
         dims = tuple(self.take("Q") for _ in range(rank))
-        return name, Tensor(dims, self.take("I"), self.take("Q"))
+        return name, GgufTensor(dims, self.take("I"), self.take("Q"))
 
 
-def _placed(tensors: dict[str, Tensor], end: int, alignment: int, size: int) -> dict[str, Tensor]:
+def _placed(tensors: dict[str, GgufTensor], end: int, alignment: int, size: int) -> dict[str, GgufTensor]:
     """The tensors with their place in the file, not in its data section, which follows the header's ``end``."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 

@@ -7,21 +7,21 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from localctx.kernels import cpu
-from localctx.kernels.warm import warm
-from localctx.models.config import PLAIN_PRECISIONS, Config, plain_config
+from localctx.kernels import decode_cpu
+from localctx.kernels.warmup import warm
+from localctx.models.blocked_linear import block_linears
+from localctx.models.chat_tokenizer import ChatTokenizer
+from localctx.models.decoder_config import PLAIN_PRECISIONS, DecoderConfig, plain_config
+from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.fingerprint import hash_weights
-from localctx.models.hf import TransformersModel, load_module, load_tokenizer, loading
-from localctx.models.linear import block_linears
-from localctx.models.local import LocalModel
-from localctx.models.place import pick_device, pick_dtype
-from localctx.models.plain import PlainModel, PlainWeights
+from localctx.models.local_model import LocalModel
+from localctx.models.native_decoder import NativeDecoder, NativeWeights
 from localctx.models.rope import parse_rope
+from localctx.models.safetensors_files import open_weights
 from localctx.models.sizing import stored_parameters
-from localctx.models.tensors import open_weights
 from localctx.models.tokenizer_files import find_tokenizer, stops_of
-from localctx.models.tokens import ChatTokenizer
-from localctx.models.weights import BITS, loaded_bits, packing, refuse_weights
+from localctx.models.transformers_model import TransformersModel, load_module, load_tokenizer, loading
+from localctx.models.weight_formats import BITS, loaded_bits, packing, refuse_weights
 
 
 def load_model(
@@ -45,17 +45,19 @@ def load_model(
     packed = packing(weights, place)
     if threads:
         torch.set_num_threads(threads)
-        cpu.set_threads(threads)
+        decode_cpu.set_threads(threads)
     with ThreadPoolExecutor() as pool:  # on another core, while this one imports, or blocks weights
         warmed, hashes = pool.submit(warm), pool.submit(hash_weights, folder)
         if plain := _plain(folder, place, precision):
             config, tensors = plain
             chat = pool.submit(_tokenizer, folder, config)
             with loading(folder):
-                blocked = PlainWeights(config, tensors, weights)
+                blocked = NativeWeights(config, tensors, weights)
             warmed.result()
             hashed = hashes.result()
-            return PlainModel(config, blocked, chat.result(), precision=precision, name=name, hashes=hashed, rope=rope)
+            return NativeDecoder(
+                config, blocked, chat.result(), precision=precision, name=name, hashes=hashed, rope=rope
+            )
         module, tokenizer = load_module(folder, place, precision, packed)
         warmed.result()
         rows = block_linears(module, weights) if place.type == "cpu" else None
@@ -75,8 +77,10 @@ def loading_bytes(folder: Path, place: torch.device, precision: torch.dtype, wei
     return stored if weights == "full" else min(stored, numbers * BITS[weights] / 8 + embedding)
 
 
-def _plain(folder: Path, place: torch.device, precision: torch.dtype) -> tuple[Config, Mapping[str, Tensor]] | None:
-    """Config and weights in ``folder``, where they are those of a plain decoder that ``PlainModel`` computes there."""
+def _plain(
+    folder: Path, place: torch.device, precision: torch.dtype
+) -> tuple[DecoderConfig, Mapping[str, Tensor]] | None:
+    """Config and weights in ``folder``, if they are those of a decoder that ``NativeDecoder`` computes there."""
     config = plain_config(folder) if place.type == "cpu" and precision in PLAIN_PRECISIONS else None
     found = open_weights(folder) if config else None
     if not config or found is None or not found.plain or (folder / "adapter_config.json").exists():
@@ -85,7 +89,7 @@ def _plain(folder: Path, place: torch.device, precision: torch.dtype) -> tuple[C
     return (config, found) if "model.embed_tokens.weight" in found and not tied_twice else None
 
 
-def _tokenizer(folder: Path, config: Config) -> ChatTokenizer:
+def _tokenizer(folder: Path, config: DecoderConfig) -> ChatTokenizer:
     stops = stops_of(folder, config.eos_token_id)
     with loading(folder):
         found = find_tokenizer(folder, config.model_type, stops) or load_tokenizer(folder, stops)

@@ -68,7 +68,7 @@ def _stretch(said: dict[str, Any], rope: dict[str, Any], kind: str, factor: floa
 
 
 class ModelRope:
-    """See ``localctx.kv.rope.Rope``. In a latent layer it is v that rotates: there ``turn`` is given v [1, T, v_dim].
+    """See ``localctx.kv.rotary.Rope``. In a latent layer it is v that rotates: there ``turn`` is given v [1, T, v_dim].
 
     ``said``: what the config says of positions, while keys turn like this. Layer by layer: ``angles``; ``biases``, what
     k_proj adds to every key before it turns, [H, D] float32, or None; ``layouts``, which channels are pairs, or None

@@ -11,12 +11,12 @@ import torch
 
 from localctx.errors import ModelError, UserError
 from localctx.models.catalog import load_catalog
-from localctx.models.config import PLAIN_PRECISIONS, config_of
+from localctx.models.decoder_config import PLAIN_PRECISIONS, config_of
 from localctx.models.fingerprint import hash_file
 from localctx.models.geometry import Geometry, geometry_of, multihead_shape_of, shape_of
-from localctx.models.hf import refuse_unfit
-from localctx.models.shelf import disk_errors, folder_name, unknown
-from localctx.models.weights import stored_bytes
+from localctx.models.installed import disk_errors, folder_name, unknown
+from localctx.models.transformers_model import refuse_unfit
+from localctx.models.weight_formats import stored_bytes
 from localctx.shape import KVShape
 
 _PROCESSOR = torch.device("cpu")

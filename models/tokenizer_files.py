@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from localctx.models.tokens import ChatTokenizer, bare, stop_ids
+from localctx.models.chat_tokenizer import ChatTokenizer, bare, stop_ids
 
 _AS_IT_IS = {"TokenizersBackend", "PreTrainedTokenizerFast"}
 _QWEN = {"Qwen2Tokenizer", "Qwen2TokenizerFast"}

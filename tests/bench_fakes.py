@@ -7,9 +7,9 @@ from typing import Any
 
 from localctx.bench import ENGINES
 from localctx.bench.engines import Engine
-from localctx.bench.kept import Kept
 from localctx.bench.measure import Bench
-from localctx.bench.run import run as run_bench
+from localctx.bench.peer_state import SavedPeerStates
+from localctx.bench.run_bench import run as run_bench
 
 TEXT = [(i * 37 + i // 7) % 250 for i in range(600)]
 
@@ -53,7 +53,12 @@ class Fakes:
         pass
 
     def measure(
-        self, what: str, repeat: int, contexts: tuple[int, ...] = (100,), kept: Kept | None = None, **how: Any
+        self,
+        what: str,
+        repeat: int,
+        contexts: tuple[int, ...] = (100,),
+        kept: SavedPeerStates | None = None,
+        **how: Any,
     ) -> Bench:
         at: Any = self
         bench = Bench(at, TEXT, what.split(","), contexts, repeat, clock=lambda: at.now, kept=kept, **how)

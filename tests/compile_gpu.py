@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from localctx.kernels import gpu, gpu_pages
+from localctx.kernels import attention_triton, pages_triton
 from localctx.kernels.sketch import Sketch
 from localctx.kv.codecs import make_codec
 from localctx.shape import PAGE, LayerShape
@@ -65,31 +65,35 @@ def launches(kernels):
     """Do everything once; tell what was launched last, and with which codec."""
     queries, new = torch.empty(1, HEADS, SHAPE.k_dim, dtype=BF16), torch.empty(1, SHAPE.kv_heads, PAGE, 128, dtype=BF16)
     at, kinds = torch.empty(PAGES, dtype=INT64), torch.empty(PAGES, dtype=torch.uint8)
-    pages = gpu.Pages(torch.empty(1, 4, dtype=INT64), torch.empty(2, dtype=INT64), at, kinds)
-    tails = gpu.Tails(torch.empty(1, 2, dtype=INT64), *torch.empty(2, 1, dtype=INT64))
+    pages = attention_triton.TritonPages(torch.empty(1, 4, dtype=INT64), torch.empty(2, dtype=INT64), at, kinds)
+    tails = attention_triton.TritonOpenPages(torch.empty(1, 2, dtype=INT64), *torch.empty(2, 1, dtype=INT64))
     for codec in CODECS:
         layout = layout_of(codec)
-        gpu.attend_rows(queries, new[:, :, 0], new[:, :, 0], pages, tails, layout, 0.1)
+        attention_triton.attend_rows(queries, new[:, :, 0], new[:, :, 0], pages, tails, layout, 0.1)
         yield ("attend", "merge"), codec
         if codec == "int8":
-            gpu.attend_pages(queries, pages, layout, 0.1, extra=torch.empty(HEADS, PAGES * PAGE), masses=True)
+            attention_triton.attend_pages(
+                queries, pages, layout, 0.1, extra=torch.empty(HEADS, PAGES * PAGE), masses=True
+            )
             yield ("attend pages", "merge pages"), codec
-        gpu_pages.seal(new[0], new[0], at, layout, 0)
+        pages_triton.seal(new[0], new[0], at, layout, 0)
         yield ("seal k", "seal v"), codec
-        gpu_pages.make_sketch(at, kinds, layout)
+        pages_triton.make_sketch(at, kinds, layout)
         yield ("sketch",), codec
-    gpu_pages.rotate(queries)
+    pages_triton.rotate(queries)
     yield ("rotate",), "-"
     codes, scales = torch.empty(8, PAGES, 128, 16, dtype=torch.uint8), torch.empty(8, PAGES, 128, dtype=torch.half)
-    gpu_pages.best_scores(queries.view(8, 4, 128), Sketch(codes, scales, scales))
+    pages_triton.best_scores(queries.view(8, 4, 128), Sketch(codes, scales, scales))
     yield ("best scores",), "-"
 
 
-def layout_of(codec: str) -> gpu_pages.Layout:
+def layout_of(codec: str) -> pages_triton.TritonLayerLayout:
     """As ``Pool`` has it: ordinary pages, and sinks in bf16."""
     formats = [make_codec(name, SHAPE).format for name in (codec, "bf16")]
     bits = tuple((f.k_bits, f.v_bits) for f in formats)
-    return gpu_pages.Layout(SHAPE.kv_heads, SHAPE.k_dim, SHAPE.v_dim, bits, torch.empty(2, 6, dtype=INT64))
+    return pages_triton.TritonLayerLayout(
+        SHAPE.kv_heads, SHAPE.k_dim, SHAPE.v_dim, bits, torch.empty(2, 6, dtype=INT64)
+    )
 
 
 def used(kernel) -> tuple[int, int, int]:

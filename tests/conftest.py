@@ -26,9 +26,10 @@ settings.register_profile("patient", deadline=None)  # how long an example takes
 settings.load_profile("patient")
 
 # The files with the longest tests begin, lest one process end the run alone.
-FIRST = ("test_default_model", "test_plan", "test_ray", "test_together", "test_batch", "test_cite", "test_pressure")
-SECOND = ("test_house", "test_packaging", "test_ui", "test_ui_gate", "test_models_fetch", "test_ui_library")
-SECOND += ("test_check",)
+FIRST = ("test_default_model", "test_plan", "test_ray", "test_side_by_side", "test_summarize_command")
+FIRST += ("test_citations", "test_memory_pressure")
+SECOND = ("test_house", "test_start_script", "test_chat_page", "test_http_access", "test_resolve", "test_library_page")
+SECOND += ("test_check_script",)
 
 # What costs seconds: models, a data folder, a browser, other processes. Tests with none of these fixtures are quick,
 # but for two, which start processes by themselves.
@@ -37,8 +38,8 @@ SLOW = ("test_processes_that_keep_the_same_documents_at_once_all_succeed", "test
 
 # What both processes would compile first, each for itself, while tests wait.
 COMPILED = (
-    "from localctx.kernels.warm import warm_reading as warm; warm()",
-    "from localctx.kernels.warm import warm_decoding as warm; warm()",
+    "from localctx.kernels.warmup import warm_reading as warm; warm()",
+    "from localctx.kernels.warmup import warm_decoding as warm; warm()",
     "import torch; from localctx.kernels.sketch import choose, make_sketch\n"
     "choose(torch.zeros(1, 1, 8), make_sketch(torch.zeros(2, 1, 8, 64)), 2, 1)",
 )
@@ -184,10 +185,10 @@ def store(home):
 def window(home, tiny_model):
     """A window on the tiny model, with nothing that serves its pages."""
     from localctx.settings import load_settings
-    from localctx.ui.window import Window
+    from localctx.ui.window import AppWindow
 
     settings = load_settings(home=home, model=str(tiny_model), embedder="none", max_tokens=4, threads=1)
-    with closing(Window(settings)) as window:
+    with closing(AppWindow(settings)) as window:
         yield window
 
 
@@ -196,7 +197,7 @@ def address(window, monkeypatch):
     """Where the pages of ``window`` are served, on a free port."""
     import uvicorn
 
-    from localctx.listening import listen
+    from localctx.serving.http import listen
     from localctx.ui.app import mount
 
     window.uploads.mkdir(parents=True)

@@ -20,7 +20,7 @@ from typing import Any
 from measure_retrieval import DATA, sample
 
 from localctx.engine.events import Done
-from localctx.loading import Loader
+from localctx.engine.model_loader import ModelLoader
 from localctx.session import Session
 from localctx.settings import load_settings
 
@@ -52,7 +52,7 @@ def main() -> None:
     if not given.file.exists():
         sys.exit(f"{given.file} is absent: nothing to measure")
     settings = load_settings(max_tokens=ANSWER, passages=given.passages, mode=given.mode)
-    loader = Loader()
+    loader = ModelLoader()
     with (
         tempfile.TemporaryDirectory() as folder,
         Session(settings, loader=loader) as articles,

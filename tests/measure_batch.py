@@ -16,19 +16,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from kept import Kept
+from in_memory_output import Kept
 from measure_retrieval import DATA
 
-from localctx.batch.jobs import Job
-from localctx.batch.run import Batch, Outcome
-from localctx.batch.together import MOST, run_together
+from localctx.batch.jobs import DocumentJob
+from localctx.batch.run_batch import Batch, Outcome
+from localctx.batch.side_by_side import MOST, run_side_by_side
 from localctx.engine.prompt import make_prompt
 from localctx.session import Session
 from localctx.settings import load_settings
-from localctx.task import AS_IT_IS, Task
+from localctx.workflows.summary_task import AS_IT_IS, SummaryTask
 
 GROUPS = 3
-TASK = Task(length="short")
+TASK = SummaryTask(length="short")
 
 
 def main(path: Path = DATA, count: int = 54) -> None:
@@ -79,11 +79,11 @@ def ours(session: Session, texts: list[str], folder: Path, most: int) -> tuple[i
     for i, text in enumerate(texts):
         file = folder / f"{i:04}.txt"
         file.write_text(text, encoding="utf-8")
-        jobs.append(Job(str(file), str(file), len(text)))
+        jobs.append(DocumentJob(str(file), str(file), len(text)))
     kept = Kept()
     with session.summarizing() as summarizing:
         batch = Batch(summarizing, TASK, [kept], force=True)
-        told = run_together(batch.work, jobs, session.compute, session.is_cancelled, most)
+        told = run_side_by_side(batch.work, jobs, session.compute, session.is_cancelled, most)
         done = [what for _, what in told if isinstance(what, Outcome)]
     assert all(outcome.status == "done" for outcome in done), [o.why for o in done]
     return sum(o.entry["tokens"]["generated"] for o in done), [kept.summaries[Path(j.path).name] for j in jobs]

@@ -15,8 +15,8 @@ from pathlib import Path
 from measure_answers import contains
 from measure_retrieval import DATA
 
-from localctx.loading import Loader
-from localctx.quality.context import Piece, Question, compare_lengths, effective
+from localctx.engine.model_loader import ModelLoader
+from localctx.quality.context_quality import Piece, Question, compare_lengths, effective
 from localctx.session import Session
 from localctx.settings import load_settings
 
@@ -40,7 +40,7 @@ def main() -> None:
     given = parser.parse_args()
     if not given.file.exists():
         sys.exit(f"{given.file} is absent: nothing to measure")
-    loader, settings = Loader(), load_settings(model=given.model, max_tokens=48)
+    loader, settings = ModelLoader(), load_settings(model=given.model, max_tokens=48)
     with tempfile.TemporaryDirectory() as folder:
         home, text = Path(folder), Path(folder) / "text.txt"
         (home / "models").symlink_to(settings.models)

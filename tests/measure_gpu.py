@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from localctx.kernels import attend, quant, sketch
+from localctx.kernels import attention_reference, quant, sketch
 from localctx.kernels.device import has_triton
 from localctx.kv.cache import Cache
 from localctx.kv.codecs import make_codec
 from localctx.kv.pool import Pool
-from localctx.models.hf import TransformersModel
+from localctx.models.transformers_model import TransformersModel
 from localctx.shape import PAGE, LayerShape, record_layout
 
 CODECS = ("bf16", "int8", "k8v4", "int4", "int2")
@@ -74,24 +74,26 @@ Measured = tuple[str, str, int, Callable[[], object], Callable[[], float]]
 
 def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> Iterator[Measured]:
     """Every kernel over so many pages, which lie in no order."""
-    from localctx.kernels import gpu, gpu_pages
+    from localctx.kernels import attention_triton, pages_triton
 
     torch.manual_seed(0)
     k, v = (torch.randn(shape.kv_heads, pages * PAGE, d, device=device).to(BF16) for d in (shape.k_dim, shape.v_dim))
     k += 3 * torch.randn(shape.kv_heads, 1, shape.k_dim, device=device).to(BF16)
     q = torch.randn(1, heads, shape.k_dim, device=device).to(BF16)
     kinds = torch.zeros(pages, dtype=torch.uint8, device=device)
-    tails = gpu.Tails(*_open_page(shape, device))
+    tails = attention_triton.TritonOpenPages(*_open_page(shape, device))
     for name in CODECS:
-        codec, layout = make_codec(name, shape), _layout(gpu_pages, name, shape, device)
+        codec, layout = make_codec(name, shape), _layout(pages_triton, name, shape, device)
         records = torch.empty(pages, record_layout(shape, name).total, dtype=torch.uint8, device=device)
         order = torch.randperm(pages, device=device)
         at = records.data_ptr() + order * records.shape[1]
-        parts = np.array([(0, i, min(pages, i + gpu.SPLIT), 0) for i in range(0, pages, gpu.SPLIT)])
-        seen = gpu.make_pages(parts, 1, at, kinds)
+        parts = np.array(
+            [(0, i, min(pages, i + attention_triton.SPLIT), 0) for i in range(0, pages, attention_triton.SPLIT)]
+        )
+        seen = attention_triton.make_pages(parts, 1, at, kinds)
 
         def seal(at=at, layout=layout):
-            gpu_pages.seal(k, v, at, layout, 0)
+            pages_triton.seal(k, v, at, layout, 0)
 
         def sealed(records=records, order=order, codec=codec, seal=seal) -> float:
             seal()
@@ -100,16 +102,18 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
             )
 
         def look(seen=seen, layout=layout):
-            return gpu.attend_rows(q, k[None, :, 0], v[None, :, 0], seen, tails, layout, shape.k_dim**-0.5)[0]
+            return attention_triton.attend_rows(
+                q, k[None, :, 0], v[None, :, 0], seen, tails, layout, shape.k_dim**-0.5
+            )[0]
 
         def looked(records=records, order=order, codec=codec, look=look) -> float:
             keys, values = codec.decode(records[order], torch.float32)
             keys, values = (torch.cat((x, new[:, :1].float()), 1) for x, new in ((keys, k), (values, v)))
-            expected, _ = attend.attend_reference(q[0][:, None].float(), keys, values, shape.k_dim**-0.5)
+            expected, _ = attention_reference.attend_reference(q[0][:, None].float(), keys, values, shape.k_dim**-0.5)
             return _off(look()[0], expected[:, 0])
 
         def outline(at=at, layout=layout):
-            return gpu_pages.make_sketch(at, kinds, layout)
+            return pages_triton.make_sketch(at, kinds, layout)
 
         def outlined(records=records, order=order, codec=codec, outline=outline) -> float:
             codes = sketch.make_sketch(codec.stored_keys(records[order])).codes
@@ -122,12 +126,12 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
     made, asked = outline(), q.view(shape.kv_heads, -1, shape.k_dim)
 
     def score():
-        return gpu_pages.best_scores(asked, made)
+        return pages_triton.best_scores(asked, made)
 
     yield "best scores", "-", made.nbytes, score, lambda: _off(score(), sketch.best_scores(asked, made))
 
     def turn():
-        return gpu_pages.rotate(k)
+        return pages_triton.rotate(k)
 
     yield "rotate", "-", 3 * k.nbytes, turn, lambda: _off(turn(), quant.rotate(k.float()))
 
@@ -174,11 +178,11 @@ def _open_page(shape: LayerShape, device: torch.device) -> tuple[torch.Tensor, .
 kept: list[list[torch.Tensor]] = []
 
 
-def _layout(gpu_pages, name: str, shape: LayerShape, device: torch.device):
+def _layout(pages_triton, name: str, shape: LayerShape, device: torch.device):
     f, y = make_codec(name, shape).format, record_layout(shape, name)
     offsets = torch.tensor([[y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero]] * 2, device=device)
     bits = ((f.k_bits, f.v_bits), (16, 16))
-    return gpu_pages.Layout(shape.kv_heads, shape.k_dim, shape.v_dim, bits, offsets)
+    return pages_triton.TritonLayerLayout(shape.kv_heads, shape.k_dim, shape.v_dim, bits, offsets)
 
 
 def _off(found: torch.Tensor, expected: torch.Tensor) -> float:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from test_promises import AVX2, QUESTIONS
+from older_processor import AVX2, QUESTIONS
 
 TOKENS = 2_000
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from localctx.library.read import read_document
+from localctx.library.read_document import read_document
 from localctx.library.search import DEPTH, fuse, index
-from localctx.models.embed import Embedder, load_embedder
+from localctx.models.embedder import Embedder, load_embedder
 from localctx.settings import load_settings
-from localctx.store.index import ChunkRow
+from localctx.store.search_index import ChunkRow
 from localctx.store.store import Store
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "squad-dev-A.json"

@@ -12,10 +12,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from localctx.engine.schedule import Scheduler
-from localctx.engine.steps import drive
+from localctx.engine.coroutine import drive
+from localctx.engine.scheduler import Scheduler
 from localctx.kv.cache import Cache
-from localctx.models.base import Feed
+from localctx.models.base import ForwardRequest
 from localctx.session import Session
 
 Logits = dict[int, Tensor]
@@ -29,7 +29,7 @@ class Recorder:
         self._session = session
         self.of = dict[Cache, Logits]()
 
-    def __call__(self, feeds: Sequence[Feed], cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
+    def __call__(self, feeds: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
         """One pass."""
         ends = [feed.cache.length + len(feed.tokens) for feed in feeds]
         found = self._session.compute(feeds, cancelled)

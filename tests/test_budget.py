@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localctx import budget
-from localctx.budget import Limits, Measured, measure_limits
+from localctx.budget import Measured, TierLimits, measure_limits
 from localctx.errors import UsageError
 from localctx.settings import load_settings, parse_size
 
@@ -42,7 +42,7 @@ def test_caps_come_from_flags_and_the_environment(home, monkeypatch):
         load_settings()
 
 
-def limits(monkeypatch, device, free: tuple[int, int, int], reserve=0, **caps) -> Limits:
+def limits(monkeypatch, device, free: tuple[int, int, int], reserve=0, **caps) -> TierLimits:
     """Of a machine with so much free on its device, in its RAM and on its disk."""
     for name, nbytes in zip(("device", "ram", "disk"), free, strict=True):
         monkeypatch.setattr(budget, f"measure_{name}", lambda *_, n=nbytes: Measured(n, n))
@@ -63,9 +63,9 @@ def test_no_limit_is_more_than_is_free_or_than_its_cap(device, free, ram, disk, 
 
 def test_host_is_half_of_the_ram_beside_a_gpu_and_nothing_on_a_cpu_unless_asked(monkeypatch):
     g = 1 << 30
-    assert limits(monkeypatch, "cuda", (10 * g, 8 * g, 40 * g), 2 * g) == Limits(8 * g, 4 * g, 38 * g)
-    assert limits(monkeypatch, "cpu", (10 * g, 8 * g, 5 * g), 2 * g) == Limits(8 * g, 0, 4 * g)
-    assert limits(monkeypatch, "cpu", (10 * g, 8 * g, 5 * g), 2 * g, ram=3 * g) == Limits(5 * g, 3 * g, 4 * g)
+    assert limits(monkeypatch, "cuda", (10 * g, 8 * g, 40 * g), 2 * g) == TierLimits(8 * g, 4 * g, 38 * g)
+    assert limits(monkeypatch, "cpu", (10 * g, 8 * g, 5 * g), 2 * g) == TierLimits(8 * g, 0, 4 * g)
+    assert limits(monkeypatch, "cpu", (10 * g, 8 * g, 5 * g), 2 * g, ram=3 * g) == TierLimits(5 * g, 3 * g, 4 * g)
 
 
 def test_a_given_size_stands_in_for_the_devices(tmp_path):

@@ -4,21 +4,21 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from localctx.ui import lean  # noqa: F401 (first)
+from localctx.ui import gradio_setup  # noqa: F401 (first)
 
 # isort: split
 import gradio as gr
 from fastapi import FastAPI
 
-from localctx.listening import LOOPBACK, key_of, listen, serve
+from localctx.serving.http import LOOPBACK, key_of, listen, serve
 from localctx.settings import Settings
-from localctx.ui.batch import BatchPage
-from localctx.ui.chat import ChatPage
-from localctx.ui.library import LibraryPage
-from localctx.ui.memory import MemoryPage
-from localctx.ui.server import Gate
-from localctx.ui.settings import SettingsPage
-from localctx.ui.window import Window
+from localctx.ui.batch_page import BatchPage
+from localctx.ui.chat_page import ChatPage
+from localctx.ui.http_access import BrowserGate
+from localctx.ui.library_page import LibraryPage
+from localctx.ui.memory_page import MemoryPage
+from localctx.ui.settings_page import SettingsPage
+from localctx.ui.window import AppWindow
 
 UPLOAD = "2gb"  # the largest file taken
 HOUR = 3600  # seconds after which files that came are forgotten; what was read of them is kept
@@ -51,7 +51,7 @@ def theme() -> gr.themes.Base:
     )
 
 
-def build(window: Window) -> gr.Blocks:
+def build(window: AppWindow) -> gr.Blocks:
     """All pages."""
     with gr.Blocks(title="localctx", fill_width=True, analytics_enabled=False, delete_cache=(HOUR, HOUR)) as page:
         chat = ChatPage(window)
@@ -79,7 +79,7 @@ def build(window: Window) -> gr.Blocks:
     return page
 
 
-def mount(window: Window, host: str, port: int) -> FastAPI:
+def mount(window: AppWindow, host: str, port: int) -> FastAPI:
     """The pages as an application that others may be mounted beside."""
     app = FastAPI(openapi_url=None)
     return gr.mount_gradio_app(
@@ -109,11 +109,11 @@ def run(settings: Settings, host: str, port: int, together: int, ready: Callable
     port = sock.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
     key = key_of(settings.home)
-    window = Window(settings, together)
+    window = AppWindow(settings, together)
     window.uploads.mkdir(exist_ok=True, mode=0o700)
     os.environ["GRADIO_TEMP_DIR"] = str(window.uploads)
     try:
-        app = Gate(mount(window, host, port), (*LOOPBACK, name), key, port)
+        app = BrowserGate(mount(window, host, port), (*LOOPBACK, name), key, port)
         serve(app, sock, lambda: ready(f"http://{name}:{port}/?key={key}"))
     finally:
         window.close()

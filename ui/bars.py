@@ -14,7 +14,7 @@ MOST_CELLS = 1000
 LEVELS = 4  # of heat
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     """A part of a bar: its class (``lc-<kind>``), its name, its bytes."""
 
     kind: str
@@ -22,7 +22,7 @@ class Part(NamedTuple):
     nbytes: int
 
 
-def bar(title: str, parts: Sequence[Part], note: str = "") -> str:
+def bar(title: str, parts: Sequence[BarPart], note: str = "") -> str:
     """A bar of all ``parts``, with a legend that tells their sizes."""
     parts = [part._replace(nbytes=max(0, part.nbytes)) for part in parts]
     total = sum(part.nbytes for part in parts) or 1

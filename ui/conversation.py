@@ -6,23 +6,23 @@ from typing import Any
 
 import gradio as gr
 
-from localctx.desk import Waiting
 from localctx.engine.events import Done, Evicted, Note, Planned, Progress, Quoted, Token
+from localctx.serving.worker import Queued
 from localctx.store.chats import SUMMARY, Message
 from localctx.store.store import Store
 from localctx.ui import render
-from localctx.ui.follow import picture
+from localctx.ui.job_events import picture
 
 
 @dataclass(frozen=True)
-class Opened:
+class ChatOpened:
     """The chat that is worked in, as soon as there is one."""
 
     chat: str
 
 
 @dataclass
-class Growing:
+class StreamingAnswer:
     """An answer on its way, as a tab shows it; ``before`` is what the conversation shows above it.
 
     ``waits``: what was typed, until it is in a chat; ``quoted``: what is shown before ``said``.
@@ -49,9 +49,9 @@ class Growing:
     def hear(self, event: Any) -> None:
         """Take one event in."""
         match event:
-            case Opened():
+            case ChatOpened():
                 self.chat, self.waits = event.chat, ""
-            case Waiting() | Progress():
+            case Queued() | Progress():
                 self.status = picture(event) or self.status
             case Planned():
                 self.plan, self.used, self.window = render.plan_line(event), event.tokens, event.window

@@ -7,12 +7,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localctx.desk import Desk, Job, Turn
 from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
+from localctx.serving.worker import EngineWorker, EventStream, SessionJob
 from localctx.settings import Settings, changed, overrides, save_settings
-from localctx.store.store import Store, told
-from localctx.ui.batches import Batches
+from localctx.store.store import Store, store_errors
+from localctx.ui.batch_runs import BatchRuns
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TOGETHER = 8  # questions answered at a time, where there is memory for them: each makes the others a little slower
 
 
-class Window:
+class AppWindow:
     """One running window. ``desk`` answers questions; meanwhile ``shelver`` reads files into the library, and
     ``porter`` fetches models and looks after what is kept. ``batches`` has the batch there is.
     """
@@ -28,15 +28,15 @@ class Window:
     def __init__(self, settings: Settings, together: int = TOGETHER) -> None:
         self.settings = settings
         self.uploads = settings.home / "uploads"
-        self.desk, self.shelver = Desk(settings, "answers", together), Desk(settings, "library")
-        self.porter = Desk(settings, "upkeep")
-        self.batches = Batches(self.desk, self.shelver, together)
-        self._turns: dict[str, Turn] = {}
+        self.desk, self.shelver = EngineWorker(settings, "answers", together), EngineWorker(settings, "library")
+        self.porter = EngineWorker(settings, "upkeep")
+        self.batches = BatchRuns(self.desk, self.shelver, together)
+        self._turns: dict[str, EventStream] = {}
 
     @contextmanager
     def store(self) -> Iterator[Store]:
         """The store, opened to look something up or change a line; from any thread. Raises StoreError."""
-        with closing(Store(self.settings.home)) as store, told(self.settings.home):
+        with closing(Store(self.settings.home)) as store, store_errors(self.settings.home):
             yield store
 
     def documents(self, also: Collection[str] = ()) -> list[tuple[str, str]]:
@@ -49,7 +49,7 @@ class Window:
         folder = Path(tempfile.mkdtemp(dir=self.uploads))
         return folder / (re.sub(r"[^\w. -]", "_", name).strip(". ")[:100] or "file")
 
-    def ask(self, tab: str, job: Job, desk: Desk | None = None) -> Turn:
+    def ask(self, tab: str, job: SessionJob, desk: EngineWorker | None = None) -> EventStream:
         """A turn at a desk (where answers are made, unless told) for a browser tab, or a panel of it.
 
         Each has one at a time: what it asked before is stopped.
@@ -58,14 +58,14 @@ class Window:
         turn = self._turns[tab] = (desk or self.desk).take_turn(job)
         return turn
 
-    def ask_all(self, tab: str, jobs: Sequence[tuple[Job, Desk]]) -> Iterator[Any]:
+    def ask_all(self, tab: str, jobs: Sequence[tuple[SessionJob, EngineWorker]]) -> Iterator[Any]:
         """The events of several turns, each taken when the one before has ended. Raises Cancelled between them, too."""
         for i, (job, desk) in enumerate(jobs):
             if i and not self.has_asked(tab):
                 raise Cancelled
             yield from self.ask(tab, job, desk)
 
-    def ask_promptly(self, tab: str, job: Job, desk: Desk | None = None) -> Iterator[Any]:
+    def ask_promptly(self, tab: str, job: SessionJob, desk: EngineWorker | None = None) -> Iterator[Any]:
         """The events of a turn. Raises Cancelled as soon as it is stopped: the job may take a moment to notice."""
         turn = self.ask(tab, job, desk)
         for event in turn:
@@ -108,7 +108,7 @@ class Window:
             desk.close()
 
     @property
-    def _desks(self) -> tuple[Desk, ...]:
+    def _desks(self) -> tuple[EngineWorker, ...]:
         return self.desk, self.shelver, self.porter
 
 

@@ -12,7 +12,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from localctx.kernels.vectors import (
+from localctx.kernels.vector_math import (
     BFLOAT,
     BYTE,
     CRUMBS,

@@ -9,9 +9,9 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.kernels.cpu import PAGE, fold
+from localctx.kernels.decode_cpu import PAGE, fold
 from localctx.kernels.simd import crumbs
-from localctx.kernels.vectors import INNER, MATH, address_of, dot_halves, greatest
+from localctx.kernels.vector_math import INNER, MATH, address_of, dot_halves, greatest
 
 BITS = 2
 STEP = PAGE * BITS // 8  # bytes of a channel

@@ -10,7 +10,7 @@ from localctx.library.find import find_documents
 
 
 @dataclass(frozen=True)
-class Job:
+class DocumentJob:
     """A file as it was named, where it is, and its bytes (0: unknown); it may not be there, or be no document."""
 
     source: str
@@ -23,7 +23,7 @@ def plan_jobs(
     read_list: Callable[[], bytes],
     passed_over: Callable[[str, str], None],
     wrote: Callable[[Path], bool] = lambda path: False,
-) -> list[Job]:
+) -> list[DocumentJob]:
     """The jobs of files, folders and patterns; ``-`` stands for a list of those, which ``read_list`` reads.
 
     What the batch itself ``wrote`` is no document of it. Raises UsageError for a list that is named twice.
@@ -33,7 +33,7 @@ def plan_jobs(
         if wrote(Path(os.path.realpath(file))):
             passed_over(file, "is a result of a batch")
         else:
-            jobs.append(Job(file, os.path.abspath(file), _size(file)))  # noqa: PTH100 (pathlib keeps "..")
+            jobs.append(DocumentJob(file, os.path.abspath(file), _size(file)))  # noqa: PTH100 (pathlib keeps "..")
     return jobs
 
 

@@ -10,16 +10,16 @@ from typing import Any, Protocol
 import torch
 
 from localctx.bench import ENGINES
-from localctx.budget import Limits
-from localctx.engine.memory import Memory, decide
+from localctx.budget import TierLimits
+from localctx.engine.cache_plan import CachePlan, plan_cache
 from localctx.errors import Cancelled, UserError
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
-from localctx.models.fetch import resolve
-from localctx.models.llama import WAYS, Llama, LlamaWay, llama_is_here
-from localctx.models.llama_gguf import write_gguf
-from localctx.models.local import LocalModel
-from localctx.models.peers import Peer, PeerReader, installed_peers, load_stock
+from localctx.models.local_model import LocalModel
+from localctx.models.peer_llama_cpp import WAYS, LlamaCppOptions, LlamaCppPeer, llama_is_here
+from localctx.models.peer_llama_gguf import write_gguf
+from localctx.models.peer_transformers import PeerReader, TransformersCachePeer, installed_peers, load_stock
+from localctx.models.resolve import resolve_model
 from localctx.settings import Settings
 
 WARM = [1] * 192  # tokens read before anything is timed: kernels are compiled, quantized caches have quantized
@@ -50,10 +50,10 @@ class Engine(Protocol):
         """Bytes of keys and values of what was read."""
 
 
-class Localctx:
+class LocalctxEngine:
     """Ours, with a cache as ``memory`` says."""
 
-    def __init__(self, model: LocalModel, memory: Memory, spill: Path, stopped: Stopped) -> None:
+    def __init__(self, model: LocalModel, memory: CachePlan, spill: Path, stopped: Stopped) -> None:
         self.name, self.kv, self.reads = "localctx", memory.codec, True
         self._model, self._memory, self._spill, self._stopped = model, memory, spill, stopped
         self.cache: Cache | None = None
@@ -97,10 +97,10 @@ class Localctx:
         return self.cache.bytes_with(0) + self.cache.sketch_bytes()
 
 
-class Selecting(Localctx):
+class Selecting(LocalctxEngine):
     """Ours with ``select``, which reads as ``full`` does: it goes on from what ``source`` has read."""
 
-    def __init__(self, source: Localctx, keep: str) -> None:
+    def __init__(self, source: LocalctxEngine, keep: str) -> None:
         super().__init__(source._model, source._memory, source._spill, source._stopped)
         self.name, self.reads, self._source, self._keep = f"localctx {keep}", False, source, keep
 
@@ -118,7 +118,7 @@ class Transformers:
 
     reads = True
 
-    def __init__(self, module: Any, peer: Peer | None, chunk: int, stopped: Stopped) -> None:
+    def __init__(self, module: Any, peer: TransformersCachePeer | None, chunk: int, stopped: Stopped) -> None:
         self.name = "transformers QuantizedCache" if peer else "transformers DynamicCache"
         self.kv = f"{peer.backend} {peer.bits} bit" if peer else str(module.dtype).removeprefix("torch.")
         self._module, self._peer, self._chunk, self._stopped = module, peer, chunk, stopped
@@ -179,12 +179,12 @@ class Engines:
         for codec in self.codecs:
             warm(self.ours(codec, len(WARM)))
 
-    def ours(self, codec: str, context: int, on_device: int | None = None) -> Localctx:
+    def ours(self, codec: str, context: int, on_device: int | None = None) -> LocalctxEngine:
         """Ours with everything seen; ``on_device`` bytes of pages on the device at most (None: what is free)."""
-        memory = decide(self.model, replace(self.settings, keep="full"), codec, context)
+        memory = plan_cache(self.model, replace(self.settings, keep="full"), codec, context)
         if on_device is not None:
-            memory = replace(memory, limits=Limits(on_device, 0, None))
-        return Localctx(self.model, memory, self.settings.home / "spill", self.stopped)
+            memory = replace(memory, limits=TierLimits(on_device, 0, None))
+        return LocalctxEngine(self.model, memory, self.settings.home / "spill", self.stopped)
 
     def _ours(self, context: int) -> list[Engine]:
         engines = list[Engine]()
@@ -199,10 +199,10 @@ class Engines:
             if llama := self._able(f"{way.name} {way.kv}", partial(self._llama, way, room, stack)):
                 yield llama
 
-    def _llama(self, way: LlamaWay, room: int, stack: ExitStack) -> Engine:
+    def _llama(self, way: LlamaCppOptions, room: int, stack: ExitStack) -> Engine:
         assert self._gguf
         gpu = self.model.device.type == "cuda"
-        llama = stack.enter_context(closing(Llama(self._gguf, way, room, self.threads, gpu, self.stopped)))
+        llama = stack.enter_context(closing(LlamaCppPeer(self._gguf, way, room, self.threads, gpu, self.stopped)))
         if llama.vocabulary != self.model.vocabulary:
             raise ValueError(f"{self._gguf} is of another model than {self.model.name}")
         return llama
@@ -239,7 +239,9 @@ class Engines:
 
     def _transformers(self) -> Iterator[Engine]:
         quantized = sorted(installed_peers(), key=lambda p: p.bits != 4)[:1]  # the first at 4 bits, or what there is
-        peers: list[Peer | None] = [None] if self._is_chosen("transformers", "transformers DynamicCache") else []
+        peers: list[TransformersCachePeer | None] = (
+            [None] if self._is_chosen("transformers", "transformers DynamicCache") else []
+        )
         peers += quantized if self._is_chosen("transformers", "transformers QuantizedCache") else []
         for peer in peers:
             make = partial(Transformers, self._stock, peer, self.settings.chunk, self.stopped)
@@ -252,7 +254,7 @@ class Engines:
 
     @property
     def _folder(self) -> Path:
-        return resolve(self.settings.model, self.settings.models, lambda phase, done, total: None)
+        return resolve_model(self.settings.model, self.settings.models, lambda phase, done, total: None)
 
     def _tell(self, text: str) -> None:
         if text not in self._told:

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from localctx.bench.engines import Engines
-from localctx.bench.kept import Kept
-from localctx.bench.pace import Ahead, Turn
+from localctx.bench.peer_state import SavedPeerStates
+from localctx.bench.time_left import BenchStep, TimeLeft
 from localctx.errors import Cancelled
 
 DECODED = 8  # tokens an engine decodes in its turn, after one that is not timed: its weights and threads are warm then
@@ -96,17 +96,17 @@ class Bench:
         repeat: int,
         hear: Callable[[str, float | None], None] = lambda text, left: None,
         clock: Callable[[], float] = time.perf_counter,
-        kept: Kept | None = None,
+        kept: SavedPeerStates | None = None,
     ) -> None:
         self.engines, self.what, self.contexts, self.repeat = engines, what, sorted(contexts), repeat
         self._tokens, self._hear, self._clock, self.kept = tokens, hear, clock, kept
-        self.samples, self.noise, self.ahead = Samples(), Noise(clock), Ahead()
+        self.samples, self.noise, self.ahead = Samples(), Noise(clock), TimeLeft()
 
     def text(self, stop: int, start: int = 0) -> list[int]:
         """The first ``stop`` tokens, or those of them from ``start``."""
         return list(self._tokens[start:stop])
 
-    def turn(self, text: str, turn: Turn, work: Callable[[], object]) -> float:
+    def turn(self, text: str, turn: BenchStep, work: Callable[[], object]) -> float:
         """Seconds of a turn, of which is told before. Raises Cancelled."""
         if self.engines.stopped():
             raise Cancelled

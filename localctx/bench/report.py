@@ -13,7 +13,7 @@ from localctx import __version__
 from localctx.bench import WHAT
 from localctx.bench.measure import Bench
 from localctx.budget import measure_ram
-from localctx.models.weights import name_of
+from localctx.models.weight_formats import name_of
 
 LIBRARIES = ("torch", "transformers", "numba", "numpy", "llama-cpp-python", "hqq", "optimum-quanto")
 

@@ -6,12 +6,12 @@ from datetime import date
 from functools import partial
 
 from localctx.bench.engines import Engine
-from localctx.bench.kept import Facts
 from localctx.bench.measure import DECODED, Bench, Key, room
-from localctx.bench.pace import LONG, decoding, reading
+from localctx.bench.peer_state import SavedStateFacts
+from localctx.bench.time_left import LONG, decoding, reading
 from localctx.budget import measure_process
 
-_UNREAD = Facts(0, 0.0, "")
+_UNREAD = SavedStateFacts(0, 0.0, "")
 
 
 def measure_speed(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from contextlib import suppress
 import click
 
 from localctx import __version__
-from localctx.cli.asking import ask, prepare
+from localctx.cli.ask import ask, prepare
 from localctx.cli.bench import bench
 from localctx.cli.chat import chat
 from localctx.cli.chats import chats
@@ -17,10 +17,10 @@ from localctx.cli.common import CANCELLED
 from localctx.cli.doctor import doctor
 from localctx.cli.help import help_
 from localctx.cli.library import library
+from localctx.cli.library_search import library_search
 from localctx.cli.models import models
 from localctx.cli.plan import plan
 from localctx.cli.quality import quality
-from localctx.cli.search import library_search
 from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui

@@ -18,8 +18,8 @@ def advise_once(settings: "Settings", terminal: "Terminal") -> None:
 
     The network is not asked. What cannot be remembered, as on a full disk, is not said: it would be said every time.
     """
-    from localctx.models.advice import advise
     from localctx.models.catalog import DEFAULT
+    from localctx.models.model_advice import advise
 
     mark = settings.home / MARK
     if settings.model != DEFAULT or mark.exists():

@@ -89,9 +89,9 @@ def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quie
 
 
 def _forget(settings: "Settings") -> None:
-    from localctx.bench.kept import Kept
+    from localctx.bench.peer_state import SavedPeerStates
 
-    print(f"deleted {size(Kept(settings.home / 'bench').forget())}")
+    print(f"deleted {size(SavedPeerStates(settings.home / 'bench').forget())}")
 
 
 class _Worker:
@@ -118,7 +118,7 @@ class _Worker:
 
     def _work(self) -> None:
         try:
-            from localctx.bench.run import run
+            from localctx.bench.run_bench import run
 
             self.bench = self._open(self)
             run(self.bench)
@@ -167,12 +167,12 @@ def _open(worker: _Worker, asked: _Asked, settings: "Settings", text: str, termi
     import torch
 
     from localctx.bench.engines import Engines
-    from localctx.bench.kept import Kept
     from localctx.bench.measure import Bench, room
-    from localctx.loading import Loader
-    from localctx.models.local import LocalModel
+    from localctx.bench.peer_state import SavedPeerStates
+    from localctx.engine.model_loader import ModelLoader
+    from localctx.models.local_model import LocalModel
 
-    model, _ = Loader().load(settings, terminal.show)
+    model, _ = ModelLoader().load(settings, terminal.show)
     assert isinstance(model, LocalModel)
     tokens = _tokens(model, text, max(asked.contexts) + room(asked.repeat))
     if past := _past(asked.contexts, model):
@@ -180,7 +180,7 @@ def _open(worker: _Worker, asked: _Asked, settings: "Settings", text: str, termi
     threads = settings.threads or torch.get_num_threads()
     chosen = asked.engines, asked.codecs, asked.keeps, asked.gguf
     engines = Engines(model, settings, *chosen, threads, terminal.say, worker.stop.is_set)
-    kept = Kept(settings.home / "bench", terminal.say)
+    kept = SavedPeerStates(settings.home / "bench", terminal.say)
     return Bench(engines, tokens, asked.what, asked.contexts, asked.repeat, _progress(terminal), kept=kept)
 
 

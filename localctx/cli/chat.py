@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.advice import advise_once
-from localctx.cli.asking import follow, open_session, tell
+from localctx.cli.ask import follow, open_session, tell
 from localctx.cli.common import CANCELLED, answer_options, model_options, open_store, quiet_option
 from localctx.errors import Cancelled, ChatFull, UsageError, UserError
 
 if TYPE_CHECKING:
-    from localctx.chatting import Way
     from localctx.cli.terminal import Terminal
     from localctx.engine.events import Event
     from localctx.session import Session
     from localctx.store.chats import Chat, Chats, Message
+    from localctx.workflows.chat import FullChatAction
 
-WAYS: "tuple[Way, ...]" = ("sink-window", "summarize", "new")
+WAYS: "tuple[FullChatAction, ...]" = ("sink-window", "summarize", "new")
 
 
 @click.command()
@@ -40,7 +40,7 @@ def chat(
     files: tuple[str, ...],
     resume: str | None,
     last: bool,
-    when_full: "Way | None",
+    when_full: "FullChatAction | None",
     as_json: bool,
     quiet: bool,
     **flags: Any,
@@ -65,7 +65,7 @@ def chat(
     with open_session(flags, as_json, quiet) as (session, terminal):
         if session.settings.n > 1:
             raise UsageError("a chat has one answer at a time", "leave out --n; /regenerate 0.8 gives another")
-        talk = Talk(session, terminal, when_full, as_json)
+        talk = ChatCommand(session, terminal, when_full, as_json)
         talk.begin(found, files)
         try:
             talk.run()
@@ -82,10 +82,12 @@ def _find(wanted: str | None) -> "Chat":
         return store.chats.find(wanted) if wanted else store.chats.last()
 
 
-class Talk:
+class ChatCommand:
     """One run of ``chat``: lines in, answers out."""
 
-    def __init__(self, session: "Session", terminal: "Terminal", when_full: "Way | None", as_json: bool) -> None:
+    def __init__(
+        self, session: "Session", terminal: "Terminal", when_full: "FullChatAction | None", as_json: bool
+    ) -> None:
         self._session, self._terminal, self._when_full, self._json = session, terminal, when_full, as_json
         self.watched, self.stopped, self._left = sys.stdin.isatty(), False, False
         self.answered = False
@@ -165,7 +167,7 @@ class Talk:
         self.stopped = done.report["stopped"] == "cancelled"
         self.answered = self.answered or not (self.stopped or done.failed)
 
-    def _choose(self, full: ChatFull) -> "Way":
+    def _choose(self, full: ChatFull) -> "FullChatAction":
         print(f"localctx: {full.problem}", file=sys.stderr)
         return click.prompt("Go on with", type=click.Choice(WAYS), err=True)
 
@@ -238,16 +240,16 @@ def _short(text: str) -> str:
     return line if len(line) <= 70 else f"{line[:69]}…"
 
 
-COMMANDS: dict[str, tuple[str, Callable[[Talk, str], None], str]] = {
-    "help": ("", Talk._help, "this list"),
-    "quit": ("", Talk._quit, "leave; Ctrl-D too"),
-    "new": ("", Talk._new, "a new chat about the same documents"),
-    "rename": ("TITLE", Talk._rename, "give this chat another title"),
-    "regenerate": ("[TEMPERATURE]", Talk._regenerate, "answer the last question again"),
-    "edit": ("TEXT", Talk._edit, "ask the last question in other words"),
-    "branches": ("", Talk._branches, "the versions of this chat, the one shown marked"),
-    "branch": ("N", Talk._branch, "go on with another of them"),
-    "export": ("FILE", Talk._export, "write this branch to FILE.md, or the whole chat to FILE.json"),
-    "docs": ("", Talk._docs, "the documents this chat is about"),
-    "add": ("FILE", Talk._add, "let it be about another, too"),
+COMMANDS: dict[str, tuple[str, Callable[[ChatCommand, str], None], str]] = {
+    "help": ("", ChatCommand._help, "this list"),
+    "quit": ("", ChatCommand._quit, "leave; Ctrl-D too"),
+    "new": ("", ChatCommand._new, "a new chat about the same documents"),
+    "rename": ("TITLE", ChatCommand._rename, "give this chat another title"),
+    "regenerate": ("[TEMPERATURE]", ChatCommand._regenerate, "answer the last question again"),
+    "edit": ("TEXT", ChatCommand._edit, "ask the last question in other words"),
+    "branches": ("", ChatCommand._branches, "the versions of this chat, the one shown marked"),
+    "branch": ("N", ChatCommand._branch, "go on with another of them"),
+    "export": ("FILE", ChatCommand._export, "write this branch to FILE.md, or the whole chat to FILE.json"),
+    "docs": ("", ChatCommand._docs, "the documents this chat is about"),
+    "add": ("FILE", ChatCommand._add, "let it be about another, too"),
 }

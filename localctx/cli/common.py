@@ -147,7 +147,7 @@ def words(flag: str, given: str, known: Sequence[str]) -> list[str]:
 def text_of(file: str | None) -> str:
     """The user's text, or the one that every installed localctx has: its README and its pages. Raises DocumentError."""
     if file:
-        from localctx.library.read import read_document
+        from localctx.library.read_document import read_document
 
         return read_document(file).text
     from importlib.metadata import PackageNotFoundError, metadata
@@ -171,8 +171,8 @@ def as_typed(line: str) -> str:
 @contextmanager
 def open_store() -> "Iterator[Store]":
     """The data folder's store. Raises StoreError."""
-    from localctx.store.store import Store, told
+    from localctx.store.store import Store, store_errors
 
     home = settings_of({}).home
-    with closing(Store(home)) as store, told(home):
+    with closing(Store(home)) as store, store_errors(home):
         yield store

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import CANCELLED, as_json_option, ocr_option, open_store, quiet_option, settings_of
-from localctx.cli.shelf import export, import_, pin, unpin, verify
+from localctx.cli.library_pages import export, import_, pin, unpin, verify
 from localctx.errors import DocumentError, size
 
 if TYPE_CHECKING:

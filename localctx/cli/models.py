@@ -10,9 +10,9 @@ from localctx.cli.common import as_json_option, as_typed, quiet_option, settings
 from localctx.errors import ModelError, size
 
 if TYPE_CHECKING:
-    from localctx.models.advice import Advice
-    from localctx.models.catalog import Entry
-    from localctx.models.fetch import Installed
+    from localctx.models.catalog import CatalogEntry
+    from localctx.models.model_advice import Advice
+    from localctx.models.resolve import Installed
 
 
 @click.group()
@@ -45,7 +45,7 @@ def models_list(as_json: bool) -> None:
 
 def _advice() -> "tuple[Advice | None, str]":
     """What this machine can run, and in a line, or why that is not known."""
-    from localctx.models.advice import advise
+    from localctx.models.model_advice import advise
 
     try:
         advice = advise(settings_of({}))
@@ -57,15 +57,15 @@ def _advice() -> "tuple[Advice | None, str]":
 def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
     """Each model that is known or here."""
     from localctx.models.catalog import load_catalog
-    from localctx.models.fetch import installed
+    from localctx.models.resolve import installed
 
     here, known = {m.name: m for m in installed(settings_of({}).models)}, load_catalog()
     others = [_other(m) for m in here.values() if m.name not in known]
     return [_known(e, here.get(e.name), advice) for e in known.values()] + others
 
 
-def _known(e: "Entry", here: "Installed | None", advice: "Advice | None") -> dict[str, Any]:
-    from localctx.models.advice import to_json
+def _known(e: "CatalogEntry", here: "Installed | None", advice: "Advice | None") -> dict[str, Any]:
+    from localctx.models.model_advice import to_json
 
     estimate = advice.models.get(e.name) if advice else None
     return {
@@ -84,7 +84,7 @@ def _known(e: "Entry", here: "Installed | None", advice: "Advice | None") -> dic
 
 def _other(m: "Installed") -> dict[str, Any]:
     """A model that is on this machine, and that the catalogue does not know."""
-    from localctx.models.advice import to_json
+    from localctx.models.model_advice import to_json
 
     nothing = {"kind": "", "licence": "", "context": 0, "longer": []}
     known = {"bytes": m.bytes, "gpu_gib": 0, "here": True, **to_json(None), "recommended": False}
@@ -92,7 +92,7 @@ def _other(m: "Installed") -> dict[str, Any]:
 
 
 def _shown(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
-    from localctx.models.advice import of_estimate
+    from localctx.models.model_advice import of_estimate
 
     estimate = advice.models.get(r["name"]) if advice else None
     return {
@@ -118,7 +118,7 @@ def models_use(name: str, weights: str | None) -> None:
     \b
     localctx models use qwen3-1.7b
     """
-    from localctx.models.fetch import check_known
+    from localctx.models.resolve import check_known
     from localctx.settings import overrides, save_settings, variable
 
     settings = settings_of({})
@@ -145,7 +145,7 @@ def models_pull(name: str, quiet: bool) -> None:
     """
     from localctx.cli.terminal import Terminal
     from localctx.engine.events import Progress
-    from localctx.models.fetch import pull
+    from localctx.models.resolve import pull
 
     terminal = Terminal(quiet=quiet)
     try:
@@ -163,6 +163,6 @@ def models_rm(name: str) -> None:
     \b
     localctx models rm smollm2-135m-instruct
     """
-    from localctx.models.fetch import remove
+    from localctx.models.resolve import remove
 
     print(f"{name} removed, {size(remove(name, settings_of({}).models))} freed")

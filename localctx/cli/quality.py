@@ -18,7 +18,7 @@ from localctx.errors import UsageError, size
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
-    from localctx.quality.gate import Gate, Result
+    from localctx.quality.gate import QualityGate, Result
     from localctx.session import Session
 
 
@@ -68,7 +68,7 @@ def quality(
         if streamed:
             _stream(session, terminal, text, streamed, codecs, keeps, how["as_json"])
         elif how["context"]:
-            from localctx.cli.context import measure_context, refuse_others
+            from localctx.cli.quality_context import measure_context, refuse_others
 
             refuse_others(kv=codecs, keep=keeps, blend=how["blend"], peers=how["peers"])
             measure_context(session, terminal, text, how["tokens"], how["as_json"])
@@ -95,13 +95,13 @@ def _gate(
     how: dict[str, Any],
 ) -> None:
     from localctx.cli.terminal import print_json, table
-    from localctx.quality.gate import Gate, remember, take_tokens
+    from localctx.quality.gate import QualityGate, remember, take_tokens
     from localctx.quality.variants import set_up, variants_of
 
     lengths = numbers("--lengths", how["lengths"])
     tokens = take_tokens(session.model, text, max([how["tokens"], *lengths]))
     on = set_up(session.model, session.settings, len(tokens))
-    gate = Gate(on, tokens, lengths or [len(tokens) - 1], hear=terminal.show)
+    gate = QualityGate(on, tokens, lengths or [len(tokens) - 1], hear=terminal.show)
     results = []
     for result in gate.run(variants_of(codecs, keeps)):
         results.append(result)
@@ -123,9 +123,9 @@ def _gate(
 
 
 def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[str, ...], how: dict[str, Any]) -> None:
-    from localctx.cli.blending import measure_blending
-    from localctx.engine.memory import choose_codec
-    from localctx.quality.blending import LENGTH
+    from localctx.cli.quality_blend import measure_blending
+    from localctx.engine.cache_plan import choose_codec
+    from localctx.quality.blend_quality import LENGTH
     from localctx.quality.variants import set_up
 
     if len(codecs) > 1:
@@ -136,11 +136,11 @@ def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[st
     measure_blending(session, on, terminal, text, codec, how["passages"], how["as_json"])
 
 
-def _peers(session: "Session", terminal: "Terminal", gate: "Gate") -> list[dict[str, Any]]:
-    from localctx.models.fetch import resolve
-    from localctx.quality.peers import measure_peers
+def _peers(session: "Session", terminal: "Terminal", gate: "QualityGate") -> list[dict[str, Any]]:
+    from localctx.models.resolve import resolve_model
+    from localctx.quality.peer_caches import measure_peers
 
-    folder = resolve(session.settings.model, session.settings.models, lambda phase, done, total: None)
+    folder = resolve_model(session.settings.model, session.settings.models, lambda phase, done, total: None)
     return list(measure_peers(folder, session.model, gate, terminal.show, terminal.say))
 
 
@@ -186,7 +186,7 @@ def _stream(
     as_json: bool,
 ) -> None:
     from localctx.cli.terminal import print_json
-    from localctx.quality.stream import stream
+    from localctx.quality.streaming_quality import stream
     from localctx.quality.variants import Variant, set_up
 
     if max(len(codecs), len(keeps)) > 1:

@@ -28,7 +28,7 @@ def serve(host: str, port: int, together: int, **flags: Any) -> None:
     LOCALCTX_SERVER_KEY=... localctx summarize reports/ -o summaries/ --server http://127.0.0.1:8000
     """
     from localctx.cli.terminal import Terminal
-    from localctx.server import run
+    from localctx.serving.openai_server import run
 
     settings, terminal = settings_of(flags), Terminal()
 

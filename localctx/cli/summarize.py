@@ -19,21 +19,21 @@ from localctx.cli.common import (
     quiet_option,
     settings_of,
 )
-from localctx.cli.elsewhere import find_there, refuse_flags_elsewhere, server_options
 from localctx.cli.library import SOME_FAILED
+from localctx.cli.summarize_remote import find_there, refuse_flags_elsewhere, server_options
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 
 if TYPE_CHECKING:
-    from localctx.batch.jobs import Job
+    from localctx.batch.jobs import DocumentJob
     from localctx.batch.outputs import Output
-    from localctx.batch.run import Batch, Outcome, Report
-    from localctx.cli.board import Board
+    from localctx.batch.run_batch import Batch, Outcome, Report
+    from localctx.cli.progress import BatchProgress
     from localctx.engine.events import Event
     from localctx.session import Session
     from localctx.settings import Settings
-    from localctx.task import Task
+    from localctx.workflows.summary_task import SummaryTask
 
-    Told = Generator[tuple[Job | None, Event | Outcome], None, None]
+    Told = Generator[tuple[DocumentJob | None, Event | Outcome], None, None]
 
 HOW = ("length", "style", "language")  # flags about summaries, not about answers
 
@@ -97,9 +97,9 @@ def summarize(
     localctx summarize reports/ -o summaries/ --server http://127.0.0.1:8000 --together 16
     """
     from localctx.batch.jobs import plan_jobs, shown
-    from localctx.batch.run import Batch, Report
-    from localctx.batch.together import MOST, run_together
-    from localctx.cli.board import Board
+    from localctx.batch.run_batch import Batch, Report
+    from localctx.batch.side_by_side import MOST, run_side_by_side
+    from localctx.cli.progress import BatchProgress
     from localctx.cli.terminal import Terminal, print_json, stopping
     from localctx.session import Session
 
@@ -116,7 +116,7 @@ def summarize(
         jobs = plan_jobs(paths, sys.stdin.buffer.read, passed, wrote)
         if not jobs:
             raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
-        with session.summarizing() as summarizing, closing(Board(terminal, jobs)) as board:
+        with session.summarizing() as summarizing, closing(BatchProgress(terminal, jobs)) as board:
             make = partial(Batch, task=task, outputs=outputs, force=force, keep=keep_pages)
             if there:
                 told: Told = there.work_off(settings, jobs, lambda s, lock: make(s, lock=lock))
@@ -124,7 +124,7 @@ def summarize(
                 told = _on_ray(settings, workers, ray_cpus, ray_home, partial(make, summarizing), jobs)
             else:
                 work = make(summarizing).work
-                told = run_together(work, jobs, session.compute, session.is_cancelled, together or MOST)
+                told = run_side_by_side(work, jobs, session.compute, session.is_cancelled, together or MOST)
             wrong = _work_off(told, session, report, board)
     _tell(report, terminal, len(jobs))
     if as_json:
@@ -132,9 +132,9 @@ def summarize(
     _leave(report, wrong)
 
 
-def _task(flags: dict[str, Any]) -> "Task":
+def _task(flags: dict[str, Any]) -> "SummaryTask":
     """What is wanted; its flags are taken out of ``flags``. Raises UsageError."""
-    from localctx.task import Task
+    from localctx.workflows.summary_task import SummaryTask
 
     said = {name: value for name in HOW if (value := flags.pop(name)) is not None}
     questions, refine = flags.pop("questions"), flags.pop("refine")
@@ -142,17 +142,17 @@ def _task(flags: dict[str, Any]) -> "Task":
         raise UsageError("--length, --style, --language and --refine are for summaries", "leave them out")
     if not questions and flags["max_tokens"] is not None:
         raise UsageError("--max-tokens is for answers", "say how long summaries are with --length")
-    return Task(**said, refine=refine, questions=questions)
+    return SummaryTask(**said, refine=refine, questions=questions)
 
 
 def _outputs(
     session: "Session", out: Path | None, jsonl: str | None, template: Path | None, as_json: bool
 ) -> "list[Output]":
     """Where results go; to stdout, where nothing else is said."""
+    from localctx.batch.markdown import SummaryTemplate
     from localctx.batch.outputs import Folder, Lines, Screen, line
-    from localctx.batch.page import Page
 
-    page, outputs = Page(template), list["Output"]()
+    page, outputs = SummaryTemplate(template), list["Output"]()
     if out:
         outputs.append(Folder(out, page, lambda: session.store))
     if jsonl == "-":
@@ -178,17 +178,17 @@ def _on_ray(
     cpus: int | None,
     home: Path | None,
     make: "Callable[..., Batch]",
-    jobs: "list[Job]",
+    jobs: "list[DocumentJob]",
 ) -> "Told":
-    from localctx.batch.on_ray import Cluster, Spread
+    from localctx.batch.ray_generator import RayCluster, RayGenerator
 
-    spread = Spread(Cluster(settings, workers, cpus or 0, home, len(jobs)))
+    spread = RayGenerator(RayCluster(settings, workers, cpus or 0, home, len(jobs)))
     return spread.run(make(of=spread.of), jobs)
 
 
-def _work_off(told: "Told", session: "Session", report: "Report", board: "Board") -> UserError | None:
+def _work_off(told: "Told", session: "Session", report: "Report", board: "BatchProgress") -> UserError | None:
     """Hear the jobs out; what stopped them, if it was not Ctrl-C."""
-    from localctx.batch.run import Outcome
+    from localctx.batch.run_batch import Outcome
 
     try:
         with closing(told):

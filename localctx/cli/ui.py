@@ -28,7 +28,7 @@ def ui(host: str, port: int, browser: bool, together: int, **flags: Any) -> None
     """
     settings = settings_of(flags)
     from localctx.ui.app import run
-    from localctx.ui.server import open_browser
+    from localctx.ui.http_access import open_browser
 
     def ready(url: str) -> None:
         print(f"localctx is at {url}", flush=True)

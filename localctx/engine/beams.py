@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Progress, Token
-from localctx.engine.generate import no_room_told
-from localctx.engine.steps import Steps
+from localctx.engine.prefill_decode import no_room_told
 from localctx.kv.cache import Cache
-from localctx.models.base import Feed, Tokenizer
+from localctx.models.base import ForwardRequest, Tokenizer
 
 
 @dataclass
@@ -26,7 +26,7 @@ class _Beam:
         return self.score / max(1, len(self.tokens))
 
 
-def beam_search(cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, width: int, limit: int) -> Steps[None]:
+def beam_search(cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, width: int, limit: int) -> EngineCoroutine[None]:
     """The answer with the best mean log-probability among those ``width`` beams met: its tokens come at the end.
 
     ``logits`` [vocabulary] are those after what ``cache`` holds, which stays as it is. Raises Cancelled.
@@ -50,7 +50,7 @@ def beam_search(cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, width: in
 
 def _extended(
     live: list[_Beam], ended: list[_Beam], width: int, stop_ids: frozenset[int]
-) -> Generator[Feed, Tensor, list[_Beam]]:
+) -> Generator[ForwardRequest, Tensor, list[_Beam]]:
     """The best ``width`` continuations by one token, computed; those that stop go to ``ended``."""
     candidates = []
     for beam in live:
@@ -71,5 +71,5 @@ def _extended(
     live[:] = going  # so that a cancel gives back what is held now
     for beam in going:
         with no_room_told(beam.cache):
-            beam.logits = (yield Feed(beam.tokens[-1:], beam.cache))[-1]
+            beam.logits = (yield ForwardRequest(beam.tokens[-1:], beam.cache))[-1]
     return going

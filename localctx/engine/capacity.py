@@ -7,14 +7,14 @@ from typing import Any
 
 import torch
 
-from localctx.budget import Limits, measure_device, measure_limits
-from localctx.engine.memory import choose_codec
+from localctx.budget import TierLimits, measure_device, measure_limits
+from localctx.engine.cache_plan import choose_codec
 from localctx.errors import UsageError
-from localctx.models.catalog import Window, load_catalog
-from localctx.models.place import pick_device, pick_dtype
+from localctx.models.catalog import ContextWindow, load_catalog
+from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.rope import parse_rope
 from localctx.models.sizing import Sizing, find_config, size_of
-from localctx.models.weights import name_of, refuse_weights
+from localctx.models.weight_formats import name_of, refuse_weights
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, KVShape
 
@@ -43,7 +43,7 @@ def capacity(
     free = measure_device(str(device)).free if device_memory is None else device_memory
     codec = choose_codec(model.shape, passed) if settings.kv == "auto" else settings.kv
 
-    def limits(tokens: int) -> Limits:
+    def limits(tokens: int) -> TierLimits:
         reserve = model.weights + _activations(model, settings.chunk, tokens, device)
         return measure_limits(str(device), settings.home, reserve, free=free, **settings.caps)
 
@@ -88,7 +88,7 @@ def _stretched(window: int, rope: str) -> int:
     return int(window * asked[1]) if asked else window
 
 
-def _longer(settings: Settings, config: Path | None) -> tuple[Window, ...]:
+def _longer(settings: Settings, config: Path | None) -> tuple[ContextWindow, ...]:
     """The tested windows beyond the trained one, taken when a document needs them."""
     entry = None if config or settings.rope != "auto" else load_catalog().get(settings.model)
     return entry.longer if entry else ()

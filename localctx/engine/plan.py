@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from localctx.budget import measure_device
+from localctx.engine.cache_plan import CachePlan
 from localctx.engine.events import Planned
-from localctx.engine.memory import Memory
 from localctx.errors import ModelError, TooLong, size
 from localctx.models.base import Model
+from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.load import loading_bytes
-from localctx.models.place import pick_device, pick_dtype
-from localctx.models.weights import refuse_weights
+from localctx.models.weight_formats import refuse_weights
 from localctx.settings import Settings
 from localctx.shape import PAGE, SINKS, KVShape
 
@@ -38,7 +38,9 @@ def refuse_too_big(folder: Path, settings: Settings) -> None:
         )
 
 
-def plan(model: Model, memory: Memory, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
+def plan(
+    model: Model, memory: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None
+) -> Planned:
     """The plan for a prompt of ``tokens``, ``reused`` of them kept, and an answer of at most ``answer`` tokens.
 
     ``per_second`` is the measured rate of prefill. Raises TooLong where no tier has room for what must be held.
@@ -68,7 +70,7 @@ def plan(model: Model, memory: Memory, *, tokens: int, reused: int, answer: int,
     )
 
 
-def _reason(model: Model, memory: Memory, tokens: int, held: int) -> str:
+def _reason(model: Model, memory: CachePlan, tokens: int, held: int) -> str:
     if held < tokens:
         return f"{memory.keeper.name} keeps about {held:,} of the tokens at a time"
     if model.context > model.trained:
@@ -76,7 +78,7 @@ def _reason(model: Model, memory: Memory, tokens: int, held: int) -> str:
     return "the documents fit the model's window"
 
 
-def _placed(need: int, memory: Memory, shape: KVShape, tokens: int) -> dict[str, int]:
+def _placed(need: int, memory: CachePlan, shape: KVShape, tokens: int) -> dict[str, int]:
     """How ``need`` bytes will lie, the device first. Raises TooLong."""
     placed, left = dict[str, int](), need
     rooms = vars(memory.limits)

@@ -12,7 +12,7 @@ _PROBES = ("\0", "A")  # other questions: two, that no question begins as both d
 _PIECE = 100_000  # characters tokenized between looks at the cancel flag
 
 
-Turn = tuple[str, str]
+Exchange = tuple[str, str]
 """An earlier question and its answer."""
 
 
@@ -25,14 +25,14 @@ class Conversation:
     """
 
     chat: str | None = None
-    history: Sequence[Turn] = ()
+    history: Sequence[Exchange] = ()
     keep: str = ""
     form: str = ASK
     messages: Messages = ()
     most: int = 0
 
 
-ALONE = Conversation()
+NO_CONVERSATION = Conversation()
 """A question outside of any chat."""
 
 
@@ -45,7 +45,7 @@ class Prompt:
 
 
 def make_prompt(
-    tokenizer: Tokenizer, texts: Sequence[str], question: str, history: Sequence[Turn] = (), form: str = ASK
+    tokenizer: Tokenizer, texts: Sequence[str], question: str, history: Sequence[Exchange] = (), form: str = ASK
 ) -> Prompt:
     """The documents first, then what was asked and answered, the question last: reading ends where it begins.
 
@@ -88,7 +88,7 @@ def estimate_tokens(
     return counted
 
 
-def _messages(texts: Sequence[str], history: Sequence[Turn], question: str, form: str) -> list[dict[str, str]]:
+def _messages(texts: Sequence[str], history: Sequence[Exchange], question: str, form: str) -> list[dict[str, str]]:
     """The documents stand in the first question."""
     questions = [*(asked for asked, _ in history), question]
     asked = [{"role": "user", "content": q} for q in (content(texts, questions[0], form), *questions[1:])]

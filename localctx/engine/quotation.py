@@ -4,13 +4,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from localctx.engine.coroutine import EngineCoroutine, Result, flat_map_events
 from localctx.engine.events import Event, Quoted, Token
-from localctx.engine.steps import Result, Steps, transformed
 
 PATIENCE = 2.0  # seconds that the first tokens of an answer wait for the rest, which says what to quote
 
 
-class _Held:
+class _HeldTokens:
     """The tokens of an answer until its quotation is known, which ``quote`` gives by what was answered so far."""
 
     def __init__(self, quote: Callable[[], Quoted | None]) -> None:
@@ -35,9 +35,9 @@ class _Held:
             yield self._tokens.popleft()
 
 
-def quotation_first(steps: Steps[Result], quote: Callable[[], Quoted | None]) -> Steps[Result]:
+def quotation_first(steps: EngineCoroutine[Result], quote: Callable[[], Quoted | None]) -> EngineCoroutine[Result]:
     """The ``steps`` of answering, with what ``quote`` gives before the first token: as soon as the answer has ended, or
     PATIENCE after its first token, by what there is of it then.
     """
-    held = _Held(quote)
-    return transformed(steps, held.hear, held.release)
+    held = _HeldTokens(quote)
+    return flat_map_events(steps, held.hear, held.release)

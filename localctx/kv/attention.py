@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels import cpu, quant
-from localctx.kernels.attend import Part, attend, attend_reference, merge
-from localctx.kernels.chunk import attend_chunk
+from localctx.kernels import decode_cpu, quant
+from localctx.kernels.attention_reference import Part, attend, attend_reference, merge
+from localctx.kernels.prefill_cpu import attend_chunk
 from localctx.kernels.sketch import choose as best_pages
 from localctx.kv.cache import RUN, Cache, first_seen
 from localctx.kv.keepers import DENSE_LAYERS, OBSERVED
@@ -22,7 +22,7 @@ MERGED = 8  # parts held before they are merged: bounds what a long history take
 
 
 @dataclass
-class _Asked:
+class _AttentionCall:
     """One layer's question to the cache. ``masses``: (places of pages [n] or [H, n], each page's own lse [Hq, T, n]) as
     they come; where the keeper does not weigh, only of the last token."""
 
@@ -73,10 +73,11 @@ def attend_cache(
     """Causal attention of q [Hq, T, D] at positions position..position+T over the cache and the new k, v [H, T, D].
 
     ``window`` hides keys ``window`` or more positions back; ``softcap`` and ``sinks`` [Hq] as in
-    ``localctx.kernels.attend``. ``expand`` makes keys and values of what a latent layer keeps (MLA); the new k, v are
-    already expanded. Returns [Hq, T, Dv]. The cache is read, not extended; its keeper hears what got attention.
+    ``localctx.kernels.attention_reference``. ``expand`` makes keys and values of what a latent layer keeps (MLA); the
+    new k, v are already expanded. Returns [Hq, T, Dv]. The cache is read, not extended; its keeper hears what got
+    attention.
     """
-    asked = _Asked(cache, layer, q, scale, window, softcap, expand, [])
+    asked = _AttentionCall(cache, layer, q, scale, window, softcap, expand, [])
     parts = [_chunk(asked, k, v)] if asked.plain else _parts(asked, k, v)
     out, lse = merge(parts, sinks)
     _tell(asked, lse)
@@ -85,7 +86,7 @@ def attend_cache(
     return out
 
 
-def _parts(a: _Asked, k: Tensor, v: Tensor) -> list[Part]:
+def _parts(a: _AttentionCall, k: Tensor, v: Tensor) -> list[Part]:
     """Sealed pages, the open page and the new tokens, each by itself."""
     cache, parts = a.cache, list[Part]()
     for part in _over_pages(a):
@@ -102,7 +103,7 @@ def _parts(a: _Asked, k: Tensor, v: Tensor) -> list[Part]:
     return parts
 
 
-def _tell(a: _Asked, lse: Tensor) -> None:
+def _tell(a: _AttentionCall, lse: Tensor) -> None:
     """Tell the cache what each page got, now that all queries' ``lse`` [Hq, T] is known."""
     if not a.masses:
         return
@@ -117,7 +118,7 @@ def _tell(a: _Asked, lse: Tensor) -> None:
         a.cache.look(places, sharp.unflatten(0, (heads, -1)).sum(1).double().cpu().numpy())
 
 
-def _over_pages(a: _Asked) -> Iterator[Part]:
+def _over_pages(a: _AttentionCall) -> Iterator[Part]:
     count = len(a.cache.places)
     first, skip = (0, 0) if a.window is None else first_seen(a.cache, a.layer, a.window)
     if first >= count:
@@ -137,24 +138,24 @@ def _over_pages(a: _Asked) -> Iterator[Part]:
             yield part
 
 
-def _each(a: _Asked, k: Tensor) -> Tensor:
+def _each(a: _AttentionCall, k: Tensor) -> Tensor:
     """The last query's lse of every page of these keys [H, n * 64, D]: [Hq, 1, n]."""
     return _scores(a, a.q[:, -1:], k).flatten(0, 1).unflatten(-1, (-1, PAGE)).logsumexp(-1)
 
 
-def _scores(a: _Asked, q: Tensor, k: Tensor) -> Tensor:
+def _scores(a: _AttentionCall, q: Tensor, k: Tensor) -> Tensor:
     """[H, Hq / H, T, S] float32. One product a KV head: a broadcast one would copy its keys for every query head."""
     grouped = q.unflatten(0, (k.shape[0], -1))
     scores = (grouped.flatten(1, 2) @ k.transpose(1, 2)).unflatten(1, grouped.shape[1:3]).float() * a.scale
     return a.softcap * torch.tanh(scores / a.softcap) if a.softcap else scores
 
 
-def _read(a: _Asked, start: int, stop: int) -> tuple[Tensor, Tensor]:
+def _read(a: _AttentionCall, start: int, stop: int) -> tuple[Tensor, Tensor]:
     k, v = a.cache.read(a.layer, start, stop, a.q.dtype)
     return a.expand(k, v) if a.expand else (k, v)
 
 
-def _part(a: _Asked, k: Tensor, v: Tensor, positions: Tensor) -> Part:
+def _part(a: _AttentionCall, k: Tensor, v: Tensor, positions: Tensor) -> Part:
     return attend(a.q, k, v, a.scale, mask=_mask(a, positions), softcap=a.softcap)
 
 
@@ -162,7 +163,7 @@ def _after(cache: Cache, start: int, count: int) -> Tensor:
     return torch.arange(cache.position + start, cache.position + start + count, device=cache.pool.device)
 
 
-def _mask(a: _Asked, positions: Tensor) -> Tensor | None:
+def _mask(a: _AttentionCall, positions: Tensor) -> Tensor | None:
     """[T, keys] True where the window shows the key at a position; None where every query sees every key."""
     tokens = a.q.shape[1]
     if a.window is None or a.cache.position + tokens - 1 - int(positions[0]) < a.window:
@@ -173,7 +174,7 @@ def _mask(a: _Asked, positions: Tensor) -> Tensor | None:
 # --- Over records in place
 
 
-def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
+def _single(a: _AttentionCall, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
     """Token ``t`` over the pages at ``places``: [n], or [H, n] where each KV head has its own."""
     pool = a.cache.pool
     if pool.gpu:
@@ -182,7 +183,7 @@ def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
     addresses, kinds = a.cache.addresses(a.layer)
     q = a.q[:, t].float()
     extra = _extra(a, torch.from_numpy(places), [t])
-    out, lse, each = cpu.attend_pages(
+    out, lse, each = decode_cpu.attend_pages(
         (quant.rotate(q) if pool.rotated else q).numpy(),
         addresses[places],
         kinds[places],
@@ -200,7 +201,7 @@ def _single(a: _Asked, places: np.ndarray, skip: int = 0, t: int = 0) -> Part:
     return result.to(a.q.dtype)[:, None], torch.from_numpy(lse)[:, None]
 
 
-def _chunk(a: _Asked, k: Tensor, v: Tensor) -> Part:
+def _chunk(a: _AttentionCall, k: Tensor, v: Tensor) -> Part:
     """All tokens over everything, in one pass."""
     cache, pool = a.cache, a.cache.pool
     if a.watched and cache.places:
@@ -212,7 +213,7 @@ def _chunk(a: _Asked, k: Tensor, v: Tensor) -> Part:
     return quant.rotate(out) if pool.rotated else out, lse
 
 
-def _on_gpu(a: _Asked, places: Tensor, skip: int = 0) -> Part:
+def _on_gpu(a: _AttentionCall, places: Tensor, skip: int = 0) -> Part:
     """Each token over its own pages in a GPU's memory: ``places`` [T * n], or [H, T * n] by KV head."""
     pool, tokens = a.cache.pool, a.q.shape[1]
     assert pool.gpu
@@ -225,7 +226,7 @@ def _on_gpu(a: _Asked, places: Tensor, skip: int = 0) -> Part:
     return out, lse
 
 
-def _extra(a: _Asked, places: Tensor, tokens: Sequence[int]) -> Tensor | None:
+def _extra(a: _AttentionCall, places: Tensor, tokens: Sequence[int]) -> Tensor | None:
     """``bias_scores`` of these tokens, scaled, for pages at places [T * n] or [H, T * n]: [Hq, T * n * 64]."""
     if not a.cache.pool.unbiased(a.layer):
         return None
@@ -265,7 +266,7 @@ def choose(cache: Cache, layer: int, q: Tensor) -> Tensor:
     return best_pages(grouped, sketch, count, SINKS, extra, score)
 
 
-def _over_selected(a: _Asked) -> Iterator[Part]:
+def _over_selected(a: _AttentionCall) -> Iterator[Part]:
     chosen = torch.stack([choose(a.cache, a.layer, a.q[:, t]) for t in range(a.q.shape[1])], 1)  # [H, T, selected]
     union = chosen.unique()
     places = union.cpu().numpy()
@@ -280,7 +281,7 @@ def _over_selected(a: _Asked) -> Iterator[Part]:
     yield torch.cat([out for out, _ in parts], 1), torch.cat([lse for _, lse in parts], 1)
 
 
-def _over_union(a: _Asked, chosen: Tensor, union: Tensor) -> Iterator[Part]:
+def _over_union(a: _AttentionCall, chosen: Tensor, union: Tensor) -> Iterator[Part]:
     """The pages any query chose, brought to the device one by one; each query sees its own."""
     group = a.q.shape[0] // len(chosen)
     for place in union.tolist():
@@ -295,7 +296,7 @@ def _over_union(a: _Asked, chosen: Tensor, union: Tensor) -> Iterator[Part]:
 # --- What the prompt's last queries look at
 
 
-def _observe(a: _Asked, lse: Tensor) -> Tensor:
+def _observe(a: _AttentionCall, lse: Tensor) -> Tensor:
     """The mean weight the last queries give each sealed token, [H, tokens] float32 (SnapKV's votes)."""
     q, lse = a.q[:, -OBSERVED:], lse[:, -OBSERVED:]
     votes = []

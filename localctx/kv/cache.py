@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from localctx.errors import NoRoom
-from localctx.kernels import cpu, quant
+from localctx.kernels import decode_cpu, quant
 from localctx.kernels.sketch import Sketch, make_sketch
-from localctx.kv import turning
+from localctx.kv import rerotation
 from localctx.kv.keepers import Full, Keeper
 from localctx.kv.pool import ORDINARY, Pool
 from localctx.shape import PAGE
@@ -34,7 +34,7 @@ class EvictedRange:
 
 
 @dataclass(frozen=True)
-class Place:
+class PlacedPage:
     """One sealed page in a sequence: its id, its first token's number in the text, and its first key's position."""
 
     page: int
@@ -43,7 +43,7 @@ class Place:
 
 
 @dataclass
-class _Known:
+class _BlockTable:
     """The pages' ids, where they lie (base addresses), kinds, positions and numbers in the text, while ``true_of`` is
     so.
     """
@@ -83,7 +83,7 @@ class Cache:
         self.keeper: Keeper = keeper or Full()
         self.length = self.position = self.tail = 0
         self.exact = True  # whether every page is what its name would say: nothing dropped, recoded or taken over
-        self.places: list[Place] = []
+        self.places: list[PlacedPage] = []
         self.evicted: list[EvictedRange] = []
         self.observed: dict[int, Tensor] = {}  # by layer: what the prompt's last queries gave each sealed token
         self.phase: Literal["reading", "asking", "answering"] = "reading"
@@ -93,7 +93,7 @@ class Cache:
         self._pending: list[int] = []
         self._step = 0
         self._layers = [_Layer(*self._empty_tail(i)) for i in range(len(pool.shape.layers))]
-        self._known: _Known | None = None
+        self._known: _BlockTable | None = None
 
     @property
     def pages(self) -> list[int]:
@@ -110,7 +110,7 @@ class Cache:
         assert not self._step, "a step is open"
         assert tokens > 0
         if self.keeper.turns and self.reach and self.position + tokens > self.reach:
-            turning.rebase(self)
+            rerotation.rebase(self)
         self.pool.clock += 1
         if self.phase == "reading" or self.keeper.selected(len(self.places)) == len(self.places):
             self.pool.touch(self._look().ids)  # who selects touches what it chose
@@ -150,7 +150,9 @@ class Cache:
                 (state.k, state.v), state.next_tail = state.next_tail, None
         self.pool.close(self._pending)
         for i, page in enumerate(self._pending):
-            self.places.append(Place(page, self.length - self.tail + i * PAGE, self.position - self.tail + i * PAGE))
+            self.places.append(
+                PlacedPage(page, self.length - self.tail + i * PAGE, self.position - self.tail + i * PAGE)
+            )
         self.tail = (self.tail + self._step) % PAGE
         self.length, self.position = self.length + self._step, self.position + self._step
         self._weighed(self._step)
@@ -170,7 +172,7 @@ class Cache:
         assert not self._step
         for payload in payloads:
             page = self.pool.adopt(payload, self.pool.kind_at(len(self.places)))
-            self.places.append(Place(page, self.length, self.position))
+            self.places.append(PlacedPage(page, self.length, self.position))
             self.length, self.position = self.length + PAGE, self.position + PAGE
         self._weighed(0)
         self._let_go()
@@ -213,17 +215,17 @@ class Cache:
         self._note(*(EvictedRange(self.places[i].token, self.places[i].token + PAGE) for i in drop))
         self._release(drop)
         if self.keeper.turns:
-            turning.sinks_beside_window(self)
+            rerotation.sinks_beside_window(self)
 
     def move(self, i: int, page: int, position: int) -> None:
         """Put a turned copy at place ``i``. Who holds what was there is the caller's care."""
-        self.places[i] = Place(page, self.places[i].token, position)
+        self.places[i] = PlacedPage(page, self.places[i].token, position)
         self._known = None
 
     def turn_tail(self, by: int) -> None:
         """Turn the open page's keys, and count on from there."""
         for layer, state in enumerate(self._layers):
-            state.k, state.v = turning.turn(self.pool, layer, state.k, state.v, by)
+            state.k, state.v = rerotation.turn(self.pool, layer, state.k, state.v, by)
             state.sketch = None
         self.position += by
 
@@ -234,7 +236,7 @@ class Cache:
         """
         token, until = self.places[first].token, self.places[stop - 1].token + PAGE
         self.pool.release(p.page for p in self.places[first:stop])
-        kept = [Place(page, token + i, self.places[first].position + i) for i, page in enumerate(pages)]
+        kept = [PlacedPage(page, token + i, self.places[first].position + i) for i, page in enumerate(pages)]
         self.places[first:stop] = kept
         self._note(EvictedRange(token, until, len(pages) * PAGE / (until - token)))
         for state, own in zip(self._layers, positions, strict=True):
@@ -244,7 +246,7 @@ class Cache:
 
     def settle_in(self, pool: Pool, pages: list[int], originals: list[int]) -> None:
         """Go on in another pool, in which ``pages`` are copies of the sealed pages, and ``originals`` of the sinks."""
-        self.places = [Place(page, p.token, p.position) for page, p in zip(pages, self.places, strict=True)]
+        self.places = [PlacedPage(page, p.token, p.position) for page, p in zip(pages, self.places, strict=True)]
         self.pool, self.originals, self.exact, self._known = pool, originals, False, None
         for state in self._layers:
             state.sketch = None
@@ -295,7 +297,7 @@ class Cache:
         kind = self.pool.kinds(self.pages[first : first + 1])[0]
         if self.pool.in_place:
             at, kinds = (a[first:stop] for a in self.addresses(layer))
-            k, v = map(torch.from_numpy, cpu.unpack_pages(at, kinds, self.pool.layouts[layer]))
+            k, v = map(torch.from_numpy, decode_cpu.unpack_pages(at, kinds, self.pool.layouts[layer]))
             if self.pool.rotated:
                 k, v = quant.rotate(k), quant.rotate(v)
         else:
@@ -420,7 +422,7 @@ class Cache:
             k, v = self.read(layer, place, place + 1, self.dtype)
             state.k, state.v = k.contiguous(), v.contiguous()
 
-    def _look(self) -> _Known:
+    def _look(self) -> _BlockTable:
         """Looked up again after any move."""
         true_of = (self.pool.version, len(self.places))
         if self._known is None or self._known.true_of != true_of:
@@ -430,7 +432,7 @@ class Cache:
             numbers = np.array([p.token // PAGE for p in self.places], np.int64)
             resident = np.array([self._for_gpu and p in self.pool.memory for p in pages], bool)
             ids, kinds = np.array(pages, np.int64), self.pool.kinds(pages)
-            self._known = _Known(true_of, ids, bases, kinds, at, numbers, resident)
+            self._known = _BlockTable(true_of, ids, bases, kinds, at, numbers, resident)
         return self._known
 
     @property

@@ -34,7 +34,7 @@ def next_name(parent: bytes, tokens: bytes) -> bytes:
     return hashlib.sha256(parent + tokens).digest()
 
 
-def names(fingerprint: bytes, tokens: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
+def page_names(fingerprint: bytes, tokens: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
     """(name, packed tokens) of every page of ``tokens``, in order; the last may be an open one, of fewer than 64."""
     name = fingerprint
     for start in range(0, len(tokens), PAGE):

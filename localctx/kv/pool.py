@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.budget import Limits
+from localctx.budget import TierLimits
 from localctx.errors import NoRoom
-from localctx.kernels import cpu
+from localctx.kernels import decode_cpu
 from localctx.kernels.device import has_triton
 from localctx.kv.codecs import Codec, make_codec
 from localctx.kv.pages import PageTable
-from localctx.kv.rope import Rope
-from localctx.kv.staging import Stager
+from localctx.kv.prefetch import Prefetcher
+from localctx.kv.rotary import Rope
 from localctx.kv.tiers import DiskTier, MemoryTier, Tier, as_tensor
 from localctx.shape import FORMATS, PAGE, SINKS, KVShape
 
@@ -42,7 +42,7 @@ class Pool:
         codec: str,
         device: torch.device | str = "cpu",
         rope: Rope | None = None,
-        limits: Limits | None = None,
+        limits: TierLimits | None = None,
         spill: Path | None = None,
         in_place: bool | None = None,
         triton: bool | None = None,
@@ -59,12 +59,12 @@ class Pool:
         self.gpu = _on_gpu() if triton and FORMATS[codec].k_bits <= 16 else None
         self.described = self.gpu.describe(self) if self.gpu else []
         self.table = PageTable()
-        on_gpu = self.device.type == "cuda"
+        triton_backend = self.device.type == "cuda"
         self.memory = MemoryTier("device", self.device, limits.device if limits else None)
-        self.host = MemoryTier("host", torch.device("cpu"), limits.host if limits else 0, pinned=on_gpu)
+        self.host = MemoryTier("host", torch.device("cpu"), limits.host if limits else 0, pinned=triton_backend)
         self.disk = DiskTier(spill, limits.disk if limits else 0)
         self.tiers: tuple[Tier, ...] = (self.memory, self.host, self.disk)
-        self._stager = Stager(self.record, len(shape.layers), self.device)
+        self._stager = Prefetcher(self.record, len(shape.layers), self.device)
         self.clock = self.version = 0  # steps so far; moves so far, which stale addresses are known by
         self._where: dict[int, Tier] = {}
         self._open: set[int] = set()
@@ -73,9 +73,9 @@ class Pool:
         self._sizes = np.zeros(64, np.int64)  # bytes; 0 of what the store lends
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> TierLimits:
         """What each tier may take now."""
-        return Limits(*(tier.limit for tier in self.tiers))
+        return TierLimits(*(tier.limit for tier in self.tiers))
 
     def new(self, kind: int) -> int:
         """A page of this kind, to be filled layer by layer. Raises NoRoom."""
@@ -177,7 +177,7 @@ class Pool:
         """What these pages take, wherever they are; what the store lends is the store's."""
         return int(self._sizes[pages].sum())
 
-    def allow(self, limits: Limits, caps: Limits) -> None:
+    def allow(self, limits: TierLimits, caps: TierLimits) -> None:
         """Let every tier take ``limits`` beside what it holds, and ``caps`` at most."""
         for tier, more, cap in zip(self.tiers, astuple(limits), astuple(caps), strict=True):
             bounds = [n for n in (None if more is None else more + tier.nbytes, cap) if n is not None]
@@ -269,16 +269,16 @@ class Pool:
 
 
 def _on_gpu() -> ModuleType:
-    from localctx.kv import on_gpu  # which imports this, and Triton
+    from localctx.kv import triton_backend  # which imports this, and Triton
 
-    return on_gpu
+    return triton_backend
 
 
 def _codecs(shape: KVShape, codec: str, rotated: bool, sinks: bool) -> list[Codec]:
     return [make_codec(f, s, rotated) for f, s in zip(shape.formats(codec, sinks), shape.layers, strict=True)]
 
 
-def layout_of(ordinary: Codec, sink: Codec) -> cpu.Layout:
+def layout_of(ordinary: Codec, sink: Codec) -> decode_cpu.LayerLayout:
     """The records of both kinds of one layer, as the CPU kernels want them described."""
     rows = []
     for c in (ordinary, sink):
@@ -286,4 +286,4 @@ def layout_of(ordinary: Codec, sink: Codec) -> cpu.Layout:
         offsets = (y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero)
         rows.append([c.format.k_bits, c.format.v_bits, *offsets])
     s = ordinary.shape
-    return cpu.Layout(s.kv_heads, s.k_dim, s.v_dim, np.array(rows, np.int64))
+    return decode_cpu.LayerLayout(s.kv_heads, s.k_dim, s.v_dim, np.array(rows, np.int64))

@@ -43,7 +43,7 @@ class Tier(Protocol):
         """Bytes this tier has taken, which ``limit`` bounds."""
 
 
-class _Held:
+class _PagesById:
     """The pages a tier has, by id."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class _Held:
         return iter(self._pages)
 
 
-class MemoryTier(_Held):
+class MemoryTier(_PagesById):
     """Pages in memory of one device. What a dropped page took is used again by the next of its size."""
 
     def __init__(self, name: str, device: torch.device, limit: int | None = None, pinned: bool = False) -> None:
@@ -100,7 +100,7 @@ class MemoryTier(_Held):
         return torch.empty(nbytes, dtype=torch.uint8, device=self._device, pin_memory=self._pinned)
 
 
-class DiskTier(_Held):
+class DiskTier(_PagesById):
     """Pages in files, mapped, and read where they lie: those the store lends, and those spilled here.
 
     Spill files have no name, so that nothing outlives the process; only they count for ``nbytes``.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localctx.errors import Cancelled, DocumentError
-from localctx.library.read import Document, is_read_so, read_document
+from localctx.library.read_document import Document, is_read_so, read_document
 from localctx.store.documents import DocumentRow, text_id
 from localctx.store.store import Store
 

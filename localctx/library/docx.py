@@ -7,15 +7,15 @@ from xml.etree import ElementTree
 
 from localctx.errors import DocumentError
 from localctx.library.archive import Archive, attribute, local
-from localctx.library.flow import Flow
+from localctx.library.text_builder import TextBuilder
 
 _PASSED_OVER = {"Fallback", "tabs", "moveFrom", "del"}  # said elsewhere, not text, or struck out
 _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 
 
-def read(archive: Archive) -> Flow:
+def read(archive: Archive) -> TextBuilder:
     """Raises DocumentError where a part is missing or is not XML."""
-    flow, main = Flow(), _main(archive)
+    flow, main = TextBuilder(), _main(archive)
     folder = main.rpartition("/")[0]
     styles = _heading_styles(archive, f"{folder}/styles.xml")
     for part in (main, f"{folder}/footnotes.xml", f"{folder}/endnotes.xml"):
@@ -58,7 +58,7 @@ def _heading_styles(archive: Archive, part: str) -> set[str]:
 class _Body:
     """Receives the elements of a part and writes their text."""
 
-    def __init__(self, flow: Flow, heading_styles: set[str]) -> None:
+    def __init__(self, flow: TextBuilder, heading_styles: set[str]) -> None:
         self._flow, self._styles = flow, heading_styles
         self._passing = self._tables = 0
         self._in_text = False

@@ -8,14 +8,14 @@ from urllib.parse import unquote
 from localctx.errors import DocumentError
 from localctx.library import html
 from localctx.library.archive import Archive, local
-from localctx.library.flow import Flow
+from localctx.library.text_builder import TextBuilder
 
 _ENCODING = re.compile(rb"""^[^>]*encoding=["']([-\w]+)""")
 
 
-def read(archive: Archive, progress: Callable[[int, int], None]) -> Flow:
+def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
     """Raises DocumentError for a book that is locked, damaged or without chapters."""
-    flow = Flow()
+    flow = TextBuilder()
     chapters = list(_chapters(archive))
     _refuse_locked(archive, chapters)
     for i, chapter in enumerate(chapters):

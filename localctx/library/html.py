@@ -2,7 +2,7 @@
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from localctx.library.flow import Flow
+from localctx.library.text_builder import TextBuilder
 
 _UNSEEN = {
     *("head", "script", "style", "template", "noscript", "svg", "iframe", "object", "canvas", "audio", "video"),
@@ -16,7 +16,7 @@ _BLOCKS = {
 _LINES = {"div", "li", "tr", "dt", "dd", "br", "caption", "figcaption", "address", "legend", "option", "summary"}
 
 
-def read(text: str, flow: Flow) -> None:
+def read(text: str, flow: TextBuilder) -> None:
     """Append a page's text in order, without what a reader does not see."""
     try:
         page = LexborHTMLParser(text)
@@ -35,7 +35,7 @@ def read(text: str, flow: Flow) -> None:
         node = node.next or node.parent
 
 
-def _enter(node: LexborNode, flow: Flow) -> bool:
+def _enter(node: LexborNode, flow: TextBuilder) -> bool:
     """Whether what is inside is to be read too."""
     if node.tag == "-text":
         _text(node, flow)
@@ -49,7 +49,7 @@ def _enter(node: LexborNode, flow: Flow) -> bool:
     return True
 
 
-def _leave(node: LexborNode, flow: Flow) -> None:
+def _leave(node: LexborNode, flow: TextBuilder) -> None:
     if node.tag in _HEADINGS:
         flow.end_heading()
     elif node.tag in ("td", "th"):
@@ -62,7 +62,7 @@ def _newlines(tag: str | None) -> int:
     return 2 if tag in _BLOCKS else 1 if tag in _LINES else 0
 
 
-def _text(node: LexborNode, flow: Flow) -> None:
+def _text(node: LexborNode, flow: TextBuilder) -> None:
     text = node.text_content or ""
     if node.parent is not None and node.parent.tag == "pre":
         flow.verbatim(text)

@@ -10,20 +10,22 @@ from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from localctx.errors import DocumentError
 from localctx.library import optical
-from localctx.library.flow import OPTICAL, Flow
+from localctx.library.text_builder import OPTICAL, TextBuilder
 
 _UNREADABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 _PIXELS = 2_000_000  # of a page that is read optically: A4 at 145 dots an inch
 _LONGEST = 8_000
 
 
-def read(data: bytes, progress: Callable[[int, int], None], ocr: str, renew: Callable[[], None]) -> tuple[str, Flow]:
+def read(
+    data: bytes, progress: Callable[[int, int], None], ocr: str, renew: Callable[[], None]
+) -> tuple[str, TextBuilder]:
     """The format and the text. ``ocr``: pages are read optically if ``on``, where they have no text if ``auto``.
 
     ``renew`` is called before each such page. Raises DocumentError for a damaged file, a password, and pages without
     text.
     """
-    flow, seen, unreadable = Flow(), Counter[bool](), 0
+    flow, seen, unreadable = TextBuilder(), Counter[bool](), 0
     with closing(_open(data)) as pdf:
         pages, outline, reader = len(pdf), _outline(pdf), _Reader(ocr, renew)
         for i in range(pages):
@@ -99,7 +101,7 @@ def _page(pdf: pypdfium2.PdfDocument, i: int) -> str:
         raise DocumentError(problem, "open it elsewhere and print the pages that can be seen to a new PDF") from e
 
 
-def _add(flow: Flow, label: str, text: str, titles: list[str]) -> None:
+def _add(flow: TextBuilder, label: str, text: str, titles: list[str]) -> None:
     """One page; its headings begin where their words are found on it, else with the page."""
     start = flow.length
     flow.mark("page", label)

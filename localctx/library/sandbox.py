@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from localctx.errors import Cancelled, DocumentError
-from localctx.library.flow import Mark
+from localctx.library.text_builder import Mark
 
 HEARD = 0.2  # seconds within which a wish to stop is heard
 _ROOT = str(Path(__file__).parents[2])
 
 
 @dataclass(frozen=True)
-class Limits:
+class SandboxLimits:
     """What one parse may take: CPU seconds, for the file and again for each page that is read optically; wall-clock
     seconds without a word; bytes of memory beside the file, and more for what reads optically; characters of text.
     """
@@ -45,7 +45,7 @@ def parse(
     what: str,
     data: bytes,
     progress: Callable[[int, int], None],
-    limits: Limits | None = None,
+    limits: SandboxLimits | None = None,
     ocr: str = "auto",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Parsed:
@@ -55,7 +55,7 @@ def parse(
     Raises DocumentError, whose problem lacks the file's name, and Cancelled soon after ``cancelled`` says so. Whatever
     ends it, the child is dead afterwards.
     """
-    limits = limits or Limits()
+    limits = limits or SandboxLimits()
     with _child(limits.wall, cancelled) as (child, heard):
         _send(child, {"what": what, "ocr": ocr}, data, limits)
         for answer in _answers(child, limits):
@@ -74,7 +74,7 @@ def _child(wall: int, cancelled: Callable[[], bool]) -> Iterator[tuple[subproces
     It has a session of its own: Ctrl-C reaches it through us alone. It is killed when ``cancelled``, and ``wall``
     seconds after its last word: call what comes with it when one is heard.
     """
-    start = f"import sys; sys.path[:] = {[_ROOT, *sys.path]!r}; from localctx.library.child import main; main()"
+    start = f"import sys; sys.path[:] = {[_ROOT, *sys.path]!r}; from localctx.library.parse_child import main; main()"
     command, pipe = [sys.executable, "-I", "-S", "-c", start], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True) as child:
         watch = _Watch(wall, child.kill, cancelled)
@@ -112,7 +112,7 @@ def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
     return child.stdin, child.stdout
 
 
-def _send(child: subprocess.Popen[bytes], request: dict[str, Any], data: bytes, limits: Limits) -> None:
+def _send(child: subprocess.Popen[bytes], request: dict[str, Any], data: bytes, limits: SandboxLimits) -> None:
     request = {**request, "bytes": len(data), **asdict(limits)}
     ours, _ = _pipes(child)
     with suppress(BrokenPipeError):  # it died: what it left to read, and its exit, tell why
@@ -121,7 +121,7 @@ def _send(child: subprocess.Popen[bytes], request: dict[str, Any], data: bytes, 
         ours.flush()
 
 
-def _answers(child: subprocess.Popen[bytes], limits: Limits) -> Iterator[dict[str, Any]]:
+def _answers(child: subprocess.Popen[bytes], limits: SandboxLimits) -> Iterator[dict[str, Any]]:
     """What the child says, line by line; nothing of what a broken parser might say beyond the limit."""
     most = 4 * limits.characters + (1 << 20)
     while line := _pipes(child)[1].readline(most):
@@ -143,7 +143,7 @@ def _one_line(words: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in words).split())[:300]
 
 
-def _death(code: int, limits: Limits) -> DocumentError:
+def _death(code: int, limits: SandboxLimits) -> DocumentError:
     """Why the child died without an answer."""
     if code in (-signal.SIGXCPU, -signal.SIGKILL):  # of its own clock, or ours
         return DocumentError(f"takes more than {limits.seconds} s to read", "split it into parts, or do not trust it")

@@ -11,9 +11,9 @@ import numpy as np
 
 from localctx.errors import Cancelled, ModelError
 from localctx.library.chunk import Chunk, chunks, views
-from localctx.models.embed import Embedder
+from localctx.models.embedder import Embedder
 from localctx.store.documents import DocumentRow, Span, labels
-from localctx.store.index import ChunkRow
+from localctx.store.search_index import ChunkRow
 from localctx.store.store import Store
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The passages of a search, best first; ``words_only`` of the ``chunks`` searched had no vector to be found by."""
 
     passages: list[Passage] = field(default_factory=list)
@@ -104,10 +104,10 @@ def with_vectors(load: Callable[[], Embedder | None], work: Callable[[Embedder |
 
 def search(
     store: Store, query: str, embedder: Embedder | None, documents: Sequence[str] | None = None, top: int = 10
-) -> Found:
+) -> SearchResult:
     """The ``top`` passages for ``query`` in these documents (ids), or all: BM25 and vectors fused by reciprocal rank.
 
-    Nothing is indexed. Where vectors are absent words alone decide, and ``Found.words_only`` tells.
+    Nothing is indexed. Where vectors are absent words alone decide, and ``SearchResult.words_only`` tells.
     """
     depth = max(top, DEPTH)
     lists = {"words": store.index.by_words(query, depth, documents)}
@@ -119,7 +119,7 @@ def search(
     ranks = {c.id: {name: l.index(c.id) + 1 for name, l in lists.items() if c.id in l} for c in best}
     open_ = _opener(store)
     passages = [_passage(open_(c.document), c, scores[c.id], ranks[c.id]) for c in best]
-    return Found(passages, total, total - embedded)
+    return SearchResult(passages, total, total - embedded)
 
 
 def words_of(query: str) -> re.Pattern[str] | None:

@@ -4,7 +4,7 @@ import codecs
 import re
 
 from localctx.errors import DocumentError
-from localctx.library.flow import Mark
+from localctx.library.text_builder import Mark
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),

@@ -10,12 +10,12 @@ from torch import Tensor
 from localctx.engine.events import Progress
 from localctx.errors import DocumentError
 from localctx.kv.cache import Cache
-from localctx.kv.compress import compress
+from localctx.kv.snapkv import compress_with_snapkv
 from localctx.models.base import Model
 from localctx.quality.compare import EVEN, MIN_TOKENS, Divergence, Forward, compare, score, split
 from localctx.quality.needles import DEPTHS, ROOM, head_of, read_all, retrieve
 from localctx.quality.variants import Setup, Variant, fork_for, groups, held_bytes
-from localctx.store.store import Store, told
+from localctx.store.store import Store, store_errors
 
 MAX_KL = 0.02  # nats, mean
 MIN_TOP1 = 0.90
@@ -68,11 +68,11 @@ def remember(store: Store, model: Model, name: str, result: Result, tokens: int)
     """Keep the verdict of ``result``, measured on ``tokens`` of a text with ``model``, called ``name``."""
     variant = result.variant
     key = variant.key(model.fingerprint(variant.codec))
-    with told(store.home):
+    with store_errors(store.home):
         store.verdicts.note(key, name, variant.name, result.passed, {"tokens": tokens, **result.to_json()})
 
 
-class Gate:
+class QualityGate:
     """Measures variants on ``tokens``, of which the last is only predicted.
 
     Needles are planted in their first n, for each n of ``lengths``.
@@ -123,7 +123,7 @@ class Gate:
             read(0)  # who hears of it may stop it
             logits = self.on.model.forward(tokens, cache, keep)
             if cache.keeper.compresses and cache.phase == "asking":  # the first step is the question
-                compress(cache)
+                compress_with_snapkv(cache)
                 cache.phase = "answering"
             return logits
 

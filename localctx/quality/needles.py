@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from localctx.engine.coroutine import compute_alone, drive, run_to_end
 from localctx.engine.events import Progress, Token
-from localctx.engine.generate import decode, prefill
+from localctx.engine.prefill_decode import decode, prefill
 from localctx.engine.prompt import Prompt, make_prompt
-from localctx.engine.steps import alone, drive, finish
 from localctx.kv.cache import Cache
 from localctx.models.base import Tokenizer
 from localctx.models.sampling import Sampler
@@ -96,7 +96,7 @@ def retrieve(
 def read_all(on: Setup, cache: Cache, tokens: Sequence[int], read: Callable[[int], None]) -> None:
     """Read ``tokens`` from where the cache ends; ``read`` hears of the tokens of each chunk."""
     done = cache.length
-    reading = drive(prefill(cache, tokens, chunk=on.chunk, boundary=len(tokens)), alone(on.model))
+    reading = drive(prefill(cache, tokens, chunk=on.chunk, boundary=len(tokens)), compute_alone(on.model))
     for event in reading if done < len(tokens) else ():
         if isinstance(event, Progress):
             read(event.done - done)
@@ -113,9 +113,9 @@ def _rewound(on: Setup, cache: Cache, variant: Variant, common: int, tokens: int
 
 def answer(on: Setup, cache: Cache, prompt: Prompt) -> str:
     """The answer to ``prompt``, of which ``cache`` holds the beginning; the cache is dropped."""
-    logits = finish(prefill(cache, prompt.tokens, chunk=on.chunk), alone(on.model))
+    logits = run_to_end(prefill(cache, prompt.tokens, chunk=on.chunk), compute_alone(on.model))
     said = decode(cache, logits, tokenizer=on.model.tokenizer, sampler=Sampler(), limit=ANSWER)
-    text = "".join(t.text for t in drive(said, alone(on.model)) if isinstance(t, Token))
+    text = "".join(t.text for t in drive(said, compute_alone(on.model)) if isinstance(t, Token))
     cache.drop()
     return text
 

@@ -6,8 +6,8 @@ from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 
-from localctx.budget import Limits
-from localctx.engine.memory import Memory, decide
+from localctx.budget import TierLimits
+from localctx.engine.cache_plan import CachePlan, plan_cache
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.models.base import Model
@@ -65,18 +65,18 @@ class Setup:
 
     model: Model
     chunk: int = 512
-    limits: Limits = field(default_factory=Limits)
+    limits: TierLimits = field(default_factory=TierLimits)
     spill: Path | None = None
 
     def new_cache(self, variant: Variant, tokens: int) -> Cache:
         """An empty cache in the variant's codec and keeper, whose budget may be a part of ``tokens``."""
-        memory = Memory(variant.codec, make_keeper(variant.keep, tokens), self.limits, self.chunk)
+        memory = CachePlan(variant.codec, make_keeper(variant.keep, tokens), self.limits, self.chunk)
         return memory.new_cache(self.model, self.spill)
 
 
 def set_up(model: Model, settings: Settings, tokens: int) -> Setup:
     """``model``, and what is free here now under ``settings``, for a text of ``tokens``."""
-    memory = decide(model, settings, REFERENCE, tokens)
+    memory = plan_cache(model, settings, REFERENCE, tokens)
     return Setup(model, memory.chunk, memory.limits, settings.home / "spill")
 
 

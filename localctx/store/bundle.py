@@ -21,9 +21,9 @@ from localctx.kv.pages import next_name, unpack_tokens
 from localctx.shape import PAGE
 from localctx.store.caches import CacheRow, cache_id
 from localctx.store.documents import DocumentRow, Span, text_id
-from localctx.store.pages import PageWriter
-from localctx.store.shelf import make_room
-from localctx.store.store import Store, told
+from localctx.store.eviction import make_room
+from localctx.store.store import Store, store_errors
+from localctx.store.stored_pages import PageWriter
 
 FORMAT = "localctx document 1"
 _MOST = 1 << 40  # of any number in a manifest
@@ -31,7 +31,7 @@ _LONGEST = 255  # characters of a name
 
 
 @dataclass(frozen=True)
-class Page:
+class BundlePage:
     """One page as the manifest tells of it; ``tokens`` packed."""
 
     name: bytes
@@ -41,7 +41,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class BundleCache:
     """What one model remembers of the document: its first ``pages``, of ``tokens`` to be kept in all."""
 
     fingerprint: bytes
@@ -50,7 +50,7 @@ class Prepared:
     keeper: str
     tokens: int
     slot_bytes: int
-    pages: tuple[Page, ...] = field(repr=False)
+    pages: tuple[BundlePage, ...] = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Bundle:
     row: DocumentRow
     text: str = field(repr=False)
     spans: tuple[Span, ...] = field(repr=False)
-    caches: tuple[Prepared, ...]
+    caches: tuple[BundleCache, ...]
 
     @property
     def made_by(self) -> str:
@@ -77,7 +77,7 @@ def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[in
     """
     if path.exists():
         raise DocumentError(f"{path} exists", "choose another name, or remove it first")
-    with told(store.home):
+    with store_errors(store.home):
         text = store.documents.text(document.id)
         alone = [c for c in store.caches.of(document.id) if c.id == cache_id(c.fingerprint, [document.id])]
         kept = [(c, pages) for c in alone if (pages := list(store.pages.of(c.id)))]
@@ -111,7 +111,7 @@ def open_bundle(path: Path) -> Bundle:
     return Bundle(path, row, text, spans, caches)
 
 
-def import_document(store: Store, bundle: Bundle, accept: Callable[[Prepared], bool], budget: int) -> int:
+def import_document(store: Store, bundle: Bundle, accept: Callable[[BundleCache], bool], budget: int) -> int:
     """Keep the document and those of its caches that ``accept`` takes, within ``budget`` bytes of kept pages; how many
     pages came with it. All of it in one transaction, or nothing.
 
@@ -119,7 +119,7 @@ def import_document(store: Store, bundle: Bundle, accept: Callable[[Prepared], b
     DocumentError for a damaged page, StoreError where there is no room.
     """
     taken = [(i, cache) for i, cache in enumerate(bundle.caches) if accept(cache)]
-    with told(store.home), ExitStack() as stack:
+    with store_errors(store.home), ExitStack() as stack:
         writers = list[PageWriter]()
         for i, cache in taken:
             writers.append(stack.enter_context(closing(_writer(store, bundle, cache))))
@@ -196,9 +196,9 @@ def _span(said: list[Any], text: str) -> Span:
     return Span(start, end, _name(kind), label)
 
 
-def _prepared(said: dict[str, Any]) -> Prepared:
+def _prepared(said: dict[str, Any]) -> BundleCache:
     fingerprint = bytes.fromhex(said["fingerprint"])
-    pages, name = list[Page](), fingerprint
+    pages, name = list[BundlePage](), fingerprint
     for page in said["pages"]:
         tokens = bytes.fromhex(page["tokens"])
         name = next_name(name, tokens)
@@ -207,8 +207,8 @@ def _prepared(said: dict[str, Any]) -> Prepared:
             len(tokens) == 4 * PAGE or (last and 0 < len(tokens) < 4 * PAGE)
         ):
             raise ValueError("its pages are not named after their tokens")
-        pages.append(Page(name, tokens, _number(page["bytes"], 1), bytes.fromhex(page["checksum"])))
-    return Prepared(
+        pages.append(BundlePage(name, tokens, _number(page["bytes"], 1), bytes.fromhex(page["checksum"])))
+    return BundleCache(
         fingerprint,
         model=_name(said["model"]),
         codec=_name(said["codec"]),
@@ -231,7 +231,7 @@ def _name(said: Any) -> str:
     return said
 
 
-def _writer(store: Store, bundle: Bundle, cache: Prepared) -> PageWriter:
+def _writer(store: Store, bundle: Bundle, cache: BundleCache) -> PageWriter:
     tokens = unpack_tokens(b"".join(page.tokens for page in cache.pages))
     return store.pages.writer(cache.fingerprint, tokens, cache.slot_bytes, cache_id(cache.fingerprint, [bundle.row.id]))
 
@@ -248,7 +248,7 @@ def _write(store: Store, bundle: Bundle, cache: int, writer: PageWriter, budget:
         writer.write(i, payload)
 
 
-def _payloads(path: Path, cache: int, pages: Sequence[Page]) -> Iterator[np.ndarray]:
+def _payloads(path: Path, cache: int, pages: Sequence[BundlePage]) -> Iterator[np.ndarray]:
     with _doubted(path), _opened(path) as file:
         for i, page in enumerate(pages):
             payload = file.get_tensor(f"{cache}/{i}")
@@ -257,7 +257,7 @@ def _payloads(path: Path, cache: int, pages: Sequence[Page]) -> Iterator[np.ndar
             yield payload
 
 
-def _enter(store: Store, document: str, cache: Prepared, writer: PageWriter) -> None:
+def _enter(store: Store, document: str, cache: BundleCache, writer: PageWriter) -> None:
     named = {name: getattr(cache, name) for name in ("model", "codec", "keeper", "tokens")}
     entered = store.caches.open(cache.fingerprint, [document], **named)
     writer.commit(len(cache.pages))

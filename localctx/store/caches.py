@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlite_utils import Database
 
 from localctx.shape import PAGE
-from localctx.store.segments import IN_SLOTS
+from localctx.store.page_file import IN_SLOTS
 
 _STAYS = """caches.id = ? OR caches.id IN
     (SELECT cache FROM cache_documents JOIN documents ON documents.id = document WHERE pinned)"""

@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 from sqlite_utils import Database
 
 from localctx.errors import StoreError
+from localctx.store.batch_results import BatchResults
 from localctx.store.caches import Caches
 from localctx.store.chats import Chats
 from localctx.store.documents import Documents
-from localctx.store.index import Index
-from localctx.store.pages import Pages
-from localctx.store.results import Results
+from localctx.store.quality_results import QualityResults
 from localctx.store.schema import migrate
-from localctx.store.verdicts import Verdicts
+from localctx.store.search_index import SearchIndex
+from localctx.store.stored_pages import StoredPages
 
 T = TypeVar("T")
 
@@ -37,17 +37,17 @@ class Store:
         self.home = home
         self.file = home / "library.db"
         self.folder = home / "pages"
-        with told(home):
+        with store_errors(home):
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.folder.mkdir(exist_ok=True, mode=0o700)
             self.db = _open(self.file)
-        self.pages = Pages(self.db, self.folder)
+        self.pages = StoredPages(self.db, self.folder)
         self.documents = Documents(self.db)
-        self.index = Index(self.db)
+        self.index = SearchIndex(self.db)
         self.caches = Caches(self.db)
         self.chats = Chats(self.db)
-        self.results = Results(self.db)
-        self.verdicts = Verdicts(self.db)
+        self.results = BatchResults(self.db)
+        self.verdicts = QualityResults(self.db)
 
     @staticmethod
     def is_at(home: Path) -> bool:
@@ -60,7 +60,7 @@ class Store:
 
     def remove_document(self, document: str) -> int:
         """Forget a document, its chunks, results, caches and the pages no other cache holds; bytes freed on disk."""
-        with told(self.home):
+        with store_errors(self.home):
             with self.db.atomic():
                 self.caches.remove_of(document)
                 if self.index.has(document):
@@ -72,7 +72,7 @@ class Store:
 
     def remove_chat(self, chat: str) -> int:
         """Forget a chat, its caches and the pages no other cache holds; bytes freed on disk."""
-        with told(self.home):
+        with store_errors(self.home):
             with self.db.atomic():
                 self.caches.remove_of_chat(chat)
                 self.chats.remove(chat)
@@ -87,7 +87,7 @@ class Store:
         before = self.file.stat().st_size
         freed = sum(self.remove_chat(chat.id) for chat in self.chats.all())
         freed += sum(self.remove_document(document.id) for document in self.documents.all())
-        with told(self.home):
+        with store_errors(self.home):
             self.db.execute("VACUUM")
         return freed + before - self.file.stat().st_size
 
@@ -96,7 +96,7 @@ class Store:
 
         ``hear`` is told bytes of pages read, of how many.
         """
-        with told(self.home):
+        with store_errors(self.home):
             return Verified(
                 database=next(iter(self.db.query("PRAGMA quick_check")))["quick_check"],
                 documents=self.db.table("documents").count,
@@ -135,19 +135,19 @@ class Verified:
         return {**vars(self), "damaged_pages": len(self.damaged_pages)}
 
 
-def look_up(home: Path, open_store: Callable[[], Store], look: Callable[[Store], T]) -> T | None:
+def read_store(home: Path, open_store: Callable[[], Store], look: Callable[[Store], T]) -> T | None:
     """What the store at ``home`` has; None where it is not there, and stays so, or cannot be read."""
     if not Store.is_at(home):
         return None
     try:
-        with told(home):
+        with store_errors(home):
             return look(open_store())
     except StoreError:
         return None
 
 
 @contextmanager
-def told(home: Path) -> Iterator[None]:
+def store_errors(home: Path) -> Iterator[None]:
     """Turn what SQLite and the disk say into a StoreError with a remedy."""
     try:
         yield

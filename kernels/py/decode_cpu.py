@@ -1,0 +1,264 @@
+"""Attention and unpacking straight over page records in memory, for CPUs (numba, any vector width).
+
+Records are given by address: they may lie in any mix of allocations and mapped files, and must outlive the call.
+"""
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numba import carray, njit, prange
+
+from localctx.kernels.simd import product
+from localctx.kernels.vector_math import (
+    INNER,
+    MATH,
+    address_of,
+    as_pointer,
+    exp_below,
+    fetch,
+    float_of_bits,
+    float_of_half,
+    greatest,
+    widen,
+)
+
+PAGE = 64
+HIDDEN = np.float32(-1e30)  # a score that nobody sees
+SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
+_STARTED_WITH = numba.get_num_threads()
+
+
+class LayerLayout(NamedTuple):
+    """One layer's heads and widths, and a row a record format: K's bits and V's bits, then the byte offsets of
+    K's codes, scales, zeros and V's codes, scales, zeros. ``table`` is [formats, 8] int64.
+    """
+
+    heads: int
+    k_dim: int
+    v_dim: int
+    table: np.ndarray
+
+
+@njit(fastmath=MATH)
+def _load(address, bits, codes, scale, zero, head, rows, cols, out):  # type: ignore[no-untyped-def]
+    """Decode one head's [rows, cols] block of a record into ``out``; below 16 bits a row has one scale, zero pair."""
+    n = rows * cols
+    flat = out.reshape(n)
+    if bits == 32:
+        f = carray(as_pointer(address + codes + head * n * 4), (n,), np.float32)
+        for i in range(n):
+            flat[i] = f[i]
+        return
+    if bits == 16:
+        h = carray(as_pointer(address + codes + head * n * 2), (n,), np.uint16)
+        for i in range(n):
+            flat[i] = float_of_bits(np.int32(h[i]) << np.int32(16))
+        return
+    s = carray(as_pointer(address + scale + head * rows * 2), (rows,), np.uint16)
+    z = carray(as_pointer(address + zero + head * rows * 2), (rows,), np.uint16)
+    width = cols * bits // 8
+    c = carray(as_pointer(address + codes + head * rows * width), (rows * width,), np.uint8)
+    mask = np.uint8((1 << bits) - 1)
+    for r in range(rows):
+        a, b = float_of_half(s[r]), float_of_half(z[r])
+        row, packed = flat[r * cols : r * cols + cols], c[r * width : r * width + width]
+        if bits == 8:
+            for i in range(width):
+                row[i] = np.float32(packed[i]) * a + b
+        else:
+            for part in range(8 // bits):
+                shift = np.uint8(part * bits)
+                some = row[part * width : part * width + width]
+                for i in range(width):
+                    some[i] = np.float32((packed[i] >> shift) & mask) * a + b
+
+
+@njit(fastmath=MATH)
+def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
+    """A head's keys of the record at ``address``, whose format is the ``row`` of the table, into ``out`` [D, 64]."""
+    t = lay.table[row]
+    _load(address, t[0], t[2], t[3], t[4], head, lay.k_dim, PAGE, out)
+
+
+@njit(fastmath=MATH)
+def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
+    """As ``load_k``, its values into ``out`` [64, Dv]."""
+    t = lay.table[row]
+    _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
+
+
+@njit(**INNER)
+def _by_block(x, address, ahead, bits, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
+    """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row goes
+    into x (``scaled`` and ``wide`` have room for that), its zero is the same for all columns. The next record is
+    ``ahead``.
+    """
+    rows = x.shape[1]
+    at = address + codes + head * rows * columns * bits // 8
+    if bits >= 16:
+        product(bits, at, columns, ahead, x, out)
+        return
+    scales, zeros = address + scale + head * rows * 2, address + zero + head * rows * 2
+    fetch(scales + ahead, rows * 2)
+    fetch(zeros + ahead, rows * 2)
+    fold(x, scales, zeros, scaled, wide, out)
+    product(bits, at, columns, ahead, scaled, out)
+
+
+@njit(**INNER)
+def fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
+    """What codes need not be decoded for: ``scaled`` [n, rows] is x times the scale of each row, out [n, columns] gets
+    x times its zero. Both are float16 at addresses; ``wide`` [2, >= rows] has room for them.
+    """
+    n, rows = x.shape
+    widen(scale, wide[0, :rows])
+    widen(zero, wide[1, :rows])
+    for i in range(n):
+        base = np.float32(0)
+        for r in range(rows):
+            scaled[i, r] = x[i, r] * wide[0, r]
+            base += x[i, r] * wide[1, r]
+        for c in range(out.shape[1]):
+            out[i, c] += base
+
+
+@njit(**INNER)
+def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-def]
+    """Scores [64] of a page's tokens to what the softmax takes; the greatest. Only ``first..stop`` are seen."""
+    for t in range(len(extra)):
+        s[t] += extra[t]
+    if softcap > 0:
+        for t in range(PAGE):
+            s[t] = softcap * math.tanh(s[t] / softcap)
+    for t in range(first):
+        s[t] = HIDDEN
+    for t in range(stop, PAGE):
+        s[t] = HIDDEN
+    return greatest(address_of(s), PAGE)
+
+
+@njit(**INNER)
+def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, out, tops, totals, masses):  # type: ignore[no-untyped-def]
+    """A KV head's queries q [group, D] over the pages of one part, into ``out`` [group, Dv], ``tops`` and ``totals``
+    [group]; ``extra`` and ``masses`` of these queries. ``room`` is for a page: two [group, 64], [group, D] and what
+    ``fold`` needs.
+    """
+    group, (_, first, stop, skip) = len(q), part
+    scores, p, scaled, wide = room
+    for page in range(first, stop):
+        address, t = addresses[page], lay.table[formats[page]]
+        ahead = addresses[min(page + 1, stop - 1)] - address
+        scores[:] = np.float32(0)
+        _by_block(q, address, ahead, t[0], t[2], t[3], t[4], head, np.int64(PAGE), scaled, wide, scores)
+        for g in range(group):
+            more = extra[g, page * PAGE : page * PAGE + PAGE]
+            top = finish_scores(scores[g], more, softcap, skip if page == first else 0, PAGE)
+            if top > tops[g]:
+                shrink = np.float32(math.exp(tops[g] - top))
+                tops[g] = top
+                totals[g] *= shrink
+                for d in range(lay.v_dim):
+                    out[g, d] *= shrink
+            mass = exp_below(address_of(scores[g]), tops[g], PAGE)
+            totals[g] += mass
+            if masses.shape[1] > 0:
+                masses[g, page] = tops[g] + math.log(mass)
+        _by_block(scores, address, ahead, t[1], t[5], t[6], t[7], head, lay.v_dim, p, wide, out)
+
+
+@njit(parallel=True, fastmath=MATH, cache=True)
+def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
+    """The scaled queries q [n, Hq, D] over pages: a row of ``parts`` [S, 4] is the query, the first page it sees and
+    the first it does not, and how many tokens of the first are hidden. ``addresses`` and ``formats`` [1 or H, pages].
+
+    Fills ``out`` [S, Hq, Dv] with weighted sums, ``totals`` [S, Hq] with the weights' sums, both relative to ``tops``;
+    all of them begin as nothing. ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
+    """
+    group = q.shape[1] // lay.heads
+    for task in prange(len(parts) * lay.heads):
+        i, head = task // lay.heads, task % lay.heads
+        own, first, stop = head % len(addresses), head * group, head * group + group
+        scores, p = np.empty((group, PAGE), np.float32), np.empty((group, PAGE), np.float32)
+        wide = np.empty((2, max(PAGE, lay.k_dim)), np.float32)
+        room = scores, p, np.empty((group, lay.k_dim), np.float32), wide
+        _attend_part(
+            q[parts[i, 0], first:stop],
+            parts[i],
+            head,
+            addresses[own],
+            formats[own],
+            lay,
+            softcap,
+            extra[first:stop],
+            room,
+            out[i, first:stop],
+            tops[i, first:stop],
+            totals[i, first:stop],
+            masses[first:stop],
+        )
+
+
+@njit(parallel=True, fastmath=MATH, cache=True)
+def _unpack(addresses, formats, lay, k_out, v_out):  # type: ignore[no-untyped-def]
+    for task in prange(len(addresses) * lay.heads):
+        page, head = task // lay.heads, task % lay.heads
+        k = np.empty((lay.k_dim, PAGE), np.float32)
+        load_k(addresses[page], lay, formats[page], head, k)
+        rows = k_out[head, page * PAGE : page * PAGE + PAGE]
+        for t in range(PAGE):
+            for d in range(lay.k_dim):
+                rows[t, d] = k[d, t]
+        load_v(addresses[page], lay, formats[page], head, v_out[head, page * PAGE : page * PAGE + PAGE])
+
+
+def attend_pages(
+    q: np.ndarray,
+    addresses: np.ndarray,
+    formats: np.ndarray,
+    layout: LayerLayout,
+    scale: float,
+    skip: int = 0,
+    softcap: float = 0,
+    extra: np.ndarray | None = None,
+    masses: bool = False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One query token over sealed pages: q [Hq, D] float32 gives (out [Hq, Dv], lse [Hq], masses), all float32.
+
+    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n >= 1], or [H, n] where each KV head
+    has pages of its own; the first ``skip`` (< 64) tokens of the first page are not seen. ``extra`` [Hq, n * 64] is
+    added to the scaled scores. ``masses`` [Hq, n] is each page's own lse, empty where not asked for.
+    Split over the context as Flash-Decoding does; each page is decoded once for all query heads of a KV head.
+    """
+    heads, pages = q.shape[0], addresses.shape[-1]
+    # copied: numba compiles anew for arrays that are read-only
+    addresses, formats = (np.array(np.atleast_2d(a), order="C") for a in (addresses, formats))
+    parts = np.array([(0, at, min(pages, at + SPLIT), 0) for at in range(0, pages, SPLIT)], np.int64)
+    parts[0, 3], splits = skip, len(parts)
+    out = np.zeros((splits, heads, layout.v_dim), np.float32)
+    tops = np.full((splits, heads), HIDDEN)
+    totals = np.zeros((splits, heads), np.float32)
+    each = np.empty((heads, pages if masses else 0), np.float32)
+    if extra is None:
+        extra = np.empty((heads, 0), np.float32)
+    q = q[None] * np.float32(scale)
+    attend_parts(q, parts, addresses, formats, layout, np.float32(softcap), extra, out, tops, totals, each)
+    top = tops.max(0)
+    weights = np.exp(tops - top)
+    total = (weights * totals).sum(0)
+    return np.einsum("si,sid->id", weights / total, out), top + np.log(total), each
+
+
+def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout) -> tuple[np.ndarray, np.ndarray]:
+    """The keys [H, n * 64, D] and values [H, n * 64, Dv] of n records, float32, as the records hold them."""
+    tokens = len(addresses) * PAGE
+    k = np.empty((layout.heads, tokens, layout.k_dim), np.float32)
+    v = np.empty((layout.heads, tokens, layout.v_dim), np.float32)
+    _unpack(addresses, formats, layout, k, v)
+    return k, v
+
+
+def set_threads(n: int) -> None:
+    """Use ``n`` threads, at most as many as numba started with."""
+    numba.set_num_threads(max(1, min(n, _STARTED_WITH)))

@@ -1,0 +1,179 @@
+"""A Llama-like decoder layer but for its attention: two calls a layer, since calls are what costs where rows are few.
+
+What comes of a row does not depend on the others, to the last bit: however many there are, the same code computes it.
+The functions for chunks differ: they multiply many rows in bf16, and their sums depend on how many rows there are.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import njit, prange
+
+from localctx.kernels.decode_cpu import MATH
+from localctx.kernels.linear_cpu import WIDTH, Blocks, multiply_blocks, multiply_in_bf16
+from localctx.kernels.vector_math import LANES, address_of, exp_below
+
+FEW = 16  # rows that one thread is done with before another has heard of them
+
+
+class EntryWeights(NamedTuple):
+    """What comes before attention: an RMS norm [hidden], q, k and v as one weight, its bias [out] (or empty), and the
+    norms of a head's q and k [D] (or empty).
+    """
+
+    norm: np.ndarray
+    qkv: Blocks
+    bias: np.ndarray
+    q_norm: np.ndarray
+    k_norm: np.ndarray
+
+
+class Exit(NamedTuple):
+    """What comes after it: the output's weight, an RMS norm [hidden], gate and up as one weight, and down."""
+
+    output: Blocks
+    norm: np.ndarray
+    gate_up: Blocks
+    down: Blocks
+
+
+@njit(cache=True)
+def enter(x, entry, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
+    """Of the rows x [n, hidden], q [n, Hq, D], k [n, H, D] and v [n, H, Dv], turned by cos and sin [n, <= D / 2]
+    (RoPE, arXiv:2104.09864).
+    """
+    out = _times(normalize(x, entry.norm, eps), entry.qkv)
+    _part(out, entry.bias, entry.q_norm, entry.k_norm, eps, cos, sin, q, k, v)
+
+
+@njit(cache=True)
+def leave(x, attended, exits, eps):  # type: ignore[no-untyped-def]
+    """Add to the rows x [n, hidden] what was attended [n, Hq * Dv], and then what the gated layers make of that."""
+    _add(x, attended, exits.output)
+    both = _times(normalize(x, exits.norm, eps), exits.gate_up)
+    _add(x, _gated(both, exits.gate_up.outputs // 2), exits.down)
+
+
+def enter_chunk(x, entry, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
+    """``enter`` for the many rows of a chunk, with its product in bf16."""
+    out = _times_in_bf16(normalize(x, entry.norm, eps), entry.qkv)
+    _part(out, entry.bias, entry.q_norm, entry.k_norm, eps, cos, sin, q, k, v)
+
+
+def leave_chunk(x, attended, exits, eps):  # type: ignore[no-untyped-def]
+    """``leave`` for the many rows of a chunk, with its products in bf16."""
+    x += _times_in_bf16(attended, exits.output)
+    both = _times_in_bf16(normalize(x, exits.norm, eps), exits.gate_up)
+    x += _times_in_bf16(_gated(both, exits.gate_up.outputs // 2), exits.down)
+
+
+def _times_in_bf16(x: np.ndarray, blocks: Blocks) -> np.ndarray:
+    return multiply_in_bf16(torch.from_numpy(x), blocks).float().numpy()
+
+
+@njit(parallel=True, fastmath=MATH, cache=True)
+def normalize(x, weight, eps):  # type: ignore[no-untyped-def]
+    """The rows of x [n, d] by the root of their mean square, times ``weight`` (RMSNorm, arXiv:1910.07467)."""
+    out = np.empty(x.shape, np.float32)
+    if len(x) <= FEW:
+        for row in range(len(x)):
+            _normalize_row(x[row], weight, eps, out[row])
+    else:
+        for row in prange(len(x)):
+            _normalize_row(x[row], weight, eps, out[row])
+    return out
+
+
+@njit(parallel=True, cache=True)
+def _part(out, bias, q_norm, k_norm, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
+    if len(out) <= FEW:
+        for row in range(len(out)):
+            _part_row(out[row], bias, q_norm, k_norm, eps, cos[row], sin[row], q[row], k[row], v[row])
+    else:
+        for row in prange(len(out)):
+            _part_row(out[row], bias, q_norm, k_norm, eps, cos[row], sin[row], q[row], k[row], v[row])
+
+
+@njit
+def _part_row(out, bias, q_norm, k_norm, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
+    (heads, dim), (kv_heads, v_dim) = q.shape, v.shape
+    for i in range(len(bias)):
+        out[i] += bias[i]
+    for head in range(heads):
+        _turn(out[head * dim : head * dim + dim], q_norm, eps, cos, sin, q[head])
+    for head in range(kv_heads):
+        at = (heads + head) * dim
+        _turn(out[at : at + dim], k_norm, eps, cos, sin, k[head])
+        at = (heads + kv_heads) * dim + head * v_dim
+        for i in range(v_dim):
+            v[head, i] = out[at + i]
+
+
+@njit(fastmath=MATH)
+def _normalize_row(x, weight, eps, out):  # type: ignore[no-untyped-def]
+    total = np.float32(0)
+    for i in range(len(x)):
+        total += x[i] * x[i]
+    scale = np.float32(1 / math.sqrt(total / len(x) + eps))
+    for i in range(len(x)):
+        out[i] = x[i] * scale * weight[i]
+
+
+@njit(fastmath=MATH)
+def _turn(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
+    if len(norm) > 0:
+        _normalize_row(x, norm, eps, x)
+    half = len(cos)
+    for i in range(half):
+        out[i] = x[i] * cos[i] - x[half + i] * sin[i]
+        out[half + i] = x[half + i] * cos[i] + x[i] * sin[i]
+    for i in range(2 * half, len(x)):
+        out[i] = x[i]
+
+
+@njit
+def _times(x, blocks):  # type: ignore[no-untyped-def]
+    """x [n, in] by a weight: [n, blocks * 32]."""
+    out = np.empty((len(x), len(blocks.codes) * WIDTH), np.float32)
+    multiply_blocks(x, blocks.kind, blocks.codes, blocks.scales, out)
+    return out
+
+
+@njit(parallel=True)
+def _add(x, y, blocks):  # type: ignore[no-untyped-def]
+    out, width = _times(y, blocks), x.shape[1]
+    if len(x) <= FEW:
+        for row in range(len(x)):
+            for i in range(width):
+                x[row, i] += out[row, i]
+    else:
+        for row in prange(len(x)):
+            for i in range(width):
+                x[row, i] += out[row, i]
+
+
+@njit(parallel=True, cache=True)
+def _gated(both, width):  # type: ignore[no-untyped-def]
+    """silu(gate) * up of rows that hold gate and then up, ``width`` of each (SwiGLU, arXiv:2002.05202)."""
+    out = np.empty((len(both), width), np.float32)
+    if len(both) <= FEW:
+        for row in range(len(both)):
+            _gate_row(both[row], width, out[row])
+    else:
+        for row in prange(len(both)):
+            _gate_row(both[row], width, out[row])
+    return out
+
+
+@njit(fastmath=MATH)
+def _gate_row(both, width, out):  # type: ignore[no-untyped-def]
+    e = np.zeros((width + LANES - 1) // LANES * LANES, np.float32)
+    for i in range(width):
+        e[i] = -abs(both[i])
+    exp_below(address_of(e), np.float32(0), len(e))
+    for i in range(width):
+        gate = both[i]
+        share = (np.float32(1) if gate >= 0 else e[i]) / (np.float32(1) + e[i])
+        out[i] = gate * share * both[width + i]

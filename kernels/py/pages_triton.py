@@ -1,0 +1,280 @@
+"""Page records in a GPU's memory (Triton): what is in one, sealing, sketches, rotation. Torch references: ``quant``,
+``sketch``. Records are given by address, a multiple of 16 as every part of a record is.
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from localctx.kernels.sketch import BITS, Sketch
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+PAGE = tl.constexpr(64)
+_TOKENS = PAGE.value
+_STEP, _MOST = tl.constexpr(2.0**-24), tl.constexpr(65_000.0)  # as in ``quant``
+_ROUND = tl.constexpr(12_582_912.0)  # 1.5 * 2**23: what is added to it loses its fraction, halves to even
+
+
+class TritonLayerLayout(NamedTuple):
+    """One layer's heads and widths, and each record format's K and V bits: one format, or the ordinary one and that of
+    sink pages. ``offsets`` [formats, 6] int64, on the device: the bytes from a page's address to K's codes, scales,
+    zeros and V's codes, scales, zeros.
+    """
+
+    heads: int
+    k_dim: int
+    v_dim: int
+    bits: tuple[tuple[int, int], ...]
+    offsets: Tensor
+
+
+def launching(launch: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
+    """``launch`` on the device of its first tensor: Triton takes the current one."""
+
+    @wraps(launch)
+    def launched(*given: _Given.args, **how: _Given.kwargs) -> _Result:
+        with torch.cuda.device_of(given[0]):
+            return launch(*given, **how)
+
+    return launched
+
+
+def block_of(n: int) -> int:
+    """The power of two that holds n, and no less than a matrix product wants."""
+    return max(16, triton.next_power_of_2(n))
+
+
+# --- One head of a record: codes as float16, and a scale and a zero a row that are multiplied in elsewhere
+
+
+@triton.jit
+def half_of(x):  # type: ignore[no-untyped-def]
+    """x as float16, which has more digits than bf16 and ends at 65,504."""
+    return tl.minimum(tl.maximum(x.to(tl.float32), -_MOST), _MOST).to(tl.float16)
+
+
+@triton.jit
+def decode(codes, scale, zero, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
+    """The codes [ROWS, COLS] at ``codes``, which float16 holds exactly, and their rows' scales and zeros, float32.
+
+    What lies beyond has scale 0 and zero 0. Numbers of 16 bits (bf16) are their own codes, of scale 1 and zero 0.
+    """
+    r, c = tl.arange(0, ROW_BLOCK), tl.arange(0, COL_BLOCK)[None]
+    inside = (r[:, None] < ROWS) & (c < COLS)
+    if BITS == 16:
+        wide = tl.load(codes.to(tl.pointer_type(tl.bfloat16)) + r[:, None] * COLS + c, mask=inside, other=0)
+        x = half_of(wide)
+        a, b = tl.where(r < ROWS, 1.0, 0.0), tl.zeros((ROW_BLOCK,), tl.float32)
+    else:
+        WIDTH: tl.constexpr = COLS * BITS // 8
+        packed = tl.load(codes + r[:, None] * WIDTH + c % WIDTH, mask=inside, other=0)  # a byte of several from L1
+        code = packed if BITS == 8 else (packed >> (c // WIDTH * BITS).to(tl.uint8)) & ((1 << BITS) - 1)
+        x = code.to(tl.float16)
+        a = tl.load(scale + r, mask=r < ROWS, other=0).to(tl.float32)
+        b = tl.load(zero + r, mask=r < ROWS, other=0).to(tl.float32)
+    return x, a, b
+
+
+@triton.jit
+def load(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
+    """``decode`` a head of the record at ``address``, whose codes, scales and zeros begin at three ``offsets``."""
+    codes = tl.multiple_of((address + tl.load(offsets)).to(tl.pointer_type(tl.uint8)), 16)
+    scale = tl.multiple_of((address + tl.load(offsets + 1)).to(tl.pointer_type(tl.float16)), 16)
+    zero = tl.multiple_of((address + tl.load(offsets + 2)).to(tl.pointer_type(tl.float16)), 16)
+    at = head * ROWS
+    codes += at * (COLS * BITS // 8)
+    return decode(codes, scale + at, zero + at, ROWS, COLS, BITS, ROW_BLOCK, COL_BLOCK)
+
+
+@triton.jit
+def range_of(low, high, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The scale and zero, float16, of groups from ``low`` to ``high``: see ``quant.quantize``."""
+    zero = (low - tl.abs(low) * 0.00048828125 - _STEP).to(tl.float16)
+    scale = tl.div_rn(high - zero.to(tl.float32), LEVELS + 0.0) * 1.0009765625 + _STEP
+    return scale.to(tl.float16), zero
+
+
+@triton.jit
+def code_of(x, scale, zero, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The nearest of LEVELS + 1 codes."""
+    x = tl.minimum(tl.maximum(x, -_MOST), _MOST)
+    steps = tl.div_rn(x - zero.to(tl.float32), scale.to(tl.float32) + tl.zeros_like(x))
+    steps = tl.minimum(tl.maximum(steps, 0.0), LEVELS + 0.0)
+    return ((steps + _ROUND) - _ROUND).to(tl.int32).to(tl.uint8)
+
+
+# --- Sealing
+
+
+@launching
+def seal(k: Tensor, v: Tensor, addresses: Tensor, layout: TritonLayerLayout, kind: int, rotated: bool = False) -> None:
+    """Write k [H, n * 64, D] and v [H, n * 64, Dv] as records of format ``kind`` into the pages at ``addresses`` [n],
+    Hadamard-turned where ``rotated``: what ``quant.quantize`` and ``quant.pack`` make of them (KIVI's groups).
+    """
+    if rotated:
+        k, v = rotate(k), rotate(v)
+    for x, bits, first, keys in ((k, layout.bits[kind][0], 0, True), (v, layout.bits[kind][1], 3, False)):
+        dim = x.shape[2]
+        offsets = layout.offsets[kind, first:]
+        _seal[(len(addresses), layout.heads)](
+            x, addresses, offsets, *x.stride(), DIM=dim, BLOCK=block_of(dim), BITS=bits, KEYS=keys
+        )
+
+
+@triton.jit
+def _seal(x, addresses, offsets, head_stride, token_stride, dim_stride, DIM: tl.constexpr, BLOCK: tl.constexpr, BITS: tl.constexpr, KEYS: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
+    page, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    x += head * head_stride + page * PAGE * token_stride
+    if KEYS:
+        _put(x, tl.load(addresses + page), offsets, head, dim_stride, token_stride, DIM, PAGE, BITS, BLOCK, PAGE)
+    else:
+        _put(x, tl.load(addresses + page), offsets, head, token_stride, dim_stride, PAGE, DIM, BITS, PAGE, BLOCK)
+
+
+@triton.jit
+def _put(x, address, offsets, head, row_stride, col_stride, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
+    """Encode [ROWS, COLS] numbers, a group a row, into a head of the record at ``address``."""
+    r, c = tl.arange(0, ROW_BLOCK)[:, None], tl.arange(0, COL_BLOCK)[None]
+    inside = (r < ROWS) & (c < COLS)
+    numbers = tl.load(x + r * row_stride + c * col_stride, mask=inside, other=0).to(tl.float32)
+    codes = tl.multiple_of((address + tl.load(offsets)).to(tl.pointer_type(tl.uint8)), 16)
+    if BITS == 16:
+        place = codes.to(tl.pointer_type(tl.bfloat16)) + (head * ROWS + r) * COLS + c
+        tl.store(place, numbers.to(tl.bfloat16), mask=inside)
+    else:
+        LEVELS: tl.constexpr = (1 << BITS) - 1
+        WIDTH: tl.constexpr = COLS * BITS // 8
+        numbers = tl.minimum(tl.maximum(numbers, -_MOST), _MOST)
+        low = tl.min(tl.where(inside, numbers, _MOST), 1)[:, None]
+        high = tl.max(tl.where(inside, numbers, -_MOST), 1)[:, None]
+        scale, zero = range_of(low, high, LEVELS)
+        meta = head * ROWS + r
+        tl.store((address + tl.load(offsets + 1)).to(tl.pointer_type(tl.float16)) + meta, scale, mask=r < ROWS)
+        tl.store((address + tl.load(offsets + 2)).to(tl.pointer_type(tl.float16)) + meta, zero, mask=r < ROWS)
+        packed = tl.zeros((ROW_BLOCK, COL_BLOCK), tl.uint8)
+        mine = (r < ROWS) & (c < WIDTH)
+        for part in tl.static_range(8 // BITS):  # its numbers again, which the cache still has
+            some = tl.load(x + r * row_stride + (part * WIDTH + c) * col_stride, mask=mine, other=0).to(tl.float32)
+            packed |= code_of(some, scale, zero, LEVELS) << (part * BITS)
+        tl.store(codes + (head * ROWS + r) * WIDTH + c, packed, mask=mine)
+
+
+# --- Sketches
+
+
+@launching
+def make_sketch(addresses: Tensor, formats: Tensor, layout: TritonLayerLayout) -> Sketch:
+    """``sketch.make_sketch`` of the keys that the records of pages [n] hold."""
+    n, h, d, device = len(addresses), layout.heads, layout.k_dim, addresses.device
+    codes = torch.empty(h, n, d, _TOKENS * BITS // 8, dtype=torch.uint8, device=device)
+    scale, zero = torch.empty(2, h, n, d, dtype=torch.float16, device=device).unbind()
+    few, many = layout.bits[0][0], layout.bits[-1][0]
+    _sketch[(n, h)](
+        addresses, formats, layout.offsets, codes, scale, zero, DIM=d, BLOCK=block_of(d), K_BITS=few, SINK_K_BITS=many
+    )
+    return Sketch(codes, scale, zero)
+
+
+@triton.jit
+def _sketch(addresses, formats, offsets, codes, scale, zero, DIM: tl.constexpr, BLOCK: tl.constexpr, K_BITS: tl.constexpr, SINK_K_BITS: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
+    page, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    address, kind = tl.load(addresses + page), tl.load(formats + page)
+    if K_BITS == SINK_K_BITS:
+        x, a, b = load(address, offsets + kind * 6, head, DIM, PAGE, K_BITS, BLOCK, PAGE)
+    elif kind == 0:
+        x, a, b = load(address, offsets, head, DIM, PAGE, K_BITS, BLOCK, PAGE)
+    else:
+        x, a, b = load(address, offsets + 6, head, DIM, PAGE, SINK_K_BITS, BLOCK, PAGE)
+    keys = x.to(tl.float32) * a[:, None] + b[:, None]
+    keys = tl.minimum(tl.maximum(keys, -_MOST), _MOST)
+    a, b = range_of(tl.min(keys, 1)[:, None], tl.max(keys, 1)[:, None], 3)
+    code = code_of(keys, a, b, 3)  # [BLOCK, 64]
+    byte = tl.sum(tl.reshape(code, (BLOCK, 4, 16)).to(tl.int32) << (tl.arange(0, 4)[None, :, None] * 2), 1)
+    d, j = tl.arange(0, BLOCK)[:, None], tl.arange(0, 16)[None]
+    at = (head * tl.num_programs(0) + page) * DIM + d
+    tl.store(codes + at * 16 + j, byte.to(tl.uint8), mask=d < DIM)
+    tl.store(scale + at, a, mask=d < DIM)
+    tl.store(zero + at, b, mask=d < DIM)
+
+
+@launching
+def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
+    """``sketch.best_scores``: the greatest q . key of each page, about, [H, Q, n] float32 from q [H, Q, D]."""
+    (h, queries, d), n = q.shape, sketch.codes.shape[1]
+    q, codes, scale, zero = (x.contiguous() for x in (q, *sketch))
+    out = torch.empty(h, queries, n, device=q.device)
+    block = min(64, block_of(queries))
+    _best[(n, h, triton.cdiv(queries, block))](
+        q, codes, scale, zero, None if extra is None else extra.contiguous(), out, queries,
+        DIM=d, BLOCK=block_of(d), QUERIES=block,
+    )  # fmt: skip
+    return out
+
+
+@triton.jit(do_not_specialize=["queries"])
+def _best(q, codes, scale, zero, extra, out, queries, DIM: tl.constexpr, BLOCK: tl.constexpr, QUERIES: tl.constexpr):  # type: ignore[no-untyped-def] # fmt: skip
+    page, head, pages = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(0)
+    at = (head * pages + page) * DIM
+    keys, a, b = decode(codes + at * 16, scale + at, zero + at, DIM, PAGE, 2, BLOCK, PAGE)
+    i, d, t = tl.program_id(2) * QUERIES + tl.arange(0, QUERIES)[:, None], tl.arange(0, BLOCK)[None], tl.arange(0, PAGE)
+    mine = head * queries + i
+    asked = tl.load(q + mine * DIM + d, mask=(i < queries) & (d < DIM), other=0).to(tl.float32)
+    scores = tl.dot(half_of(asked * a[None]), keys) + tl.sum(asked * b[None], 1)[:, None]
+    if extra is not None:
+        scores += tl.load(extra + (mine * pages + page) * PAGE + t[None], mask=i < queries, other=0)
+    tl.store(out + mine * pages + page, tl.max(scores, 1)[:, None], mask=i < queries)
+
+
+# --- Rotation
+
+
+@launching
+def rotate(x: Tensor, more: Tensor | None = None, dtype: torch.dtype = torch.float32) -> Tensor:
+    """``quant.rotate`` of x [..., n], plus ``more`` where given, in ``dtype``."""
+    n = x.shape[-1]
+    rows = x.reshape(-1, n)
+    out = torch.empty(rows.shape, dtype=dtype, device=x.device)
+    size = n & -n
+    _rotate[(triton.cdiv(len(rows), 16), n // size)](
+        rows,
+        None if more is None else more.reshape(-1, n),
+        out,
+        len(rows),
+        *rows.stride(),
+        WIDTH=n,
+        SIZE=size,
+        BLOCK=block_of(size),
+    )
+    return out.view(x.shape)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _rotate(x, more, out, rows, row_stride, col_stride, WIDTH: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # fmt: skip
+    """Rows times a block of the Hadamard matrix: the sign at (i, j) is the parity of i & j (Sylvester)."""
+    r, i, j = tl.program_id(0) * 16 + tl.arange(0, 16), tl.arange(0, BLOCK), tl.arange(0, BLOCK)
+    bits = i[:, None] & j[None]
+    bits ^= bits >> 4
+    bits ^= bits >> 2
+    bits ^= bits >> 1
+    sign = tl.where((i[:, None] < SIZE) & (j[None] < SIZE), 1.0 - 2.0 * (bits & 1).to(tl.float32), 0.0).to(tl.float16)
+    first = tl.program_id(1) * SIZE
+    inside = (r[:, None] < rows) & (j[None] < SIZE)
+    numbers = tl.load(
+        x + r[:, None] * row_stride + (first + i[None]) * col_stride,
+        mask=(r[:, None] < rows) & (i[None] < SIZE),
+        other=0,
+    )
+    high = half_of(numbers)
+    low = (numbers.to(tl.float32) - high.to(tl.float32)).to(tl.float16)
+    result = tl.dot(high, sign, tl.dot(low, sign)) * (1.0 / SIZE**0.5)
+    at = r[:, None].to(tl.int64) * WIDTH + first + j[None]
+    if more is not None:
+        result += tl.load(more + at, mask=inside, other=0)
+    tl.store(out + at, result.to(out.dtype.element_ty), mask=inside)

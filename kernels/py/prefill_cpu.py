@@ -1,0 +1,122 @@
+"""Attention of a chunk of new tokens, for CPUs: sealed pages are decoded one at a time, into a core's cache."""
+
+import math
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+from torch.nn import functional
+
+from localctx.kernels.decode_cpu import HIDDEN, PAGE, LayerLayout, finish_scores, load_k, load_v
+from localctx.kernels.simd import product
+from localctx.kernels.vector_math import INNER, MATH, address_of, exp_below
+
+ROWS = 96  # queries of a task, which share a decoded page; their scores stay in the cache beside it
+
+
+def attend_chunk(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    addresses: np.ndarray,
+    formats: np.ndarray,
+    layout: LayerLayout,
+    scale: float,
+    softcap: float = 0,
+) -> tuple[Tensor, Tensor]:
+    """The last T tokens, q [Hq, T, D], over n sealed pages and causally over the S >= T tokens after them, k [H, S, D]
+    and v [H, S, Dv], all float32: (out [Hq, T, Dv], lse [Hq, T]).
+
+    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n]. After FlashAttention
+    (arXiv:2205.14135), with pages as the blocks of keys. A token's result does not depend on how many come at once.
+    """
+    heads, tokens, dim = q.shape
+    asked = (q * scale).reshape(layout.heads, -1, dim).contiguous()
+    out = torch.zeros(*asked.shape[:2], layout.v_dim, dtype=torch.float32)  # whatever loading has made the default
+    tops = torch.full(asked.shape[:2], float(HIDDEN), dtype=torch.float32)
+    totals = torch.zeros_like(tops)
+    mine, before = (_paged(k).transpose(2, 3).contiguous(), _paged(v).contiguous()), k.shape[1] - tokens
+    _attend(
+        asked.numpy(),
+        mine[0].numpy(),
+        mine[1].numpy(),
+        addresses.copy(),  # numba compiles anew for arrays that are read-only
+        formats.copy(),
+        layout,
+        tokens,
+        before,
+        np.float32(softcap),
+        out.numpy(),
+        tops.numpy(),
+        totals.numpy(),
+    )
+    return out.view(heads, tokens, -1), (tops + totals.log()).view(heads, tokens)
+
+
+def _paged(x: Tensor) -> Tensor:
+    """[H, S, D] as [H, pages, 64, D], the last filled up with zeros, which nobody sees."""
+    return functional.pad(x, (0, 0, 0, -x.shape[1] % PAGE)).unflatten(1, (-1, PAGE))
+
+
+@njit(parallel=True, fastmath=MATH, cache=True)
+def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
+    """q [H, n, D] scaled, all queries of a KV head in a row; pages that are not sealed: ``keys`` [H, m, D, 64] and
+    ``values`` [H, m, 64, Dv]. ``out``, ``tops`` and ``totals`` begin as nothing.
+    """
+    blocks = (q.shape[1] + ROWS - 1) // ROWS
+    for task in prange(lay.heads * blocks):
+        head, first = task // blocks, task % blocks * ROWS
+        stop = min(first + ROWS, q.shape[1])
+        k, v = np.empty((lay.k_dim, PAGE), np.float32), np.empty((PAGE, lay.v_dim), np.float32)
+        scores, last = np.empty((stop - first, PAGE), np.float32), np.empty(stop - first, np.int64)
+        last[:] = PAGE
+        for page in range(len(addresses)):
+            load_k(addresses[page], lay, formats[page], head, k)
+            load_v(addresses[page], lay, formats[page], head, v)
+            _attend_page(q[head, first:stop], k, v, last, softcap, scores, out[head], tops[head], totals[head], first)
+        for page in range(keys.shape[1]):
+            if _see(first, tokens, before - page * PAGE, last):
+                k, v = keys[head, page], values[head, page]
+                _attend_page(
+                    q[head, first:stop], k, v, last, softcap, scores, out[head], tops[head], totals[head], first
+                )
+        _divide(out[head], totals[head], first, stop)
+
+
+@njit(**INNER)
+def _see(first, tokens, before, last):  # type: ignore[no-untyped-def]
+    """How many tokens of a page each query sees, 0 to 64: ``last`` [n]; whether any sees one. ``before`` is how many
+    there are from the page's beginning to the first of the chunk.
+    """
+    most = 0
+    for i in range(len(last)):
+        last[i] = min(max(before + (first + i) % tokens + 1, 0), PAGE)
+        most = max(most, last[i])
+    return most > 0
+
+
+@njit(**INNER)
+def _attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # type: ignore[no-untyped-def]
+    """Queries q [n, D], those from ``first`` on of a head, over a page's keys k [D, 64] and values v [64, Dv], of which
+    they see the first ``last`` [n].
+    """
+    scores[:] = np.float32(0)
+    product(32, address_of(k), PAGE, 0, q, scores)
+    for i in range(len(q)):
+        top, at = finish_scores(scores[i], scores[i, :0], softcap, 0, last[i]), first + i
+        if top > tops[at]:
+            shrink = np.float32(math.exp(tops[at] - top))
+            tops[at] = top
+            totals[at] *= shrink
+            for d in range(out.shape[1]):
+                out[at, d] *= shrink
+        totals[at] += exp_below(address_of(scores[i]), tops[at], PAGE)
+    product(32, address_of(v), out.shape[1], 0, scores, out[first : first + len(q)])
+
+
+@njit(**INNER)
+def _divide(out, totals, first, stop):  # type: ignore[no-untyped-def]
+    for at in range(first, stop):
+        for d in range(out.shape[1]):
+            out[at, d] /= totals[at]

@@ -1,0 +1,70 @@
+"""Compiling what a processor computes with: a minute on the first run on a machine, then tenths of a second."""
+
+from threading import Thread
+
+import numpy as np
+import torch
+from numba import threading_layer
+
+from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_rows
+from localctx.kernels.decode_cpu import PAGE, LayerLayout, attend_pages, unpack_pages
+from localctx.kernels.decoder_layer_cpu import EntryWeights, Exit, enter, enter_chunk, leave, leave_chunk, normalize
+from localctx.kernels.linear_cpu import exact_blocks, multiply
+from localctx.kernels.prefill_cpu import attend_chunk
+
+_DIM = 8
+_RECORD = np.zeros(2 * _DIM * PAGE, np.float32)
+_LAYOUT = LayerLayout(1, _DIM, _DIM, np.array([[32, 32, 0, 0, 0, _DIM * PAGE * 4, 0, 0]], np.int64))
+
+
+def warm() -> None:
+    """Compile the kernels of reading, or load them compiled. Those of decoding come after, in a thread where numba can
+    bear that: who decodes earlier waits for them.
+    """
+    warm_reading()
+    later = Thread(target=warm_decoding)
+    later.start()
+    if threading_layer() == "workqueue":  # it ends the process where two threads compute at once
+        later.join()
+
+
+def warm_reading() -> None:
+    """A decoder layer of 8 numbers, one head and 16 gates, and a record of one head."""
+    norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
+    qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
+    entry, exits = EntryWeights(norm, qkv, nothing, nothing, nothing), Exit(output, norm, both, down)
+    turn, heads = _zeros(1, _DIM // 2), [_zeros(1, 1, _DIM) for _ in range(3)]
+    for enters, leaves in ((enter, leave), (enter_chunk, leave_chunk)):
+        enters(_zeros(1, _DIM), entry, 1e-5, turn, turn, *heads)
+        leaves(_zeros(1, _DIM), _zeros(1, _DIM), exits, 1e-5)
+    normalize(_zeros(1, _DIM), norm, 1e-5)
+    multiply(_tensor(1, _DIM), output)
+    unpack_pages(*_records(), _LAYOUT)
+    new = _tensor(1, 2, _DIM)
+    attend_chunk(new, new, new, *_records(), _LAYOUT, 1.0)
+
+
+def warm_decoding() -> None:
+    """A token over a page."""
+    addresses, formats = _records()
+    attend_pages(_zeros(1, _DIM), addresses, formats, _LAYOUT, 1.0)
+    page = np.zeros((2, _DIM * PAGE), np.float32)
+    tails = np.array([[page[0].ctypes.data, page[1].ctypes.data]], np.int64)
+    nothing = np.zeros(1, np.int64)
+    pages = BatchPages(np.array([[0, 0, 1, 0]], np.int64), addresses[None], formats[None])
+    row = _zeros(1, 1, _DIM)
+    attend_rows(row, row, row, pages, BatchOpenPages(tails, 32, nothing, nothing), _LAYOUT, 1.0)
+
+
+def _records() -> tuple[np.ndarray, np.ndarray]:
+    """Where one record of zeros is, and its format."""
+    return np.array([_RECORD.ctypes.data], np.int64), np.zeros(1, np.uint8)
+
+
+def _tensor(*shape: int) -> torch.Tensor:
+    """Of this type whatever transformers, which loads meanwhile, says that all new tensors are."""
+    return torch.zeros(shape, dtype=torch.float32)
+
+
+def _zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)

@@ -1,0 +1,102 @@
+"""A result as Markdown, by a template or without. What documents and models say cannot break out of its place."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from localctx.errors import UsageError
+from localctx.store.transcript import one_line, reference
+from localctx.workflows.summary_task import digest
+
+_MARKUP = re.compile(r"([\\`\[\]<>&#|~])")  # lists and emphasis stay; links, pictures, HTML, headings, code do not
+
+FIELDS = {
+    "name": "the document's name",
+    "path": "where it is",
+    "document": "its id, a hash of its text",
+    "model": "who summarized it",
+    "summary": "the summary, or the questions and answers, with the numbers of the sources",
+    "sections": "a list of the sections and what each says",
+    "sources": "the sources: the words that support the summary, with page or heading, as footnotes",
+}
+
+
+class SummaryTemplate:
+    """What the file of a result looks like. A ``template`` has ``$summary`` or another of FIELDS where they go.
+
+    Values are put in once and never looked at again, so that no document can name a field. Raises UsageError.
+    """
+
+    def __init__(self, template: Path | None = None) -> None:
+        text = _read(template) if template else ""
+        self._template = Template(text) if text else None
+        self.form = digest([text])
+        if self._template and not self._template.is_valid():
+            raise UsageError(f"{template} has a $ that begins no field", "write $$ for a dollar sign")
+        if self._template and (unknown := set(self._template.get_identifiers()) - FIELDS.keys()):
+            remedy = f"use: {', '.join(f'${name}' for name in FIELDS)}"
+            raise UsageError(f"{template} has the unknown field ${min(unknown)}", remedy)
+
+    def render(self, entry: Mapping[str, Any]) -> str:
+        """A result as Markdown, whole."""
+        if self._template:
+            return self._template.substitute(fields(entry))
+        f = fields(entry)
+        blocks = [f"# {f['name']}", f["summary"], f["sections"] and f"## Sections\n\n{f['sections']}", f["sources"]]
+        return "\n\n".join([*filter(None, blocks), f"---\n{f['path']}, by {f['model']}"]) + "\n"
+
+
+def fields(entry: Mapping[str, Any]) -> dict[str, str]:
+    """The values of FIELDS, as Markdown."""
+    plain = {name: one_line(entry[name]) for name in ("name", "path", "document", "model")}
+    if entry["answers"]:
+        said, sources = _answers(entry["answers"])
+    else:
+        said, sources = _with_marks(entry["summary"], entry["citations"]), list(_footnotes(entry["citations"]))
+    sections = entry["sections"] if len(entry["sections"]) > 1 else []
+    return {**plain, "summary": said, "sections": "\n".join(map(_section, sections)), "sources": "\n".join(sources)}
+
+
+def _answers(answers: list[dict[str, Any]]) -> tuple[str, list[str]]:
+    blocks, sources = list[str](), list[str]()
+    for a in answers:
+        notes = list(_footnotes(a["citations"], len(sources)))
+        marks = "".join(f"[^{len(sources) + 1 + i}]" for i in range(len(notes)))
+        blocks.append(f"## {one_line(a['question'])}\n\n{_prose(a['answer'] or a['why'])}{marks}")
+        sources += notes
+    return "\n\n".join(blocks), sources
+
+
+def _with_marks(summary: str, citations: list[dict[str, Any]]) -> str:
+    """The summary with the numbers of its footnotes after the sentences they support."""
+    said, start = "", 0
+    for number, citation in enumerate(citations, 1):
+        said += f"{_prose(summary[start : citation['at']])}[^{number}]"
+        start = citation["at"]
+    return said + _prose(summary[start:])
+
+
+def _footnotes(citations: list[dict[str, Any]], before: int = 0) -> Iterator[str]:
+    for number, citation in enumerate(citations, before + 1):
+        yield f"[^{number}]: {reference(citation)}"
+
+
+def _section(section: dict[str, Any]) -> str:
+    pages, heading = section["pages"], section["heading"]
+    what = "pages" if pages and "-" in pages else "page"
+    where = f"{what} {one_line(pages)}" if pages else f"characters {section['start']:,} to {section['end']:,}"
+    named = f"{one_line(heading)}, {where}" if heading else where
+    return f"- **{named}**: {' '.join(_prose(section['summary']).split())}"
+
+
+def _prose(text: str) -> str:
+    return _MARKUP.sub(r"\\\1", text)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError, ValueError) as e:
+        raise UsageError(f"{file} cannot be read ({e})", "name a text file with --template") from e

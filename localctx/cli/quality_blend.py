@@ -1,0 +1,56 @@
+"""``quality --blend``: may passages that were read alone be put together, on this text with this model?"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from localctx.cli.terminal import Terminal
+    from localctx.quality.blend_quality import Blended
+    from localctx.quality.variants import Setup
+    from localctx.session import Session
+
+
+def measure_blending(
+    session: "Session", on: "Setup", terminal: "Terminal", text: str, codec: str, count: int, as_json: bool
+) -> None:
+    """Measure every blending on ``count`` passages, remember which passed, and print it."""
+    from localctx.cli.terminal import print_json, table
+    from localctx.quality.blend_quality import LENGTH, BlendGate
+
+    results = []
+    for result in BlendGate(on, codec, text, count, terminal.show).run():
+        results.append(result)
+        _remember(session, codec, result)  # at once: Ctrl-C keeps what was measured
+    terminal.clear()
+    if as_json:
+        report = {"model": session.settings.model, "codec": codec, "passages": count, "tokens": count * LENGTH}
+        print_json({**report, "blendings": [r.to_json() for r in results]})
+        return
+    print(table([_row(r) for r in results]))
+    terminal.say(f"{count} passages of {LENGTH} tokens in {codec}; READ AGAIN: of each its first tokens, and the part")
+    terminal.say("of the others that deviates most; TOKENS and SECONDS are those of a prompt without its question")
+
+
+def _remember(session: "Session", codec: str, result: "Blended") -> None:
+    from localctx.store.store import store_errors
+
+    if result.how:
+        key = result.how.key(session.model.fingerprint(codec))
+        with store_errors(session.settings.home):
+            what = f"{codec} blend {result.name}"
+            session.store.verdicts.note(key, session.settings.model, what, result.passed, result.to_json())
+
+
+def _row(r: "Blended") -> dict[str, Any]:
+    d, marks = r.divergence, "".join("+" if found else "-" for found in r.needles)
+    return {
+        "READ AGAIN": r.name if r.how else "all",
+        "TOKENS": f"{r.read:,}",
+        "REUSED": f"{r.reused:,}",
+        "SECONDS": f"{r.seconds:.2f}",
+        "KL MEAN": f"{d.kl_mean:.5f}",
+        "KL P99": f"{d.kl_p99:.4f}",
+        "TOP-1": f"{d.top1:.1%}",
+        "PERPLEXITY": f"{d.perplexity:.3f}",
+        "NEEDLES": f"{sum(r.needles)}/{len(marks)} {marks}",
+        "PASSED": "yes" if r.passed else "no",
+    }

@@ -1,0 +1,160 @@
+"""The search index: ranges of documents (chunks), their words for BM25, and vectors. Knows text, not models.
+
+FTS5 keeps no copy of the text: a chunk's words are taken out again by handing in what was put in, title and all.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sqlite_utils import Database
+
+from localctx.store.schema import signs_apart
+
+TERMS = 64  # of a query, the first that differ
+_TERM = re.compile(r"\w+")
+_COMMON = frozenset(
+    _TERM.findall(
+        "a an and are as at be by did do does for from had has have how in is it its of on or that the their this to "
+        "was were what when where which who whom whose why will with"
+    )
+)
+_BLOCK = 1024  # vectors compared at once: what is widened from float16 stays in the processor's cache
+_EMBEDDED = "EXISTS (SELECT 1 FROM vectors WHERE chunk = chunks.id AND part = 0 AND embedder = ?)"
+_THESE = "IN (SELECT value FROM json_each(?))"
+
+
+@dataclass(frozen=True)
+class ChunkRow:
+    """Characters ``start..end`` of a document; ``title`` is what else is said of them, and searched with them."""
+
+    id: int
+    document: str
+    start: int
+    end: int
+    title: str
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """The vectors of one embedder; row i is of a part of ``chunks[i]``. ``state`` is the database's then."""
+
+    state: tuple[object, ...]
+    chunks: np.ndarray
+    vectors: np.ndarray
+
+
+class SearchIndex:
+    """The search index of a store."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._matrix: _Matrix | None = None
+
+    def add(self, document: str, text: str, chunks: Iterable[tuple[int, int, str]]) -> None:
+        """Enter a document's chunks (start, end, title), all or, when ``chunks`` raises, none.
+
+        What is entered already stays as it is.
+        """
+        with self._db.atomic():
+            if self.has(document):
+                return
+            for start, end, title in chunks:
+                at = self._db.execute(
+                    'INSERT INTO chunks (document, start, "end", title) VALUES (?, ?, ?, ?)',
+                    [document, start, end, title],
+                )
+                words = signs_apart(f"{title}\n{text[start:end]}")
+                self._db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [at.lastrowid, words])
+
+    def remove(self, document: str, text: str) -> None:
+        """Forget a document's chunks, their words and vectors; ``text`` as it was entered."""
+        with self._db.atomic():
+            for c in self.of(document):
+                words = signs_apart(f"{c.title}\n{text[c.start : c.end]}")
+                self._db.execute(
+                    "INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [c.id, words]
+                )
+            of = "IN (SELECT id FROM chunks WHERE document = ?)"
+            self._db.execute(f"DELETE FROM vectors WHERE chunk {of}", [document])
+            self._db.execute("DELETE FROM chunks WHERE document = ?", [document])
+
+    def has(self, document: str) -> bool:
+        """Whether a document's chunks are entered."""
+        return bool(self._db.table("chunks").count_where("document = ?", [document]))
+
+    def of(self, document: str) -> list[ChunkRow]:
+        """A document's chunks in order."""
+        return self._rows("document = ? ORDER BY start", document)
+
+    def get(self, chunks: Sequence[int]) -> list[ChunkRow]:
+        """The chunks with these ids, in their order; without those that are gone."""
+        rows = {c.id: c for c in self._rows(f"id {_THESE}", json.dumps(list(chunks)))}
+        return [rows[i] for i in chunks if i in rows]
+
+    def lacking(self, document: str, embedder: str) -> list[ChunkRow]:
+        """A document's chunks without vectors by ``embedder``, the shortest first."""
+        return self._rows(f'document = ? AND NOT {_EMBEDDED} ORDER BY "end" - start, id', document, embedder)
+
+    def coverage(self, embedder: str | None, documents: Sequence[str] | None = None) -> tuple[int, int]:
+        """How many chunks there are, in these documents or all, and how many of them have vectors by ``embedder``."""
+        where, args = _within(documents)
+        sql = f"SELECT count(*) AS chunks, total({_EMBEDDED}) AS vectors FROM chunks WHERE {where}"
+        row = next(iter(self._db.query(sql, [embedder, *args])))
+        return row["chunks"], int(row["vectors"])
+
+    def put_vectors(self, embedder: str, chunks: Sequence[ChunkRow], vectors: Sequence[np.ndarray]) -> None:
+        """Keep the vectors [parts, d] of each chunk, in float16, instead of any it has. What was removed meanwhile is
+        passed over, though its id be another chunk's now.
+        """
+        with self._db.atomic():
+            for chunk, parts in zip(chunks, vectors, strict=True):
+                if self._rows("id = ? AND document = ?", chunk.id, chunk.document):
+                    self._db.execute("DELETE FROM vectors WHERE chunk = ?", [chunk.id])
+                    rows = [(chunk.id, i, embedder, v.tobytes()) for i, v in enumerate(parts.astype("<f2"))]
+                    self._db.conn.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", rows)
+
+    def by_words(self, query: str, top: int, documents: Sequence[str] | None = None) -> list[int]:
+        """The ``top`` chunks with words of ``query``, best first by BM25. Words match by their stems; the commonest of
+        English count only where there are no others.
+        """
+        words = list(dict.fromkeys(_TERM.findall(signs_apart(query.lower()))))
+        terms = ([w for w in words if w not in _COMMON] or words)[:TERMS]
+        where, args = _within(documents, "+rowid IN (SELECT id FROM chunks WHERE {})")  # +: words are looked up first
+        sql = f"SELECT rowid FROM chunk_words WHERE chunk_words MATCH ? AND {where} ORDER BY rank, rowid LIMIT ?"
+        match = " OR ".join(f'"{t}"' for t in terms)
+        return [r["rowid"] for r in self._db.query(sql, [match, *args, top])] if terms else []
+
+    def by_vector(
+        self, embedder: str, vector: np.ndarray, top: int, documents: Sequence[str] | None = None
+    ) -> list[int]:
+        """The ``top`` chunks that have a vector by ``embedder`` nearest to ``vector`` [d], by dot product."""
+        matrix = self._vectors(embedder)
+        near = np.empty(len(matrix.chunks), np.float32)
+        for at in range(0, len(near), _BLOCK):
+            near[at : at + _BLOCK] = matrix.vectors[at : at + _BLOCK].astype(np.float32) @ vector
+        chunks = matrix.chunks[np.argsort(-near, kind="stable")]
+        if documents is not None:
+            wanted = [c.id for c in self._rows(f"document {_THESE}", json.dumps(list(documents)))]
+            chunks = chunks[np.isin(chunks, wanted)]
+        return list(dict.fromkeys(chunks.tolist()))[:top]
+
+    def _vectors(self, embedder: str) -> _Matrix:
+        state = (embedder, next(self._db.execute("PRAGMA data_version"))[0], self._db.conn.total_changes)
+        if self._matrix is None or self._matrix.state != state:
+            sql = "SELECT chunk, vector FROM vectors WHERE embedder = ? ORDER BY chunk, part"
+            rows = self._db.execute(sql, [embedder]).fetchall()
+            vectors = np.frombuffer(b"".join(v for _, v in rows), "<f2").reshape(len(rows), -1 if rows else 0)
+            self._matrix = _Matrix(state, np.array([c for c, _ in rows], np.int64), vectors)
+        return self._matrix
+
+    def _rows(self, where: str, *args: str | int) -> list[ChunkRow]:
+        sql = f'SELECT id, document, start, "end", title FROM chunks WHERE {where}'
+        return [ChunkRow(**r) for r in self._db.query(sql, args)]
+
+
+def _within(documents: Sequence[str] | None, where: str = "{}") -> tuple[str, list[str]]:
+    """A condition on chunks, put into ``where``, and its arguments; it says nothing where all documents are meant."""
+    return ("1", []) if documents is None else (where.format(f"document {_THESE}"), [json.dumps(list(documents))])

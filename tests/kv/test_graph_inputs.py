@@ -1,0 +1,203 @@
+"""Captured steps: replayed with other numbers they give what is computed anew, and what cannot be captured is not."""
+
+from dataclasses import dataclass
+
+import measure_gpu
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+triton = pytest.importorskip("triton", reason="Triton is not installed")
+if not triton.knobs.runtime.interpret:
+    pytest.skip("TRITON_INTERPRET=1 runs the kernels without a GPU", allow_module_level=True)
+
+from graph_recorder import record  # noqa: E402
+from small_families import build  # noqa: E402
+
+from localctx.errors import Cancelled  # noqa: E402
+from localctx.kv.cache import Cache  # noqa: E402
+from localctx.kv.graph_inputs import GraphInputs, pad_to_power_of_two  # noqa: E402
+from localctx.kv.pool import Pool  # noqa: E402
+from localctx.models import cuda_graphs as G  # noqa: E402
+from localctx.models.base import ForwardRequest  # noqa: E402
+from localctx.models.transformers_model import TransformersModel  # noqa: E402
+from localctx.shape import PAGE, KVShape, LayerShape  # noqa: E402
+
+LENGTHS = (3 * PAGE - 2, 3 * PAGE + 20)  # the second step fills a page; the tables have room for one more
+STEPS = 5
+
+
+def answered(model, codec):
+    """Logits of steps of two sequences side by side, what they looked at, and their open pages."""
+    pool = Pool(model.shape, codec, in_place=False, triton=True, rope=model.rope)
+    caches = [Cache(pool, torch.bfloat16) for _ in LENGTHS]
+    for n, cache in zip(LENGTHS, caches, strict=True):
+        model.forward([3 + i * i % 190 for i in range(n)], cache)
+        cache.phase = "answering"
+        cache.watch()
+    out = []
+    for i in range(STEPS):
+        feeds = [ForwardRequest([5 + 7 * i + 31 * j], cache) for j, cache in enumerate(caches)]
+        out.append(torch.cat(model.forward_each(feeds)))
+    looks = [torch.from_numpy(cache.looks) for cache in caches]
+    tails = [x for cache in caches for layer in range(len(model.shape.layers)) for x in cache.open_tail(layer)]
+    return [torch.stack(out), *looks, *tails]
+
+
+@dataclass
+class Alike:
+    """A step with one array."""
+
+    likeness: str
+    x: np.ndarray
+    tables: GraphInputs | None = None
+
+    @property
+    def arrays(self):
+        return {"x": self.x}
+
+
+def run(graphs, likeness, x, work):
+    return graphs.run(Alike(likeness, np.array(x)), {}, CPU, work)
+
+
+class Counted:
+    """A capture that counts captures and replays."""
+
+    def __init__(self):
+        self.captures = self.replays = 0
+
+    def __call__(self, work):
+        replay, result = record(work)
+        self.captures += 1
+
+        def counted():
+            self.replays += 1
+            replay()
+
+        return counted, result
+
+
+@pytest.mark.parametrize(("family", "codec"), [("gemma2", "int4+hadamard"), ("gpt-oss", "int8")])
+def test_replayed_steps_give_what_is_computed_anew(family, codec):
+    model = TransformersModel(build(family, num_hidden_layers=2).to(torch.bfloat16))
+    assert model.graphs is None, "there is no GPU to capture on"
+    expected = answered(model, codec)
+    model.graphs = G.GraphCache(count := Counted())
+    found = answered(model, codec)
+    assert not model.graphs.refused
+    assert (count.captures, count.replays) == (1, 3)
+    for mine, its in zip(found, expected, strict=True):
+        assert torch.equal(mine, its)
+
+
+def test_what_graphs_look_at_stays_when_their_pool_has_gone():
+    shape = KVShape((LayerShape(1, 16, 16),) * 2)
+    pools = [Pool(shape, "int8", in_place=False, triton=True) for _ in range(2)]
+    for one, other in zip(*(pool.described for pool in pools), strict=True):
+        assert one.offsets is other.offsets
+
+
+def test_positions_of_another_kind_are_captured_anew():
+    model = TransformersModel(build("llama"))
+    model.graphs = graphs = G.GraphCache(count := Counted())
+
+    def step():
+        run(graphs, "a", [1.0], doubled)
+
+    view = model.view()
+    step(), step(), step()
+    assert (count.captures, count.replays) == (1, 2)
+    view.stretch("linear:2")
+    assert view.rope
+    step(), step()
+    assert (count.captures, count.replays) == (2, 3)
+
+
+def test_the_script_for_a_gpu_compares_steps_with_graphs_and_without():
+    size = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 8}
+    model = measure_gpu.made_model(CPU, size)
+    model.graphs = G.GraphCache(count := Counted())
+    (expected, _), (found, _) = measure_gpu.decoded(model, PAGE + 3, 3)
+    assert torch.equal(found, expected)
+    assert (count.captures, count.replays) == (1, 2)
+
+
+CPU = torch.device("cpu")
+
+
+def doubled(tables):
+    return tables["x"] * 2
+
+
+def test_what_is_asked_alike_is_captured_once_and_its_results_stay():
+    graphs, found = G.GraphCache(count := Counted()), []
+    for i in range(4):
+        found.append(run(graphs, "a", [i, i + 1.5], doubled))
+    assert [x.tolist() for x in found] == [[2 * i, 2 * i + 3] for i in range(4)]
+    assert (count.captures, count.replays) == (1, 3)
+    run(graphs, "b", [1.0, 2.0], doubled)
+    run(graphs, "a", [1.0], doubled)
+    assert count.captures == 1
+
+
+def test_the_graph_that_was_not_used_for_longest_goes_first(monkeypatch):
+    monkeypatch.setattr(G, "MOST", 2)
+    graphs = G.GraphCache(count := Counted())
+    for likeness in "aabbacccc":  # a is younger than b when c comes
+        run(graphs, likeness, [1.0], doubled)
+    run(graphs, "a", [1.0], doubled)
+    assert count.captures == 3
+    run(graphs, "b", [1.0], doubled)
+    run(graphs, "b", [1.0], doubled)
+    assert count.captures == 4
+
+
+@pytest.mark.parametrize(
+    "look", [Tensor.item, Tensor.tolist, int, bool, lambda x: x.cpu().numpy(), lambda x: len(x.nonzero()), torch.where]
+)
+def test_where_nothing_can_be_captured_all_is_computed(look):
+    def waits(tables):
+        look(tables["x"].max())
+        return tables["x"] * 2
+
+    graphs = G.GraphCache(record)
+    with torch.inference_mode():
+        found = [run(graphs, "a", [float(i)], waits).tolist() for i in range(3)]
+    assert found == [[0], [2], [4]]
+    assert "not permitted" in graphs.refused
+
+
+def test_what_failed_is_computed_before_it_is_captured():
+    """Memory that ran out is no reason to capture never again; who was cancelled has compiled nothing."""
+    fails = [Cancelled(), None, torch.OutOfMemoryError("full"), None, None, None]
+
+    def work(tables):
+        if e := fails.pop(0):
+            raise e
+        return tables["x"] * 2
+
+    graphs = G.GraphCache(count := Counted())
+    with pytest.raises(Cancelled):
+        run(graphs, "a", [1.0], work)
+    for captures in (0, 0, 1):
+        assert run(graphs, "a", [1.0], work).tolist() == [2]
+        assert count.captures == captures
+    assert not graphs.refused
+
+
+def test_tables_lie_where_they_lay_with_zeros_behind():
+    arrays = {
+        "a": np.arange(3, dtype=np.uint8),
+        "b": pad_to_power_of_two(np.arange(10).reshape(5, 2)),
+        "c": pad_to_power_of_two(np.zeros((0, 4))),
+    }
+    tables = GraphInputs(arrays, CPU)
+    places = [tables[name].data_ptr() for name in arrays]
+    assert not any(place % 16 for place in places)
+    assert [tuple(tables[name].shape) for name in arrays] == [(3,), (8, 2), (4, 4)]
+    assert tables["b"].tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9], [0, 0], [0, 0], [0, 0]]
+    tables.write({**arrays, "a": np.array([7, 8, 9], np.uint8)})
+    assert tables["a"].tolist() == [7, 8, 9]
+    assert [tables[name].data_ptr() for name in arrays] == places

@@ -1,0 +1,335 @@
+"""The rules of the house: which way imports go, what the wheel holds, lint, types, a tidy top level."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from repository import ROOT
+
+SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+# Imports go strictly down, or stay in their room. A name stands for everything below it that is not named itself.
+FLOORS = {
+    "localctx.__main__": 12,
+    "localctx.cli": 11,
+    "localctx.ui": 10,
+    "localctx.serving.openai_server": 10,
+    "localctx.serving": 9,
+    "localctx.session": 8,
+    "localctx.doctor": 8,
+    "localctx.batch": 8,
+    "localctx.batch.ray_generator": 9,  # each worker has a session
+    "localctx.quality": 8,
+    "localctx.bench": 8,
+    "localctx.workflows": 5,
+    "localctx.engine": 4,
+    "localctx.library": 4,
+    "localctx.models": 3,
+    "localctx.store": 2,
+    "localctx.kv": 2,
+    "localctx.machine": 2,
+    "localctx.kv.pages": 1,
+    "localctx.kv.keepers": 1,
+    "localctx.settings": 1,
+    "localctx.budget": 1,
+    "localctx.docs": 0,
+    "localctx.kernels": 0,
+    "localctx.errors": 0,
+    "localctx.shape": 0,
+    "localctx": 0,  # the version
+}
+SAME_FLOOR = {("localctx.store", "localctx.kv")}  # the store knows the format of pages
+
+# Every third-party library has one home, so that replacing it touches one room. Tensors and arrays are common ground.
+EVERYWHERE = {"torch", "numpy"}
+HOMES = {
+    "accelerate": "models",
+    "bitsandbytes": "models",
+    "blake3": "models",
+    "gguf": "models",
+    "httpx": "batch",
+    "jinja2": "models",
+    "huggingface_hub": "models",
+    "llama_cpp": "models",
+    "safetensors": "models store",
+    "tokenizers": "models",
+    "transformers": "models",
+    "sqlite_utils": "store",
+    "xxhash": "store",
+    "filelock": "store models",
+    "psutil": "budget",
+    "platformdirs": "settings",
+    "tomlkit": "settings",
+    "llvmlite": "kernels",
+    "numba": "kernels",
+    "triton": "kernels",
+    "gradio": "ui",
+    "fastapi": "ui",  # gradio brings these
+    "starlette": "ui serving",
+    "uvicorn": "serving",
+    "click": "cli",
+    "matplotlib": "quality bench",
+    "tqdm": "cli",
+    "charset_normalizer": "library",
+    "py3langid": "library",
+    "pypdfium2": "library",
+    "rapidocr": "library",
+    "ray": "batch",
+    "selectolax": "library",
+}
+
+
+# --- Arrows
+
+
+def imported(nodes: Iterator[ast.AST], package: str) -> Iterator[str]:
+    """Full names of what import statements bring in; a thing in a module counts as a name below it."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: -(node.level - 1) or None] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def room(name: str) -> str:
+    """The longest entry of FLOORS that the name is, or is below."""
+    while name not in FLOORS:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def folder(name: str) -> str:
+    return ".".join(name.split(".")[:2])
+
+
+def goes_down(importer: str, target: str) -> bool:
+    here, there = room(importer), room(target)
+    if folder(here) == folder(there):
+        return FLOORS[there] <= FLOORS[here]
+    return FLOORS[there] < FLOORS[here] or (here, folder(there)) in SAME_FLOOR
+
+
+def objection(importer: str, target: str) -> str | None:
+    """Why this module may not import that name, or None if it may."""
+    library = target.split(".")[0]
+    if library == "localctx":
+        return None if goes_down(importer, target) else f"{importer} imports {target}, which is not below it"
+    if library in sys.stdlib_module_names | EVERYWHERE:
+        return None
+    if library not in HOMES:
+        return f"{importer} imports {library}, which has no home: give it one in HOMES"
+    at_home = folder(importer).removeprefix("localctx.") in HOMES[library].split()
+    return None if at_home else f"{importer} imports {library}, whose home is {HOMES[library]}"
+
+
+def objections(module: str, source: str, *, is_package: bool = False) -> list[str]:
+    package = module if is_package else module.rpartition(".")[0]
+    targets = imported(ast.walk(ast.parse(source)), package)
+    return [why for target in targets if (why := objection(module, target))]
+
+
+def run_at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """What importing a module executes: all of it but the bodies of functions and of `if TYPE_CHECKING`."""
+    for child in ast.iter_child_nodes(node):
+        typing_only = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+        if not typing_only and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from run_at_import(child)
+
+
+def modules() -> dict[str, Path]:
+    """Every module of ours by name, wherever its folder is."""
+    names = {}
+    for package, directory in package_folders().items():
+        for path in directory.glob("*.py"):
+            names[package if path.stem == "__init__" else f"{package}.{path.stem}"] = path
+    return names
+
+
+def package_folders() -> dict[str, Path]:
+    """localctx.kernels -> kernels/py, localctx.kv -> localctx/kv, for every package on the list."""
+
+    def place(package: str) -> Path:
+        mapped = SETUPTOOLS["package-dir"].get(package)
+        return ROOT / mapped if mapped else place(package.rpartition(".")[0]) / package.rpartition(".")[2]
+
+    return {package: place(package) for package in SETUPTOOLS["packages"]}
+
+
+def test_imports_go_down():
+    found = [
+        why
+        for name, path in modules().items()
+        for why in objections(name, path.read_text(), is_package=path.stem == "__init__")
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_module_has_a_floor():
+    lost = [name for name in modules() if name != "localctx" and room(name) == "localctx"]
+    assert not lost, f"no floor in FLOORS: {lost}"
+
+
+def test_the_command_imports_nothing_of_ours_until_it_must():
+    command = {name: path for name, path in modules().items() if room(name) == "localctx.cli"}
+    light = command.keys() - {"localctx.cli.terminal", "localctx.cli.progress"}
+    for name in light:
+        tree = ast.parse(command[name].read_text())
+        ours = {target for target in imported(run_at_import(tree), name) if target.split(".")[0] == "localctx"}
+        assert {room(target) for target in ours} <= {"localctx", "localctx.errors", "localctx.cli"}, name
+        assert not any(target.startswith("localctx.cli.terminal") for target in ours), name
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("localctx.kernels.attention_reference", "import localctx.errors"),
+        ("localctx.kernels", "from localctx import shape"),
+        ("localctx.shape", "from localctx.errors import UserError"),
+        ("localctx.settings", "from localctx.budget import measure"),
+        ("localctx.kv.pages", "from localctx.kv.codecs import Int8"),
+        ("localctx.kv.keepers", "from . import cache"),
+        ("localctx.kv.cache", "from ..models import load"),
+        ("localctx.store.stored_pages", "from ..models import fingerprint"),
+        ("localctx.kv.tiers", "from localctx.store import Store"),
+        ("localctx.models.load", "def f():\n    from localctx.engine.events import Token"),
+        ("localctx.engine.plan", "from localctx import library"),
+        ("localctx.session", "if True:\n    import localctx.cli as top"),
+        ("localctx.engine.plan", "import transformers.cache_utils"),
+        ("localctx.session", "from click import echo"),
+        ("localctx.engine.plan", "import left_pad"),
+    ],
+)
+def test_an_import_that_breaks_the_rules_is_found(module, source):
+    assert len(objections(module, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("localctx.kv.cache", "from localctx.kv.pages import Page\nfrom .codecs import Int8\nfrom .. import shape"),
+        ("localctx.kv.pages", "from .keepers import Full"),
+        (
+            "localctx.store.stored_pages",
+            "from localctx.store.slot_file import SlotFile\nimport xxhash, sqlite_utils.db",
+        ),
+        (
+            "localctx.engine.plan",
+            "from localctx.store import Store\nfrom .events import Planned\nimport os.path, torch",
+        ),
+        ("localctx.models.load", "from localctx import __version__\nimport filelock"),
+        ("localctx.__main__", "from localctx.cli import main"),
+    ],
+)
+def test_an_import_that_keeps_the_rules_is_not(module, source):
+    assert objections(module, source) == []
+
+
+def test_relative_imports_of_a_package_start_in_it():
+    assert objections("localctx.kv", "from .cache import Cache", is_package=True) == []
+    assert objections("localctx.kv", "from ..store import Store", is_package=True) != []
+
+
+def test_the_start_of_a_module_is_told_from_its_functions():
+    source = "import a\nif TYPE_CHECKING:\n    import b\ntry:\n    import c\nfinally:\n    pass\ndef f():\n    import d"
+    assert list(imported(run_at_import(ast.parse(source)), "")) == ["a", "c"]
+
+
+# --- Folders
+
+
+@cache
+def files() -> list[Path]:
+    """What git has, or would have after `git add`: relative paths."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True
+    )
+    if listing.returncode:
+        pytest.skip("not a git checkout")
+    return [Path(name) for name in os.fsdecode(listing.stdout).split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_the_package_list_is_what_is_on_disk():
+    on_disk = {path.parent for path in files() if path.name == "__init__.py"}
+    assert {folder.relative_to(ROOT) for folder in package_folders().values()} == on_disk
+
+
+def test_files_that_would_shadow_something_are_absent():
+    # kernels/ and packaging/ are also packages that others import; a root conftest.py would put the root on sys.path.
+    assert {Path("kernels/__init__.py"), Path("packaging/__init__.py"), Path("conftest.py")}.isdisjoint(files())
+
+
+def test_the_top_level_is_fixed():
+    folders = {"localctx", "ui", "kernels", "models", "tests", "packaging"}
+    top = {path.parts[0] for path in files() if not path.parts[0].startswith(".")}
+    assert top <= folders | {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"}
+
+
+def test_nothing_mentions_the_place_where_it_was_written():
+    places = [b"/" + b"work/", b"/" + b"tmp/bash_jobs"]
+    assert [path for path in files() if any(place in (ROOT / path).read_bytes() for place in places)] == []
+
+
+# --- The wheel, lint and types
+
+
+def run(*command: str | Path, cwd: Path = ROOT, **environment: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """Where a wheel of the present source is installed. Built from a copy: setuptools leaves things behind."""
+    source, wheels, site = (tmp_path_factory.mktemp(name) for name in ("source", "wheels", "site"))
+    for path in files():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / path, source / path)
+    run("pip", "wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, source)
+    run("pip", "install", "--no-index", "--no-deps", "--no-compile", "--target", site, *wheels.glob("*.whl"))
+    return site
+
+
+def test_the_wheel_holds_every_file_of_ours_and_nothing_else(installed):
+    wanted = {
+        Path(*package.split(".")) / path.name
+        for package, place in package_folders().items()
+        for path in files()
+        if ROOT / path.parent == place and path.name != "README.md"
+    }
+    found = {path.relative_to(installed) for path in (installed / "localctx").rglob("*") if path.is_file()}
+    assert found == wanted
+
+
+def test_the_wheel_adds_no_other_name(installed):
+    names = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
+    assert names == {"localctx", "bin"}  # bin/localctx, the command
+
+
+def test_types(installed):
+    config, kept = ROOT / "pyproject.toml", ROOT / ".mypy_cache"
+    run("mypy", "--config-file", config, "--cache-dir", kept, "-p", "localctx", cwd=installed, MYPYPATH=str(installed))
+
+
+def test_lint():
+    run("ruff", "check", ".")
+
+
+def test_format():
+    run("ruff", "format", "--check", ".")

@@ -1,0 +1,317 @@
+"""``serve``: OpenAI's chat completions by the model here; who may ask, what is answered, and who has gone."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack, closing, suppress
+from itertools import pairwise
+
+import httpx
+import pytest
+import uvicorn
+from ask_in_process import PLAIN, session
+from batch_texts import counts, long_text, write_texts
+from clock import seconds_since
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from localctx.batch.remote_server import KEY
+from localctx.engine.events import Done
+from localctx.engine.prompt import ASK, content
+from localctx.errors import UsageError
+from localctx.serving.http import LOOPBACK, key_of, listen
+from localctx.serving.openai_protocol import ApiError, CompletionRequest, StopTexts
+from localctx.serving.openai_server import ApiKeyCheck, OpenAIServer
+from localctx.settings import Settings
+
+ASKED = ("How long is river 3?", "And river 7?", "Which is longest?")
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory, sharp_model):
+    """A server in this process with a tiny model: where it is, its key, and its data folder."""
+    home, sock = tmp_path_factory.mktemp("serve"), listen("127.0.0.1", 0)
+    with session(home, sharp_model, max_tokens=24) as s, closing(OpenAIServer(s.settings, 8)) as server:
+        list(server.load())
+        key = key_of(home, "serve")
+        http = uvicorn.Server(uvicorn.Config(ApiKeyCheck(server.app(), LOOPBACK, key), log_level="warning", ws="none"))
+        thread = threading.Thread(target=http.run, args=([sock],))
+        thread.start()
+        yield f"http://127.0.0.1:{sock.getsockname()[1]}/v1", key, home
+        server.leaving.set()
+        http.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def client(serving):
+    url, key, _ = serving
+    with httpx.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=60, trust_env=False) as client:
+        yield client
+
+
+def asking(text: str, **more) -> dict:
+    return {"messages": [{"role": "user", "content": text}], **more}
+
+
+def streamed(client, body: dict) -> tuple[str, list[dict]]:
+    """The text of a streamed answer, and all its pieces."""
+    with client.stream("POST", "chat/completions", json={**body, "stream": True}) as reply:
+        assert reply.status_code == 200, reply.read()
+        lines = [line for line in reply.iter_lines() if line.startswith("data: ")]
+    assert lines.pop() == "data: [DONE]"
+    pieces = [json.loads(line[6:]) for line in lines]
+    return "".join(c["delta"].get("content", "") for p in pieces for c in p["choices"]), pieces
+
+
+def prompt_of(document, question: str) -> str:
+    return content([document.read_text()], question, ASK)
+
+
+# Answers
+
+
+def test_answers_are_those_of_ask(client, home, document, sharp_model):
+    with session(home, sharp_model, max_tokens=24) as s:
+        for question in ASKED:
+            *_, done = s.ask([str(document)], question, keep=False)
+            assert isinstance(done, Done)
+            found = client.post("chat/completions", json=asking(prompt_of(document, question))).json()
+            (choice,) = found["choices"]
+            assert choice["message"]["content"].strip() == done.report["answer"]
+            assert choice["finish_reason"] == {"length": "length", "eos": "stop"}[done.report["stopped"]]
+            tokens = done.report["tokens"]
+            assert found["usage"] == {
+                "prompt_tokens": tokens["prompt"],
+                "completion_tokens": tokens["generated"],
+                "total_tokens": tokens["prompt"] + tokens["generated"],
+                "prompt_tokens_details": {"cached_tokens": 0},
+            }
+            text, pieces = streamed(
+                client, asking(prompt_of(document, question), stream_options={"include_usage": True})
+            )
+            assert text == choice["message"]["content"]
+            assert pieces[-1]["usage"] == found["usage"]
+            assert pieces[0]["choices"][0]["delta"]["role"] == "assistant"
+            assert {p["id"] for p in pieces} == {pieces[0]["id"]}
+
+
+def test_questions_at_the_same_time_interleave_and_are_answered_as_alone(client, document):
+    bodies = [asking(prompt_of(document, q), max_tokens=60) for q in ASKED[:2]]
+    alone = [client.post("chat/completions", json=body).json()["choices"][0]["message"]["content"] for body in bodies]
+    told, texts = list[int](), ["", ""]
+
+    def ask(i: int) -> None:
+        with client.stream("POST", "chat/completions", json={**bodies[i], "stream": True}) as reply:
+            for line in reply.iter_lines():
+                if line.startswith("data: {"):
+                    told.append(i)
+                    texts[i] += json.loads(line[6:])["choices"][0]["delta"].get("content", "")
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert texts == alone
+    assert sum(a != b for a, b in pairwise(told)) > 10, "one waited for the other"
+
+
+def test_a_prepared_document_is_not_read_again(serving, client, document, sharp_model):
+    body = asking(prompt_of(document, ASKED[0]))
+    cold = client.post("chat/completions", json=body).json()
+    with session(serving[2], sharp_model) as s:
+        list(s.prepare(str(document)))
+    warm = client.post("chat/completions", json=body).json()
+    assert warm["usage"]["prompt_tokens_details"]["cached_tokens"] >= 704
+    assert warm["choices"][0]["message"] == cold["choices"][0]["message"]
+
+
+def test_text_that_is_none_is_no_fault(client):
+    reply = client.post("chat/completions", content=b'{"messages": [{"role": "user", "content": "\\ud800x"}]}')
+    assert reply.status_code == 200
+
+
+def test_sampling_is_as_asked_for(client):
+    def say(**more) -> str:
+        return client.post("chat/completions", json=asking("Say.", **more)).json()["choices"][0]["message"]["content"]
+
+    assert say(temperature=1, seed=5) == say(temperature=1, seed=5) != say(temperature=1, seed=6)
+    found = client.post("chat/completions", json=asking("Say.", max_tokens=9, max_completion_tokens=5)).json()
+    assert (found["usage"]["completion_tokens"], found["choices"][0]["finish_reason"]) == (5, "length")
+
+
+def test_an_answer_ends_where_a_stop_text_begins(client):
+    whole = client.post("chat/completions", json=asking("Say.", temperature=1, seed=1)).json()
+    text = whole["choices"][0]["message"]["content"]
+    stop = text[4:6]
+    body = asking("Say.", temperature=1, seed=1, stop=[stop, "never said"])
+    found = client.post("chat/completions", json=body).json()["choices"][0]
+    assert (found["message"]["content"], found["finish_reason"]) == (text[: text.index(stop)], "stop")
+    assert streamed(client, body)[0] == text[: text.index(stop)]
+
+
+@given(st.lists(st.text("abc", max_size=4), max_size=12), st.lists(st.text("abc", min_size=1, max_size=4), max_size=3))
+@examples(max_examples=200, deadline=None)
+def test_stop_texts_are_found_wherever_pieces_end(pieces, stops):
+    until, whole = StopTexts(stops), "".join(pieces)
+    said = "".join(until(piece) for piece in pieces) + until.rest()
+    found = [i for i in range(len(whole)) if any(whole.startswith(stop, i) for stop in stops)]
+    assert until.met == bool(found)
+    assert whole.startswith(said)
+    assert not any(stop in said for stop in stops)
+    assert said == whole if not found else len(said) >= found[0] - max(map(len, stops))
+
+
+def test_what_is_there_is_told(client):
+    (model,) = client.get("models").json()["data"]
+    assert model["id"].endswith("sharp")
+    assert model["max_model_len"] == 4096
+    assert httpx.get(str(client.base_url).replace("/v1/", "/health"), trust_env=False).json() == {"status": "ok"}
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (b"{", 400, "not JSON"),
+        ([], 400, "JSON object"),
+        ({}, 400, "messages"),
+        ({"messages": []}, 400, "messages"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, 400, "role"),
+        ({"messages": [{"role": "user", "content": None}]}, 400, "not text"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "not text"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "the user's"),
+        (asking("x", n=2), 400, "n = 1"),
+        (asking("x", temperature="hot"), 400, "temperature"),
+        (asking("x", temperature=99), 400, "temperature = 99.0 is out of range"),
+        (asking("x", max_tokens=0), 400, "max_tokens = 0 is out of range"),
+        (asking("x", stop=[""]), 400, "stop"),
+        (asking("x", tools=[{}]), 400, "tools"),
+        (asking("x", model="gpt-9"), 404, "'gpt-9' is not here"),
+        (asking("x" * 5000), 400, "tokens, and .* reads at most 4,096"),
+        (asking("x" * 5000, stream=True), 400, "tokens, and .* reads at most 4,096"),
+    ],
+)
+def test_what_cannot_be_answered_is_told_as_openai_tells_it(client, body, status, said):
+    how = {"content": body} if isinstance(body, bytes) else {"json": body}
+    reply = client.post("chat/completions", **how)
+    error = reply.json()["error"]
+    assert reply.status_code == status, error
+    assert re.search(said, error["message"]), error
+    assert error["type"] == "invalid_request_error"
+    assert (error["code"] == "context_length_exceeded") == ("reads at most" in said)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), st.lists, max_leaves=4))
+@examples(max_examples=100, deadline=None)
+def test_no_request_is_a_fault_of_ours(tmp_path_factory, value):
+    plain = Settings(tmp_path_factory.getbasetemp(), "m")
+    for name in ("messages", "n", "temperature", "top_p", "seed", "max_tokens", "stop", "stream_options", "model"):
+        with suppress(ApiError, UsageError):
+            CompletionRequest.parse({**asking("x"), name: value}, plain)
+    for name in ("role", "content"):
+        with suppress(ApiError):
+            CompletionRequest.parse({"messages": [{"role": "user", "content": "x", name: value}]}, plain)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": "Basic {key}"}, 401),
+        ({"authorization": "bearer {key}"}, 200),
+        ({"authorization": "Bearer {key}", "host": "evil.example"}, 421),
+        ({"authorization": "Bearer {key}", "host": "127.0.0.1.evil.example:80"}, 421),
+        ({"authorization": "Bearer {key}", "host": "localhost:1"}, 200),
+        ({"authorization": "Bearer {key}", "origin": "https://evil.example"}, 200),
+    ],
+)
+def test_who_may_ask(serving, headers, status):
+    url, key, _ = serving
+    reply = httpx.get(f"{url}/models", headers={n: v.format(key=key) for n, v in headers.items()}, trust_env=False)
+    assert reply.status_code == status
+    assert not any(name.startswith("access-control") for name in reply.headers), "pages of other sites can read it"
+
+
+def test_the_key_is_its_owners_alone(serving):
+    file = serving[2] / "serve.key"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.read_text().strip() == serving[1]
+
+
+# Who has gone
+
+
+def test_who_leaves_frees_the_seat_within_a_second(serving, client, home, sharp_model):
+    url, key, _ = serving
+    long = asking("x" * 1500, max_tokens=2500)
+    with client.stream("POST", "chat/completions", json={**long, "stream": True}) as reply:
+        for line, _ in zip(reply.iter_lines(), range(8), strict=False):
+            assert "error" not in line
+    begun = time.monotonic()
+    with httpx.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=60, trust_env=False) as other:
+        with pytest.raises(httpx.ReadTimeout):  # reading so much takes any machine longer than that
+            other.post("chat/completions", json=asking("x" * 3500), timeout=0.05)
+        asked = time.monotonic()
+        other.post("chat/completions", json=asking("Hi.", max_tokens=8))
+        assert seconds_since(asked) < 2
+    assert seconds_since(begun) < 4
+
+
+def test_ctrl_c_ends_it_within_a_second_whatever_runs(tmp_path, sharp_model):
+    line = [sys.executable, "-m", "localctx", "serve", "--port", "0", "--model", sharp_model, "--threads", 1]
+    environment = {**os.environ, "LOCALCTX_HOME": str(tmp_path / "home")}
+    with (
+        subprocess.Popen([*map(str, line)], stdout=subprocess.PIPE, text=True, env=environment) as process,
+        ExitStack() as undone,
+    ):
+        undone.callback(process.kill)  # a failure here is not to wait for it
+        assert process.stdout
+        url, key = (process.stdout.readline().split()[-1] for _ in range(2))
+        how = {"json": asking("x" * 1500, max_tokens=2500, stream=True), "headers": {"authorization": f"Bearer {key}"}}
+        with (
+            httpx.Client(timeout=60, trust_env=False) as client,
+            client.stream("POST", f"{url}/chat/completions", **how) as reply,
+        ):
+            lines = (line for line in reply.iter_lines() if line.startswith("data"))
+            for _ in range(4):
+                next(lines)
+            process.send_signal(signal.SIGINT)
+            begun = time.monotonic()
+            *_, last = lines
+        process.wait(30)
+        assert seconds_since(begun) < 1
+    assert "this server stops" in last
+
+
+# A batch of our own
+
+
+def test_our_own_batch_is_done_by_our_own_server(run, serving, tmp_path, monkeypatch, sharp_model):
+    url, key, _ = serving
+    monkeypatch.setenv(KEY, key)
+    texts = write_texts(tmp_path / "texts")
+    (texts / "zlong.md").write_text(long_text(5, 12))
+    done = run("summarize", texts, "--json", "--length", "9", "--server", url.removesuffix("/v1"), "--together", "4")
+    assert counts(done) == (6, 0, 0), done.stderr
+    there = {d["name"]: d for d in json.loads(done.stdout)["documents"]}
+    assert there["zlong.md"]["mode"] == "sections"
+    assert there["red.txt"]["tokens"]["estimated"] == 0
+    for name, value in {**PLAIN, "model": sharp_model}.items():
+        monkeypatch.setenv(f"LOCALCTX_{name.upper()}", str(value))
+    monkeypatch.delenv("LOCALCTX_MAX_TOKENS")
+    here = run("summarize", texts, "--json", "--length", "9")
+    for d in json.loads(here.stdout)["documents"]:
+        if d["name"] != "zlong.md":
+            assert d["summary"] == there[d["name"]]["summary"]
+            assert d["tokens"]["prompt"] == there[d["name"]]["tokens"]["prompt"]

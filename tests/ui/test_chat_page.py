@@ -1,0 +1,260 @@
+"""The window in a browser: a newcomer's journey, several tabs, stopping, hostile texts, and who uses no mouse."""
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from browser import Served, Tab, Watch, canary, launched, save_saying_model, served
+from clock import seconds_since
+from made_files import pdf
+from payloads import payloads
+from window_checks import barriers, normal
+
+from localctx.store.documents import DocumentRow, text_id
+from localctx.store.store import Store
+
+PAGES = [f"Page {page} of the log. " + "The keeper of the harbour is Ann Marlow. " * 4 for page in range(1, 4)]
+LONG = b"The river is long, and so is this text about it.\n" * 1500
+COST = {
+    "tokens": {"prompt": 900, "reused": 870, "prefilled": 30, "generated": 20, "longest": 150},
+    "seconds": {"first_token": 0.2, "decode": 1.0},
+    "kv": {"window": 4096},
+}
+WORDS = [f"{word} " for word in ("harbour", "keeper", "is", "Ann", "Marlow", "the", "of")]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator:
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def away() -> Iterator[tuple[str, list[str]]]:
+    with canary() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def window(tmp_path_factory, away) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("window")
+    model = save_saying_model(folder / "model", WORDS + payloads(away[0])[::9])
+    with served(
+        folder / "home", "--model", model, "--max-tokens", 500, "--draft", 0, "--threads", 1, "--together", 1
+    ) as window:
+        yield window
+
+
+@pytest.fixture(scope="module")
+def context(chromium) -> Iterator:
+    """A user of the browser, who has the window's scripts after the first tab: fetching them is half of opening one."""
+    with chromium.new_context() as context:
+        yield context
+
+
+@pytest.fixture
+def tabs(context, window, away) -> Iterator:
+    """A function that opens another tab, in a browser that knows nothing of other tests but the window's scripts."""
+    watch = Watch(window.origin)
+
+    def tab(path: str = "/", width: int = 1280, height: int = 800, scheme: str = "light") -> Tab:
+        page = watch.over(context.new_page())
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
+        return Tab(page).open(window.url.replace("/?", f"{path}{'&' if '?' in path else '?'}", 1))
+
+    yield tab
+    titles = [page.title() for page in context.pages]
+    for page in context.pages:
+        page.evaluate("localStorage.clear()")
+        page.close()
+    context.clear_cookies()
+    assert set(titles) <= {"localctx"}
+    assert watch.seen == []
+    assert away[1] == []
+
+
+@pytest.fixture
+def tab(tabs) -> Tab:
+    return tabs()
+
+
+def test_a_newcomer_asks_a_pdf_stops_an_answer_and_finds_everything_again(tab):
+    tab.drop("log.pdf", pdf(PAGES))
+    tab.ask("Who keeps the harbour?")
+    tab.wait_for("reads the whole")
+    assert "reused 0 /" in tab.answer()
+    chip = tab.page.locator(".lc-chip").first
+    chip.locator("summary").click()
+    assert "log.pdf, page " in chip.inner_text()
+    lines = chip.locator("mark").inner_text().split("\n\n")  # of two pages, maybe
+    assert all(line in " ".join(PAGES) for line in lines)
+
+    tab.ask("And who else?")
+    tab.page.wait_for_function("document.querySelectorAll('#conversation [data-testid=bot]').length > 2")
+    tab.stop.click()
+    assert "stopped" in tab.answer()
+    tab.page.wait_for_function("location.search.includes('chat=')")
+    tab.page.reload()
+    tab.wait_for("And who else?", "#conversation")
+    costs = tab.page.locator(".lc-cost")
+    assert "stopped" in costs.last.inner_text()
+    tab.ask("And now?")
+    tab.answer()
+    reused, prompt = re.search(r"reused ([0-9,]+) / ([0-9,]+)", costs.last.inner_text()).groups()
+    assert number(reused) > 400
+    assert number(prompt) > number(reused)
+
+
+def test_the_sample_question_is_answered_by_the_default_model(chromium, default_home):
+    with served(default_home, "--max-tokens", 40) as window:
+        watch, context = Watch(window.origin), chromium.new_context()
+        tab = Tab(watch.over(context.new_page())).open(window.url)
+        tab.wait_for("is ready", seconds=60)
+        tab.page.get_by_text("Try it").click()
+        tab.wait_for("reused", "#conversation", seconds=120)
+        tab.page.locator(".lc-chip summary").first.click()
+        assert "sample.md" in tab.page.locator(".lc-chip").first.inner_text()
+        assert tab.page.locator(".lc-chip mark").first.inner_text()
+        context.close()
+    assert watch.seen == []
+
+
+def test_two_tabs_take_turns_and_hold_only_their_own_texts(tabs):
+    one, two = tabs(), tabs()
+    one.drop("long.txt", LONG)
+    one.ask("What is in tab one?")
+    one.wait_for("reading")
+    two.ask("What is in tab two?")
+    assert "1 before you" in two.wait_for("waiting")
+    one.stop.click()
+    one.answer()
+    assert "tab one" not in two.answer()
+    assert "tab two" in two.conversation.inner_text()
+    assert "tab two" not in one.conversation.inner_text()
+
+
+@pytest.mark.parametrize("how", ["stop", "close"])
+def test_who_stops_a_long_reading_frees_the_engine_within_a_second(tabs, how):
+    one, two = tabs(), tabs()
+    one.drop(f"{how}.txt", how.encode() + LONG)
+    one.ask("What is there?")
+    one.wait_for("reading")
+    two.ask("And here?")
+    two.wait_for("waiting")
+    start = time.monotonic()
+    one.stop.evaluate("button => button.click()") if how == "stop" else one.page.close()
+    two.page.wait_for_function("!document.querySelector('#status').innerText.includes('waiting')", polling=10)
+    seconds = seconds_since(start)
+    print(f"{how}: the next is served after {seconds:.2f} s")
+    two.answer()
+    assert seconds < (2 if "PYTEST_XDIST_WORKER" in os.environ else 1)  # another test has one of the cores
+
+
+def test_hostile_texts_are_shown_and_do_nothing(window, tabs, away):
+    texts = payloads(away[0])
+    chat = write_everywhere(window.home, texts)
+    tab = tabs(f"/?chat={chat}")
+    tab.wait_for(texts[-1].split("\n")[0], "#conversation")
+    shown = normal(tab.conversation.inner_text())
+    assert [t for t in texts if normal(t) not in shown] == []
+    tab.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    tab.page.locator("#about input").click()
+    for name in tab.page.get_by_role("tab").all():
+        name.click()
+        tab.page.wait_for_timeout(300)
+    tab.page.get_by_role("tab", name="Library").click()
+    tab.page.locator("#words textarea, #words input").fill("script img onerror alert")
+    tab.page.locator("#words button").click()
+    tab.page.wait_for_selector("#hits .lc-hit")
+    tab.page.evaluate("document.querySelectorAll('#hits details').forEach(d => d.open = true)")
+    tab.page.get_by_role("tab", name="Chat").click()
+    tab.page.locator("#new-chat").click()
+    tab.page.wait_for_function("!document.querySelector('#conversation [data-testid=bot]')")
+    tab.ask("\n".join(texts[::5]))
+    tab.answer()
+    tab.page.wait_for_timeout(500)
+
+
+NARROW = {"width": 390, "height": 844}
+LOOKS = {
+    "light": {},
+    "dark": {"scheme": "dark"},
+    "narrow": NARROW,
+    "narrow-dark": {**NARROW, "scheme": "dark"},
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_every_tab_is_readable_for_everybody(window, tabs, tmp_path, look):
+    folder = Path(os.environ.get("LOCALCTX_SCREENSHOTS") or tmp_path)
+    folder.mkdir(parents=True, exist_ok=True)
+    chat = said_before(window.home)
+    tab = tabs(f"/?chat={chat}{'&__theme=dark' if 'dark' in look else ''}", **LOOKS[look])
+    tab.wait_for("Ann Marlow", "#conversation")
+    found = {}
+    for name in tab.page.get_by_role("tab").all_inner_texts():
+        tab.page.get_by_role("tab", name=name).click()
+        tab.page.wait_for_timeout(400)
+        tab.page.screenshot(path=folder / f"{name.lower()}-{look}.png")
+        found |= {f"{name}: {k}": v for k, v in barriers(tab.page).items()}
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert tab.page.evaluate(wide) <= 0, f"{name} scrolls sideways"
+    assert found == {}
+
+
+def test_everything_can_be_done_from_the_keyboard(window, tabs):
+    tab = tabs(f"/?chat={said_before(window.home)}")
+    tab.wait_for("Ann Marlow", "#conversation")
+    keys = tab.page.keyboard
+    assert tab.page.evaluate("document.activeElement.matches('#question textarea')")
+    keys.type("Who else?")
+    keys.press("Enter")
+    tab.wait_for("answering")
+    tab.stop.focus()
+    keys.press("Enter")
+    assert "stopped" in tab.answer()
+    chip = tab.page.locator(".lc-chip summary").first
+    chip.focus()
+    keys.press("Enter")
+    assert tab.page.locator(".lc-chip[open] mark").first.is_visible()
+
+
+def number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def write_everywhere(home: Path, texts: list[str]) -> str:
+    """``texts`` as documents, names, titles, questions, answers and what those cite; the chat that has them all."""
+    with closing(Store(home)) as store:
+        for i, t in enumerate(texts):
+            text = f"{i}\n{t}\nend"
+            row = DocumentRow(text_id(text), t, f"/{i}/{t}", "utf-8", len(text), len(text), time.time(), time.time())
+            store.documents.add(row, text, [])
+            store.chats.create(t)
+        chat, last = store.chats.create("all of them").id, None
+        for i, t in enumerate(texts):
+            text = f"{i}\n{t}\nend"
+            cited = {"document": text_id(text), "name": t, "page": t, "heading": t, "start": 2, "end": 2 + len(t)}
+            cited |= {"quote": t, "source": "passage", "weight": 0.5}
+            last = store.chats.append(chat, last, "user", t).id
+            last = store.chats.append(chat, last, "assistant", t, [cited] if i % 4 == 0 else [], COST).id
+    return chat
+
+
+def said_before(home: Path) -> str:
+    """A chat with an answer and what it cites."""
+    text = " ".join(PAGES)
+    with closing(Store(home)) as store:
+        row = DocumentRow(text_id(text), "log.pdf", "/log.pdf", "pdf", 900, len(text), time.time(), time.time())
+        store.documents.add(row, text, [])
+        chat = store.chats.create("The harbour", [row.id]).id
+        cited = {"document": row.id, "name": "log.pdf", "page": "1", "heading": None, "start": 0, "end": 60}
+        cited |= {"quote": text[:60], "source": "attention", "weight": 0.5}
+        asked = store.chats.append(chat, None, "user", "Who keeps the harbour?").id
+        store.chats.append(chat, asked, "assistant", "Ann Marlow.", [cited], COST)
+    return chat

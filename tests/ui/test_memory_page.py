@@ -1,0 +1,230 @@
+"""The memory page: the map of an answer's pages, bars and plan as pictures, the gate at the desk; both pages in a
+browser."""
+
+import re
+import time
+import tomllib
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pytest
+from ask_in_process import ask, session
+from browser import launched
+from clock import seconds_since
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localctx.engine.events import WHERE
+from localctx.settings import load_settings
+from localctx.shape import PAGE
+from localctx.ui.bars import MOST_CELLS, BarPart, bar, page_cells, summary
+from localctx.ui.memory_plot import plot, table
+
+TAB = SimpleNamespace(session_hash="tab")
+
+
+# The map
+
+
+def test_a_second_question_finds_its_pages_kept_and_on_disk(home, tiny_model, document):
+    first = ask(home, tiny_model, document).report["kv"]["map"]
+    again = ask(home, tiny_model, document).report["kv"]["map"]
+    assert (first["reused"], first["where"].strip("d")) == (0, "o")
+    assert again["reused"] == 12
+    assert again["where"][:11] == "s" * 11
+    assert again["where"].lstrip("s").strip("d") == "o"
+    assert len(again["looks"]) == 12
+    assert sum(again["looks"]) == pytest.approx(1, abs=0.01)
+
+
+def test_pages_past_a_budget_are_elsewhere(home, tiny_model, document):
+    kv = ask(home, tiny_model, document, memory="20000").report["kv"]
+    assert [kv["map"]["where"].count(letter) for letter in "dhs"] == list(kv["pages"].values())
+    assert {"d", "s"} <= set(kv["map"]["where"])
+
+
+@pytest.mark.parametrize(("keep", "letter"), [("sink-window:256", "x"), ("h2o:256", "x"), ("snapkv:256", "p")])
+def test_what_a_keeper_dropped_is_told_apart(home, tiny_model, document, keep, letter):
+    kv = ask(home, tiny_model, document, keep=keep).report["kv"]
+    gone = sum(e["stop"] - e["start"] for e in kv["evicted"]) // PAGE
+    assert gone > 3
+    assert kv["map"]["where"].count(letter) == gone
+    assert kv["map"]["where"][0] == "d", "sinks stay"
+
+
+@given(
+    st.text(st.sampled_from("dhspxo"), min_size=1, max_size=5000),
+    st.lists(st.floats(0, 1), max_size=40),
+    st.integers(0, 5000),
+)
+def test_any_map_is_drawn_in_a_thousand_cells_and_a_sentence(where, looks, reused):
+    known = {"where": where, "reused": min(reused, len(where)), "looks": looks[: len(where)]}
+    drawn = ElementTree.fromstring(f"<p>{page_cells({'kv': {'map': known}}, 'Here')}</p>")
+    cells = next(e for e in drawn if e.get("role") == "img")
+    assert len(cells) <= MOST_CELLS
+    assert len(cells) == -(-len(where) // -(-len(where) // MOST_CELLS))
+    assert cells.get("aria-label") == drawn[0].text
+    assert f"{len(where):,} pages" in cells.get("aria-label")
+
+
+def test_the_sentence_adds_up_and_a_title_is_text():
+    said = summary("dsxxo", [0, 0.2, 0, 0, 0], 2, "<b>Here</b>")
+    assert "5 pages of 64 tokens, 1 on the device, 1 on disk, 2 dropped" in said
+    assert "2 were kept from before, 3 read or written now" in said
+    assert "looked most at tokens 64 to 127" in said
+    report = {"kv": {"map": {"where": "d", "reused": 0, "looks": []}}}
+    assert "<script>" not in page_cells(report, "<script>alert(1)</script>")
+    assert set(WHERE) == set("dhspxo")
+
+
+def test_a_bar_is_as_wide_as_its_parts():
+    drawn = bar("RAM", [BarPart("kv", "KV", 300), BarPart("free", "free", 700), BarPart("others", "others", -5)])
+    assert re.findall(r"width:([\d.]+)%", drawn) == ["30.00", "70.00", "0.00"]
+
+
+# What fits
+
+
+@pytest.fixture
+def planned(home, tiny_model):
+    from localctx.engine.capacity import capacity
+
+    return capacity(load_settings(home=home, model=str(tiny_model), memory="64MiB", disk="1GiB"))
+
+
+def test_the_plan_is_a_picture_with_every_codec_and_limit(planned):
+    drawn = ElementTree.fromstring(plot(planned))[0]
+    texts = [e.text for e in drawn.iter("text")]
+    for name in ("f32", "bf16", "int8", "k8v4", "int4", "int2", "window 4,096", "memory (cpu): 64.0 MiB"):
+        assert name in texts
+    assert any(text.startswith("and disk: ") for text in texts)
+    ends = [float(e.get("y")) for e in drawn.iter("text") if e.get("class", "").startswith("lc-line")]
+    assert all(b - a >= 13.9 for a, b in pairwise(ends)), "no name lies on another"
+    for line in drawn.iter("polyline"):
+        heights = [float(point.partition(",")[2]) for point in line.get("points").split()]
+        assert heights == sorted(heights, reverse=True), "more tokens take more"
+
+
+def test_where_a_line_meets_the_memory_is_the_largest_context(planned):
+    from localctx.ui.memory_plot import kv_bytes
+
+    for codec, fits in planned["fits"].items():
+        limit = planned["limits"]["device"]
+        assert kv_bytes(planned, codec, fits) <= limit < kv_bytes(planned, codec, fits + 2 * PAGE)
+        assert f"{fits:,} tokens" in table(planned)
+
+
+# At the desk
+
+
+@pytest.fixture
+def page(window):
+    import gradio as gr
+
+    from localctx.ui.memory_page import MemoryPage
+
+    page = MemoryPage(window)
+    with gr.Blocks():
+        page.build()
+    return page
+
+
+def enter(window, document: Path) -> str:
+    def job(session):
+        yield session.enter([str(document)])[0]
+
+    return next(e for e in window.desk.take_turn(job) if isinstance(e, str))
+
+
+def test_the_page_shows_what_the_desk_holds_and_the_map_of_the_chat(window, page, document):
+    assert "Ask something" in page._live("", None)[page.map]
+    seen = []
+
+    def job(session):
+        chat = session.start_chat([str(document)])
+        for event in session.chat(chat.id, "How long is river 7?"):
+            seen.append(dict(session.in_use.kv))
+            yield event
+
+    report = list(window.desk.take_turn(job))[-1].report
+    assert max(kv.get("device", 0) for kv in seen) > 12 * PAGE
+    assert window.desk.in_use.weights > 100_000
+    assert not any(window.desk.in_use.kv.values()), "the cache is gone with the answer"
+    updates = page._live(report["chat"], None)
+    assert "The last answer here: 13 pages" in updates[page.map]
+    assert "weights" in updates[page.bars]
+    assert page.map not in page._live(report["chat"], updates[page.shown]), "it is drawn once"
+    assert "of another chat" in page._live("someone else's", None)[page.map]
+
+
+def test_the_gate_measures_at_the_desk_and_the_choices_tell(window, page, document):
+    assert "not measured on this machine" in dict(map(reversed, page._choices()[page.codec]["choices"]))["int8"]
+    document = enter(window, document)
+    *_, line, choices = page._measure(document, ["int8", "select:1/4"], 256, TAB)
+    assert "measured on 256 tokens" in line[page.progress]
+    labels = dict(map(reversed, choices[page.codec]["choices"]))
+    assert re.fullmatch(
+        r"int8: (passed|not good enough) \(KL .*, top-1 .*%, needles \d of 5, 256 tokens\)", labels["int8"]
+    )
+    assert "not measured" in labels["int4"]
+    assert "; in int8 " in dict(map(reversed, choices[page.keeper]["choices"]))["select:1/4"]
+    with session(window.settings.home, Path(window.settings.model)) as s:
+        assert s.store.verdicts.passed(s.model.fingerprint("int8")) is labels["int8"].startswith("int8: passed")
+
+
+def test_the_gate_is_stopped_in_the_middle(window, page, document):
+    document = enter(window, document)
+    lines = page._measure(document, ["int8", "int4", "int2"], 512, TAB)
+    next(line for line in lines if "reading" in line[page.progress])
+    page._stop(TAB)
+    assert "stopped" in [line[page.progress] for line in lines if page.progress in line][-1]
+    start = time.monotonic()
+    enter(window, Path(__file__))
+    assert seconds_since(start) < 5, "the desk is free"
+
+
+def test_a_codec_is_chosen_and_nonsense_is_told(window, page, home):
+    updates = next(page._choose("kv", "k8v4"))
+    assert "kept" in updates[page.said]
+    assert (window.settings.kv, updates[page.codec]["value"]) == ("k8v4", "k8v4")
+    assert tomllib.loads((home / "settings.toml").read_text()) == {"kv": "k8v4"}
+    assert 'role="alert"' in next(page._choose("keep", "most:9"))[page.said]
+    assert window.settings.keep == "full"
+
+
+# In a browser
+
+
+def test_both_pages_in_a_browser(address, window, home):
+    expect = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed").expect
+    faults, asked = [], []
+    with launched() as chromium:
+        page = chromium.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
+        page.on("pageerror", lambda e: faults.append(str(e)))
+        page.on("request", lambda r: asked.append(r.url))
+        page.goto(address)
+        page.get_by_role("tab", name="Memory").click()
+        expect(page.locator("#what-fits svg[role=img]")).to_be_visible(timeout=30_000)
+        expect(page.locator("#bars .lc-bar")).to_have_count(2)
+        page.get_by_label("int4: not measured on this machine", exact=True).check()
+        expect(page.locator("#memory-said")).to_contain_text("kept", timeout=15_000)
+        page.get_by_role("tab", name="Settings").click()
+        page.get_by_label("dark", exact=True).check()
+        expect(page.locator("body")).to_have_class(re.compile(r"\bdark\b"))
+        page.get_by_label("Temperature").fill("99")
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator("#settings-said [role=alert]")).to_contain_text("out of range", timeout=15_000)
+        page.get_by_label("Temperature").fill("0.5")
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator("#settings-said")).to_contain_text("2 settings kept", timeout=15_000)
+        page.reload()
+        expect(page.locator("body")).to_have_class(re.compile(r"\bdark\b"), timeout=15_000)
+    assert not faults
+    assert not [url for url in asked if not url.startswith((address, "data:", "blob:"))]
+    assert tomllib.loads((home / "settings.toml").read_text()) == {
+        "kv": "int4",
+        "temperature": 0.5,
+        "appearance": "dark",
+    }

@@ -1,0 +1,210 @@
+"""The settings page: one file for window and command, kept whole; what is typed is judged as flags are; deletion."""
+
+import threading
+import time
+import tomllib
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localctx.engine.events import Progress
+from localctx.errors import Cancelled, UsageError
+from localctx.settings import Settings, load_settings, save_settings
+
+TAB = SimpleNamespace(session_hash="tab")
+WRITTEN = """# what I like
+seed = 7   # my number
+kv = "int4"
+
+# slow, but sure
+max_tokens = 64
+"""
+
+
+@pytest.fixture
+def page(window):
+    import gradio as gr
+
+    from localctx.ui.settings_page import SettingsPage
+
+    page = SettingsPage(window)
+    with gr.Blocks():
+        page.build()
+    return page
+
+
+def values(page, **typed) -> list:
+    from localctx.ui.settings_fields import FIELDS
+
+    now = page._window.settings
+    return [typed.get(f.name, getattr(now, f.name)) for f in FIELDS]
+
+
+def test_comments_order_and_other_lines_survive(home):
+    home.mkdir()
+    (home / "settings.toml").write_text(WRITTEN)
+    save_settings(home, {"kv": "k8v4", "temperature": 0.5, "max_tokens": None})
+    text = (home / "settings.toml").read_text()
+    assert text.startswith('# what I like\nseed = 7   # my number\nkv = "k8v4"\n')
+    assert "# slow, but sure" in text
+    assert tomllib.loads(text) == {"seed": 7, "kv": "k8v4", "temperature": 0.5}
+    assert load_settings().kv == "k8v4"
+
+
+def test_the_file_is_its_owners_and_a_link_to_it_stays(home, tmp_path):
+    save_settings(home, {"top_k": 3})
+    assert (home / "settings.toml").stat().st_mode & 0o777 == 0o600
+    (home / "settings.toml").rename(tmp_path / "elsewhere.toml")
+    (home / "settings.toml").symlink_to(tmp_path / "elsewhere.toml")
+    save_settings(home, {"top_k": 4})
+    assert (home / "settings.toml").is_symlink()
+    assert tomllib.loads((tmp_path / "elsewhere.toml").read_text()) == {"top_k": 4}
+    assert [path.name for path in home.iterdir()] == ["settings.toml"], "nothing half-written is left"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"temperature": 11}, "temperature"),
+        ({"kv": "int9"}, "int9"),
+        ({"memory": "plenty"}, "plenty"),
+        ({"appearance": "pink"}, "pink"),
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"max_tokens": float("inf")}, "max_tokens"),
+        ({"colour": "red"}, "colour"),
+        ({"home": "/"}, "home"),
+    ],
+)
+def test_what_the_command_would_refuse_is_not_written(home, changes, said):
+    home.mkdir()
+    (home / "settings.toml").write_text(WRITTEN)
+    with pytest.raises(UsageError, match=said):
+        save_settings(home, changes)
+    assert (home / "settings.toml").read_text() == WRITTEN
+
+
+def test_a_file_that_cannot_be_read_is_left_alone(home):
+    home.mkdir()
+    (home / "settings.toml").write_text("kv = [")
+    with pytest.raises(UsageError, match="cannot be read"):
+        save_settings(home, {"kv": "int8"})
+    assert (home / "settings.toml").read_text() == "kv = ["
+
+
+said = st.fixed_dictionaries(
+    {},
+    optional={
+        "temperature": st.floats(0, 10) | st.none(),
+        "seed": st.integers(-(2**63), 2**63 - 1) | st.none(),
+        "model": st.text(st.characters(exclude_categories=["Cs"]), min_size=1),
+        "threads": st.integers(0, 1024),
+    },
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(said, min_size=1, max_size=3))
+def test_what_is_kept_is_what_is_read(tmp_path_factory, all_changes):
+    home, wanted = tmp_path_factory.mktemp("home"), {}
+    for changes in all_changes:
+        save_settings(home, changes)
+        wanted |= changes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("LOCALCTX_MODEL", raising=False)
+        found, plain = load_settings(home=home), Settings(home)
+    assert {k: getattr(found, k) for k in wanted} == {
+        k: getattr(plain, k) if v is None else v for k, v in wanted.items()
+    }
+
+
+def test_the_page_keeps_what_was_changed_and_all_desks_use_it(page, window, home):
+    said = page._save(*values(page, temperature=0.7, seed="12", memory=" 1GiB "))[page.said]
+    assert "3 settings kept" in said
+    assert tomllib.loads((home / "settings.toml").read_text()) == {"temperature": 0.7, "seed": 12, "memory": "1GiB"}
+    for desk in (window.desk, window.shelver, window.porter):
+        assert (desk._settings.temperature, desk._settings.seed) == (0.7, 12)
+    assert "nothing was changed" in page._save(*values(page))[page.said]
+    page._save(*values(page, seed=""))
+    assert window.settings.seed is None
+    assert "seed" not in (home / "settings.toml").read_text()
+
+
+@pytest.mark.parametrize("typed", [{"temperature": 99}, {"keep": "most"}, {"seed": "lucky"}, {"ram": "<b>1</b>"}])
+def test_nonsense_is_told_in_words_and_changes_nothing(page, window, home, typed):
+    before = window.settings
+    updates = page._save(*values(page, **typed))
+    assert list(updates) == [page.said]
+    assert 'role="alert"' in updates[page.said]
+    assert "<b>" not in updates[page.said]
+    assert window.settings == before
+    assert not (home / "settings.toml").exists()
+
+
+def test_the_environment_wins_and_the_page_says_so(page, window, monkeypatch, home):
+    monkeypatch.setenv("LOCALCTX_KV", "bf16")
+    update = page._look()[page.fields["kv"]]
+    assert update["interactive"] is False
+    assert "LOCALCTX_KV" in update["info"]
+    page._save(*values(page, kv="int4", top_k=5))
+    assert tomllib.loads((home / "settings.toml").read_text()) == {"top_k": 5}
+    window.choose({"kv": "int2"})
+    assert window.settings.kv == "auto", "kept for later, when the environment is silent"
+    assert tomllib.loads((home / "settings.toml").read_text())["kv"] == "int2"
+
+
+def test_what_is_being_typed_stays_when_the_page_is_looked_at_again(page, window):
+    shown = page._look()[page.shown]
+    assert page._look(shown).keys() == {page.data, page.shown}
+    window.choose({"kv": "k8v4"})  # on another page
+    assert page._look(shown).keys() == {page.data, page.shown, page.fields["kv"]}
+
+
+def prepare(window, document) -> None:
+    def job(session):
+        yield from session.prepare(str(document))
+        chat = session.start_chat([str(document)])
+        yield from session.chat(chat.id, "How long is river 7?")
+
+    list(window.desk.take_turn(job))
+
+
+def test_everything_is_deleted_only_when_it_is_meant(page, window, home, document):
+    prepare(window, document)
+    *_, last = page._delete("delete", False, TAB)
+    assert "nothing was deleted" in last[page.deleted]
+    lines = [line for updates in page._verify(TAB) for line in updates.values()]
+    assert "all is whole: 1 documents" in lines[-1]
+    assert b"River 7 is" in (home / "library.db").read_bytes()
+    *_, said, last = page._delete("Delete everything ", False, TAB)
+    assert "freed" in said[page.deleted]
+    assert last[page.gone] == "gone"
+    with window.store() as store:
+        assert (store.documents.all(), store.chats.all(), store.pages.nbytes()) == ([], [], 0)
+    assert b"River 7 is" not in (home / "library.db").read_bytes()
+    assert not [path for path in (home / "pages").iterdir() if path.suffix == ".kv"]
+    assert window.desk.report() is None
+    prepare(window, document)  # the desks work on
+
+
+def test_a_paused_desk_stops_what_it_does_and_serves_nobody(window):
+    going = threading.Event()
+
+    def endless(session):
+        while True:
+            session.tell(Progress("counting", 0, 1))
+            going.set()
+            yield time.sleep(0.01)
+
+    def short(session):
+        yield "served"
+
+    turn = window.desk.take_turn(endless)
+    assert going.wait(30)
+    with window.desk.paused():
+        with pytest.raises(Cancelled):
+            list(turn)
+        later = window.desk.take_turn(short)
+        assert window.desk.place(later) == 1
+    assert "served" in list(later)

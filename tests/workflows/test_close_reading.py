@@ -1,0 +1,123 @@
+"""Close reading: sentences are ranked, two answers compared, a quotation comes first, and nothing is invented."""
+
+import pytest
+from ask_in_process import session
+
+from localctx.engine.events import Done, Quoted, Token
+from localctx.workflows import close_reading
+from localctx.workflows.ask import UNANSWERED
+from localctx.workflows.close_reading import before_next_question, invents, says_something, without_question
+
+QUESTION = "How long is river 7?"
+HOW = {"mode": "retrieve", "careful": "auto", "max_tokens": 12, "repeats": "stop"}
+
+
+def events_of(home, model, document, question=QUESTION, **how):
+    with session(home, model, **{**HOW, **how}) as s:
+        return list(s.ask([str(document)], question))
+
+
+@pytest.fixture
+def everything_answers(monkeypatch):
+    """Random models find no question likelier after any passage."""
+    monkeypatch.setattr(close_reading, "NO_LIFT", -1e9)
+    monkeypatch.setattr(close_reading, "NO_LIFT_EACH", -1e9)
+
+
+def test_where_no_passage_makes_the_question_likelier_that_is_said(home, tiny_model, document):
+    *events, done = events_of(home, tiny_model, document)
+    assert isinstance(done, Done)
+    assert (done.report["stopped"], done.report["answer"]) == ("unanswered", UNANSWERED)
+    (citation,) = done.report["citations"]
+    assert citation["quote"] in document.read_text()
+    said = [e for e in events if isinstance(e, Quoted | Token)]
+    assert [type(e) for e in said[:2]] == [Quoted, Token]
+    assert said[0].citation == citation
+
+
+@pytest.mark.usefixtures("everything_answers")
+def test_the_quotation_comes_first_and_is_of_the_passage(home, tiny_model, document):
+    *events, done = events_of(home, tiny_model, document)
+    said = [e for e in events if isinstance(e, Quoted | Token)]
+    assert isinstance(said[0], Quoted)
+    assert all(isinstance(e, Token) for e in said[1:])
+    assert "".join(e.text for e in said[1:]).strip() == done.report["answer"]
+    first, *more = done.report["citations"]
+    passage = done.report["passages"][0]
+    assert said[0].citation == first
+    for citation in (first, *more):
+        assert passage["start"] <= citation["start"] < citation["end"] <= passage["end"]
+        assert document.read_text()[citation["start"] : citation["end"]] == citation["quote"]
+
+
+@pytest.mark.usefixtures("everything_answers")
+def test_the_likelier_of_two_answers_is_given(home, tiny_model, document, monkeypatch):
+    seen = []
+    plain = close_reading._answer
+
+    def answer(*given):
+        work = yield from plain(*given)
+        seen.append(work)
+        return work
+
+    monkeypatch.setattr(close_reading, "_answer", answer)
+    *_, done = events_of(home, tiny_model, document)
+    text = done.report["passages"][0]["text"]
+    best = max(seen, key=lambda work: (not invents(work.texts[0], text, QUESTION), work.likelihood))
+    assert len(seen) == 2
+    assert done.report["answer"] == best.texts[0]
+    assert all(work.likelihood < 0 for work in seen)
+
+
+@pytest.mark.usefixtures("everything_answers")
+@pytest.mark.parametrize("how", [{"careful": "off"}, {"temperature": 0.5, "seed": 1}, {"beams": 2}])
+def test_other_answers_are_as_before(home, tiny_model, document, monkeypatch, how):
+    monkeypatch.setattr(close_reading, "rank_sentences", None)  # whoever calls it fails
+    *_, done = events_of(home, tiny_model, document, **how)
+    assert done.report["stopped"] in ("eos", "length", "repeated")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Run: ask a.txt 'How long is river 7?' now", "Run: ask a.txt '' now"),
+        ("HOW LONG, is river 7", ""),
+        ("River 7 is long.", "River 7 is long."),
+        ("", ""),
+    ],
+)
+def test_a_question_that_stands_in_the_text_is_no_answer_to_itself(text, left):
+    assert without_question(text, QUESTION) == left
+
+
+@pytest.mark.parametrize(
+    ("answer", "invented"),
+    [
+        ("It is 85 years old.", True),
+        ("He was seen by Miss Marlow.", True),
+        ("The river is 259 km long, in Tyrol.", False),
+        ("Nobody knows.", False),
+        ("How long river 7 is.", False),
+    ],
+)
+def test_names_and_numbers_that_no_text_has_are_invented(answer, invented):
+    assert invents(answer, "River 7 in Tyrol is 259 km long.", QUESTION) == invented
+
+
+@pytest.mark.parametrize(
+    ("pieces", "left"),
+    [
+        (["It ", "is ", "red.", "\n\n", "Question", ": and?"], "It is red."),
+        (["It is red."], "It is red."),
+        (["\nQuestion:", " why?"], "\nQuestion: why?"),
+    ],
+)
+def test_an_answer_ends_before_the_model_asks_itself(pieces, left):
+    tokens = [Token(piece, i) for i, piece in enumerate(pieces)]
+    assert "".join(t.text for t in before_next_question(tokens)).rstrip() == left
+
+
+def test_headings_and_rules_say_nothing():
+    assert not any(map(says_something, ("## Licence", "---", "")))
+    assert says_something("It is red.")
+    assert says_something("每月租金为七千四百元。")

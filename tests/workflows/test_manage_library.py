@@ -1,0 +1,82 @@
+"""Shelving, and what a kept document can be named by; stopping what reads a file."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from ask_in_process import session
+from clock import seconds_since
+from made_files import pdf
+
+from localctx.errors import Cancelled
+from localctx.library import sandbox
+
+
+def test_what_is_read_is_found_by_its_words(home, tiny_model, document, tmp_path):
+    (tmp_path / "broken.txt").write_bytes(b"\x89PNG\r\n\x1a\n")
+    with session(home, tiny_model) as s, s.shelving() as shelving:
+        added = list(shelving.add([str(document), str(tmp_path / "broken.txt")]))
+        assert [a.status for a in added] == ["added", "failed"]
+        assert shelving.index({added[0].id}) is None
+        found, why = shelving.search("river 7")
+        assert (found.passages[0].name, why) == ("rivers.txt", None)
+        assert shelving.search("river 7", ["0" * 64])[0].passages == []
+
+
+def test_a_kept_document_is_prepared_by_its_id_though_its_file_is_gone(home, tiny_model, document):
+    with session(home, tiny_model) as s:
+        (kept,) = s.enter([str(document)])
+        document.unlink()
+        *_, done = s.prepare(kept)
+        assert done.report["kept"]["tokens"] == 736
+        assert s.store.caches.takes(kept)[1] == 736
+
+
+def test_an_older_version_that_is_prepared_stays_an_older_version(home, tiny_model, document):
+    with session(home, tiny_model) as s:
+        (old,) = s.enter([str(document)])
+        document.write_text("River 0 is dry.")
+        (new,) = s.enter([str(document)])
+        *_, done = s.prepare(old)
+        assert done.report["document"] == old
+        assert {d.id: d.superseded for d in s.store.documents.all()} == {old: new, new: None}
+
+
+def test_pages_of_another_model_are_of_no_use_and_the_text_is(home, tiny_model, sharp_model, document, tmp_path):
+    from localctx.store.bundle import export_document, open_bundle
+    from localctx.ui.library_page import _taken_in
+
+    with session(home, tiny_model) as s:
+        *_, done = s.prepare(str(document))
+        row = s.store.documents.find(done.report["document"])
+        export_document(s.store, row, tmp_path / "r.lctx")
+    bundle = open_bundle(tmp_path / "r.lctx")
+    for model, pages, words in (
+        (sharp_model, 0, "made by tiny with int8 KV, not by this"),
+        (tiny_model, 12, "12 pages"),
+    ):
+        with session(tmp_path / Path(model).name, model) as s:
+            (told,) = _taken_in(s, bundle.path)
+            assert words in told.text
+            assert s.store.documents.text(bundle.row.id) == bundle.text
+            assert s.store.caches.takes(bundle.row.id)[0] == pages
+
+
+def test_a_session_that_is_cancelled_stops_reading_into_the_library(home, tiny_model, document):
+    with session(home, tiny_model) as s, s.shelving() as shelving:
+        assert s.cancel()
+        with pytest.raises(Cancelled):
+            list(shelving.add([str(document)]))
+        assert s.store.documents.all() == []
+        with s.shelving() as again:
+            assert [a.status for a in again.add([str(document)])] == ["added"]
+
+
+def test_a_file_that_takes_long_is_stopped_within_a_second(monkeypatch):
+    monkeypatch.setattr(sandbox, "_send", lambda *_: None)  # the child waits for ever
+    stop, start = threading.Event(), time.monotonic()
+    threading.Timer(0.5, stop.set).start()
+    with pytest.raises(Cancelled):
+        sandbox.parse("pdf", pdf(["One"], []), lambda *_: None, cancelled=stop.is_set)
+    assert seconds_since(start) < 1.5

@@ -1,0 +1,210 @@
+"""What is made of one document: its sections, and summaries of them; what was said is not said again."""
+
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from ask_in_process import session
+from batch_texts import SMALL, long_text
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from localctx.engine.coroutine import consume
+from localctx.engine.events import Progress
+from localctx.errors import UsageError
+from localctx.library.read_document import read_document
+from localctx.library.sections import Section, sections
+from localctx.library.sentences import finished
+from localctx.settings import load_settings
+from localctx.store.documents import Span
+from localctx.store.store import Store
+from localctx.workflows import summarize
+from localctx.workflows.summarize import _SectionSummary, cited
+from localctx.workflows.summary_task import LENGTHS, SummaryTask
+
+# Sections
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(70, 400), st.integers(0, 6), st.integers(1, 9))
+def test_sections_hold_all_that_is_visible_in_order_and_fit(most, headings, paragraphs):
+    text = long_text(headings, paragraphs) or "Nothing but this."
+    spans = spans_of(text)
+    found = sections(text, spans, words, most)
+    assert [a.end <= b.start for a, b in pairwise(found)] == [True] * (len(found) - 1)
+    left_out = text[: found[0].start] + "".join(text[a.end : b.start] for a, b in pairwise(found))
+    assert not (left_out + text[found[-1].end :]).strip()
+    assert all(words(text[s.start : s.end]) <= most for s in found)
+    if headings > 1 and all(words(text[s.start : s.end]) * 4 >= most for s in spans):
+        cuts = {s.start for s in found}
+        assert all(s.start in cuts for s in spans), "a section goes on past a heading"
+
+
+def spans_of(text: str) -> list[Span]:
+    starts = [*(i for i in range(len(text)) if text.startswith("# Part", i)), len(text)]
+    return [Span(a, b, "heading", text[a + 2 : a + 8]) for a, b in pairwise(starts)]
+
+
+def test_a_section_knows_its_heading_and_pages():
+    text = long_text(3, 4)
+    at = [s.start for s in spans_of(text)]
+    spans = [Span(0, at[1] + 10, "page", "iv"), Span(at[1] + 10, len(text), "page", "5"), *spans_of(text)]
+    one, two, three = sections(text, sorted(spans, key=lambda s: s.start), words, 100)
+    assert [(s.heading, s.pages) for s in (one, two, three)] == [("Part 0", "iv"), ("Part 1", "iv-5"), ("Part 2", "5")]
+    (joined,) = sections(text, spans_of(text), words, 10_000)
+    assert (joined.heading, joined.pages) == ("Part 0 … Part 2", None)
+
+
+# One document
+
+
+def result(
+    path: Path, *, home: Path, model: Path, task: SummaryTask, keep: bool = False, heard: list | None = None, **more
+):
+    """What a task makes of a file; its events are ``heard``."""
+    with session(home, model, **{**SMALL, **more, "max_tokens": task.tokens}) as s, s.summarizing() as at_work:
+        events = s.run(at_work.of(at_work.read_file(str(path)), task, keep))
+        while True:
+            try:
+                event = next(events)
+                if heard is not None:
+                    heard.append(event)
+            except StopIteration as end:
+                return end.value
+
+
+def test_a_document_that_fits_is_read_whole_and_what_is_kept_of_it_is_used(home, document, tiny_model):
+    how = {"home": home, "model": tiny_model, "task": SummaryTask("short")}
+    first = result(document, **how)
+    assert (first["mode"], first["tokens"]["reused"]) == ("whole", 0)
+    assert first["tokens"]["prefilled"] == first["tokens"]["prompt"] > 700
+    with closing(Store(home)) as store:
+        assert not store.pages.live(), "pages that nobody asked to keep are kept"
+    kept = result(document, keep=True, **how)
+    again = result(document, **how)
+    assert kept["summary"] == again["summary"] == first["summary"]
+    assert again["tokens"]["reused"] > 640
+    with session(home, tiny_model, **SMALL) as s:
+        *_, done = s.ask([str(document)], "How long is river 7?")
+    assert done.report["tokens"]["reused"] >= 640, "the document's pages are shared with questions"
+
+
+def test_a_long_document_is_summarized_by_its_sections(home, tmp_path, tiny_model):
+    long = tmp_path / "long.md"
+    long.write_text(long_text(6, 12))
+    found = result(long, home=home, model=tiny_model, task=SummaryTask(length="20"))
+    assert found["mode"] == "sections"
+    assert [s["heading"] for s in found["sections"]] == [f"Part {h}" for h in range(6)]
+    text = read_document(str(long)).text
+    assert all(text[s["start"] : s["end"]].startswith("# Part") for s in found["sections"])
+    assert all(s["summary"] for s in found["sections"])
+    assert found["tokens"]["prompt"] > len(text)
+    assert found["tokens"]["generated"] > 6
+    with closing(Store(home)) as store:
+        assert not store.pages.live(), "the sections' pages fill the disk"
+
+
+def test_many_summaries_are_summarized_on_several_levels(home, tmp_path, tiny_model, monkeypatch):
+    monkeypatch.setattr(summarize, "MOST", 256)
+    long, heard = tmp_path / "long.md", []
+    long.write_text(long_text(9, 5))
+    found = result(long, home=home, model=tiny_model, task=SummaryTask("short"), heard=heard)
+    levels = [e.total for e in heard if isinstance(e, Progress) and (e.phase, e.done) == ("summaries", 0)]
+    assert len(levels) > 1
+    assert levels == sorted(levels, reverse=True)
+    assert levels[-1] == 1
+    assert len(found["sections"]) > 9, "a heading's text that does not fit is divided"
+    asked = len(found["sections"]) + sum(e.phase == "summaries" for e in heard if isinstance(e, Progress))
+    assert found["tokens"]["prompt"] < asked * 800, "more was read at once than fits"
+
+
+def test_where_memory_is_small_sections_are(home, document, tiny_model):
+    found = result(document, home=home, model=tiny_model, task=SummaryTask("short"), memory="128KiB", ram="0", disk="0")
+    assert found["mode"] == "sections"
+    assert len(found["sections"]) > 1
+
+
+def test_refining_carries_the_summary_along(home, tmp_path, tiny_model):
+    long = tmp_path / "long.md"
+    long.write_text(long_text(5, 12))
+    found = result(long, home=home, model=tiny_model, task=SummaryTask("short", refine=True))
+    assert found["mode"] == "refine"
+    assert len(found["sections"]) == 5
+    assert found["summary"] == found["sections"][-1]["summary"]
+
+
+def test_every_sentence_of_a_summary_leads_to_the_words_and_the_page_it_stands_on(tmp_path):
+    text = "The bridge was built in 1802.\n\nThe mill burned down in a storm.\n\nNobody knows who laid the road.\n"
+    path = tmp_path / "town.txt"
+    path.write_text(text)
+    document, mill = read_document(str(path)), text.index("The mill")
+    spans = [Span(0, mill, "page", "1"), Span(mill, len(text), "page", "2")]
+    told = [
+        _SectionSummary(Section(0, mill, None, "1"), "A bridge was built in 1802."),
+        _SectionSummary(Section(mill, len(text), None, "2"), "The mill burned in a storm. The road is old."),
+    ]
+    summary = "The mill burned down in a storm. The bridge was built in 1802. Zebras sing."
+    found = cited((document.row, document.text, spans), summary, told)
+    assert [(c["page"], c["quote"]) for c in found] == [
+        ("2", "The mill burned down in a storm."),
+        ("1", "The bridge was built in 1802."),
+    ]
+    assert [summary[: c["at"]][-5:] for c in found] == ["torm.", "1802."]
+    assert cited((document.row, document.text, spans), "", told) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("One is here. Two is he", "One is here."),
+        ("One is here. Two too.", "One is here. Two too."),
+        ("One with no end", "One with no end"),
+        ("", ""),
+    ],
+)
+def test_a_summary_that_was_cut_ends_with_a_whole_sentence(text, kept):
+    assert finished(text) == kept
+
+
+def test_a_recipe_is_of_all_that_matters_and_nothing_else(home):
+    s, plain = load_settings(), SummaryTask()
+    assert plain.recipe(s) == SummaryTask("medium").recipe(s)
+    others = [SummaryTask(length=name) for name in LENGTHS if name != "medium"] + [
+        SummaryTask(length="50"),
+        SummaryTask(style="bullets"),
+    ]
+    others += [
+        SummaryTask(language="German"),
+        SummaryTask(refine=True),
+        SummaryTask(questions=("Why?",)),
+        SummaryTask(questions=("Who?",)),
+    ]
+    assert len({t.recipe(s) for t in [plain, *others]}) == 1 + len(others)
+    assert plain.recipe(load_settings(kv="int4")) != plain.recipe(s) == plain.recipe(load_settings(threads=2))
+    for wrong in ({"length": "huge"}, {"length": "0"}, {"style": "rude"}, {"questions": (" ",)}):
+        with pytest.raises(UsageError):
+            SummaryTask(**wrong)
+
+
+def test_what_was_said_of_sections_is_not_said_again(home, tiny_model, tmp_path):
+    file = tmp_path / "long.md"
+    file.write_text(long_text(5, 12))
+    task, results = SummaryTask(length="20"), []
+    for folder in (home, tmp_path / "other"):
+        with session(folder, tiny_model, **{**SMALL, "max_tokens": 20}) as s, s.summarizing() as summarize:
+            held = summarize.read_file(str(file))
+            if folder == home:
+                with closing(s.run(summarize.of(held, task))) as cut:
+                    next(e for e in cut if isinstance(e, Progress) and (e.phase, e.done) == ("sections", 3))
+                kept = [row["recipe"] for row in s.store.db["results"].rows]
+                assert len(kept) == 3
+            results.append(consume(s.run(summarize.of(held, task)), lambda event: None))
+    again, fresh = results
+    assert again["summary"] == fresh["summary"]
+    assert again["sections"] == fresh["sections"]
+    assert again["tokens"]["prompt"] < fresh["tokens"]["prompt"] * 0.6
