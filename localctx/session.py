@@ -23,7 +23,7 @@ from localctx.library.read_document import Document, read_document
 from localctx.models.base import ForwardRequest, Messages, Model
 from localctx.settings import Settings
 from localctx.store.chats import Chat
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, read_store, store_errors
 from localctx.workflows.ask import AskWorkflow
 from localctx.workflows.chat import Beginning, ChatWorkflow, FullChatAction
@@ -257,7 +257,9 @@ class Session:
             yield self._shelving
 
     @contextmanager
-    def summarizing(self, open_speaker: Callable[[Held], TextGenerator] | None = None) -> Iterator[SummarizeWorkflow]:
+    def summarizing(
+        self, open_speaker: Callable[[StoredDocument], TextGenerator] | None = None
+    ) -> Iterator[SummarizeWorkflow]:
         """What summarizes documents, or asks them all the same, in steps to be ``run``. ``cancel`` makes these raise
         Cancelled. ``open_speaker`` gives who speaks about a document instead of the model here.
         """
@@ -296,7 +298,7 @@ class Session:
             self._load()
             return self._opener.longest
 
-    def _speaker(self, held: Held) -> TextGenerator:
+    def _speaker(self, held: StoredDocument) -> TextGenerator:
         """The model here, which is loaded."""
         self._load()
         return LocalGenerator(
@@ -324,7 +326,7 @@ class Session:
         with self._running():
             loaded = self._load()
 
-            def begin(documents: Sequence[Held] | None, question: str, of: Conversation) -> Beginning:
+            def begin(documents: Sequence[StoredDocument] | None, question: str, of: Conversation) -> Beginning:
                 begun = yield from self._asking.begin(documents, question, True, of)
                 begun.work.seconds["load"] = loaded
                 return begun
@@ -353,15 +355,15 @@ class Session:
     def _retrieval(self) -> RetrievalWorkflow:
         return RetrievalWorkflow(self._opener, self.settings, lambda: self.store, self._progress, self._stop.is_set)
 
-    def _read_files(self, sources: Sequence[str], kept: bool) -> tuple[list[Held], dict[str, float]]:
+    def _read_files(self, sources: Sequence[str], kept: bool) -> tuple[list[StoredDocument], dict[str, float]]:
         """The documents, and seconds spent. The model is loaded after: a wrong name is told at once."""
         start = time.perf_counter()
         documents = self._parse(sources, kept)
         return documents, {"parse": time.perf_counter() - start, "load": self._load()}
 
-    def _parse(self, sources: Sequence[str], kept: bool = True) -> list[Held]:
+    def _parse(self, sources: Sequence[str], kept: bool = True) -> list[StoredDocument]:
         documents = (self._document(s, kept) for s in sources)
-        return [(d.row, d.text, d.spans) for d in documents]
+        return [StoredDocument(d.row, d.text, d.spans) for d in documents]
 
     def _load(self) -> float:
         """Load the model, and listen from then on; seconds it took."""

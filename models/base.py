@@ -33,11 +33,11 @@ class Tokenizer(Protocol):
 
 
 class ForwardRequest(NamedTuple):
-    """New ``tokens`` of the sequence in ``cache``, of the last ``keep`` of which the logits are wanted."""
+    """New ``tokens`` of the sequence in ``cache``, of the last ``num_logits`` of which the logits are wanted."""
 
     tokens: Sequence[int]
     cache: Cache
-    keep: int = 1
+    num_logits: int = 1
 
 
 class Model(Protocol):
@@ -80,9 +80,9 @@ class Model(Protocol):
         """32 bytes that name everything a page's bytes depend on, tokens apart."""
 
     def forward(
-        self, tokens: Sequence[int], cache: Cache, keep: int = 1, cancelled: Callable[[], bool] = lambda: False
+        self, tokens: Sequence[int], cache: Cache, num_logits: int = 1, cancelled: Callable[[], bool] = lambda: False
     ) -> Tensor:
-        """Append ``tokens`` to ``cache``; logits of the last ``keep`` of them, float32 [keep, vocabulary].
+        """Append ``tokens`` to ``cache``; logits of the last ``num_logits`` of them, float32 [num_logits, vocabulary].
 
         Raises Cancelled within one layer of ``cancelled`` turning true, or one token where a GPU replays the layers. On
         any exception the cache is as before.

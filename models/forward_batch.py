@@ -70,11 +70,11 @@ class ForwardBatch:
     def kept(self) -> list[int]:
         """The places in the row of the tokens whose logits are wanted."""
         ends = accumulate(len(feed.tokens) for feed in self.feeds)
-        return [i for end, feed in zip(ends, self.feeds, strict=True) for i in range(end)[-feed.keep :]]
+        return [i for end, feed in zip(ends, self.feeds, strict=True) for i in range(end)[-feed.num_logits :]]
 
     def split(self, logits: Tensor) -> list[Tensor]:
         """Logits of what is kept [kept, vocabulary], feed by feed, float32."""
-        return list(logits.float().split([feed.keep for feed in self.feeds]))
+        return list(logits.float().split([feed.num_logits for feed in self.feeds]))
 
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any

@@ -95,10 +95,10 @@ class LocalModel(ABC):
         )
 
     def forward(
-        self, tokens: Sequence[int], cache: Cache, keep: int = 1, cancelled: Callable[[], bool] = lambda: False
+        self, tokens: Sequence[int], cache: Cache, num_logits: int = 1, cancelled: Callable[[], bool] = lambda: False
     ) -> Tensor:
         """See ``Model``."""
-        return self.forward_each([ForwardRequest(tokens, cache, keep)], cancelled)[0]
+        return self.forward_each([ForwardRequest(tokens, cache, num_logits)], cancelled)[0]
 
     @torch.inference_mode()
     def forward_each(

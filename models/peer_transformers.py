@@ -72,10 +72,10 @@ class PeerReader:
         self._cache = _cache_of(module.config, peer)
 
     @torch.inference_mode()
-    def forward(self, tokens: Sequence[int], keep: int = 1) -> Tensor:
-        """Read ``tokens``; logits of the last ``keep``, float32 [keep, vocabulary]."""
+    def forward(self, tokens: Sequence[int], num_logits: int = 1) -> Tensor:
+        """Read ``tokens``; logits of the last ``num_logits``, float32 [num_logits, vocabulary]."""
         ids = torch.tensor([tokens], device=self._module.device)
-        out = self._module(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=keep)
+        out = self._module(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=num_logits)
         self.length += len(tokens)
         return out.logits[0].float()
 

@@ -60,7 +60,7 @@ def alone(session: Session, file: Path, question: str, others: Sequence[str]) ->
     recorder = Recorder(session)
     scheduler = Scheduler(recorder, rows=session.settings.chunk)
     for asked in (question, *others):
-        scheduler.join(session.steps.ask([str(file)], asked, False))
+        scheduler.add(session.steps.ask([str(file)], asked, False))
     list(scheduler.run())
     return ask(session, file, question), next(iter(recorder.of.values()))
 

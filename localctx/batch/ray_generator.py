@@ -28,7 +28,7 @@ from localctx.engine.events import Event, Note, Progress
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 from localctx.session import Session
 from localctx.settings import Settings, load_settings
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 from localctx.workflows.summary_task import SummaryTask
 
 AT_ONCE = 2  # documents for each worker: it has one, and the next lies ready here, lest it die with the first
@@ -62,7 +62,7 @@ class RayWorker:
         """Of localctx, as it has it."""
         return __version__
 
-    def of(self, held: Held, task: SummaryTask, keep: bool) -> tuple[dict[str, Any], list[Note]]:
+    def of(self, held: StoredDocument, task: SummaryTask, keep: bool) -> tuple[dict[str, Any], list[Note]]:
         """What ``Summarizing.of`` gives, and the notes on the way."""
         heard = list[Event]()
         with self._session.summarizing() as summarizing:
@@ -114,7 +114,9 @@ class RayCluster:
             with suppress(Exception):  # the cluster may have gone
                 ray.kill(worker)
 
-    def of(self, held: Held, task: SummaryTask, keep: bool = False, hear: Hear = lambda event: None) -> dict[str, Any]:
+    def of(
+        self, held: StoredDocument, task: SummaryTask, keep: bool = False, hear: Hear = lambda event: None
+    ) -> dict[str, Any]:
         """What ``Summarizing.of`` gives, from the next worker that is idle; from any thread, which waits.
 
         ``hear`` is told notes. Raises what ``Summarizing.of`` raises, DocumentError where workers die of the document,
@@ -174,7 +176,7 @@ class RayGenerator:
         self._left = deque[DocumentJob]()
         self._later = list[DocumentJob]()
 
-    def of(self, held: Held, task: SummaryTask, keep: bool) -> Generator[Any, Any, dict[str, Any]]:
+    def of(self, held: StoredDocument, task: SummaryTask, keep: bool) -> Generator[Any, Any, dict[str, Any]]:
         """``Summarizing.of`` of the cluster, as steps: what is waited for, and notes."""
         notes = list[Event]()
         result: dict[str, Any] = yield self._pool.submit(self._cluster.of, held, task, keep, notes.append)

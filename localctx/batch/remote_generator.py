@@ -12,7 +12,7 @@ from localctx.library.cite import quotes
 from localctx.library.search import Passage
 from localctx.library.sentences import finished
 from localctx.settings import Settings
-from localctx.store.documents import Held, labels
+from localctx.store.documents import StoredDocument, labels
 from localctx.workflows.summary_task import AS_IT_IS
 from localctx.workflows.text_generator import zero_token_counts
 
@@ -22,7 +22,7 @@ WORDS = 2  # of a text, at most, in a token; where a server counts fewer tokens 
 ASSUMED = 4096  # tokens of a window that is not told
 PASSAGES = 5  # a question is answered from, where the document is too long; as many as `ask` ranks
 
-Find = Callable[[Held, str, int], tuple[list[Passage], str | None]]
+Find = Callable[[StoredDocument, str, int], tuple[list[Passage], str | None]]
 
 
 def settings_elsewhere(settings: Settings, model: str) -> Settings:
@@ -36,7 +36,7 @@ def settings_elsewhere(settings: Settings, model: str) -> Settings:
 class RemoteGenerator:
     """A server that speaks about ``held``. ``find`` gives the best passages for a question, and a doubt about them."""
 
-    def __init__(self, caller: ServerClient, settings: Settings, held: Held, find: Find) -> None:
+    def __init__(self, caller: ServerClient, settings: Settings, held: StoredDocument, find: Find) -> None:
         self._caller, self._settings, self._held, self._find = caller, settings, held, find
         self._server = caller.server
         self.model, self.spent = f"{self._server.model} @ {self._server.address.host}", zero_token_counts()

@@ -12,7 +12,7 @@ from localctx.batch.outputs import Output, ResultEntry
 from localctx.budget import measure_process
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.errors import DocumentError, NoRoom, TooLong
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, read_store, store_errors
 from localctx.workflows.summarize import SummarizeWorkflow
 from localctx.workflows.summary_task import SummaryTask
@@ -56,7 +56,7 @@ class Batch:
         outputs: Sequence[Output],
         force: bool = False,
         keep: bool = False,
-        of: Callable[[Held, SummaryTask, bool], EngineCoroutine[dict[str, Any]]] | None = None,
+        of: Callable[[StoredDocument, SummaryTask, bool], EngineCoroutine[dict[str, Any]]] | None = None,
         lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._summarizing, self._task, self._outputs = summarizing, task, outputs
@@ -91,7 +91,7 @@ class Batch:
                 self._enter(held, result)
         return Outcome(job, status, why, entry, time.perf_counter() - start)
 
-    def _compute(self, held: Held) -> EngineCoroutine[dict[str, Any]]:
+    def _compute(self, held: StoredDocument) -> EngineCoroutine[dict[str, Any]]:
         self._in_work.add(held[0].id)
         if self._force:
             self._look_up(lambda store: store.results.remove_parts(held[0].id, self._recipe))
@@ -104,14 +104,14 @@ class Batch:
     def _recipe(self) -> str:
         return self._task.recipe(self._summarizing.settings)
 
-    def _read(self, job: DocumentJob) -> Held:
+    def _read(self, job: DocumentJob) -> StoredDocument:
         try:
             job.path.encode()
         except UnicodeEncodeError as e:
             raise DocumentError(f"{shown(job.path)} has a name that is not UTF-8", "rename it") from e
         return self._summarizing.read_file(job.source)
 
-    def _kept(self, held: Held) -> dict[str, Any] | None:
+    def _kept(self, held: StoredDocument) -> dict[str, Any] | None:
         return self._look_up(lambda store: store.results.get(held[0].id, self._recipe))
 
     def _look_up(self, look: Callable[[Store], LookedUp]) -> LookedUp | None:
@@ -123,7 +123,7 @@ class Batch:
                 if self._force or not output.has(entry):
                     output.write(entry)
 
-    def _enter(self, held: Held, result: dict[str, Any]) -> None:
+    def _enter(self, held: StoredDocument, result: dict[str, Any]) -> None:
         store = self._summarizing.open_store()
         row, text, spans = held
         with store_errors(store.home), store.db.atomic():

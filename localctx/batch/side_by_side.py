@@ -29,13 +29,13 @@ def run_side_by_side(
     seated, later = dict[Sequence[Outcome], DocumentJob](), list[DocumentJob]()
     try:
         while True:
-            while left and len(seated) < most and not scheduler.crowded:
+            while left and len(seated) < most and not scheduler.would_preempt:
                 job = left.popleft()
-                seated[scheduler.join(work(job), cancelled)] = job
-                yield from ((seated[seat], event) for seat, event in scheduler.hear())
+                seated[scheduler.add(work(job), cancelled)] = job
+                yield from ((seated[seat], event) for seat, event in scheduler.collect_events())
             if not seated:
                 return
-            yield from ((seated[seat], event) for seat, event in scheduler.turn())
+            yield from ((seated[seat], event) for seat, event in scheduler.step())
             for seat in [seat for seat in seated if seat.ended]:
                 job = seated.pop(seat)
                 if seat.error:

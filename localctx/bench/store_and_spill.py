@@ -138,7 +138,7 @@ def drop_pages(engine: LocalctxEngine) -> None:
 
 def _spans(pool: Pool) -> list[list[int]]:
     """Where spilled pages lie, neighbours joined: what the system keeps in one piece goes as a whole, or stays."""
-    places = sorted((payload.data_ptr(), len(payload)) for payload in map(pool.payload, pool.disk))
+    places = sorted((payload.data_ptr(), len(payload)) for payload in map(pool.payload, pool.disk_tier))
     spans = list[list[int]]()
     for start, length in places:
         stop = start + -(-length // mmap.PAGESIZE) * mmap.PAGESIZE

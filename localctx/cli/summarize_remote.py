@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from localctx.library.search import Passage, SearchResult
     from localctx.session import Session
     from localctx.settings import Settings
-    from localctx.store.documents import Held
+    from localctx.store.documents import StoredDocument
     from localctx.workflows.summarize import SummarizeWorkflow
 
 TOGETHER = 8  # documents a server is asked about at a time
@@ -141,7 +141,7 @@ def _one_by_one(session: "Session", search: "Callable[..., tuple[SearchResult, s
 
     turn = threading.Lock()
 
-    def find(held: "Held", question: str, top: int) -> "tuple[list[Passage], str | None]":
+    def find(held: "StoredDocument", question: str, top: int) -> "tuple[list[Passage], str | None]":
         with turn:
             with store_errors(session.settings.home):
                 session.store.documents.add(*held)

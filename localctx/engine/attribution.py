@@ -31,8 +31,8 @@ def attention_by_text(
     """
     edges, written = _spelled(tokenizer, tokens)
     got = np.zeros(len(edges) - 1)
-    if cache.looks is not None:
-        got[: len(tokens) // PAGE] = cache.looks[: len(tokens) // PAGE]
+    if cache.attention_mass is not None:
+        got[: len(tokens) // PAGE] = cache.attention_mass[: len(tokens) // PAGE]
     got[:SINKS] = 0
     for gone in cache.evicted:
         if gone.kept:

@@ -20,13 +20,17 @@ def page_map(cache: Cache, restored: int) -> dict[str, Any]:
     for gone in cache.evicted:
         if gone.kept:
             where[gone.start // PAGE : gone.stop // PAGE] = "p" * ((gone.stop - gone.start) // PAGE)
-    for place in cache.places:
+    for place in cache.placed_pages:
         number = place.token // PAGE
         if where[number] != "p":
             where[number] = _TIERS[cache.pool.tier_of(place.page)]
     if cache.tail:
         where[-1] = "o"
-    return {"where": "".join(where), "reused": min(-(-restored // PAGE), len(where)), "looks": _shares(cache.looks)}
+    return {
+        "where": "".join(where),
+        "reused": min(-(-restored // PAGE), len(where)),
+        "looks": _shares(cache.attention_mass),
+    }
 
 
 def _shares(looks: np.ndarray | None) -> list[float]:

@@ -11,7 +11,7 @@ from localctx.errors import StoreError, size
 from localctx.kv.cache import Cache
 from localctx.shape import PAGE
 from localctx.store.caches import CacheRow
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 from localctx.store.eviction import make_room
 from localctx.store.store import Store, store_errors
 from localctx.store.stored_pages import PageWriter
@@ -44,7 +44,7 @@ class CachePersister:
     def __init__(
         self,
         open_store: Callable[[], Store],
-        documents: Sequence[Held],
+        documents: Sequence[StoredDocument],
         identity: CacheIdentity,
         tokens: Sequence[int],
         disk: int | None = None,

@@ -151,7 +151,7 @@ def decode_each(
     for i, sampler in enumerate(samplers):
         own = cache.fork()
         if i:
-            own.looks = None  # what the first answer looked at is cited
+            own.attention_mass = None  # what the first answer looked at is cited
         try:
             yield from decode(own, logits, tokenizer=tokenizer, sampler=sampler, limit=limit, answer=i)
         finally:

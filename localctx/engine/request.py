@@ -14,7 +14,7 @@ from localctx.engine.persist import CachePersister
 from localctx.engine.repetition import Repetition
 from localctx.kv.cache import Cache, EvictedRange
 from localctx.shape import PAGE
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
 
@@ -29,7 +29,7 @@ class Request:
     next question comes after, by the answer to this one.
     """
 
-    held: Sequence[Held]
+    held: Sequence[StoredDocument]
     tokens: list[int]
     boundary: int
     cache: Cache

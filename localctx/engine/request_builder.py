@@ -21,7 +21,7 @@ from localctx.engine.request import Request
 from localctx.errors import UsageError
 from localctx.models.base import Model
 from localctx.settings import Settings
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, read_store
 
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
@@ -46,7 +46,7 @@ class RequestBuilder:
 
     def open(
         self,
-        documents: Sequence[Held],
+        documents: Sequence[StoredDocument],
         texts: Sequence[str],
         question: str | None,
         *,
@@ -155,7 +155,7 @@ class RequestBuilder:
         return read_store(self._settings.home, self._open_store, lambda store: store.verdicts.passed(fingerprint))
 
     def _keeping(
-        self, documents: Sequence[Held], tokens: list[int], codec: str, part: str, chat: str | None
+        self, documents: Sequence[StoredDocument], tokens: list[int], codec: str, part: str, chat: str | None
     ) -> CachePersister:
         identity = CacheIdentity(self.model.fingerprint(codec), self._settings.model, codec, part, chat)
         return CachePersister(self._open_store, documents, identity, tokens, self._settings.caps["disk"])

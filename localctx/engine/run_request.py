@@ -72,7 +72,7 @@ def answer(work: Request, logits: Tensor, tokenizer: Tokenizer, settings: Settin
             work.answers[event.answer].append(event)
         return event
 
-    work.cache.watch()
+    work.cache.record_attention()
     yield from map_events(_decoding(work, logits, tokenizer, settings), note)
     work.seconds.setdefault("first_token", time.perf_counter() - work.started)  # the model had nothing to say
     if work.repetition.found:

@@ -27,7 +27,7 @@ ForwardFunction = Callable[[list[ForwardRequest], CancelCheck], list[Tensor]]
 
 
 class Scheduler:
-    """Serves the seats taken in it. A pass reads at most ``rows`` tokens, or one chunk that has more.
+    """Serves the sequences taken in it. A pass reads at most ``rows`` tokens, or one chunk that has more.
 
     ``in_order``: who came first reads first, and no long chunk is read while ENOUGH others answer, so that those who
     read a lot end one after another, and not all at the end.
@@ -36,65 +36,65 @@ class Scheduler:
     def __init__(self, compute: ForwardFunction, rows: int = 512, in_order: bool = False) -> None:
         self._compute, self._rows, self._in_order = compute, rows, in_order
         self._passes = 0
-        self.seats = list[Sequence]()
+        self.sequences = list[Sequence]()
 
-    def join(self, steps: EngineCoroutine[Result], cancelled: CancelCheck = never_cancelled) -> Sequence[Result]:
-        """Take a seat; its steps begin at once."""
-        seat = Sequence(steps, cancelled)
-        self.seats.append(seat)
-        return seat
+    def add(self, steps: EngineCoroutine[Result], cancelled: CancelCheck = never_cancelled) -> Sequence[Result]:
+        """Take a sequence; its steps begin at once."""
+        sequence = Sequence(steps, cancelled)
+        self.sequences.append(sequence)
+        return sequence
 
-    def leave(self, seat: Sequence) -> None:
-        """Give a seat up, wherever its steps are."""
-        self.seats.remove(seat)
-        seat.close()
+    def remove(self, sequence: Sequence) -> None:
+        """Give a sequence up, wherever its steps are."""
+        self.sequences.remove(sequence)
+        sequence.close()
 
     def run(self) -> Iterator[tuple[Sequence, Event]]:
-        """What comes of all seats, until every one has ended; others may join and leave meanwhile."""
-        while self.seats:
-            yield from self.turn()
+        """What comes of all sequences, until every one has ended; others may join and leave meanwhile."""
+        while self.sequences:
+            yield from self.step()
 
-    def turn(self) -> Iterator[tuple[Sequence, Event]]:
+    def step(self) -> Iterator[tuple[Sequence, Event]]:
         """One pass of the model: what is told before it. Seats that have ended are free afterwards."""
-        yield from self.hear()
-        if chosen := self._choose():
+        yield from self.collect_events()
+        if chosen := self._schedule():
             self._passes += 1
-            self._serve(chosen)
+            self._run_batch(chosen)
 
-    def hear(self) -> Iterator[tuple[Sequence, Event]]:
+    def collect_events(self) -> Iterator[tuple[Sequence, Event]]:
         """What is told up to where the model is needed, or some of it."""
-        for seat in list(self.seats):
-            for event in islice(seat.events(), MOST_EVENTS):
-                yield seat, event
-        self.seats = [seat for seat in self.seats if not seat.ended]
+        for sequence in list(self.sequences):
+            for event in islice(sequence.events(), MOST_EVENTS):
+                yield sequence, event
+        self.sequences = [sequence for sequence in self.sequences if not sequence.ended]
 
     @property
-    def crowded(self) -> bool:
-        """Whether somebody who has a seat would have to pause now: nobody else should join."""
-        wanting = [seat for seat in self.seats if seat.feed]
-        return len(self._fitting()) < len(wanting)
+    def would_preempt(self) -> bool:
+        """Whether somebody who has a sequence would have to pause now: nobody else should join."""
+        wanting = [sequence for sequence in self.sequences if sequence.feed]
+        return len(self._resident()) < len(wanting)
 
-    def _fitting(self) -> list[tuple[Sequence, ForwardRequest]]:
+    def _resident(self) -> list[tuple[Sequence, ForwardRequest]]:
         """Who wants the model, in the order they came, as far as the sequences of all fit where the model computes.
 
         The first of a pool does in any case: it spills.
         """
-        wanting = [(seat, seat.feed) for seat in self.seats if seat.feed]
+        wanting = [(sequence, sequence.feed) for sequence in self.sequences if sequence.feed]
         taken, fitting = Counter[Pool](), list[tuple[Sequence, ForwardRequest]]()
-        for seat, feed in wanting:
+        for sequence, feed in wanting:
             pool, need = feed.cache.pool, feed.cache.bytes_with(len(feed.tokens))
-            limit = pool.memory.limit
+            limit = pool.device_tier.limit
             if limit is None or not taken[pool] or taken[pool] + need <= limit:
                 taken[pool] += need
-                fitting.append((seat, feed))
+                fitting.append((sequence, feed))
         return fitting
 
-    def _choose(self) -> list[tuple[Sequence, ForwardRequest]]:
+    def _schedule(self) -> list[tuple[Sequence, ForwardRequest]]:
         """Who is computed next: all who answer, and of those who read who waits longest, while there is room."""
         chosen, room, rope = list[tuple[Sequence, ForwardRequest]](), self._rows, None
-        fitting = self._fitting()
+        fitting = self._resident()
         busy = self._in_order and sum(len(feed.tokens) <= MAX_DECODE_TOKENS for _, feed in fitting) >= ENOUGH
-        for seat, feed in fitting if self._in_order else sorted(fitting, key=lambda one: one[0].served):
+        for sequence, feed in fitting if self._in_order else sorted(fitting, key=lambda one: one[0].served):
             size, turning = len(feed.tokens), feed.cache.pool.rope
             if busy and size >= self._rows:
                 continue
@@ -105,27 +105,29 @@ class Scheduler:
                 room -= size
             elif size > MAX_DECODE_TOKENS:
                 continue
-            chosen.append((seat, feed))
+            chosen.append((sequence, feed))
         return chosen
 
-    def _serve(self, chosen: list[tuple[Sequence, ForwardRequest]]) -> None:
+    def _run_batch(self, chosen: list[tuple[Sequence, ForwardRequest]]) -> None:
         """One pass. Where it fails, who is cancelled hears of it and the others are computed one by one."""
         try:
-            found = self._compute([feed for _, feed in chosen], lambda: any(seat.cancelled() for seat, _ in chosen))
+            found = self._compute(
+                [feed for _, feed in chosen], lambda: any(sequence.cancelled() for sequence, _ in chosen)
+            )
         except Exception as e:
-            self._apart(chosen, e)
+            self._run_separately(chosen, e)
             return
-        for (seat, _), logits in zip(chosen, found, strict=True):
-            seat.served = self._passes
-            seat.give(logits)
+        for (sequence, _), logits in zip(chosen, found, strict=True):
+            sequence.served = self._passes
+            sequence.give(logits)
 
-    def _apart(self, chosen: list[tuple[Sequence, ForwardRequest]], e: Exception) -> None:
+    def _run_separately(self, chosen: list[tuple[Sequence, ForwardRequest]], e: Exception) -> None:
         if len(chosen) == 1:
             chosen[0][0].fail(e)
         elif isinstance(e, Cancelled):
-            for seat, _ in chosen:
-                if seat.cancelled():
-                    seat.fail(e)  # the others are as before, and come again
+            for sequence, _ in chosen:
+                if sequence.cancelled():
+                    sequence.fail(e)  # the others are as before, and come again
         else:
             for one in chosen:
-                self._serve([one])
+                self._run_batch([one])

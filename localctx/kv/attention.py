@@ -54,7 +54,7 @@ class _AttentionCall:
     def watched(self) -> bool:
         """Whether to note what the pages get: early layers look at everything a little, sliding ones only near."""
         late = self.layer >= len(self.cache.pool.shape.layers) // 2
-        return self.cache.looks is not None and self.window is None and late
+        return self.cache.attention_mass is not None and self.window is None and late
 
 
 def attend_cache(
@@ -115,11 +115,11 @@ def _tell(a: _AttentionCall, lse: Tensor) -> None:
     if a.watched:
         heads = len(places) if places.ndim == 2 else 1
         sharp = got[:, -1].square()  # a head that looks hard at one page says more than many that look everywhere
-        a.cache.look(places, sharp.unflatten(0, (heads, -1)).sum(1).double().cpu().numpy())
+        a.cache.add_attention(places, sharp.unflatten(0, (heads, -1)).sum(1).double().cpu().numpy())
 
 
 def _over_pages(a: _AttentionCall) -> Iterator[Part]:
-    count = len(a.cache.places)
+    count = len(a.cache.placed_pages)
     first, skip = (0, 0) if a.window is None else first_seen(a.cache, a.layer, a.window)
     if first >= count:
         return
@@ -204,8 +204,8 @@ def _single(a: _AttentionCall, places: np.ndarray, skip: int = 0, t: int = 0) ->
 def _chunk(a: _AttentionCall, k: Tensor, v: Tensor) -> Part:
     """All tokens over everything, in one pass."""
     cache, pool = a.cache, a.cache.pool
-    if a.watched and cache.places:
-        _single(a, np.arange(len(cache.places)), t=a.q.shape[1] - 1)  # which notes what pages get
+    if a.watched and cache.placed_pages:
+        _single(a, np.arange(len(cache.placed_pages)), t=a.q.shape[1] - 1)  # which notes what pages get
     fresh = (torch.cat(pair, 1) for pair in zip(cache.open_tail(a.layer), (k, v), strict=True))
     numbers = [quant.rotate(x) if pool.rotated else x for x in (a.q, *fresh)]
     where = *cache.addresses(a.layer), pool.layouts[a.layer]
@@ -240,7 +240,7 @@ def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:
     """What k_proj's bias, which records are kept without, adds to q [Hq, D] . key of every page's tokens:
     [Hq, n * 64], of sinks nothing.
     """
-    pool, count = cache.pool, len(cache.places)
+    pool, count = cache.pool, len(cache.placed_pages)
     assert pool.rope
     scores = pool.rope.bias_scores(layer, q.float(), cache.token_positions(layer, 0, count))
     ordinary = torch.from_numpy(pool.kinds(cache.pages) == ORDINARY).to(scores)
@@ -252,7 +252,7 @@ def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:
 
 def selects(cache: Cache, layer: int, window: int | None) -> bool:
     """Whether a query sees only pages that it chooses in this layer."""
-    count = len(cache.places)
+    count = len(cache.placed_pages)
     sees_all = window is not None or layer < DENSE_LAYERS or cache.phase == "reading"
     return not sees_all and cache.keeper.selected(count) < count
 
@@ -262,7 +262,7 @@ def choose(cache: Cache, layer: int, q: Tensor) -> Tensor:
     pool, sketch = cache.pool, cache.sketch(layer)
     grouped = (quant.rotate(q.float()) if pool.rotated else q.float()).unflatten(0, (len(sketch.codes), -1))
     extra = bias_scores(cache, layer, q).unflatten(0, grouped.shape[:2]) if pool.unbiased(layer) else None
-    count, score = cache.keeper.selected(len(cache.places)), pool.gpu.best_scores if pool.gpu else None
+    count, score = cache.keeper.selected(len(cache.placed_pages)), pool.gpu.best_scores if pool.gpu else None
     return best_pages(grouped, sketch, count, SINKS, extra, score)
 
 

@@ -74,8 +74,8 @@ class Cache:
 
     ``length`` counts the committed tokens, ``position`` is where the next one goes; they part when a keeper turns what
     it keeps. ``phase``: what is being read is a document, the question after it, or the answer; keepers differ by it.
-    ``reach`` is the last position the model is good for. ``looks``, where it is watched: how hard each page that was
-    read was looked at since, by its number in the text.
+    ``reach`` is the last position the model is good for. ``attention_mass``, where it is recorded: how much attention
+    each page that was read got since, by its number in the text.
     """
 
     def __init__(self, pool: Pool, dtype: torch.dtype, keeper: Keeper | None = None, reach: int | None = None) -> None:
@@ -83,12 +83,12 @@ class Cache:
         self.keeper: Keeper = keeper or Full()
         self.length = self.position = self.tail = 0
         self.exact = True  # whether every page is what its name would say: nothing dropped, recoded or taken over
-        self.places: list[PlacedPage] = []
+        self.placed_pages: list[PlacedPage] = []
         self.evicted: list[EvictedRange] = []
         self.observed: dict[int, Tensor] = {}  # by layer: what the prompt's last queries gave each sealed token
         self.phase: Literal["reading", "asking", "answering"] = "reading"
         self._mass, self._seen = np.zeros(0), np.zeros(0)
-        self.looks: np.ndarray | None = None
+        self.attention_mass: np.ndarray | None = None
         self.originals: list[int] = []  # sink pages as they were read, which turned ones are made from
         self._pending: list[int] = []
         self._step = 0
@@ -98,7 +98,7 @@ class Cache:
     @property
     def pages(self) -> list[int]:
         """The ids of the sealed pages, in order."""
-        return [place.page for place in self.places]
+        return [place.page for place in self.placed_pages]
 
     @property
     def dropped(self) -> int:
@@ -112,19 +112,19 @@ class Cache:
         if self.keeper.turns and self.reach and self.position + tokens > self.reach:
             rerotation.rebase(self)
         self.pool.clock += 1
-        if self.phase == "reading" or self.keeper.selected(len(self.places)) == len(self.places):
+        if self.phase == "reading" or self.keeper.selected(len(self.placed_pages)) == len(self.placed_pages):
             self.pool.touch(self._look().ids)  # who selects touches what it chose
         self._step = tokens
         try:
             for i in range((self.tail + tokens) // PAGE):
-                self._pending.append(self.pool.new(self.pool.kind_at(len(self.places) + i)))
+                self._pending.append(self.pool.new(self.pool.kind_at(len(self.placed_pages) + i)))
         except NoRoom:
             self.rollback()
             raise
 
     def bytes_with(self, tokens: int) -> int:
         """What the sequence takes with so many more tokens: pages, wherever they are, and its open page."""
-        first, pool = len(self.places), self.pool
+        first, pool = len(self.placed_pages), self.pool
         more = sum(pool.page_bytes(i) for i in range(first, first + (self.tail + tokens) // PAGE))
         return pool.bytes_of(self._look().ids) + more + sum(s.k.nbytes + s.v.nbytes for s in self._layers)
 
@@ -150,7 +150,7 @@ class Cache:
                 (state.k, state.v), state.next_tail = state.next_tail, None
         self.pool.close(self._pending)
         for i, page in enumerate(self._pending):
-            self.places.append(
+            self.placed_pages.append(
                 PlacedPage(page, self.length - self.tail + i * PAGE, self.position - self.tail + i * PAGE)
             )
         self.tail = (self.tail + self._step) % PAGE
@@ -171,8 +171,8 @@ class Cache:
         assert self.tail == 0
         assert not self._step
         for payload in payloads:
-            page = self.pool.adopt(payload, self.pool.kind_at(len(self.places)))
-            self.places.append(PlacedPage(page, self.length, self.position))
+            page = self.pool.adopt(payload, self.pool.kind_at(len(self.placed_pages)))
+            self.placed_pages.append(PlacedPage(page, self.length, self.position))
             self.length, self.position = self.length + PAGE, self.position + PAGE
         self._weighed(0)
         self._let_go()
@@ -200,26 +200,26 @@ class Cache:
         """Add the attention mass that pages ``first..`` got in this step."""
         self._mass[first : first + len(mass)] += mass
 
-    def watch(self) -> None:
-        """From here on, note in ``looks`` how hard the pages read so far are looked at. Forks add to it as well."""
-        self.looks = np.zeros(self.length // PAGE)
+    def record_attention(self) -> None:
+        """From here on, add up in ``attention_mass`` what the pages read so far get. Forks add to it as well."""
+        self.attention_mass = np.zeros(self.length // PAGE)
 
-    def look(self, places: np.ndarray, mass: np.ndarray) -> None:
-        """Add ``mass`` of the pages at ``places`` to ``looks``; both of as many numbers, [n] or [H, n]."""
-        assert self.looks is not None
-        read = len(self.looks)
-        self.looks += np.bincount(self._look().numbers[places].ravel(), mass.ravel(), read)[:read]
+    def add_attention(self, places: np.ndarray, mass: np.ndarray) -> None:
+        """Add ``mass`` of the pages at ``places`` to ``attention_mass``; both of as many numbers, [n] or [H, n]."""
+        assert self.attention_mass is not None
+        read = len(self.attention_mass)
+        self.attention_mass += np.bincount(self._look().numbers[places].ravel(), mass.ravel(), read)[:read]
 
     def evict(self, drop: list[int]) -> None:
         """Drop the pages at these places, in all layers; a keeper that turns then moves its sinks beside the rest."""
-        self._note(*(EvictedRange(self.places[i].token, self.places[i].token + PAGE) for i in drop))
+        self._note(*(EvictedRange(self.placed_pages[i].token, self.placed_pages[i].token + PAGE) for i in drop))
         self._release(drop)
         if self.keeper.turns:
             rerotation.sinks_beside_window(self)
 
     def move(self, i: int, page: int, position: int) -> None:
         """Put a turned copy at place ``i``. Who holds what was there is the caller's care."""
-        self.places[i] = PlacedPage(page, self.places[i].token, position)
+        self.placed_pages[i] = PlacedPage(page, self.placed_pages[i].token, position)
         self._known = None
 
     def turn_tail(self, by: int) -> None:
@@ -234,19 +234,21 @@ class Cache:
 
         ``positions`` of all pages' first keys, for layers where they matter and are not the sequence's.
         """
-        token, until = self.places[first].token, self.places[stop - 1].token + PAGE
-        self.pool.release(p.page for p in self.places[first:stop])
-        kept = [PlacedPage(page, token + i, self.places[first].position + i) for i, page in enumerate(pages)]
-        self.places[first:stop] = kept
+        token, until = self.placed_pages[first].token, self.placed_pages[stop - 1].token + PAGE
+        self.pool.release(p.page for p in self.placed_pages[first:stop])
+        kept = [PlacedPage(page, token + i, self.placed_pages[first].position + i) for i, page in enumerate(pages)]
+        self.placed_pages[first:stop] = kept
         self._note(EvictedRange(token, until, len(pages) * PAGE / (until - token)))
         for state, own in zip(self._layers, positions, strict=True):
             state.positions, state.sketch = own, None
-        self._mass, self._seen = np.zeros(len(self.places)), np.zeros(len(self.places))
+        self._mass, self._seen = np.zeros(len(self.placed_pages)), np.zeros(len(self.placed_pages))
         self._known = None
 
     def settle_in(self, pool: Pool, pages: list[int], originals: list[int]) -> None:
         """Go on in another pool, in which ``pages`` are copies of the sealed pages, and ``originals`` of the sinks."""
-        self.places = [PlacedPage(page, p.token, p.position) for page, p in zip(pages, self.places, strict=True)]
+        self.placed_pages = [
+            PlacedPage(page, p.token, p.position) for page, p in zip(pages, self.placed_pages, strict=True)
+        ]
         self.pool, self.originals, self.exact, self._known = pool, originals, False, None
         for state in self._layers:
             state.sketch = None
@@ -350,10 +352,10 @@ class Cache:
         assert not self._step
         twin = Cache(self.pool, self.dtype, self.keeper, self.reach)
         twin.length, twin.position, twin.tail, twin.phase = self.length, self.position, self.tail, self.phase
-        twin.places, twin.evicted, twin.exact = list(self.places), list(self.evicted), self.exact
+        twin.placed_pages, twin.evicted, twin.exact = list(self.placed_pages), list(self.evicted), self.exact
         for page in (*self.pages, *self.originals):
             self.pool.table.share(page)
-        twin.originals, twin.looks = list(self.originals), self.looks
+        twin.originals, twin.attention_mass = list(self.originals), self.attention_mass
         twin._mass, twin._seen = self._mass.copy(), self._seen.copy()
         for mine, its in zip(self._layers, twin._layers, strict=True):
             its.k, its.v = mine.k.clone(), mine.v.clone()
@@ -368,12 +370,12 @@ class Cache:
         assert 0 <= length <= self.length
         assert not self._step
         assert length == 0 or all(e.stop <= length for e in self.evicted), "a keeper dropped what lies before"
-        keep = sum(place.token + PAGE <= length for place in self.places) if length else 0
-        if keep < len(self.places):
-            self.tail = max(0, length - self.places[keep].token)
+        keep = sum(place.token + PAGE <= length for place in self.placed_pages) if length else 0
+        if keep < len(self.placed_pages):
+            self.tail = max(0, length - self.placed_pages[keep].token)
             if self.tail:
                 self._reopen(keep)
-            self._release(list(range(keep, len(self.places))))
+            self._release(list(range(keep, len(self.placed_pages))))
         else:
             self.tail -= self.length - length
         self.position = 0 if length == 0 else self.position - (self.length - length)
@@ -388,14 +390,14 @@ class Cache:
 
     def _let_go(self) -> None:
         """Evict what the keeper does not keep."""
-        if drop := self.keeper.excess(len(self.places), self._mass / np.maximum(self._seen, 1)):
+        if drop := self.keeper.excess(len(self.placed_pages), self._mass / np.maximum(self._seen, 1)):
             self.evict(drop)
 
     def _release(self, drop: list[int]) -> None:
         gone = set(drop)
-        self.pool.release(self.places[i].page for i in drop)
-        keep = [i for i in range(len(self.places)) if i not in gone]
-        self.places = [self.places[i] for i in keep]
+        self.pool.release(self.placed_pages[i].page for i in drop)
+        keep = [i for i in range(len(self.placed_pages)) if i not in gone]
+        self.placed_pages = [self.placed_pages[i] for i in keep]
         self._mass, self._seen = self._mass[keep], self._seen[keep]
         for state in self._layers:
             state.sketch = None
@@ -414,7 +416,7 @@ class Cache:
 
     def _weighed(self, queries: int) -> None:
         """Make the masses as long as the pages; ``queries`` more have looked at them."""
-        more = np.zeros(len(self.places) - len(self._mass))
+        more = np.zeros(len(self.placed_pages) - len(self._mass))
         self._mass, self._seen = np.concatenate((self._mass, more)), np.concatenate((self._seen, more)) + queries
 
     def _reopen(self, place: int) -> None:
@@ -424,13 +426,13 @@ class Cache:
 
     def _look(self) -> _BlockTable:
         """Looked up again after any move."""
-        true_of = (self.pool.version, len(self.places))
+        true_of = (self.pool.version, len(self.placed_pages))
         if self._known is None or self._known.true_of != true_of:
             pages = self.pages
             bases = np.array([self.pool.payload(p).data_ptr() for p in pages], np.int64)
-            at = np.array([p.position for p in self.places], np.int64)
-            numbers = np.array([p.token // PAGE for p in self.places], np.int64)
-            resident = np.array([self._for_gpu and p in self.pool.memory for p in pages], bool)
+            at = np.array([p.position for p in self.placed_pages], np.int64)
+            numbers = np.array([p.token // PAGE for p in self.placed_pages], np.int64)
+            resident = np.array([self._for_gpu and p in self.pool.device_tier for p in pages], bool)
             ids, kinds = np.array(pages, np.int64), self.pool.kinds(pages)
             self._known = _BlockTable(true_of, ids, bases, kinds, at, numbers, resident)
         return self._known

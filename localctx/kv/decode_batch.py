@@ -46,14 +46,14 @@ def most_rows(cache: Cache) -> int:
 
 def chooses(cache: Cache) -> bool:
     """Whether queries select pages now: such a sequence has rows of its own."""
-    count = len(cache.places)
+    count = len(cache.placed_pages)
     return cache.phase != "reading" and cache.keeper.selected(count) < count
 
 
 def make_rows(feeds: Sequence[tuple[Cache, int]]) -> "DecodeBatch":
     """Rows as their pool is read."""
     gpu = feeds[0][0].pool.gpu
-    return gpu.RowsOnGpu(feeds) if gpu else DecodeBatch(feeds)
+    return gpu.TritonDecodeBatch(feeds) if gpu else DecodeBatch(feeds)
 
 
 def split(starts: np.ndarray, seen: Sequence[tuple[int, int]], most: int) -> np.ndarray:
@@ -78,7 +78,7 @@ class DecodeBatch:
         each = [(cache, i) for cache, tokens in feeds for i in range(tokens)]
         self._caches, self._pool = [cache for cache, _ in each], each[0][0].pool
         self._later = [i for _, i in each]  # how far behind the first new token of its sequence a row is
-        counts = [len(cache.places) for cache in self._caches]
+        counts = [len(cache.placed_pages) for cache in self._caches]
         self._starts = np.cumsum([0, *counts])
         where = [cache.bases() for cache in self._caches]
         self._bases, self._kinds = (np.concatenate(parts) for parts in zip(*where, strict=True))
@@ -87,7 +87,7 @@ class DecodeBatch:
         self._filled = np.array([cache.tail + i for cache, i in each], np.int64)
         self._nothing = np.zeros(len(each), np.int64)
         self._parts = split(self._starts, [(0, 0)] * len(each), self.most)
-        self._watched = any(cache.looks is not None for cache in self._caches)
+        self._watched = any(cache.attention_mass is not None for cache in self._caches)
         self._got = np.zeros(len(self._bases))
 
     def attend(
@@ -136,8 +136,8 @@ class DecodeBatch:
     def tell(self) -> None:
         """Tell the caches that are watched what their pages got in this step."""
         for cache, start, stop in zip(self._caches, self._starts, self._starts[1:], strict=False):
-            if cache.looks is not None:
-                cache.look(np.arange(stop - start), self._got[start:stop])
+            if cache.attention_mass is not None:
+                cache.add_attention(np.arange(stop - start), self._got[start:stop])
 
     def steady(self) -> CapturableBatch | None:
         """This step as one that others can repeat; None where a step is only itself."""
@@ -181,7 +181,7 @@ class DecodeBatch:
     @cached_property
     def _selected(self) -> np.ndarray:
         """The parts of the pages that the only row selects, which are as many in every layer."""
-        count = self._caches[0].keeper.selected(len(self._caches[0].places))
+        count = self._caches[0].keeper.selected(len(self._caches[0].placed_pages))
         return split(np.array([0, count]), [(0, 0)], self.most)
 
     def _hear(self, got: np.ndarray, chosen: np.ndarray | None) -> None:

@@ -60,10 +60,10 @@ class Pool:
         self.described = self.gpu.describe(self) if self.gpu else []
         self.table = PageTable()
         triton_backend = self.device.type == "cuda"
-        self.memory = MemoryTier("device", self.device, limits.device if limits else None)
-        self.host = MemoryTier("host", torch.device("cpu"), limits.host if limits else 0, pinned=triton_backend)
-        self.disk = DiskTier(spill, limits.disk if limits else 0)
-        self.tiers: tuple[Tier, ...] = (self.memory, self.host, self.disk)
+        self.device_tier = MemoryTier("device", self.device, limits.device if limits else None)
+        self.host_tier = MemoryTier("host", torch.device("cpu"), limits.host if limits else 0, pinned=triton_backend)
+        self.disk_tier = DiskTier(spill, limits.disk if limits else 0)
+        self.tiers: tuple[Tier, ...] = (self.device_tier, self.host_tier, self.disk_tier)
         self._stager = Prefetcher(self.record, len(shape.layers), self.device)
         self.clock = self.version = 0  # steps so far; moves so far, which stale addresses are known by
         self._where: dict[int, Tier] = {}
@@ -84,8 +84,8 @@ class Pool:
             raise NoRoom(self.nbytes(), nbytes)
         self.make_room(nbytes)
         page = self._enter(kind, nbytes)
-        self.memory.new(page, nbytes)
-        self._where[page] = self.memory
+        self.device_tier.new(page, nbytes)
+        self._where[page] = self.device_tier
         self._open.add(page)
         return page
 
@@ -129,15 +129,15 @@ class Pool:
 
     def adopt(self, payload: np.ndarray, kind: int) -> int:
         """A sealed page of this kind from mapped bytes: read where they lie, or copied up while there is room."""
-        limit = self.memory.limit
-        if self.in_place or (limit is not None and self.memory.nbytes + len(payload) > limit):
+        limit = self.device_tier.limit
+        if self.in_place or (limit is not None and self.device_tier.nbytes + len(payload) > limit):
             page = self._enter(kind, 0)
-            self.disk.lend(page, payload)
-            self._where[page] = self.disk
+            self.disk_tier.lend(page, payload)
+            self._where[page] = self.disk_tier
         else:
             page = self._enter(kind, len(payload))
-            self.memory.put(page, as_tensor(payload))
-            self._where[page] = self.memory
+            self.device_tier.put(page, as_tensor(payload))
+            self._where[page] = self.device_tier
         return page
 
     def tier_of(self, page: int) -> str:
@@ -197,11 +197,11 @@ class Pool:
 
     def shrink(self) -> int:
         """Halve what the device holds, for good; how many pages moved down. 0 where no tier below has room."""
-        before, self.memory.limit = len(self.memory), self.memory.nbytes // 2
+        before, self.device_tier.limit = len(self.device_tier), self.device_tier.nbytes // 2
         with suppress(NoRoom):
             self.make_room(0)
-        self.memory.trim()
-        return before - len(self.memory)
+        self.device_tier.trim()
+        return before - len(self.device_tier)
 
     def counts(self, pages: Iterable[int] | None = None) -> dict[str, int]:
         """How many of ``pages`` (None: of all) are in each tier."""
@@ -221,7 +221,7 @@ class Pool:
     @property
     def lent(self) -> int:
         """Bytes of the store's pages that are read where they lie."""
-        return self.disk.lent
+        return self.disk_tier.lent
 
     def _spare(self) -> float:
         """Bytes that could still be taken, if pages moved down."""

@@ -14,7 +14,7 @@ def reencode(cache: Cache, codec: str) -> None:
     """
     old = cache.pool
     pool = Pool(old.shape, codec, old.device, old.rope, old.limits, old.spill, old.in_place, bool(old.gpu))
-    copies = [_copy(cache, i, pool) for i in range(len(cache.places))]
+    copies = [_copy(cache, i, pool) for i in range(len(cache.placed_pages))]
     originals = [_copy_of_sink(cache, page, pool) for page in cache.originals]
     old.release([*cache.pages, *cache.originals])
     cache.settle_in(pool, copies, originals)

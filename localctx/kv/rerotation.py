@@ -34,7 +34,7 @@ def turned(pool: Pool, page: int, by: int) -> int:
 
 def sinks_beside_window(cache: "Cache") -> None:
     """Move the sink pages to end where the window begins, always from the originals, so that errors do not add up."""
-    window = cache.places[SINKS].position
+    window = cache.placed_pages[SINKS].position
     for i in range(SINKS):
         _move_sink(cache, i, window - (SINKS - i) * PAGE)
 
@@ -44,7 +44,7 @@ def rebase(cache: "Cache") -> None:
 
     What NoRoom stops is taken up where it was by the next call.
     """
-    for i, place in enumerate(cache.places):
+    for i, place in enumerate(cache.placed_pages):
         if place.position == i * PAGE:
             continue
         if i < SINKS:
@@ -53,13 +53,13 @@ def rebase(cache: "Cache") -> None:
             moved = turned(cache.pool, place.page, i * PAGE - place.position)
             cache.pool.release([place.page])
             cache.move(i, moved, i * PAGE)
-    if by := len(cache.places) * PAGE + cache.tail - cache.position:
+    if by := len(cache.placed_pages) * PAGE + cache.tail - cache.position:
         cache.turn_tail(by)
 
 
 def _move_sink(cache: "Cache", i: int, position: int) -> None:
     if i == len(cache.originals):
-        cache.originals.append(cache.places[i].page)
+        cache.originals.append(cache.placed_pages[i].page)
     else:
-        cache.pool.release([cache.places[i].page])
+        cache.pool.release([cache.placed_pages[i].page])
     cache.move(i, turned(cache.pool, cache.originals[i], position - i * PAGE), position)

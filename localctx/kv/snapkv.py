@@ -16,9 +16,9 @@ def compress_with_snapkv(cache: Cache) -> None:
     A sliding layer, which sees only the last tokens, keeps those. Keys stay at their positions. Raises NoRoom.
     """
     assert isinstance(cache.keeper, SnapKV)
-    slots, recent = cache.keeper.kept_pages(len(cache.places))
+    slots, recent = cache.keeper.kept_pages(len(cache.placed_pages))
     voted = min((v.shape[1] // PAGE for v in cache.observed.values()), default=0)
-    stop = min(voted, len(cache.places) - recent)
+    stop = min(voted, len(cache.placed_pages) - recent)
     if stop - SINKS <= slots:
         return
     # A page mixes positions now, so what a bias adds to each is not known: such pages keep full precision.

@@ -41,11 +41,11 @@ def _kept(source: Cache, layer: int, start: int, stop: int) -> tuple[Tensor, Ten
     assert source.position == source.length, "a keeper turned this sequence"
     assert not source.evicted, "a keeper dropped part of this sequence"
     assert 0 <= start < stop <= source.length
-    first, sealed = start // PAGE, min(-(-stop // PAGE), len(source.places))
+    first, sealed = start // PAGE, min(-(-stop // PAGE), len(source.placed_pages))
     parts = [
         source.read(layer, at, min(end, sealed), torch.float32) for at, end in source.runs(first, RUN) if at < sealed
     ]
     parts.append(source.open_tail(layer))
-    before = min(first, len(source.places)) * PAGE
+    before = min(first, len(source.placed_pages)) * PAGE
     k, v = (torch.cat([x.float() for x in xs], 1)[:, start - before : stop - before] for xs in zip(*parts, strict=True))
     return k, v

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from localctx.library.search import Passage
 from localctx.library.sentences import LONG, sentences
-from localctx.store.documents import DocumentRow, Held, Span, labels
+from localctx.store.documents import DocumentRow, Span, StoredDocument, labels
 
 ENOUGH = 0.5  # of the answer's words, by weight, a quote must have to be told as its support
 MOST_SENTENCES = 3
@@ -59,7 +59,7 @@ def quote_range(answer: str, passage: Passage, start: int, end: int) -> Citation
     return _of_passage(passage, says.best(passage.text, [(start, end)]))
 
 
-def glimpses(answer: str, question: str, documents: Sequence[Held], looks: Sequence[Look]) -> list[Citation]:
+def glimpses(answer: str, question: str, documents: Sequence[StoredDocument], looks: Sequence[Look]) -> list[Citation]:
     """What the model looked at most while it answered: the sentences there that support ``answer``, or all there.
 
     ``looks``: ranges of the ``documents``, by their number, with their share of the attention, most first; 0 where

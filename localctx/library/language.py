@@ -7,7 +7,7 @@ from typing import Any
 
 from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 
 SAMPLE = 4_000  # characters from the middle of a text that are looked at
 ENOUGH = 60  # characters; of less nothing is said
@@ -71,7 +71,7 @@ def language_of(text: str) -> str | None:
     return code if probability >= SURE and code in NAMES else None
 
 
-def language_warnings(settings: Settings, documents: Sequence[Held]) -> Iterator[str]:
+def language_warnings(settings: Settings, documents: Sequence[StoredDocument]) -> Iterator[str]:
     """A line for each language of ``documents`` that the model of ``settings`` was not made for, as far as is known."""
     known = load_catalog()
     reads = known[settings.model].languages if settings.model in known else ()

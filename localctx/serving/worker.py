@@ -208,7 +208,7 @@ class EngineWorker:
     def _work(self) -> None:
         while self._wanted():
             self._seat()
-            for seat, event in self._scheduler.turn() if self._served else ():
+            for seat, event in self._scheduler.step() if self._served else ():
                 chair = self._served[seat]
                 assert chair.turn, "who is served has a turn"
                 chair.turn.put(event)
@@ -231,7 +231,7 @@ class EngineWorker:
             chair = self._free_chair()
             with self._changed:  # somewhere it can be found, always: who cancels it looks for it
                 turn = chair.turn = self._line.popleft()
-            seat = self._scheduler.join(_unless_cancelled(turn, chair.session), turn.cancelled.is_set)
+            seat = self._scheduler.add(_unless_cancelled(turn, chair.session), turn.cancelled.is_set)
             with self._changed:
                 self._served[seat] = chair
 

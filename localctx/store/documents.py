@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlite_utils import Database
 
@@ -43,8 +44,22 @@ class DocumentRow:
     pinned: bool = False
 
 
-Held = tuple[DocumentRow, str, Sequence[Span]]
-"""A document as the store takes it: listing, text, spans."""
+class StoredDocument(NamedTuple):
+    """A document of the library: its row, its text, and the spans that name parts of the text."""
+
+    row: DocumentRow
+    text: str
+    spans: Sequence[Span]
+
+    @property
+    def id(self) -> str:
+        """The document's id, a hash of its text."""
+        return self.row.id
+
+    @property
+    def name(self) -> str:
+        """The name it was read under."""
+        return self.row.name
 
 
 def text_id(text: str) -> str:

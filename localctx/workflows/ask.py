@@ -18,7 +18,7 @@ from localctx.errors import ChatFull, TooLong
 from localctx.library.cite import glimpses, quote_range, quotes
 from localctx.library.language import language_warnings
 from localctx.settings import Settings
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 from localctx.workflows.close_reading import answer_twice, invents, rank_sentences, silently
 from localctx.workflows.rag import RetrievalWorkflow
 
@@ -42,7 +42,7 @@ class AskWorkflow:
         self._measured, self._cancelled = measured, cancelled
 
     def begin(
-        self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation = NO_CONVERSATION
+        self, documents: Sequence[StoredDocument] | None, question: str, keep: bool, of: Conversation = NO_CONVERSATION
     ) -> EngineCoroutine[Begun]:
         """The work of answering from ``documents``, or from passages of the whole library (None).
 
@@ -60,7 +60,7 @@ class AskWorkflow:
             ) from e
 
     def whole(
-        self, documents: Sequence[Held], question: str | None, keep: bool, of: Conversation = NO_CONVERSATION
+        self, documents: Sequence[StoredDocument], question: str | None, keep: bool, of: Conversation = NO_CONVERSATION
     ) -> EngineCoroutine[Request]:
         """The work of reading whole documents, and a question where there is one. Raises TooLong."""
         work = self._opener.open(documents, [text for _, text, _ in documents], question, keep=keep, of=of)
@@ -136,7 +136,7 @@ class AskWorkflow:
         return Quoted(asdict(found[0])) if found else None
 
     def _begin(
-        self, documents: Sequence[Held] | None, question: str, keep: bool, of: Conversation
+        self, documents: Sequence[StoredDocument] | None, question: str, keep: bool, of: Conversation
     ) -> EngineCoroutine[Begun]:
         why = self.why_passages(documents)
         if why is None:
@@ -149,7 +149,7 @@ class AskWorkflow:
                 why = e.problem
         return (yield from self._open_retrieval().begin(documents, question, keep, why, of))
 
-    def why_passages(self, documents: Sequence[Held] | None) -> str | None:
+    def why_passages(self, documents: Sequence[StoredDocument] | None) -> str | None:
         """Why an answer from ``documents`` comes from passages of them; None where they are read whole, if they fit."""
         mode = self._settings.mode
         if documents is None:
@@ -160,7 +160,7 @@ class AskWorkflow:
             return "passages were asked for"
         return None if self._settings.keep != "full" else self._more_than_it_bears(documents)
 
-    def _more_than_it_bears(self, documents: Sequence[Held]) -> str | None:
+    def _more_than_it_bears(self, documents: Sequence[StoredDocument]) -> str | None:
         model, texts = self._opener.model, [text for _, text, _ in documents]
         bears = effective_context(self._settings, model, self._measured)
         tokens = estimate_tokens(model.tokenizer, texts, bears.tokens, self._cancelled)
@@ -168,7 +168,7 @@ class AskWorkflow:
             return None
         return f"passages, because {model.name} answers best from up to {bears.words}, and here are about {tokens:,}"
 
-    def _fit(self, documents: Sequence[Held], question: str) -> bool:
+    def _fit(self, documents: Sequence[StoredDocument], question: str) -> bool:
         """Whether the documents can be read whole, with nothing said before."""
         try:
             self._opener.open(documents, [text for _, text, _ in documents], question, keep=False).cache.drop()

@@ -17,7 +17,7 @@ from localctx.engine.run_request import answer, read, settle, shut
 from localctx.errors import Cancelled, ChatError, StoreError, TooLong, UsageError
 from localctx.settings import Settings
 from localctx.store.chats import SUMMARY, UNTITLED, Chat, Message
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
 
 TITLE = 60  # characters of its first question that name a chat
@@ -27,7 +27,7 @@ FullChatAction = Literal["sink-window", "summarize", "new"]
 """What becomes of a chat that is full: only its ends are seen, what was said becomes a summary, or another begins."""
 
 Beginning = EngineCoroutine[Begun]
-Begin = Callable[[Sequence[Held] | None, str, Conversation], Beginning]
+Begin = Callable[[Sequence[StoredDocument] | None, str, Conversation], Beginning]
 Answer = Callable[[Begun, str, Settings], EngineCoroutine[None]]
 
 
@@ -175,9 +175,13 @@ class ChatWorkflow:
             settle(self._opener.model, work, chats.branch_of(message), self._cancelled)
         return message
 
-    def _documents(self, chat: Chat) -> list[Held]:
+    def _documents(self, chat: Chat) -> list[StoredDocument]:
         documents, rows = self._store.documents, {d.id: d for d in self._store.documents.all()}
-        return [(rows[d.id], documents.text(d.id), documents.spans(d.id)) for d in chat.documents if not d.removed]
+        return [
+            StoredDocument(rows[d.id], documents.text(d.id), documents.spans(d.id))
+            for d in chat.documents
+            if not d.removed
+        ]
 
     def _question(self, chat: str, message: int | None = None) -> tuple[list[Message], Message]:
         """A question (None: the last of the branch shown), and what was said before it. Raises ChatError."""

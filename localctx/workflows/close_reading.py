@@ -20,7 +20,7 @@ from localctx.library.search import Passage
 from localctx.library.sentences import sentences
 from localctx.models.base import Model
 from localctx.settings import Settings
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 
 SMALL = 1_000_000_000  # parameters; a larger model finds the sentence by itself
 LEAST_WORDS = 3  # of a sentence
@@ -61,7 +61,9 @@ def without_question(text: str, question: str) -> str:
     return re.sub(r"\W+".join(map(re.escape, asked)) + r"\??", "", text, flags=re.IGNORECASE) if asked else text
 
 
-def rank_sentences(opener: RequestBuilder, held: Held, passage: Passage, question: str) -> EngineCoroutine[list[Range]]:
+def rank_sentences(
+    opener: RequestBuilder, held: StoredDocument, passage: Passage, question: str
+) -> EngineCoroutine[list[Range]]:
     """The sentences of ``passage`` as ranges of its text, those first that make the question likeliest."""
     everything = sentences(passage.text, 0, len(passage.text))
     found = [(a, b) for a, b in everything if says_something(without_question(passage.text[a:b], question))]
@@ -84,7 +86,7 @@ def says_something(sentence: str) -> bool:
 
 
 def answer_twice(
-    opener: RequestBuilder, settings: Settings, held: Held, text: str, ranked: Sequence[Range], question: str
+    opener: RequestBuilder, settings: Settings, held: StoredDocument, text: str, ranked: Sequence[Range], question: str
 ) -> EngineCoroutine[tuple[Request, int]]:
     """The better of two answers, and the number of sentences it is from: of the best sentence in its own words, and of
     the best two. One that invents nothing is better than one that does, then the likelier. Nothing of them is told;
@@ -105,7 +107,7 @@ def invents(answer: str, text: str, question: str) -> bool:
 
 
 def _answer(
-    opener: RequestBuilder, settings: Settings, held: Held, text: str, question: str, form: str
+    opener: RequestBuilder, settings: Settings, held: StoredDocument, text: str, question: str, form: str
 ) -> EngineCoroutine[Request]:
     work = opener.open([held], [text], question, keep=False, part="sentence", of=Conversation(form=form))
     try:

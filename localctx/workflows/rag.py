@@ -28,7 +28,7 @@ from localctx.library.search import Passage, index_all, join_neighbours, search,
 from localctx.models.catalog import load_catalog
 from localctx.models.embedder import Embedder, load_embedder
 from localctx.settings import Settings
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, read_store, store_errors
 from localctx.workflows.close_reading import lift, reads_closely, without_question
 
@@ -55,7 +55,12 @@ class RetrievalWorkflow:
         self._doubt: str | None = None
 
     def begin(
-        self, documents: Sequence[Held] | None, question: str, keep: bool, why: str, of: Conversation = NO_CONVERSATION
+        self,
+        documents: Sequence[StoredDocument] | None,
+        question: str,
+        keep: bool,
+        why: str,
+        of: Conversation = NO_CONVERSATION,
     ) -> EngineCoroutine[Begun]:
         """The work of answering from the best passages of ``documents`` (None: of the whole library), read.
 
@@ -66,7 +71,13 @@ class RetrievalWorkflow:
             return (yield from self._begin(store, documents, question, keep, why, of))
 
     def _begin(
-        self, store: Store, documents: Sequence[Held] | None, question: str, keep: bool, why: str, of: Conversation
+        self,
+        store: Store,
+        documents: Sequence[StoredDocument] | None,
+        question: str,
+        keep: bool,
+        why: str,
+        of: Conversation,
     ) -> EngineCoroutine[Begun]:
         start = time.perf_counter()
         with store_errors(store.home):
@@ -92,7 +103,7 @@ class RetrievalWorkflow:
         begun.work.seconds |= {"search": searched, "rank": time.perf_counter() - start}
         return begun
 
-    def prepared(self, document: Held) -> dict[str, Any]:
+    def prepared(self, document: StoredDocument) -> dict[str, Any]:
         """Make a document searchable; what ``prepare --json`` prints of it. Raises Cancelled."""
         start, (row, text, spans) = time.perf_counter(), document
         store = self._open_store()
@@ -132,8 +143,8 @@ class RetrievalWorkflow:
             yield store
 
     def _find(
-        self, store: Store, documents: Sequence[Held] | None, question: str, why: str
-    ) -> tuple[list[Passage], dict[str, Held]]:
+        self, store: Store, documents: Sequence[StoredDocument] | None, question: str, why: str
+    ) -> tuple[list[Passage], dict[str, StoredDocument]]:
         ids = None if documents is None else [row.id for row, _, _ in documents]
         rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
 
@@ -145,14 +156,14 @@ class RetrievalWorkflow:
         if not found:
             raise NothingFound(f"{why}, and nothing in the documents is like the question", "say it in other words")
         spans_of, text_of = store.documents.spans, store.documents.text
-        return found, {d: (rows[d], text_of(d), spans_of(d)) for d in {p.document for p in found}}
+        return found, {d: StoredDocument(rows[d], text_of(d), spans_of(d)) for d in {p.document for p in found}}
 
     def _index(self, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
         index_all(store, embedder, documents, lambda *p: self._progress(Progress(*p)), self._cancelled)
 
     def _open(
         self,
-        held: Sequence[Held],
+        held: Sequence[StoredDocument],
         passages: Sequence[Passage],
         question: str,
         keep: bool,
@@ -181,7 +192,7 @@ class RetrievalWorkflow:
         store: Store,
         works: Sequence[Request],
         passages: Sequence[Passage],
-        held: dict[str, Held],
+        held: dict[str, StoredDocument],
         question: str,
         keep: bool,
         of: Conversation,
@@ -219,7 +230,7 @@ class RetrievalWorkflow:
         self,
         store: Store,
         chosen: Sequence[tuple[Passage, Request]],
-        held: dict[str, Held],
+        held: dict[str, StoredDocument],
         question: str,
         keep: bool,
         of: Conversation,

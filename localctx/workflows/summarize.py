@@ -18,7 +18,7 @@ from localctx.library.sections import Section, section_of, sections
 from localctx.library.sentences import sentences
 from localctx.settings import Settings
 from localctx.store.batch_results import part_of
-from localctx.store.documents import Held, labels
+from localctx.store.documents import StoredDocument, labels
 from localctx.store.store import Store, read_store, store_errors
 from localctx.workflows.summary_task import PART, SummaryTask, digest
 from localctx.workflows.text_generator import TextGenerator
@@ -45,14 +45,14 @@ class SummarizeWorkflow:
         self,
         settings: Settings,
         open_store: Callable[[], Store],
-        open_speaker: Callable[[Held], TextGenerator],
-        read_file: Callable[[str], Held],
+        open_speaker: Callable[[StoredDocument], TextGenerator],
+        read_file: Callable[[str], StoredDocument],
         cancelled: Callable[[], bool],
     ) -> None:
         self.settings, self.open_store, self.read_file = settings, open_store, read_file
         self._open_speaker, self._cancelled = open_speaker, cancelled
 
-    def of(self, held: Held, task: SummaryTask, keep: bool = False) -> EngineCoroutine[dict[str, Any]]:
+    def of(self, held: StoredDocument, task: SummaryTask, keep: bool = False) -> EngineCoroutine[dict[str, Any]]:
         """What ``task`` wants of a document, as JSON; ``keep`` its pages where it is read whole for a summary.
 
         Raises DocumentError, TooLong or NoRoom where it cannot be had of this one, Cancelled.
@@ -72,7 +72,7 @@ class SummarizeWorkflow:
 class _PartialResults:
     """What was said on the way to a result: it is kept until that is there, however often a run is killed."""
 
-    def __init__(self, of: SummarizeWorkflow, held: Held, task: SummaryTask) -> None:
+    def __init__(self, of: SummarizeWorkflow, held: StoredDocument, task: SummaryTask) -> None:
         self._of, self._held, self._recipe = of, held, task.recipe(of.settings)
 
     def once(self, asked: list[str], say: Callable[[], EngineCoroutine[str]]) -> EngineCoroutine[str]:
@@ -91,7 +91,7 @@ class _PartialResults:
 class _DocumentSummary:
     """A task on one document on its way."""
 
-    def __init__(self, speaker: TextGenerator, held: Held, task: SummaryTask, parts: _PartialResults) -> None:
+    def __init__(self, speaker: TextGenerator, held: StoredDocument, task: SummaryTask, parts: _PartialResults) -> None:
         self._speaker, self._held, self._task, self._parts = speaker, held, task, parts
         self._most = 0  # tokens of a section
 
@@ -196,7 +196,7 @@ class _DocumentSummary:
         return self._parts.once([*texts, instruction, str(most)], lambda: self._speaker.say(texts, instruction, most))
 
 
-def cited(held: Held, said: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
+def cited(held: StoredDocument, said: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
     """For each sentence of the summary ``said`` the words of the document that support it best, if any; ``at`` is where
     in the summary it ends.
 

@@ -14,7 +14,7 @@ from localctx.engine.run_request import answer, read, shut
 from localctx.errors import Cancelled
 from localctx.library.sentences import finished
 from localctx.settings import Settings
-from localctx.store.documents import Held
+from localctx.store.documents import StoredDocument
 from localctx.workflows.summary_task import AS_IT_IS
 
 
@@ -64,8 +64,8 @@ class LocalGenerator:
         self,
         opener: RequestBuilder,
         settings: Settings,
-        held: Held,
-        begin: Callable[[Sequence[Held], str], EngineCoroutine[Begun]],
+        held: StoredDocument,
+        begin: Callable[[Sequence[StoredDocument], str], EngineCoroutine[Begun]],
         answer: Callable[[Begun, str, Settings], EngineCoroutine[None]],
         cancelled: Callable[[], bool],
     ) -> None:

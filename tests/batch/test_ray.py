@@ -63,7 +63,7 @@ class Started:
     def workers(self, doing: str = "") -> list[psutil.Process]:
         """Those that live now."""
         self._seen |= set(self._top.children(recursive=True))
-        return [p for p in self._seen if p.is_running() and name_of(p).startswith(f"ray::Worker{doing}")]
+        return [p for p in self._seen if p.is_running() and name_of(p).startswith(f"ray::RayWorker{doing}")]
 
     def interrupt(self) -> None:
         self._top.send_signal(signal.SIGINT)

@@ -67,7 +67,7 @@ def test_two_hundred_documents_side_by_side_stay_within_the_memory_allowed(setti
         for job, what in told:
             (open_ones.discard if isinstance(what, Outcome) else open_ones.add)(job)
             together.append(len(open_ones))
-            peaks.append(sum(pool.memory.nbytes for pool in pools))
+            peaks.append(sum(pool.device_tier.nbytes for pool in pools))
             assert not isinstance(what, Outcome) or what.status == "done", what
     assert len(kept.summaries) == 200
     assert {name: kept.summaries[name] for name in alone.summaries} == alone.summaries

@@ -72,7 +72,7 @@ def test_full_precision_is_what_transformers_computes(model, reference, chunk):
     tokens, expected, answer = reference
     cache = Cache(Pool(model.shape, "f32"), torch.float32)
     pieces = [tokens[i : i + chunk] for i in range(0, len(tokens), chunk)]
-    logits = torch.cat([model.forward(piece, cache, keep=len(piece)) for piece in pieces])
+    logits = torch.cat([model.forward(piece, cache, num_logits=len(piece)) for piece in pieces])
     assert (logits - expected).abs().max() < 1e-3
     greedy, last = [], logits[-1]
     for _ in answer:

@@ -247,7 +247,7 @@ def test_another_error_is_no_want_of_memory(open_session, lakes):
 def test_pages_are_spilled_when_smaller_chunks_do_not_help(open_session, lakes):
     with open_session() as s:
         plain = ask(s, lakes)
-        with failing(s, lambda cache: cache.pool.memory.nbytes > 150_000, MemoryError()):
+        with failing(s, lambda cache: cache.pool.device_tier.nbytes > 150_000, MemoryError()):
             heard = ask(s, lakes)
     assert heard.ids == plain.ids
     assert [n.split(": ")[1][:7] for n in heard.notes[:3]] == ["reading"] * 3
@@ -339,7 +339,7 @@ def test_a_full_budget_is_not_relieved_by_moving_pages():
 def test_spilling_gives_the_memory_back():
     cache = filled(4 * PAGE, TierLimits(**BIG))
     assert cache.pool.shrink() == 2
-    assert not any(cache.pool.memory._free.values())
+    assert not any(cache.pool.device_tier._free.values())
 
 
 def test_a_codec_there_is_no_memory_for_leaves_all_as_it_was(monkeypatch):

@@ -226,7 +226,8 @@ Path("/proc/self/clear_refs").write_text("5")
 cache = Cache(Pool(model.shape, "int8"), model.dtype)
 for start in range(0, 1536, 512):
     model.forward([100 + i % 4000 for i in range(start, start + 512)], cache)
-print(memory("VmHWM") - before - cache.pool.memory.nbytes, geometry_of(model._config).activation_bytes(512, 1536, 4))
+used = memory("VmHWM") - before - cache.pool.device_tier.nbytes
+print(used, geometry_of(model._config).activation_bytes(512, 1536, 4))
 """
 
 

@@ -41,7 +41,7 @@ def asked(request, precision, home, models):
     """A session with one of the models in one of the precisions."""
     with session(home, models[request.param], dtype=precision, max_tokens=20, draft=0) as s:
         assert str(s.model.precision).endswith({"f32": "float32", "bf16": "bfloat16"}[precision])
-        assert type(s.model).__name__ == {"ours": "PlainModel", "transformers": "TransformersModel"}[request.param]
+        assert type(s.model).__name__ == {"ours": "NativeDecoder", "transformers": "TransformersModel"}[request.param]
         yield s
 
 

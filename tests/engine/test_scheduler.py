@@ -68,35 +68,35 @@ PROMPTS = [prompt(i, n) for i, n in enumerate((300, 5, 64, 65, 700, 130))]
 def test_answers_are_those_of_each_alone_whoever_joins_and_leaves(model):
     wanted = [answer_alone(model, p) for p in PROMPTS]
     scheduler, said = Scheduler(model.forward_each, rows=CHUNK), {}
-    seats = [scheduler.join(steps(model, p)) for p in PROMPTS[:2]]
+    seats = [scheduler.add(steps(model, p)) for p in PROMPTS[:2]]
     for seat, event in scheduler.run():
         if isinstance(event, Token):
             said.setdefault(seat, []).append(event.id)
             if len(seats) < len(PROMPTS):  # one more with each of the first tokens
-                seats.append(scheduler.join(steps(model, PROMPTS[len(seats)])))
+                seats.append(scheduler.add(steps(model, PROMPTS[len(seats)])))
     assert [said[seat] for seat in seats] == wanted
     assert [seat.result for seat in seats] == [len(p) + ANSWER - 1 for p in PROMPTS]
 
 
 def test_an_answer_waits_for_one_chunk_of_anothers_prompt_at_most(model):
     scheduler, passes = Scheduler(model.forward_each, rows=CHUNK), []
-    quick = scheduler.join(steps(model, PROMPTS[1]))
-    readers = [scheduler.join(steps(model, prompt(9 + i, 1500))) for i in range(2)]
+    quick = scheduler.add(steps(model, PROMPTS[1]))
+    readers = [scheduler.add(steps(model, prompt(9 + i, 1500))) for i in range(2)]
     while not quick.ended:
-        heard = [event for seat, event in scheduler.turn() if seat is quick and isinstance(event, Token)]
+        heard = [event for seat, event in scheduler.step() if seat is quick and isinstance(event, Token)]
         passes.append(len(heard))
     assert sum(passes) == ANSWER
     assert all(n == 1 for n in passes[1 : ANSWER + 1]), "a token with every pass once its prompt is read"
     assert abs(readers[0].served - readers[1].served) <= 1, "who read take turns"
     for reader in readers:
-        scheduler.leave(reader)
-    assert scheduler.seats == []
+        scheduler.remove(reader)
+    assert scheduler.sequences == []
 
 
 def test_a_cancel_reaches_only_who_it_is_meant_for(model):
     stop, scheduler, said = [], Scheduler(model.forward_each, rows=CHUNK), []
-    reader = scheduler.join(steps(model, prompt(7, 2000)), lambda: bool(stop))
-    other = scheduler.join(steps(model, PROMPTS[3]))
+    reader = scheduler.add(steps(model, prompt(7, 2000)), lambda: bool(stop))
+    other = scheduler.add(steps(model, PROMPTS[3]))
     for seat, event in scheduler.run():
         if seat is other and isinstance(event, Token):
             said.append(event.id)
@@ -111,8 +111,8 @@ def test_who_finds_no_room_fails_alone(model):
     page = model.shape.page_bytes("int8")
     small = Cache(Pool(model.shape, "int8", limits=TierLimits(3 * page, 0, 0)), torch.float32)
     scheduler, said = Scheduler(model.forward_each, rows=4 * CHUNK), []
-    poor = scheduler.join(steps(model, prompt(8, 500), small))
-    other = scheduler.join(steps(model, PROMPTS[4]))
+    poor = scheduler.add(steps(model, prompt(8, 500), small))
+    other = scheduler.add(steps(model, PROMPTS[4]))
     for seat, event in scheduler.run():
         if seat is other and isinstance(event, Token):
             said.append(event.id)
@@ -134,7 +134,7 @@ def test_steps_may_know_a_way_on_and_what_they_raise_is_theirs(model):
         raise ZeroDivisionError
 
     scheduler = Scheduler(model.forward_each)
-    found, broken = scheduler.join(careful()), scheduler.join(careless())
+    found, broken = scheduler.add(careful()), scheduler.add(careless())
     assert list(scheduler.run()) != []
     assert found.result == "went on"
     assert isinstance(broken.error, ZeroDivisionError)
@@ -154,7 +154,7 @@ def test_sequences_of_other_windows_share_the_weights_and_not_a_pass(model):
     ]
     assert wanted[0] != wanted[1], "a stretched window answers otherwise, or this shows nothing"
     scheduler, said = Scheduler(model.forward_each, rows=CHUNK), {}
-    seats = [scheduler.join(a) for a in asked()]
+    seats = [scheduler.add(a) for a in asked()]
     for seat, event in scheduler.run():
         if isinstance(event, Token):
             said.setdefault(seat, []).append(event.id)
@@ -174,29 +174,29 @@ def test_who_came_last_pauses_where_memory_is_short_and_nothing_is_read_twice(mo
         return model.forward_each(feeds, cancelled)
 
     scheduler, said, most, held = Scheduler(compute, rows=2 * CHUNK), {}, 0, []
-    seats = [scheduler.join(steps(model, p, c)) for p, c in zip(prompts, caches, strict=True)]
-    while scheduler.seats:
-        for seat, event in scheduler.turn():
+    seats = [scheduler.add(steps(model, p, c)) for p, c in zip(prompts, caches, strict=True)]
+    while scheduler.sequences:
+        for seat, event in scheduler.step():
             if isinstance(event, Token):
                 said.setdefault(seat, []).append(event.id)
-        most = max(most, pool.memory.nbytes)
+        most = max(most, pool.device_tier.nbytes)
         held.append((seats[0].ended, len(said.get(seats[1], [])), pool.counts(caches[1].pages)["disk"]))
     assert [said[seat] for seat in seats] == wanted
     assert sum(fed) == sum(seat.result for seat in seats), "nothing is computed twice"
     assert all(tokens == 0 for first_ended, tokens, _ in held if not first_ended), "who came last waits"
     assert any(disk for *_, disk in held), "and its pages make room"
-    assert most <= pool.memory.limit
+    assert most <= pool.device_tier.limit
 
 
 def test_nobody_joins_a_crowd(model):
     pool = Pool(model.shape, "int8", limits=TierLimits(None, 0, 0))
     caches = [Cache(pool, torch.float32) for _ in range(3)]
-    pool.memory.limit = 2 * caches[0].bytes_with(64)
+    pool.device_tier.limit = 2 * caches[0].bytes_with(64)
     scheduler, crowded = Scheduler(model.forward_each), []
     for i, cache in enumerate(caches):
-        scheduler.join(steps(model, prompt(i, 64), cache, limit=2))
-        list(scheduler.hear())
-        crowded.append(scheduler.crowded)
+        scheduler.add(steps(model, prompt(i, 64), cache, limit=2))
+        list(scheduler.collect_events())
+        crowded.append(scheduler.would_preempt)
     assert crowded == [False, False, True]
     assert all(seat.error is None for seat, _ in scheduler.run())
 
@@ -210,7 +210,7 @@ def test_in_order_who_came_first_is_read_first_and_ends_first(model):
         return model.forward_each(feeds, cancelled)
 
     scheduler = Scheduler(compute, rows=CHUNK, in_order=True)
-    seats = [scheduler.join(steps(model, prompt(40 + i, 4 * CHUNK), limit=40)) for i in range(10)]
+    seats = [scheduler.add(steps(model, prompt(40 + i, 4 * CHUNK), limit=40)) for i in range(10)]
     for _ in scheduler.run():
         ended += [seat for seat in seats if seat.ended and seat not in ended]
     assert ended[:3] == seats[:3]

@@ -214,13 +214,13 @@ def filled(pool, length, keep="full"):
 def step(caches, tokens, attend):
     """One more step of every cache: what came out, layer by layer, and what was looked at."""
     for cache in caches:
-        cache.watch()
+        cache.record_attention()
         cache.begin(tokens)
     q, k, v = (rand(heads, len(caches) * tokens, 32).to(BF16) for heads in (4, 2, 2))
     outs = [attend(caches, layer, q, k, v) for layer in range(len(caches[0].pool.shape.layers))]
     for cache in caches:
         cache.commit()
-    return torch.stack(outs), torch.from_numpy(np.concatenate([cache.looks for cache in caches]))
+    return torch.stack(outs), torch.from_numpy(np.concatenate([cache.attention_mass for cache in caches]))
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def keys_of(layer, positions):
 def contents(cache, layer):
     """All keys and values a cache holds of a layer."""
     k, v = cache.open_tail(layer)
-    for i in reversed(range(len(cache.places))):
+    for i in reversed(range(len(cache.placed_pages))):
         pk, pv = cache.read(layer, i, i + 1, torch.float32)
         k, v = torch.cat((pk, k), 1), torch.cat((pv, v), 1)
     return k, v
@@ -239,9 +239,9 @@ class Sequences(RuleBasedStateMachine):
 
     @invariant()
     def keep_their_budgets(self):
-        assert self.pool.host.nbytes <= self.pool.host.limit
-        assert self.pool.memory.nbytes <= max(
-            self.pool.memory.limit, 3 * PAGE_BYTES
+        assert self.pool.host_tier.nbytes <= self.pool.host_tier.limit
+        assert self.pool.device_tier.nbytes <= max(
+            self.pool.device_tier.limit, 3 * PAGE_BYTES
         )  # a step of 130 tokens fills three
 
 
@@ -274,7 +274,7 @@ def test_bytes_allocated_are_the_bytes_the_shape_tells(codec):
     cache = Cache(Pool(SHAPE, codec), torch.float32)
     append(cache, list(range(650)))
     tail = sum(t.nbytes for layer in cache._layers for t in (layer.k, layer.v))
-    assert cache.pool.memory.nbytes + tail == SHAPE.cache_bytes(codec, 650)
+    assert cache.pool.device_tier.nbytes + tail == SHAPE.cache_bytes(codec, 650)
 
 
 def test_a_full_machine_is_told_and_nothing_is_lost():
@@ -313,5 +313,5 @@ def test_what_was_needed_least_recently_moves_down_first():
     append(cache, [0])
     paused.touch(np.array([0]))
     append(cache, list(range(2 * PAGE)))
-    assert [page in pool.host for page in paused.pages] == [False, True]
-    assert not any(page in pool.host for page in cache.pages)
+    assert [page in pool.host_tier for page in paused.pages] == [False, True]
+    assert not any(page in pool.host_tier for page in cache.pages)

@@ -32,7 +32,7 @@ def filled(pool, length, dtype):
 def step(caches, layers, attend):
     """Let every layer attend one new token of all ``caches``; what came out, and what pages were looked at."""
     for cache in caches:
-        cache.watch()
+        cache.record_attention()
         cache.begin(1)
     outs = attend(caches, layers)
     for cache in caches:
@@ -81,7 +81,9 @@ def test_together_as_alone(codec, dtype, window, softcap, sinks):
     for a, b in zip(alone, together, strict=True):
         assert (a.tail_payload() == b.tail_payload()).all()
         assert [pool.payload(p).tolist() for p in a.pages] == [pool.payload(p).tolist() for p in b.pages]
-        torch.testing.assert_close(torch.from_numpy(b.looks), torch.from_numpy(a.looks), atol=1e-4, rtol=1e-2)
+        torch.testing.assert_close(
+            torch.from_numpy(b.attention_mass), torch.from_numpy(a.attention_mass), atol=1e-4, rtol=1e-2
+        )
 
 
 def test_a_row_does_not_depend_on_the_others():
@@ -138,10 +140,10 @@ def test_rows_of_a_sequence_fill_no_page():
 
 def test_a_watched_sequence_may_have_no_sealed_page():
     cache = filled(Pool(KVShape((LayerShape(2, 32, 32),)), "int8"), 5, torch.float32)
-    cache.watch()
+    cache.record_attention()
     cache.begin(1)
     rows = DecodeBatch([(cache, 1)])
     assert rows.attend(0, *new(cache.pool.shape.layers[0], 1, torch.float32), 0.2).shape == (HEADS, 1, 32)
     rows.tell()
     cache.commit()
-    assert cache.looks.size == 0
+    assert cache.attention_mass.size == 0

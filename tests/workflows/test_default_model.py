@@ -52,7 +52,7 @@ def test_int8_is_as_good_as_full_precision(default_home, prose):
         cache = Cache(Pool(model.shape, codec), model.dtype)
         for at in range(0, 1500, 500):
             model.forward(tokens[at : at + 500], cache)
-        steps = [model.forward(tokens[at : at + 50], cache, keep=50) for at in range(1500, 2000, 50)]
+        steps = [model.forward(tokens[at : at + 50], cache, num_logits=50) for at in range(1500, 2000, 50)]
         logits[codec] = torch.cat(steps).log_softmax(-1)
     divergence = torch.nn.functional.kl_div(logits["int8"], logits["f32"], log_target=True, reduction="batchmean")
     agreement = (logits["int8"].argmax(-1) == logits["f32"].argmax(-1)).float().mean()
@@ -152,12 +152,12 @@ def test_two_conversations_at_once_answer_as_each_alone(home, prose, tmp_path):
             return loader.compute(feeds, cancelled)
 
         scheduler = Scheduler(compute, rows=256)
-        seats = [scheduler.join(first.steps.ask([str(files[0])], questions[0], False))]
+        seats = [scheduler.add(first.steps.ask([str(files[0])], questions[0], False))]
         for seat, event in scheduler.run():
             if isinstance(event, Token):
                 said.setdefault(seat, []).append(event.id)
                 if len(seats) == 1 and len(said[seat]) == 3:
-                    seats.append(scheduler.join(second.steps.ask([str(files[1])], questions[1], False)))
+                    seats.append(scheduler.add(second.steps.ask([str(files[1])], questions[1], False)))
     assert [said[seat] for seat in seats] == alone
     assert all(sum(n for _, n in one if n > 1) <= 256 for one in served), "a pass reads one chunk"
     for cache in dict.fromkeys(cache for one in served for cache, _ in one):

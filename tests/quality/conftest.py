@@ -1,4 +1,4 @@
-"""The model and the command that tests of quality share, as fixtures."""
+"""The model and the command that tests of quality share."""
 
 import pytest
 from ask_in_process import PLAIN
