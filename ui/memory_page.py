@@ -236,7 +236,7 @@ class MemoryPage:
             model, start = session.model, time.monotonic()
             taken = take_tokens(model, session.store.documents.text(document), tokens)
             on = set_up(model, session.settings, len(taken))
-            gate = QualityGate(on, taken, [len(taken) - 1], hear=session.tell)
+            gate = QualityGate(on, taken, [len(taken) - 1], hear=session.runtime.on_progress)
             for result in gate.run(variants_of(codecs, keeps)):
                 remember(session.store, model, session.settings.model, result, len(gate.tokens))
                 yield Note(f"{result.variant.name}: {'passed' if result.passed else 'not good enough'}")

@@ -28,6 +28,8 @@ FLOORS = {
     "localctx.batch.ray_generator": 9,  # each worker has a session
     "localctx.quality": 8,
     "localctx.bench": 8,
+    "localctx.session_chat": 7,
+    "localctx.results": 6,
     "localctx.workflows": 5,
     "localctx.engine": 4,
     "localctx.library": 4,
