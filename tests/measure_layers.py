@@ -163,9 +163,10 @@ def command(folder: Path, home: str, model: Path) -> Callable[[], None]:
 
     def ask() -> None:
         os.environ["LOCALCTX_HOME"] = str(folder / home)
-        sys.argv = ["localctx", "ask", str(folder / "rivers.txt"), QUESTION, "--model", str(model), "--max-tokens", "4"]
+        own, sys.argv = sys.argv, ["localctx", "ask", str(folder / "rivers.txt"), QUESTION, "--model", str(model)]
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()) as errors:
             status = cli.run()
+        sys.argv = own
         assert status == 0, errors.getvalue()
 
     return ask
@@ -196,7 +197,12 @@ def measure() -> dict[str, LayerPath]:
     """Returns the three paths. The first, unrecorded question imports and compiles what any question needs."""
     from conftest import save_tiny_model
 
-    os.environ |= {"LOCALCTX_EMBEDDER": "none", "LOCALCTX_THREADS": "1"}
+    os.environ |= {
+        "LOCALCTX_EMBEDDER": "none",
+        "LOCALCTX_THREADS": "1",
+        "LOCALCTX_MAX_TOKENS": "4",
+        "LOCALCTX_DEVICE": "cpu",
+    }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         model = save_tiny_model(folder / "model")
