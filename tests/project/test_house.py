@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from import_graph import circles, import_graph, imported, levels, modules, package_folders, sources
-from repository import ROOT
+from repository import FORMAT, LINT, ROOT
 
 # Imports go strictly down, or stay in their room. A name stands for everything below it that is not named itself.
 FLOORS = {
@@ -365,8 +365,8 @@ def test_types(installed):
 
 
 def test_lint():
-    run("ruff", "check", ".")
+    run(*LINT)
 
 
 def test_format():
-    run("ruff", "format", "--check", ".")
+    run(*FORMAT)
