@@ -4,7 +4,8 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from import_graph import modules, sources
+from import_graph import modules, room_of, sources
+from repository import ROOT
 
 
 def class_names(text: str) -> Iterator[str]:
@@ -25,20 +26,23 @@ def is_camel_case(name: str) -> bool:
     return name.lstrip("_")[:1].isupper() and not name.isupper()
 
 
-def said_twice(names: dict[str, list[str]]) -> dict[str, list[str]]:
+def used_twice(names: dict[str, list[str]]) -> list[str]:
     """The names that more than one module has, each with these modules."""
     count = Counter(name for listed in names.values() for name in set(listed))
-    return {name: sorted(m for m in names if name in names[m]) for name in sorted(count) if count[name] > 1}
+    twice = sorted(name for name in count if count[name] > 1)
+    return [f"{name}: {', '.join(sorted(m for m in names if name in names[m]))}" for name in twice]
 
 
 def test_class_names_are_unique_in_the_project():
-    assert said_twice({name: list(class_names(text)) for name, (text, _) in sources().items()}) == {}
+    found = used_twice({name: list(class_names(text)) for name, (text, _) in sources().items()})
+    assert not found, "\n".join(found)
 
 
 def test_module_names_are_unique_in_the_project():
     """But for those of localctx/cli, which are named after their commands."""
     plain = [name for name, path in modules().items() if path.stem not in ("__init__", "__main__")]
-    assert said_twice({name: [name.rpartition(".")[2]] for name in plain if not name.startswith("localctx.cli.")}) == {}
+    found = used_twice({name: [name.rpartition(".")[2]] for name in plain if not name.startswith("localctx.cli.")})
+    assert not found, "\n".join(found)
 
 
 def test_a_name_that_two_modules_have_is_found():
@@ -47,5 +51,13 @@ def test_a_name_that_two_modules_have_is_found():
         "b": "class Pair: pass\n_Gate: TypeAlias = int\nT = TypeVar('T')\nItem = TypeVar('Item')\nLIMIT = 4",
         "c": "def f():\n    Pair = 3\nclass Gate(Base):\n    class Pair: pass",
     }
-    found = said_twice({name: list(class_names(text)) for name, text in texts.items()})
-    assert found == {"Gate": ["a", "c"], "Pair": ["a", "b"]}
+    found = used_twice({name: list(class_names(text)) for name, text in texts.items()})
+    assert found == ["Gate: a, c", "Pair: a, b"]
+
+
+def test_tests_are_in_folders_that_mirror_the_rooms():
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")}
+    rooms = {room_of(name) for name in modules()}
+    assert folders <= rooms | {"project", "packaging_scripts"}
+    files_of_rooms = {name.rpartition(".")[2] for name in modules() if name.count(".") == 1}
+    assert {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")} <= files_of_rooms
