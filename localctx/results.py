@@ -6,7 +6,7 @@ from typing import Any
 
 from localctx.engine.coroutine import consume
 from localctx.engine.events import Done, Event, Note
-from localctx.engine.report import AnswerReport
+from localctx.engine.request_report import AnswerReport
 
 
 @dataclass(frozen=True)

@@ -122,12 +122,15 @@ class Session:
         found = self.store.chats.get(chat) if chat else chats.start(self.sources)
         return SessionChat(self.workflows, self.run, found.id)
 
-    def summarize(self, task: SummaryTask | None = None, *, persist: bool = False) -> list[Summary]:
-        """Summarize each of the session's documents as ``task`` says (length, style, language).
+    def summarize(
+        self, *, length: str = "medium", style: str = "prose", language: str = "", persist: bool = False
+    ) -> list[Summary]:
+        """Summarize each of the session's documents. ``length``: short, medium, long or a number of words; ``style``:
+        prose, bullets or simple; ``persist`` the pages of documents that are read whole.
 
         Raises UserError, Cancelled.
         """
-        task = task or SummaryTask()
+        task = SummaryTask(length, style, language)
         documents = [self.workflows.read(source) for source in self.sources]
         return [self._summarize(document, task, persist) for document in documents]
 

@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from localctx.engine.report import AnswerReport
+from localctx.engine.request_report import AnswerReport
 
 PLAIN = {"max_tokens": 32, "chunk": 64, "threads": 1, "embedder": "none"}
 """Chunks of one page: whatever part of a document is kept, the rest is computed as a cold reading computes it."""

@@ -195,7 +195,9 @@ class MemoryPage:
 
         verdicts = self._verdicts()
         try:
-            report = capacity(self._window.settings, passed=lambda codec: verdicts.get(codec, {}).get("passed"))
+            report = capacity(
+                self._window.settings, passed=lambda codec: verdicts.get(codec, {}).get("passed")
+            ).to_json()
         except UserError as e:
             return {self.plan: render.note(str(e), "error")}
         return {self.plan: plot(report) + table(report)}

@@ -20,7 +20,6 @@ from queue import Queue
 from typing import Any
 from urllib.parse import urlsplit
 
-from localctx import __version__
 from localctx.batch.jobs import DocumentJob
 from localctx.batch.run_batch import Batch, Outcome
 from localctx.engine.coroutine import CoroutineRunner, consume
@@ -29,6 +28,7 @@ from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 from localctx.session import Session
 from localctx.settings import Settings, load_settings
 from localctx.store.documents import StoredDocument
+from localctx.version import __version__
 from localctx.workflows.summary_task import SummaryTask
 
 AT_ONCE = 2  # documents for each worker: it has one, and the next lies ready here, lest it die with the first

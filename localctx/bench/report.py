@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from localctx import __version__
+from localctx.version import __version__
 from localctx.bench import WHAT
 from localctx.bench.measure import Bench
 from localctx.budget import measure_ram

@@ -16,7 +16,7 @@ from localctx.models.base import ForwardRequest, Model
 
 Result = TypeVar("Result")
 CancelCheck = Callable[[], bool]
-Compute = Callable[[ForwardRequest], Tensor]
+ForwardOne = Callable[[ForwardRequest], Tensor]
 EngineCoroutine = Generator[Event | ForwardRequest, Any, Result]
 
 
@@ -55,12 +55,12 @@ class CoroutineRunner(Generic[Result]):
             self.ended, self.result = True, end.value
 
 
-def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> Compute:
+def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> ForwardOne:
     """Return a function that computes each forward request in a pass of its own."""
     return lambda request: model.forward_each([request], cancelled)[0]
 
 
-def drive(coroutine: EngineCoroutine[Result], compute: Compute) -> Generator[Event, None, Result]:
+def drive(coroutine: EngineCoroutine[Result], compute: ForwardOne) -> Generator[Event, None, Result]:
     """Run a coroutine, computing its forward requests one by one; yields its events and returns its result.
 
     What ``compute`` raises, Cancelled too, is raised inside the coroutine.
@@ -81,7 +81,7 @@ def drive(coroutine: EngineCoroutine[Result], compute: Compute) -> Generator[Eve
         return runner.result
 
 
-def run_to_end(coroutine: EngineCoroutine[Result], compute: Compute) -> Result:
+def run_to_end(coroutine: EngineCoroutine[Result], compute: ForwardOne) -> Result:
     """Run a coroutine and return its result; its events are dropped."""
     return consume(drive(coroutine, compute), lambda event: None)
 

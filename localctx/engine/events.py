@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from localctx.engine.report import AnswerReport, PrepareReport
+from localctx.engine.request_report import AnswerReport, PrepareReport
 
 WHERE = {"d": "device", "h": "host", "s": "disk", "p": "in part", "x": "dropped", "o": "open"}
 """The letters of a page map: the page's tier, or that each head kept a part of it, that it was dropped, that it is

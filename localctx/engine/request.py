@@ -13,7 +13,7 @@ from localctx.engine.events import Planned, Token
 from localctx.engine.page_map import PageMap
 from localctx.engine.persist import CachePersister
 from localctx.engine.repetition import Repetition
-from localctx.engine.report import AnswerReport, KVReport, PrepareReport, TokenCounts
+from localctx.engine.request_report import AnswerReport, KVReport, PrepareReport, TokenCounts
 from localctx.kv.cache import Cache, EvictedRange
 from localctx.models.base import Model
 from localctx.shape import PAGE

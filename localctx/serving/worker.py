@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from localctx.engine.events import Done, Event, InUse
-from localctx.engine.report import AnswerReport
+from localctx.engine.request_report import AnswerReport
 from localctx.errors import Cancelled, UserError
 from localctx.settings import Settings
 

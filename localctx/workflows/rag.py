@@ -14,9 +14,9 @@ from localctx.engine.blending import Blending, CachedPassage, blend, choose_blen
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Note, Planned
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
-from localctx.engine.report import PrepareReport
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.request_report import PrepareReport
 from localctx.engine.run_request import close_request, prefill_request, rank_request
 from localctx.errors import NothingFound
 from localctx.library.language import language_warnings
