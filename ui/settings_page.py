@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from localctx.engine.events import Note, Progress
-from localctx.errors import UserError, size
+from localctx.errors import UserError, format_bytes
 from localctx.models.catalog import Kind, load_catalog
 from localctx.models.resolve import installed, remove
 from localctx.settings import overrides, variable
@@ -138,7 +138,7 @@ class SettingsPage:
             ]
         here = installed(models)
         rows.append((f"models ({len(here):,})", sum(m.bytes for m in here)))
-        items = "".join(f"<li>{render.escape(what)} <b>{size(nbytes)}</b></li>" for what, nbytes in rows)
+        items = "".join(f"<li>{render.escape(what)} <b>{format_bytes(nbytes)}</b></li>" for what, nbytes in rows)
         return f'<p>Data folder: <code>{render.escape(home)}</code></p><ul class="lc-legend">{items}</ul>'
 
     # What is changed
@@ -168,7 +168,8 @@ class SettingsPage:
         def job(session: "Session") -> Generator[Any, None, None]:
             found = session.store.verify(lambda done, total: session.tell(Progress("checking pages", done, total)))
             if found.whole:
-                yield Note(f"all is whole: {found.documents:,} documents, {found.pages:,} pages, {size(found.bytes)}")
+                size = format_bytes(found.bytes)
+                yield Note(f"all is whole: {found.documents:,} documents, {found.pages:,} pages, {size}")
             else:
                 yield Note(
                     f"SQLite says {found.database}; {len(found.damaged_documents):,} documents and "
@@ -195,7 +196,7 @@ class SettingsPage:
                 for model in installed(session.settings.models) if models else ():
                     freed += remove(model.name, session.settings.models)
             done.append("gone")
-            yield Note(f"deleted, {size(freed)} freed")
+            yield Note(f"deleted, {format_bytes(freed)} freed")
 
         for line in pictures(window.ask(tab_of(request, "settings"), job, window.porter)):
             yield {self.deleted: line}
@@ -213,10 +214,10 @@ def _models(folder: Path, kind: Kind) -> list[tuple[str, str]]:
     for e in known.values():
         if e.kind == kind:
             got = here.get(e.name.replace("/", "--"))
-            what = f"{size(got.bytes if got else e.bytes)}, {e.licence}, {'here' if got else 'not here yet'}"
+            what = f"{format_bytes(got.bytes if got else e.bytes)}, {e.licence}, {'here' if got else 'not here yet'}"
             choices.append((f"{e.name} ({what})", e.name))
     others = [m for m in here.values() if kind == "chat" and m.name not in known]
-    return choices + [(f"{m.name} ({size(m.bytes)}, here)", m.name) for m in others]
+    return choices + [(f"{m.name} ({format_bytes(m.bytes)}, here)", m.name) for m in others]
 
 
 def _clean(value: Any) -> Any:

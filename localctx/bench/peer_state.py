@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from localctx.models.fingerprint import hash_file
-from localctx.settings import write_whole
+from localctx.settings import write_atomically
 
 LIMIT = 8 << 30  # bytes of all that is kept; the one that was used longest ago goes first
 
@@ -75,7 +75,7 @@ class SavedPeerStates:
         state = self._state(engine, tokens)
         try:
             self._write(engine, tokens, state)
-            write_whole(_facts_of(state), json.dumps({**asdict(facts), "blake3": hash_file(state)}))
+            write_atomically(_facts_of(state), json.dumps({**asdict(facts), "blake3": hash_file(state)}))
         except OSError as e:
             self.say(f"what {engine.name} has read cannot be kept ({e}): the next run reads it anew")
             _delete(state)

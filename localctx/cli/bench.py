@@ -20,7 +20,7 @@ from localctx.cli.common import (
     text_of,
     words,
 )
-from localctx.errors import Cancelled, DocumentError, UsageError, size
+from localctx.errors import Cancelled, DocumentError, UsageError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.bench.measure import Bench
@@ -91,7 +91,7 @@ def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quie
 def _forget(settings: "Settings") -> None:
     from localctx.bench.peer_state import SavedPeerStates
 
-    print(f"deleted {size(SavedPeerStates(settings.home / 'bench').forget())}")
+    print(f"deleted {format_bytes(SavedPeerStates(settings.home / 'bench').forget())}")
 
 
 class _Worker:
@@ -233,7 +233,8 @@ def _print(bench: "Bench", as_json: bool, stopped: bool) -> None:
         return
     of, versions = said["machine"], ", ".join(f"{name} {v}" for name, v in said["versions"].items())
     noise = "" if of["noise"] is None else f"; the same matrix product differs by {of['noise']:.0%} between rounds"
-    print(f"{of['cpu']}, {of['cores']} cores, {size(of['memory'])}; {of['threads']} threads, {of['precision']}{noise}")
+    print(f"{of['cpu']}, {of['cores']} cores, {format_bytes(of['memory'])}; ", end="")
+    print(f"{of['threads']} threads, {of['precision']}{noise}")
     print(versions)
     for table in _tables(said):
         print(f"\n{table}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, as_typed, quiet_option, settings_of
-from localctx.errors import ModelError, size
+from localctx.errors import ModelError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.models.catalog import CatalogEntry
@@ -99,7 +99,7 @@ def _shown(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
         "NAME": r["name"] + " *" * r["recommended"],
         "HERE": "yes" if r["here"] else "",
         "FOR": {"chat": "answers", "embedder": "search"}.get(r["kind"], ""),
-        "SIZE": size(r["bytes"]),
+        "SIZE": format_bytes(r["bytes"]),
         "WINDOW": f"{r['context']:,}" if r["context"] else "",
         "GPU": f"{r['gpu_gib']} GiB" if r["gpu_gib"] else "",
         "ON THIS MACHINE": of_estimate(estimate, advice.machine) if advice and estimate else "",

@@ -14,7 +14,7 @@ from localctx.cli.common import (
     settings_of,
     text_of,
 )
-from localctx.errors import UsageError, size
+from localctx.errors import UsageError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
@@ -197,8 +197,8 @@ def _stream(
     if as_json:
         print_json(s.to_json())
         return
-    print(f"{variant.name}: {s.tokens:,} tokens streamed, the cache holds {size(s.cache_bytes)}")
-    print(f"memory at a tenth {size(s.early.now)} (peak {size(s.early.peak)}), at the end {size(s.end.now)} ", end="")
-    print(f"(peak {size(s.end.peak)})")
+    print(f"{variant.name}: {s.tokens:,} tokens streamed, the cache holds {format_bytes(s.cache_bytes)}")
+    print(f"memory at a tenth {format_bytes(s.early.now)} (peak {format_bytes(s.early.peak)}), ", end="")
+    print(f"at the end {format_bytes(s.end.now)} (peak {format_bytes(s.end.peak)})")
     print(f"perplexity of the last {s.scored:,} tokens {s.perplexity:.3f}; of {s.blocks} blocks of them ", end="")
     print(f"{s.sampled:.3f}, with a fresh window of {s.window:,} tokens {s.fresh:.3f}")

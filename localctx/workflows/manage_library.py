@@ -5,7 +5,7 @@ documents prepared elsewhere are taken in. The command and the window both do it
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cached_property
 
-from localctx.budget import measure_kept
+from localctx.budget import measure_store_budget
 from localctx.engine.events import Progress
 from localctx.engine.request_builder import RequestBuilder
 from localctx.kv.pages import pack_tokens
@@ -75,7 +75,7 @@ class LibraryWorkflow:
         """
         store, s = self._open_store(), self._settings
         with store_errors(store.home):
-            budget = measure_kept(s.home, store.pages.nbytes(), s.caps["disk"])
+            budget = measure_store_budget(s.home, store.pages.nbytes(), s.caps["disk"])
             return import_document(store, bundle, caches.__contains__, budget)
 
     @cached_property

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from localctx import machine as machines
 from localctx.budget import Measured
-from localctx.machine import FILE, Machine, Rates, look, measure_rates
+from localctx.machine import FILE, Machine, Rates, measure_machine, measure_rates
 from localctx.models import model_advice as advising
 from localctx.models.catalog import DEFAULT, load_catalog
 from localctx.models.installed import install
@@ -147,11 +147,11 @@ def measured(monkeypatch) -> list[Rates]:
 
 def test_a_machine_is_measured_once_and_the_fastest_is_remembered(home, measured):
     measured[:] = [Rates(5, 1), Rates(2, 9)]
-    assert look(CPU, torch.float32, home).rates == Rates(5, 1)
-    assert look(CPU, torch.float32, home).rates == Rates(5, 1)
-    assert look(CPU, torch.float32, home, anew=True).rates == Rates(5, 9)
-    assert look(CPU, torch.float32, home).rates == Rates(5, 9)
-    assert look(CPU, torch.bfloat16, home).rates == Rates(2, 9), "another precision is another speed"
+    assert measure_machine(CPU, torch.float32, home).rates == Rates(5, 1)
+    assert measure_machine(CPU, torch.float32, home).rates == Rates(5, 1)
+    assert measure_machine(CPU, torch.float32, home, remeasure=True).rates == Rates(5, 9)
+    assert measure_machine(CPU, torch.float32, home).rates == Rates(5, 9)
+    assert measure_machine(CPU, torch.bfloat16, home).rates == Rates(2, 9), "another precision is another speed"
     (first, _) = json.loads((home / FILE).read_text())
     assert f"torch {torch.__version__}" in first
 
@@ -160,18 +160,18 @@ def test_a_machine_is_measured_once_and_the_fastest_is_remembered(home, measured
 def test_what_was_remembered_wrongly_is_measured_again(home, measured, text):
     home.mkdir()
     (home / FILE).write_text(text, errors="surrogateescape")
-    assert look(CPU, torch.float32, home).rates == STEADY
-    assert look(CPU, torch.float32, home).rates == STEADY
+    assert measure_machine(CPU, torch.float32, home).rates == STEADY
+    assert measure_machine(CPU, torch.float32, home).rates == STEADY
 
 
 def test_a_folder_that_cannot_be_written_costs_the_remembering(tmp_path, measured):
     (tmp_path / "file").touch()
-    assert look(CPU, torch.float32, tmp_path / "file").rates == STEADY
+    assert measure_machine(CPU, torch.float32, tmp_path / "file").rates == STEADY
 
 
 def test_what_is_held_counts_as_free(home, measured, monkeypatch):
     monkeypatch.setattr(machines, "measure_device", lambda _: Measured(3, 10))
-    assert [look(CPU, torch.float32, home, held=n).free for n in (0, 4, 40)] == [3, 7, 10]
+    assert [measure_machine(CPU, torch.float32, home, own_bytes=n).free for n in (0, 4, 40)] == [3, 7, 10]
 
 
 # Who is told
