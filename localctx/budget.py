@@ -133,6 +133,6 @@ def _cgroup() -> tuple[int | None, int]:
 
 
 def _reclaimable(cgroup: Path) -> int:
-    """Returns the bytes of file cache that count as used but are freed on demand: mostly stored pages that were read."""
+    """Returns the bytes of file cache, which count as used but are freed on demand: stored pages that were read."""
     stat = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
     return int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))

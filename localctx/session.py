@@ -18,7 +18,7 @@ from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import read, shut
 from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
-from localctx.library.add import find_kept
+from localctx.library.add import find_stored
 from localctx.library.read_document import Document, read_document
 from localctx.models.base import ForwardRequest, Messages, Model
 from localctx.settings import Settings
@@ -375,7 +375,7 @@ class Session:
     def _document(self, source: str, kept: bool) -> Document:
         """As it was read before if that is ``kept`` and the file untouched: optical reading takes minutes."""
         ocr, home = self.settings.ocr, self.settings.home
-        if kept and (found := read_store(home, lambda: self.store, lambda store: find_kept(store, source, ocr))):
+        if kept and (found := read_store(home, lambda: self.store, lambda store: find_stored(store, source, ocr))):
             return found
         turning = lambda done, total: self._progress(Progress(f"pages of {source}", done, total))  # noqa: E731
         return read_document(source, turning, ocr, self._stop.is_set)

@@ -101,8 +101,9 @@ class Advice:
 
 
 def advise(settings: Settings, *, own_bytes: int = 0, remeasure: bool = False) -> Advice:
-    """What this machine can run under ``settings``; nothing is fetched or asked of anyone. ``own_bytes`` bytes of memory and
-    ``remeasure`` as in ``machine.measure_machine``. Raises ModelError for a device or a precision that is not there.
+    """What this machine can run under ``settings``; nothing is fetched or asked of anyone. ``own_bytes`` bytes of
+    memory and ``remeasure`` as in ``machine.measure_machine``. Raises ModelError for a device or a precision that is
+    not there.
     """
     device = pick_device(settings.device)
     precision = pick_dtype(settings.dtype, device)

@@ -9,7 +9,7 @@ from typing import Any
 from localctx.engine.events import Progress
 from localctx.errors import format_bytes
 from localctx.library.add import Added
-from localctx.library.search import Passage, SearchResult, words_of
+from localctx.library.search import Passage, SearchResult, query_pattern
 from localctx.serving.worker import Queued
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
@@ -132,7 +132,7 @@ def hits(found: SearchResult, words: str, text_of: Callable[[str], str]) -> str:
     """Passages with the words marked; each opens in its surroundings. ``text_of`` gives a document's text by id."""
     if not found.passages:
         return note(f"Nothing found in {found.chunks:,} passages." if found.chunks else _EMPTY)
-    pattern = words_of(words)
+    pattern = query_pattern(words)
     return "".join(_hit(i, p, pattern, text_of(p.document)) for i, p in enumerate(found.passages, 1))
 
 

@@ -226,19 +226,19 @@ class MemoryPage:
 
     def _gate(self, document: str, chosen: list[str], tokens: int) -> SessionJob:
         """The work of measuring what is ``chosen`` on a document's first ``tokens``; each result is kept at once."""
-        from localctx.quality.gate import QualityGate, remember, take_tokens
-        from localctx.quality.variants import set_up, variants_of
+        from localctx.quality.gate import QualityGate, first_tokens, store_result
+        from localctx.quality.variants import make_setup, make_variants
 
         codecs = [c for c in chosen if c in FORMATS]
         keeps = [k for k in chosen if k.partition(":")[0] in KEEPERS]
 
         def job(session: "Session") -> Generator[Any, None, None]:
             model, start = session.model, time.monotonic()
-            taken = take_tokens(model, session.store.documents.text(document), tokens)
-            on = set_up(model, session.settings, len(taken))
-            gate = QualityGate(on, taken, [len(taken) - 1], hear=session.tell)
-            for result in gate.run(variants_of(codecs, keeps)):
-                remember(session.store, model, session.settings.model, result, len(gate.tokens))
+            taken = first_tokens(model, session.store.documents.text(document), tokens)
+            on = make_setup(model, session.settings, len(taken))
+            gate = QualityGate(on, taken, [len(taken) - 1], on_progress=session.tell)
+            for result in gate.run(make_variants(codecs, keeps)):
+                store_result(session.store, model, session.settings.model, result, len(gate.tokens))
                 yield Note(f"{result.variant.name}: {'passed' if result.passed else 'not good enough'}")
             yield Note(f"measured on {len(gate.tokens):,} tokens in {time.monotonic() - start:.0f} s")
 

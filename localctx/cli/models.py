@@ -165,4 +165,4 @@ def models_rm(name: str) -> None:
     """
     from localctx.models.resolve import remove
 
-    print(f"{name} removed, {size(remove(name, settings_of({}).models))} freed")
+    print(f"{name} removed, {format_bytes(remove(name, settings_of({}).models))} freed")

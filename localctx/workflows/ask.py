@@ -15,7 +15,7 @@ from localctx.engine.request import Begun, Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer, read, say
 from localctx.errors import ChatFull, TooLong
-from localctx.library.cite import glimpses, quote_range, quotes
+from localctx.library.cite import cite_from_attention, cite_passages, cite_range
 from localctx.library.language import language_warnings
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
@@ -97,7 +97,7 @@ class AskWorkflow:
         held = next(h for h in work.held if h[0].id == passage.document)
         ranked = yield from rank_sentences(opener, held, passage, question)
         found, sentences = yield from answer_twice(opener, settings, held, passage.text, ranked, question)
-        cited = [quote_range(found.texts[0], passage, start, end) for start, end in ranked[:sentences]]
+        cited = [cite_range(found.texts[0], passage, start, end) for start, end in ranked[:sentences]]
         if invents(found.texts[0], passage.text, question):
             yield from silently(self._plainly(begun, question, settings))
         if not work.said or invents(work.texts[0], passage.text, question):
@@ -114,7 +114,7 @@ class AskWorkflow:
         passage = begun.passages[0]
         held = next(h for h in begun.work.held if h[0].id == passage.document)
         (start, end), *_ = yield from rank_sentences(self._opener, held, passage, question)
-        begun.work.citations = [asdict(quote_range("", passage, start, end))]
+        begun.work.citations = [asdict(cite_range("", passage, start, end))]
         yield Quoted(begun.work.citations[0])
         begun.work.seconds["first_token"] = time.perf_counter() - begun.work.started
         yield from say(begun.work, UNANSWERED, self._opener.model.tokenizer)
@@ -124,15 +124,15 @@ class AskWorkflow:
         """What the answer stands on: sentences of its passages, or of what the model looked at in whole documents."""
         work = begun.work
         if begun.passages:
-            found = quotes(work.texts[0], question, begun.passages)
+            found = cite_passages(work.texts[0], question, begun.passages)
         else:
             texts = [text for _, text, _ in work.held]
             seen = attention_by_text(work.cache, self._opener.model.tokenizer, work.tokens[: work.boundary], texts)
-            found = glimpses(work.texts[0], question, work.held, seen)
+            found = cite_from_attention(work.texts[0], question, work.held, seen)
         work.citations = [asdict(citation) for citation in found]
 
     def _quotation(self, begun: Begun, question: str) -> Quoted | None:
-        found = quotes(begun.work.texts[0], question, begun.passages)
+        found = cite_passages(begun.work.texts[0], question, begun.passages)
         return Quoted(asdict(found[0])) if found else None
 
     def _begin(

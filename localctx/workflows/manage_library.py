@@ -10,7 +10,7 @@ from localctx.engine.events import Progress
 from localctx.engine.request_builder import RequestBuilder
 from localctx.kv.pages import pack_tokens
 from localctx.library.add import Added, add_documents
-from localctx.library.search import SearchResult, index_all, search, with_vectors
+from localctx.library.search import SearchResult, index_all, search, try_with_embedder
 from localctx.models.embedder import Embedder, load_embedder
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, SINKS
@@ -45,7 +45,7 @@ class LibraryWorkflow:
         """Make these documents (ids), or all, searchable; why by their words alone, where vectors cannot be had."""
         store = self._open_store()
         with store_errors(store.home):
-            _, why = with_vectors(lambda: self._embedder, lambda embedder: self._index(store, embedder, documents))
+            _, why = try_with_embedder(lambda: self._embedder, lambda embedder: self._index(store, embedder, documents))
         return why
 
     def search(
@@ -62,7 +62,7 @@ class LibraryWorkflow:
             return search(store, words, embedder, documents, top)
 
         with store_errors(store.home):
-            return with_vectors(lambda: self._embedder, find)
+            return try_with_embedder(lambda: self._embedder, find)
 
     def usable(self, bundle: Bundle) -> list[BundleCache]:
         """The caches of a document prepared elsewhere that this session's model can use. Loads the model."""

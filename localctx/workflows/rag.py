@@ -24,7 +24,7 @@ from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import rank, read, shut
 from localctx.errors import NothingFound
 from localctx.library.language import language_warnings
-from localctx.library.search import Passage, index_all, join_neighbours, search, with_vectors
+from localctx.library.search import Passage, index_all, join_adjacent, search, try_with_embedder
 from localctx.models.catalog import load_catalog
 from localctx.models.embedder import Embedder, load_embedder
 from localctx.settings import Settings
@@ -109,7 +109,7 @@ class RetrievalWorkflow:
         store = self._open_store()
         with store_errors(store.home):
             store.documents.add(row, text, spans)
-            with_vectors(lambda: self._embedder, lambda embedder: self._index(store, embedder, [row.id]))
+            try_with_embedder(lambda: self._embedder, lambda embedder: self._index(store, embedder, [row.id]))
         tokens = estimate_tokens(self._opener.model.tokenizer, [text], 0)
         return {
             "document": row.id,
@@ -152,7 +152,7 @@ class RetrievalWorkflow:
             self._index(store, embedder, rows)
             return search(store, question, embedder, list(rows), max(RANKED, self.count)).passages
 
-        found, self._doubt = with_vectors(lambda: self._embedder, find)
+        found, self._doubt = try_with_embedder(lambda: self._embedder, find)
         if not found:
             raise NothingFound(f"{why}, and nothing in the documents is like the question", "say it in other words")
         spans_of, text_of = store.documents.spans, store.documents.text
@@ -242,7 +242,7 @@ class RetrievalWorkflow:
         model, passages = self._opener.model, [p for p, _ in chosen]
         blending = choose_blending(self._settings.blend, self._verdict)
         if not blending:
-            passages = sorted(join_neighbours(store, passages), key=lambda p: (p.document, p.start))
+            passages = sorted(join_adjacent(store, passages), key=lambda p: (p.document, p.start))
         documents = [held[d] for d in dict.fromkeys(p.document for p in passages)]
         work = self._open(documents, passages, question, keep, of)
         try:

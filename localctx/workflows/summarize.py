@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Note, Progress
 from localctx.errors import Cancelled, NothingFound, TooLong
-from localctx.library.cite import quotes
-from localctx.library.search import Passage, in_lines
-from localctx.library.sections import Section, section_of, sections
+from localctx.library.cite import cite_passages
+from localctx.library.search import Passage, is_line_based
+from localctx.library.sections import Section, section_at, sections
 from localctx.library.sentences import sentences
 from localctx.settings import Settings
 from localctx.store.batch_results import part_of
@@ -117,7 +117,7 @@ class _DocumentSummary:
             said = parts[-1].said if task.refine else (yield from self._together([p.said for p in parts]))
         else:
             mode = "whole"
-            parts = [_SectionSummary(section_of(spans, 0, len(text)), said)]
+            parts = [_SectionSummary(section_at(spans, 0, len(text)), said)]
         listed = [{**asdict(section), "summary": words} for section, words in parts]
         citations = cited(self._held, said, parts)
         return {"summary": said, "answers": [], "sections": listed, "citations": citations, "mode": mode}
@@ -176,7 +176,7 @@ class _DocumentSummary:
         """Sections the longest of which fits the window and the memory there is. Raises TooLong where none would."""
         row, text, spans = self._held
         while True:
-            found = sections(text, spans, self._speaker.count, self._most, in_lines(row.name))
+            found = sections(text, spans, self._speaker.count, self._most, is_line_based(row.name))
             longest = max((text[s.start : s.end] for s in found), key=len)
             try:
                 carried = [longest[: len(longest) // 2]] if self._task.refine else []  # room for what is carried along
@@ -207,9 +207,9 @@ def cited(held: StoredDocument, said: str, parts: Sequence[_SectionSummary]) -> 
     page, heading = (labels(spans, kind) for kind in ("page", "heading"))
     summaries = [_passage(str(i), row.name, 0, words) for i, (_, words) in enumerate(parts)]
     for start, end in sentences(said, 0, len(said)):
-        near = [parts[int(quote.document)].section for quote in quotes(said[start:end], "", summaries)[:NEAR]]
+        near = [parts[int(quote.document)].section for quote in cite_passages(said[start:end], "", summaries)[:NEAR]]
         passages = [_passage(row.id, row.name, s.start, text[s.start : s.end]) for s in near]
-        for c in quotes(said[start:end], "", passages)[:1]:
+        for c in cite_passages(said[start:end], "", passages)[:1]:
             if c.weight >= SUPPORT:
                 found.append({**asdict(c), "page": page(c.start), "heading": heading(c.start), "at": end})
     return found

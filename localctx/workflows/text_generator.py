@@ -12,7 +12,7 @@ from localctx.engine.request import Begun, Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer, read, shut
 from localctx.errors import Cancelled
-from localctx.library.sentences import finished
+from localctx.library.sentences import trim_to_sentence
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.workflows.summary_task import AS_IT_IS
@@ -126,7 +126,7 @@ class LocalGenerator:
         yield from map(Note, (*work.notes, *([work.failed] if work.failed else [])))
         if dropped:
             yield Note(f"{work.plan.keeper} dropped {dropped:,} of {len(work.tokens):,} tokens: not all was seen")
-        return finished(work.texts[0]) if work.stopped in ("length", "repeated") else work.texts[0]
+        return trim_to_sentence(work.texts[0]) if work.stopped in ("length", "repeated") else work.texts[0]
 
     def _open(self, texts: Sequence[str], instruction: str, keep: bool = False) -> Request:
         return self._opener.open([self._held], texts, instruction, keep=keep, of=Conversation(form=AS_IT_IS))
