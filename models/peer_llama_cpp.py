@@ -29,11 +29,11 @@ class LlamaCppOptions:
         return "llama.cpp flash" if self.flash else "llama.cpp"
 
 
-WAYS = (LlamaCppOptions("f16", True), LlamaCppOptions("f16", False), LlamaCppOptions("q8_0", True))
+LLAMA_CPP_VARIANTS = (LlamaCppOptions("f16", True), LlamaCppOptions("f16", False), LlamaCppOptions("q8_0", True))
 """It reads quantized values with flash attention only."""
 
 
-def llama_is_here() -> bool:
+def llama_cpp_is_installed() -> bool:
     """Whether llama-cpp-python is installed."""
     return find_spec("llama_cpp") is not None
 
@@ -97,7 +97,7 @@ class LlamaCppPeer:
         """Read ``tokens`` one by one; the likeliest successor of each."""
         return [self._step(token) for token in tokens]
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Start anew."""
         self._llama.reset()
 
@@ -108,7 +108,7 @@ class LlamaCppPeer:
 
     def load(self, path: Path, tokens: Sequence[int]) -> bool:
         """Be as after reading ``tokens``, from ``path``; whether that is what is there. If not, nothing was read."""
-        self.forget()
+        self.reset()
         ids, count = (ctypes.c_int32 * len(tokens))(), ctypes.c_size_t()
         place = self._llama.ctx, bytes(path), 0, ids, len(tokens), ctypes.byref(count)
         if not self._lib.llama_state_seq_load_file(*place) or list(ids[: count.value]) != list(tokens):

@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 
 import pytest
+import quality_fixtures
 
 from localctx.engine.blending import BLENDINGS, Blending
 from localctx.quality import blend_quality
@@ -12,6 +13,7 @@ from localctx.quality.needles import decode_tokens
 from localctx.quality.variants import Setup
 from localctx.store.store import Store
 
+model, run = quality_fixtures.model, quality_fixtures.run
 TEXT = "".join(f"River {i} is {i * 37} km long. It ends in lake {i % 7}.\n" for i in range(40))
 
 

@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 
 import pytest
+import quality_fixtures
 
 from localctx.engine.effective_context import MEASURED
 from localctx.quality.context_quality import (
@@ -17,6 +18,7 @@ from localctx.quality.context_quality import (
 )
 from localctx.store.store import Store
 
+model, run = quality_fixtures.model, quality_fixtures.run
 TEXT = "".join(
     f"In the year {1800 + i} the keeper of this long river was Master Ann{chr(97 + i % 26)}{chr(97 + i // 26)} of it. "
     for i in range(60)

@@ -5,6 +5,7 @@ import math
 from contextlib import closing
 
 import pytest
+import quality_fixtures
 import torch
 
 from localctx.engine.cache_plan import choose_codec
@@ -14,6 +15,8 @@ from localctx.quality.needles import DEPTHS, make_needles, plant
 from localctx.quality.variants import Setup, Variant, cache_nbytes, group_by_prefill, make_variants
 from localctx.shape import FORMATS, PAGE, KVShape, LayerShape
 from localctx.store.store import Store
+
+model, run = quality_fixtures.model, quality_fixtures.run
 
 
 @pytest.fixture
