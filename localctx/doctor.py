@@ -45,13 +45,13 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
     from localctx.models.device_choice import pick_device, pick_dtype
-    from localctx.models.weight_formats import name_of, packing, refuse_weights
+    from localctx.models.weight_formats import bitsandbytes_options, precision_name, refuse_weights
 
     try:
         device = pick_device(settings.device)
         dtype = pick_dtype(settings.dtype, device)
         refuse_weights(settings.weights, device, dtype)
-        packing(settings.weights, device)
+        bitsandbytes_options(settings.weights, device)
     except UserError as e:
         problems.append(str(e))
         return {"name": settings.device}
@@ -60,16 +60,16 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
         "name": str(device),
         "hardware": name,
         "system": f"{platform.system()} {platform.release()}",
-        "precision": name_of(dtype, settings.weights),
+        "precision": precision_name(dtype, settings.weights),
         "threads": torch.get_num_threads(),
         "memory": _measured(measure_device(str(device))),
     }
 
 
 def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
-    from localctx.models.resolve import installed, verify
+    from localctx.models.resolve import list_installed, verify
 
-    found = installed(settings.models)
+    found = list_installed(settings.models)
     for model in found:
         wrong = verify(model.path) if model.state == "ready" else [model.state]
         if wrong and model.state != "partial":

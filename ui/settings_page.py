@@ -9,8 +9,8 @@ import gradio as gr
 
 from localctx.engine.events import Note, Progress
 from localctx.errors import UserError, format_bytes
-from localctx.models.catalog import Kind, load_catalog
-from localctx.models.resolve import installed, remove
+from localctx.models.catalog import ModelKind, load_catalog
+from localctx.models.resolve import list_installed, remove
 from localctx.settings import overrides, variable
 from localctx.ui import render
 from localctx.ui.advice_panel import AdvicePanel, fetch
@@ -123,7 +123,7 @@ class SettingsPage:
     def _field(self, field: Field, value: Any, over: bool) -> Any:
         info = f"{variable(field.name)} is set in the environment and wins over this" if over else field.info
         how: dict[str, Any] = {"value": value if value is not None else "", "interactive": not over, "info": info}
-        kinds: dict[str, Kind] = {"model": "chat", "embedder": "embedder"}
+        kinds: dict[str, ModelKind] = {"model": "chat", "embedder": "embedder"}
         if kind := kinds.get(field.name):
             how["choices"] = _models(self._window.settings.models, kind)
         return gr.update(**how)
@@ -136,7 +136,7 @@ class SettingsPage:
                 (f"chats ({chats:,}) and documents ({documents:,})", store.file.stat().st_size),
                 ("kept pages", store.pages.nbytes()),
             ]
-        here = installed(models)
+        here = list_installed(models)
         rows.append((f"models ({len(here):,})", sum(m.bytes for m in here)))
         items = "".join(f"<li>{render.escape(what)} <b>{format_bytes(nbytes)}</b></li>" for what, nbytes in rows)
         return f'<p>Data folder: <code>{render.escape(home)}</code></p><ul class="lc-legend">{items}</ul>'
@@ -193,7 +193,7 @@ class SettingsPage:
                 freed = session.store.clear()
                 for came in (session.settings.home / "uploads").glob("*"):
                     shutil.rmtree(came, ignore_errors=True)
-                for model in installed(session.settings.models) if models else ():
+                for model in list_installed(session.settings.models) if models else ():
                     freed += remove(model.name, session.settings.models)
             done.append("gone")
             yield Note(f"deleted, {format_bytes(freed)} freed")
@@ -206,9 +206,9 @@ class SettingsPage:
         self._window.stop(tab_of(request, "settings"))
 
 
-def _models(folder: Path, kind: Kind) -> list[tuple[str, str]]:
+def _models(folder: Path, kind: ModelKind) -> list[tuple[str, str]]:
     """Models to choose from, with what is to be known of each."""
-    here = {m.name: m for m in installed(folder) if m.state == "ready"}
+    here = {m.name: m for m in list_installed(folder) if m.state == "ready"}
     known = load_catalog()
     choices = [("none", "none")] if kind == "embedder" else []
     for e in known.values():

@@ -13,7 +13,7 @@ from localctx import __version__
 from localctx.bench import MEASUREMENTS
 from localctx.bench.measure import Bench
 from localctx.budget import measure_ram
-from localctx.models.weight_formats import name_of
+from localctx.models.weight_formats import precision_name
 
 LIBRARIES = ("torch", "transformers", "numba", "numpy", "llama-cpp-python", "hqq", "optimum-quanto")
 
@@ -44,7 +44,7 @@ def machine(bench: Bench) -> dict[str, Any]:
         "memory": measure_ram().total,
         "system": f"{platform.system()} {platform.release()}",
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "cpu",
-        "precision": name_of(model.dtype, bench.engines.settings.weights),
+        "precision": precision_name(model.dtype, bench.engines.settings.weights),
         "threads": bench.engines.threads,
         "noise": bench.noise.spread,
         "window": model.trained,

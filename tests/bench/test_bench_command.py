@@ -20,7 +20,7 @@ from localctx.bench.measure import Bench, extra_tokens
 from localctx.bench.peer_state import PersistablePeer
 from localctx.bench.store_and_spill import drop_pages
 from localctx.errors import ModelError
-from localctx.models.peer_llama_cpp import WAYS, LlamaCppPeer, llama_cpp_is_installed
+from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, LlamaCppPeer, llama_cpp_is_installed
 from localctx.models.peer_llama_gguf import write_gguf
 
 # Engines
@@ -72,7 +72,7 @@ def test_one_way_of_a_peer_is_measured_alone(opened, way, name):
 
 
 def test_ways_are_named_as_llama_cpp_has_them():
-    named = {f"llama.cpp:{'flash-' if way.flash else ''}{way.kv}" for way in WAYS}
+    named = {f"llama.cpp:{'flash-' if way.flash else ''}{way.kv}" for way in LLAMA_CPP_VARIANTS}
     assert named == {way for way in PEER_VARIANTS if way.startswith("llama.cpp")}
 
 
@@ -139,7 +139,7 @@ def test_a_gguf_is_made_once_and_is_whole(tiny_model, tmp_path):
     made = tmp_path / "a" / "tiny.gguf"
     write_gguf(tiny_model, made)
     assert [p.name for p in made.parent.iterdir()] == ["tiny.gguf"]
-    with closing(LlamaCppPeer(made, WAYS[0], 64, 1)) as llama:
+    with closing(LlamaCppPeer(made, LLAMA_CPP_VARIANTS[0], 64, 1)) as llama:
         assert llama.vocabulary == 260
 
 

@@ -19,7 +19,7 @@ from localctx.kv.pool import Pool
 from localctx.library.cite import ENOUGH, Citation, cite_from_attention, cite_passages
 from localctx.library.sentences import LONG, sentences
 from localctx.models.catalog import DEFAULT
-from localctx.models.chat_tokenizer import chat_of
+from localctx.models.chat_tokenizer import chat_tokenizer_of
 from localctx.shape import PAGE, SINKS
 from localctx.store.documents import DocumentRow, Span
 
@@ -196,7 +196,7 @@ def test_what_nothing_is_known_of_is_searched_only_where_nothing_else_supports_t
 def tokenizer():
     from conftest import make_tokenizer
 
-    return chat_of(make_tokenizer(), 257)
+    return chat_tokenizer_of(make_tokenizer(), 257)
 
 
 def watched(got: list[float]) -> Cache:
