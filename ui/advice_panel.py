@@ -39,15 +39,18 @@ class AdvicePanel:
 
     def look(self) -> Updates:
         """What this machine can run now. The first time it is measured, in a second; the network is not asked."""
-        from localctx.models.model_advice import of_machine, of_model  # with torch: the page is there before it
+        # imported late, because torch comes with it
+        from localctx.models.model_advice import describe_machine, describe_recommendation
 
         try:
             advice = self._advice()
         except UserError as e:
             return {self.line: render.note(str(e), "error"), self.get: gr.update(visible=False)}
-        said = f"This machine: {of_machine(advice.machine)}. Recommended for it: {of_model(advice)}"
-        verb = "Use" if advice.here else "Get"
-        button = gr.update(value=f"{verb} {advice.best.title}", visible=not (advice.here and advice.chosen))
+        recommended = describe_recommendation(advice)
+        said = f"This machine: {describe_machine(advice.machine)}. Recommended for it: {recommended}"
+        verb = "Use" if advice.is_installed else "Get"
+        in_use = advice.is_installed and advice.is_selected
+        button = gr.update(value=f"{verb} {advice.best.title}", visible=not in_use)
         return {self.line: render.note(f"{said}. Why: {advice.best.reason}."), self.get: button}
 
     def take(self, progress: Any, shown: dict[str, Any] | None, request: gr.Request) -> Iterator[Updates]:
@@ -55,7 +58,7 @@ class AdvicePanel:
         best = self._advice().best
         for line in pictures(self._window.ask(tab_of(request, "settings"), fetch(best.name), self._window.porter)):
             yield {progress: line}
-        if not self._advice().here:  # it was stopped, or there is no hub: that has been told
+        if not self._advice().is_installed:  # it was stopped, or there is no hub: that has been told
             return
         packed = {} if best.weights == "full" else {"weights": best.weights}
         try:
@@ -72,7 +75,7 @@ class AdvicePanel:
         from localctx.models.model_advice import advise
 
         used = self._window.desk.in_use
-        return advise(self._window.settings, held=used.weights + used.kv.get("device", 0))
+        return advise(self._window.settings, own_bytes=used.weights + used.kv.get("device", 0))
 
 
 def fetch(model: str) -> SessionJob:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from localctx.engine.events import Done, Note, Planned, Progress
-from localctx.errors import Cancelled, TooLong, size
+from localctx.errors import Cancelled, TooLong, format_bytes
 from localctx.library.search import SearchResult
 from localctx.serving.worker import Queued, SessionJob
 from localctx.store.bundle import export_document, open_bundle
@@ -180,7 +180,7 @@ class LibraryPage:
                 file = self._window.file(f"{row.name}.lctx")
                 nbytes, pages = export_document(store, row, file)
                 files.append(str(file))
-                lines.append(f"{row.name}: {size(nbytes)}" + ("" if pages else "; no pages are kept of it"))
+                lines.append(f"{row.name}: {format_bytes(nbytes)}" + ("" if pages else "; no pages are kept of it"))
         said = "".join(render.note(line, "done") for line in lines) or render.note(CHOOSE)
         return self._tell(said) | {self.exported: gr.update(value=files or None, visible=bool(files))}
 
@@ -198,7 +198,7 @@ class LibraryPage:
         with self._window.store() as store:
             for document in filter(store.documents.has, doomed.split()):
                 freed += store.remove_document(document)
-        return self._tell(render.note(f"deleted, {size(freed)} freed", "done"))
+        return self._tell(render.note(f"deleted, {format_bytes(freed)} freed", "done"))
 
     def _import(self, file: str, request: gr.Request) -> Iterator[Updates]:
         """Pictures of an exported document being taken in, with the pages that the model in use made."""
@@ -288,4 +288,4 @@ def _taken_in(session: "Session", file: Path) -> Generator[Note, None, None]:
 def _prepared(r: dict[str, Any]) -> str:
     tokens, kept = r["tokens"], r["kept"]
     said = f"{r['name']}: {kept['tokens']:,} of {tokens['prompt']:,} tokens kept, {tokens['reused']:,} were already"
-    return f"{said}, {size(kept['bytes'])}, {r['seconds']['prefill']:.1f} s"
+    return f"{said}, {format_bytes(kept['bytes'])}, {r['seconds']['prefill']:.1f} s"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from localctx.budget import measure_device, measure_disk, measure_kept, measure_process, measure_ram
+from localctx.budget import measure_device, measure_disk, measure_process, measure_ram, measure_store_budget
 from localctx.engine.events import Note
-from localctx.errors import UserError, size
+from localctx.errors import UserError, format_bytes
 from localctx.kv.keepers import KEEPERS
 from localctx.serving.worker import SessionJob
 from localctx.settings import overrides
@@ -157,16 +157,16 @@ class MemoryPage:
         """What the bar of RAM does not show of the conversation."""
         kv, last = self._window.desk.in_use.kv, self._window.desk.report()
         lies = [(kv.get("kept", 0), "of KV read where it lies in kept pages"), (kv.get("disk", 0), "spilled to disk")]
-        said = [f"{size(n)} {what}" for n, what in lies if n]
+        said = [f"{format_bytes(n)} {what}" for n, what in lies if n]
         if last and not said:
-            said = [f"the last answer took {size(sum(last['kv']['bytes'].values()))} of KV beside kept pages"]
+            said = [f"the last answer took {format_bytes(sum(last['kv']['bytes'].values()))} of KV beside kept pages"]
         return ", ".join(said)
 
     def _disk(self) -> str:
         home, disk = self._window.settings.home, measure_disk(self._window.settings.home)
         with self._window.store() as store:
             kept = store.pages.nbytes()
-        budget = measure_kept(home, kept, self._window.settings.caps["disk"])
+        budget = measure_store_budget(home, kept, self._window.settings.caps["disk"])
         more = min(max(0, budget - kept), disk.free)
         parts = [
             BarPart("stored", "kept pages", kept),
@@ -174,7 +174,7 @@ class MemoryPage:
             BarPart("free", "free besides", disk.free - more),
             BarPart("others", "other files", disk.total - disk.free - kept),
         ]
-        return bar("Disk", parts, f"kept pages may take {size(budget)}")
+        return bar("Disk", parts, f"kept pages may take {format_bytes(budget)}")
 
     # What is chosen
 
@@ -228,19 +228,19 @@ class MemoryPage:
 
     def _gate(self, document: str, chosen: list[str], tokens: int) -> SessionJob:
         """The work of measuring what is ``chosen`` on a document's first ``tokens``; each result is kept at once."""
-        from localctx.quality.gate import QualityGate, remember, take_tokens
-        from localctx.quality.variants import set_up, variants_of
+        from localctx.quality.gate import QualityGate, first_tokens, store_result
+        from localctx.quality.variants import make_setup, make_variants
 
         codecs = [c for c in chosen if c in FORMATS]
         keeps = [k for k in chosen if k.partition(":")[0] in KEEPERS]
 
         def job(session: "Session") -> Generator[Any, None, None]:
             model, start = session.model, time.monotonic()
-            taken = take_tokens(model, session.store.documents.text(document), tokens)
-            on = set_up(model, session.settings, len(taken))
-            gate = QualityGate(on, taken, [len(taken) - 1], hear=session.runtime.on_progress)
-            for result in gate.run(variants_of(codecs, keeps)):
-                remember(session.store, model, session.settings.model, result, len(gate.tokens))
+            taken = first_tokens(model, session.store.documents.text(document), tokens)
+            on = make_setup(model, session.settings, len(taken))
+            gate = QualityGate(on, taken, [len(taken) - 1], on_progress=session.runtime.on_progress)
+            for result in gate.run(make_variants(codecs, keeps)):
+                store_result(session.store, model, session.settings.model, result, len(gate.tokens))
                 yield Note(f"{result.variant.name}: {'passed' if result.passed else 'not good enough'}")
             yield Note(f"measured on {len(gate.tokens):,} tokens in {time.monotonic() - start:.0f} s")
 

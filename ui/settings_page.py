@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from localctx.engine.events import Note, Progress
-from localctx.errors import UserError, size
-from localctx.models.catalog import Kind, load_catalog
-from localctx.models.resolve import installed, remove
+from localctx.errors import UserError, format_bytes
+from localctx.models.catalog import ModelKind, load_catalog
+from localctx.models.resolve import list_installed, remove
 from localctx.settings import overrides, variable
 from localctx.ui import render
 from localctx.ui.advice_panel import AdvicePanel, fetch
@@ -123,7 +123,7 @@ class SettingsPage:
     def _field(self, field: Field, value: Any, over: bool) -> Any:
         info = f"{variable(field.name)} is set in the environment and wins over this" if over else field.info
         how: dict[str, Any] = {"value": value if value is not None else "", "interactive": not over, "info": info}
-        kinds: dict[str, Kind] = {"model": "chat", "embedder": "embedder"}
+        kinds: dict[str, ModelKind] = {"model": "chat", "embedder": "embedder"}
         if kind := kinds.get(field.name):
             how["choices"] = _models(self._window.settings.models, kind)
         return gr.update(**how)
@@ -136,9 +136,9 @@ class SettingsPage:
                 (f"chats ({chats:,}) and documents ({documents:,})", store.file.stat().st_size),
                 ("kept pages", store.pages.nbytes()),
             ]
-        here = installed(models)
+        here = list_installed(models)
         rows.append((f"models ({len(here):,})", sum(m.bytes for m in here)))
-        items = "".join(f"<li>{render.escape(what)} <b>{size(nbytes)}</b></li>" for what, nbytes in rows)
+        items = "".join(f"<li>{render.escape(what)} <b>{format_bytes(nbytes)}</b></li>" for what, nbytes in rows)
         return f'<p>Data folder: <code>{render.escape(home)}</code></p><ul class="lc-legend">{items}</ul>'
 
     # What is changed
@@ -168,7 +168,8 @@ class SettingsPage:
         def job(session: "Session") -> Generator[Any, None, None]:
             found = session.store.verify(lambda done, total: session.runtime.report("checking pages", done, total))
             if found.whole:
-                yield Note(f"all is whole: {found.documents:,} documents, {found.pages:,} pages, {size(found.bytes)}")
+                size = format_bytes(found.bytes)
+                yield Note(f"all is whole: {found.documents:,} documents, {found.pages:,} pages, {size}")
             else:
                 yield Note(
                     f"SQLite says {found.database}; {len(found.damaged_documents):,} documents and "
@@ -192,10 +193,10 @@ class SettingsPage:
                 freed = session.store.clear()
                 for came in (session.settings.home / "uploads").glob("*"):
                     shutil.rmtree(came, ignore_errors=True)
-                for model in installed(session.settings.models) if models else ():
+                for model in list_installed(session.settings.models) if models else ():
                     freed += remove(model.name, session.settings.models)
             done.append("gone")
-            yield Note(f"deleted, {size(freed)} freed")
+            yield Note(f"deleted, {format_bytes(freed)} freed")
 
         for line in pictures(window.ask(tab_of(request, "settings"), job, window.porter)):
             yield {self.deleted: line}
@@ -205,18 +206,18 @@ class SettingsPage:
         self._window.stop(tab_of(request, "settings"))
 
 
-def _models(folder: Path, kind: Kind) -> list[tuple[str, str]]:
+def _models(folder: Path, kind: ModelKind) -> list[tuple[str, str]]:
     """Models to choose from, with what is to be known of each."""
-    here = {m.name: m for m in installed(folder) if m.state == "ready"}
+    here = {m.name: m for m in list_installed(folder) if m.state == "ready"}
     known = load_catalog()
     choices = [("none", "none")] if kind == "embedder" else []
     for e in known.values():
         if e.kind == kind:
             got = here.get(e.name.replace("/", "--"))
-            what = f"{size(got.bytes if got else e.bytes)}, {e.licence}, {'here' if got else 'not here yet'}"
+            what = f"{format_bytes(got.bytes if got else e.bytes)}, {e.licence}, {'here' if got else 'not here yet'}"
             choices.append((f"{e.name} ({what})", e.name))
     others = [m for m in here.values() if kind == "chat" and m.name not in known]
-    return choices + [(f"{m.name} ({size(m.bytes)}, here)", m.name) for m in others]
+    return choices + [(f"{m.name} ({format_bytes(m.bytes)}, here)", m.name) for m in others]
 
 
 def _clean(value: Any) -> Any:

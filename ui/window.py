@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
 from localctx.serving.worker import EngineWorker, EventStream, SessionJob
-from localctx.settings import Settings, changed, overrides, save_settings
+from localctx.settings import Settings, overrides, save_settings, with_changes
 from localctx.store.store import Store, store_errors
 from localctx.ui.batch_runs import BatchRuns
 
@@ -90,7 +90,7 @@ class AppWindow:
         Those that the environment says are kept as well, and wait for it to be silent. Raises UsageError, with nothing
         done.
         """
-        settings = changed(self.settings, {k: v for k, v in changes.items() if k not in overrides()})
+        settings = with_changes(self.settings, {k: v for k, v in changes.items() if k not in overrides()})
         make_keeper(settings.keep, 0)
         save_settings(settings.home, changes)
         self.change(settings)

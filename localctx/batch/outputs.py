@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from localctx.batch.markdown import SummaryTemplate
 from localctx.errors import UsageError
-from localctx.settings import write_whole
+from localctx.settings import write_atomically
 from localctx.store.store import Store, store_errors
 from localctx.workflows.summary_task import digest
 
@@ -58,7 +58,7 @@ class Folder:
     def write(self, entry: ResultEntry) -> None:
         """Write it, then note that it is written."""
         file, store = self._file(entry), self._open_store()
-        write_whole(file, self._page.render(entry))
+        write_atomically(file, self._page.render(entry))
         with store_errors(store.home):
             store.results.note_written(str(file), entry["document"], self._holds(entry))
 

@@ -8,9 +8,9 @@ from localctx.batch.server_client import ServerAnswer, ServerClient
 from localctx.engine.events import Event, Note
 from localctx.engine.prompt import ASK, content
 from localctx.errors import NothingFound, TooLong
-from localctx.library.cite import quotes
+from localctx.library.cite import cite_passages
 from localctx.library.search import Passage
-from localctx.library.sentences import finished
+from localctx.library.sentences import trim_to_sentence
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument, labels
 from localctx.workflows.summary_task import AS_IT_IS
@@ -97,7 +97,8 @@ class RemoteGenerator:
     def _answered(self, said: str, question: str, mode: str, passages: Sequence[Passage]) -> GeneratedAnswer:
         page, heading = (labels(self._held[2], kind) for kind in ("page", "heading"))
         cited = [
-            {**asdict(c), "page": page(c.start), "heading": heading(c.start)} for c in quotes(said, question, passages)
+            {**asdict(c), "page": page(c.start), "heading": heading(c.start)}
+            for c in cite_passages(said, question, passages)
         ]
         return GeneratedAnswer(said, mode, cited)
 
@@ -109,7 +110,7 @@ class RemoteGenerator:
         if self.token_counts["estimated"] and not self._server.estimated:
             self._server.estimated = True
             yield Note(f"{self._server.address.host} does not count tokens: they are estimated")
-        return said.text if said.whole else finished(said.text)
+        return said.text if said.whole else trim_to_sentence(said.text)
 
     def _count(self, whole: str, said: ServerAnswer) -> None:
         """Count tokens, as the server does where it does. Raises TooLong where it has not read all of it."""

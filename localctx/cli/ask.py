@@ -17,7 +17,7 @@ from localctx.cli.common import (
     quiet_option,
     settings_of,
 )
-from localctx.errors import UsageError, UserError, size
+from localctx.errors import UsageError, UserError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
@@ -103,7 +103,8 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
                 t = r["tokens"]
                 print(
                     f"{r['name']}: {r['kept']['tokens']:,} of {t['prompt']:,} tokens kept "
-                    f"({t['reused']:,} were already), {size(r['kept']['bytes'])}, {r['seconds']['prefill']:.1f} s",
+                    f"({t['reused']:,} were already), {format_bytes(r['kept']['bytes'])}, "
+                    f"{r['seconds']['prefill']:.1f} s",
                     flush=True,
                 )
             if done.failed or stopped == "cancelled":

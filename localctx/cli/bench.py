@@ -20,7 +20,7 @@ from localctx.cli.common import (
     text_of,
     words,
 )
-from localctx.errors import Cancelled, DocumentError, UsageError, size
+from localctx.errors import Cancelled, DocumentError, UsageError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.bench.measure import Bench
@@ -91,7 +91,7 @@ def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quie
 def _forget(settings: "Settings") -> None:
     from localctx.bench.peer_state import SavedPeerStates
 
-    print(f"deleted {size(SavedPeerStates(settings.home / 'bench').forget())}")
+    print(f"deleted {format_bytes(SavedPeerStates(settings.home / 'bench').delete_all())}")
 
 
 class _Worker:
@@ -143,7 +143,7 @@ class _Asked:
 
 def _asked(how: dict[str, Any]) -> _Asked:
     """The flags, checked before anything heavy is imported. Raises UsageError."""
-    from localctx.bench import CONTEXTS, ENGINES, PEER_WAYS, WHAT
+    from localctx.bench import CONTEXTS, ENGINES, MEASUREMENTS, PEER_VARIANTS
     from localctx.kv.keepers import make_keeper
     from localctx.shape import FORMATS
 
@@ -152,9 +152,9 @@ def _asked(how: dict[str, Any]) -> _Asked:
         if make_keeper(keep, 0).name != "select":
             raise UsageError(f"--keep {keep} is not measured", "use select with a budget, as select:2048, or none")
     return _Asked(
-        words("--what", how["what"] or ",".join(WHAT), WHAT),
+        words("--what", how["what"] or ",".join(MEASUREMENTS), MEASUREMENTS),
         numbers("--context", how["context"]) or list(CONTEXTS),
-        words("--engines", how["engines"] or ",".join(ENGINES), (*ENGINES, *PEER_WAYS)),
+        words("--engines", how["engines"] or ",".join(ENGINES), (*ENGINES, *PEER_VARIANTS)),
         words("--kv", how["codecs"], list(FORMATS)),
         keeps,
         how["repeat"],
@@ -167,21 +167,21 @@ def _open(worker: _Worker, asked: _Asked, settings: "Settings", text: str, termi
     import torch
 
     from localctx.bench.engines import Engines
-    from localctx.bench.measure import Bench, room
+    from localctx.bench.measure import Bench, extra_tokens
     from localctx.bench.peer_state import SavedPeerStates
     from localctx.engine.model_loader import ModelLoader
     from localctx.models.local_model import LocalModel
 
     model, _ = ModelLoader().load(settings, terminal.show)
     assert isinstance(model, LocalModel)
-    tokens = _tokens(model, text, max(asked.contexts) + room(asked.repeat))
+    tokens = _tokens(model, text, max(asked.contexts) + extra_tokens(asked.repeat))
     if past := _past(asked.contexts, model):
         terminal.say(past)
     threads = settings.threads or torch.get_num_threads()
     chosen = asked.engines, asked.codecs, asked.keeps, asked.gguf
     engines = Engines(model, settings, *chosen, threads, terminal.say, worker.stop.is_set)
-    kept = SavedPeerStates(settings.home / "bench", terminal.say)
-    return Bench(engines, tokens, asked.what, asked.contexts, asked.repeat, _progress(terminal), kept=kept)
+    saved = SavedPeerStates(settings.home / "bench", terminal.say)
+    return Bench(engines, tokens, asked.what, asked.contexts, asked.repeat, _progress(terminal), saved=saved)
 
 
 def _past(contexts: Sequence[int], model: "Model") -> str:
@@ -233,7 +233,8 @@ def _print(bench: "Bench", as_json: bool, stopped: bool) -> None:
         return
     of, versions = said["machine"], ", ".join(f"{name} {v}" for name, v in said["versions"].items())
     noise = "" if of["noise"] is None else f"; the same matrix product differs by {of['noise']:.0%} between rounds"
-    print(f"{of['cpu']}, {of['cores']} cores, {size(of['memory'])}; {of['threads']} threads, {of['precision']}{noise}")
+    print(f"{of['cpu']}, {of['cores']} cores, {format_bytes(of['memory'])}; ", end="")
+    print(f"{of['threads']} threads, {of['precision']}{noise}")
     print(versions)
     for table in _tables(said):
         print(f"\n{table}")
@@ -267,9 +268,9 @@ def _tables(said: dict[str, Any]) -> list[str]:
 
 
 def _plot(bench: "Bench", terminal: "Terminal", path: Path | None) -> None:
-    from localctx.bench.report import draw
+    from localctx.bench.report import draw_speed
 
     rows = bench.samples.rows("decode")
     if path and rows:
-        draw(rows, path, f"decode: {Path(bench.engines.model.name).name}")
+        draw_speed(rows, path, f"decode: {Path(bench.engines.model.name).name}")
         terminal.say(f"drawn in {path}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, machine_options, open_store, quiet_option, settings_of
-from localctx.errors import DocumentError, size
+from localctx.errors import DocumentError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.store.store import Verified
@@ -70,7 +70,7 @@ def verify(repair: bool, as_json: bool, quiet: bool) -> None:
 
 
 def _tell(found: "Verified", repair: bool) -> None:
-    print(f"{found.documents:,} documents, {found.pages:,} pages, {size(found.bytes)}: ", end="")
+    print(f"{found.documents:,} documents, {found.pages:,} pages, {format_bytes(found.bytes)}: ", end="")
     print("whole" if found.whole else "not as they were written")
     if found.database != "ok":
         print(f"the database is damaged ({found.database}); move it away, documents are then read anew")
@@ -97,7 +97,7 @@ def export(document: str, output: Path) -> None:
     with open_store() as store:
         row = store.documents.find(document)
         nbytes, pages = export_document(store, row, output)
-    print(f"{row.name} exported to {output}, {size(nbytes)}" + ("" if pages else "; no pages are kept of it"))
+    print(f"{row.name} exported to {output}, {format_bytes(nbytes)}" + ("" if pages else "; no pages are kept of it"))
 
 
 @click.command("import")

@@ -59,7 +59,7 @@ def _shown(p: "Passage", words: str, marked: bool) -> str:
 
 def _mark(text: str, words: str) -> str:
     """``text`` with the words of the query in colour."""
-    from localctx.library.search import words_of
+    from localctx.library.search import query_pattern
 
-    pattern = words_of(words)
+    pattern = query_pattern(words)
     return pattern.sub(lambda m: click.style(m.group(), fg="yellow"), text) if pattern else text

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, as_typed, quiet_option, settings_of
-from localctx.errors import ModelError, size
+from localctx.errors import ModelError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.models.catalog import CatalogEntry
     from localctx.models.model_advice import Advice
-    from localctx.models.resolve import Installed
+    from localctx.models.resolve import InstalledModel
 
 
 @click.group()
@@ -57,15 +57,15 @@ def _advice() -> "tuple[Advice | None, str]":
 def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
     """Each model that is known or here."""
     from localctx.models.catalog import load_catalog
-    from localctx.models.resolve import installed
+    from localctx.models.resolve import list_installed
 
-    here, known = {m.name: m for m in installed(settings_of({}).models)}, load_catalog()
+    here, known = {m.name: m for m in list_installed(settings_of({}).models)}, load_catalog()
     others = [_other(m) for m in here.values() if m.name not in known]
     return [_known(e, here.get(e.name), advice) for e in known.values()] + others
 
 
-def _known(e: "CatalogEntry", here: "Installed | None", advice: "Advice | None") -> dict[str, Any]:
-    from localctx.models.model_advice import to_json
+def _known(e: "CatalogEntry", here: "InstalledModel | None", advice: "Advice | None") -> dict[str, Any]:
+    from localctx.models.model_advice import estimate_to_json
 
     estimate = advice.models.get(e.name) if advice else None
     return {
@@ -77,32 +77,32 @@ def _known(e: "CatalogEntry", here: "Installed | None", advice: "Advice | None")
         "bytes": here.bytes if here else e.bytes,
         "gpu_gib": e.fits,
         "here": here is not None,
-        **to_json(estimate),
+        **estimate_to_json(estimate),
         "recommended": bool(advice and advice.best.name == e.name),
     }
 
 
-def _other(m: "Installed") -> dict[str, Any]:
+def _other(m: "InstalledModel") -> dict[str, Any]:
     """A model that is on this machine, and that the catalogue does not know."""
-    from localctx.models.model_advice import to_json
+    from localctx.models.model_advice import estimate_to_json
 
     nothing = {"kind": "", "licence": "", "context": 0, "longer": []}
-    known = {"bytes": m.bytes, "gpu_gib": 0, "here": True, **to_json(None), "recommended": False}
+    known = {"bytes": m.bytes, "gpu_gib": 0, "here": True, **estimate_to_json(None), "recommended": False}
     return {"name": m.name, **nothing, **known}
 
 
 def _shown(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
-    from localctx.models.model_advice import of_estimate
+    from localctx.models.model_advice import describe_estimate
 
     estimate = advice.models.get(r["name"]) if advice else None
     return {
         "NAME": r["name"] + " *" * r["recommended"],
         "HERE": "yes" if r["here"] else "",
         "FOR": {"chat": "answers", "embedder": "search"}.get(r["kind"], ""),
-        "SIZE": size(r["bytes"]),
+        "SIZE": format_bytes(r["bytes"]),
         "WINDOW": f"{r['context']:,}" if r["context"] else "",
         "GPU": f"{r['gpu_gib']} GiB" if r["gpu_gib"] else "",
-        "ON THIS MACHINE": of_estimate(estimate, advice.machine) if advice and estimate else "",
+        "ON THIS MACHINE": describe_estimate(estimate, advice.machine) if advice and estimate else "",
         "LICENCE": r["licence"],
     }
 
@@ -165,4 +165,4 @@ def models_rm(name: str) -> None:
     """
     from localctx.models.resolve import remove
 
-    print(f"{name} removed, {size(remove(name, settings_of({}).models))} freed")
+    print(f"{name} removed, {format_bytes(remove(name, settings_of({}).models))} freed")

@@ -6,7 +6,7 @@ from localctx.errors import UsageError
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
-    from localctx.quality.context_quality import Ask
+    from localctx.quality.context_quality import AskFunction
     from localctx.session import Session
 
 
@@ -16,11 +16,11 @@ def measure_context(session: "Session", terminal: "Terminal", text: str, longest
 
     from localctx.cli.terminal import print_json, table
     from localctx.engine.effective_context import MEASURED
-    from localctx.quality.context_quality import Compared, compare_lengths, effective, make_pieces
+    from localctx.quality.context_quality import LengthResult, compare_lengths, effective_context, make_haystacks
 
     model, name = session.model, session.settings.model
-    pieces = make_pieces(model.tokenizer, text, longest or model.trained)
-    compared = list[Compared]()
+    pieces = make_haystacks(model.tokenizer, text, longest or model.trained)
+    compared = list[LengthResult]()
     with asking(session) as ask:
         for one in compare_lengths(pieces, ask, terminal.show):
             compared.append(one)
@@ -28,7 +28,7 @@ def measure_context(session: "Session", terminal: "Terminal", text: str, longest
                 f"{one.length:,} tokens: {one.whole} of {one.asked} from the whole, {one.passages} from passages"
             )
     terminal.clear()
-    found = effective(compared)
+    found = effective_context(compared)
     report = {"model": name, "effective": found, "lengths": [c.to_json() for c in compared]}
     key = hashlib.sha256(f"{MEASURED} {name}".encode()).digest()
     session.store.verdicts.note(key, name, MEASURED, True, report)
@@ -45,7 +45,7 @@ class asking:
     def __init__(self, session: "Session") -> None:
         self._session = session
 
-    def __enter__(self) -> "Ask":
+    def __enter__(self) -> "AskFunction":
         import tempfile
         from contextlib import ExitStack
         from dataclasses import replace

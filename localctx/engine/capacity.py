@@ -14,8 +14,8 @@ from localctx.errors import UsageError
 from localctx.models.catalog import ContextWindow, load_catalog
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.rope import parse_rope
-from localctx.models.sizing import Sizing, find_config, size_of
-from localctx.models.weight_formats import name_of, refuse_weights
+from localctx.models.sizing import Sizing, find_config, sizing_of
+from localctx.models.weight_formats import precision_name, refuse_weights
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, KVShape
 
@@ -71,7 +71,7 @@ def capacity(
     device = _device(settings.device, device_memory)
     dtype = pick_dtype(settings.dtype, device)
     refuse_weights(settings.weights, device, dtype)
-    model = size_of(config or find_config(settings.model, settings.models), dtype, settings.weights, device)
+    model = sizing_of(config or find_config(settings.model, settings.models), dtype, settings.weights, device)
     window = _stretched(model.window, settings.rope)
     tokens = context or window
     if tokens < 1:
@@ -99,7 +99,7 @@ def capacity(
         device=str(device),
         dtype=str(dtype).removeprefix("torch."),
         weights=settings.weights,
-        weights_dtype=name_of(model.kept),
+        weights_dtype=precision_name(model.weights_dtype),
         chunk=settings.chunk,
         free_bytes=free,
         limits=vars(limits(tokens)),

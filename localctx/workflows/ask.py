@@ -14,7 +14,7 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, emit_text, prefill_request, run_request
 from localctx.errors import ChatFull, TooLong
-from localctx.library.cite import glimpses, quote_range, quotes
+from localctx.library.cite import cite_from_attention, cite_passages, cite_range
 from localctx.library.language import language_warnings
 from localctx.library.search import Passage
 from localctx.settings import Settings
@@ -133,7 +133,7 @@ class AskWorkflow:
         closest, sentences = yield from answer_from_sentences(
             self._builder, settings, document, passage.text, ranked, question
         )
-        cited = [quote_range(closest.texts[0], passage, start, end) for start, end in ranked[:sentences]]
+        cited = [cite_range(closest.texts[0], passage, start, end) for start, end in ranked[:sentences]]
         if invents(closest.texts[0], passage.text, question):
             yield from without_tokens(self._answer_from_prompt(request, question, settings))
         if not request.text or invents(request.texts[0], passage.text, question):
@@ -149,7 +149,7 @@ class AskWorkflow:
         """Say that nothing answers the question, after the words that come nearest."""
         passage, document = request.passages[0], _document_of(request, request.passages[0])
         (start, end), *_ = yield from rank_sentences(self._builder, document, passage, question)
-        request.citations = [asdict(quote_range("", passage, start, end))]
+        request.citations = [asdict(cite_range("", passage, start, end))]
         yield Quoted(request.citations[0])
         request.seconds["first_token"] = time.perf_counter() - request.started
         yield from emit_text(request, UNANSWERED)
@@ -158,12 +158,12 @@ class AskWorkflow:
     def cite(self, request: Request, question: str) -> None:
         """Set the citations: sentences of the passages, or of the text that got the answer's attention."""
         if request.passages:
-            found = quotes(request.texts[0], question, request.passages)
+            found = cite_passages(request.texts[0], question, request.passages)
         else:
             texts = [document.text for document in request.documents]
             read = request.tokens[: request.boundary]
             shares = attention_by_text(request.cache, request.model.tokenizer, read, texts)
-            found = glimpses(request.texts[0], question, request.documents, shares)
+            found = cite_from_attention(request.texts[0], question, request.documents, shares)
         request.citations = [asdict(citation) for citation in found]
 
     def why_passages(self, documents: Sequence[StoredDocument] | None) -> str | None:
@@ -230,7 +230,7 @@ def _prefill_only(request: Request) -> EngineCoroutine[None]:
 
 
 def _quotation(request: Request, question: str) -> Quoted | None:
-    found = quotes(request.texts[0], question, request.passages)
+    found = cite_passages(request.texts[0], question, request.passages)
     return Quoted(asdict(found[0])) if found else None
 
 

@@ -5,11 +5,11 @@ The command, the window and the Python API all do it through here.
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 
-from localctx.budget import measure_kept
+from localctx.budget import measure_store_budget
 from localctx.engine.request_builder import RequestBuilder
 from localctx.kv.pages import pack_tokens
 from localctx.library.add import Added, add_documents
-from localctx.library.search import SearchResult, index_all, search, with_vectors
+from localctx.library.search import SearchResult, index_all, search, try_with_embedder
 from localctx.models.embedder import Embedder
 from localctx.shape import FORMATS, PAGE, SINKS
 from localctx.store.bundle import Bundle, BundleCache, import_document
@@ -35,7 +35,9 @@ class LibraryWorkflow:
     def index(self, documents: Container[str] | None = None) -> str | None:
         """Make these documents (ids), or all, searchable; returns why by words alone, if there are no vectors."""
         with store_errors(self._runtime.store.home):
-            _, doubt = with_vectors(lambda: self._runtime.embedder, lambda embedder: self._index(embedder, documents))
+            _, doubt = try_with_embedder(
+                lambda: self._runtime.embedder, lambda embedder: self._index(embedder, documents)
+            )
         return doubt
 
     def search(
@@ -52,7 +54,7 @@ class LibraryWorkflow:
             return search(store, words, embedder, documents, top)
 
         with store_errors(store.home):
-            return with_vectors(lambda: self._runtime.embedder, find)
+            return try_with_embedder(lambda: self._runtime.embedder, find)
 
     def usable_caches(self, bundle: Bundle) -> list[BundleCache]:
         """The caches of an exported document that this session's model can use. Loads the model."""
@@ -65,7 +67,7 @@ class LibraryWorkflow:
         """
         store, settings = self._runtime.store, self._runtime.settings
         with store_errors(store.home):
-            budget = measure_kept(settings.home, store.pages.nbytes(), settings.caps["disk"])
+            budget = measure_store_budget(settings.home, store.pages.nbytes(), settings.caps["disk"])
             return import_document(store, bundle, caches.__contains__, budget)
 
     def _index(self, embedder: Embedder | None, documents: Container[str] | None) -> None:

@@ -20,7 +20,7 @@ from localctx.engine.request_report import PrepareReport
 from localctx.engine.run_request import close_request, prefill_request, rank_request
 from localctx.errors import NothingFound
 from localctx.library.language import language_warnings
-from localctx.library.search import Passage, index_all, join_neighbours, search, with_vectors
+from localctx.library.search import Passage, index_all, join_adjacent, search, try_with_embedder
 from localctx.models.catalog import load_catalog
 from localctx.models.embedder import Embedder
 from localctx.store.documents import StoredDocument
@@ -86,7 +86,9 @@ class RetrievalWorkflow:
         start, runtime = time.perf_counter(), self._runtime
         with store_errors(runtime.store.home):
             runtime.store.documents.add(*document)
-            with_vectors(lambda: runtime.embedder, lambda embedder: self._index(runtime.store, embedder, [document.id]))
+            try_with_embedder(
+                lambda: runtime.embedder, lambda embedder: self._index(runtime.store, embedder, [document.id])
+            )
         tokens = estimate_tokens(self._builder.model.tokenizer, [document.text], 0)
         return PrepareReport(
             document=document.id,
@@ -145,7 +147,7 @@ class RetrievalWorkflow:
             self._index(store, embedder, rows)
             return search(store, question.text, embedder, list(rows), max(RANKED, self.count)).passages
 
-        passages, doubt = with_vectors(lambda: self._runtime.embedder, find)
+        passages, doubt = try_with_embedder(lambda: self._runtime.embedder, find)
         if not passages:
             what = f"{question.why}, and nothing in the documents is like the question"
             raise NothingFound(what, "say it in other words")
@@ -247,7 +249,7 @@ class RetrievalWorkflow:
         passages = [passage for passage, _ in chosen]
         blending = choose_blending(self._runtime.settings.blend, self._blending_passed)
         if not blending:
-            passages = sorted(join_neighbours(store, passages), key=lambda p: (p.document, p.start))
+            passages = sorted(join_adjacent(store, passages), key=lambda p: (p.document, p.start))
         used = [documents[d] for d in dict.fromkeys(p.document for p in passages)]
         request = self._build(used, passages, question, question.conversation)
         try:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from localctx.engine.runtime import Runtime
-from localctx.library.add import find_kept
+from localctx.library.add import find_stored
 from localctx.library.read_document import read_document
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
@@ -30,7 +30,7 @@ def store_sources(runtime: Runtime, sources: Sequence[str]) -> list[str]:
 
 def _read_source(runtime: Runtime, source: str, reuse_stored: bool) -> StoredDocument:
     ocr = runtime.settings.ocr
-    found = runtime.read_store(lambda store: find_kept(store, source, ocr)) if reuse_stored else None
+    found = runtime.read_store(lambda store: find_stored(store, source, ocr)) if reuse_stored else None
     if not found:
         found = read_document(
             source, lambda done, total: runtime.report(f"pages of {source}", done, total), ocr, runtime.cancelled

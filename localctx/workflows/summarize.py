@@ -13,9 +13,9 @@ from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Note, Progress
 from localctx.engine.runtime import Runtime
 from localctx.errors import NothingFound, TooLong
-from localctx.library.cite import quotes
-from localctx.library.search import Passage, in_lines
-from localctx.library.sections import Section, section_of, sections
+from localctx.library.cite import cite_passages
+from localctx.library.search import Passage, is_line_based
+from localctx.library.sections import Section, section_at, sections
 from localctx.library.sentences import sentences
 from localctx.store.batch_results import part_of
 from localctx.store.documents import StoredDocument, labels
@@ -109,7 +109,7 @@ class _DocumentSummary:
             summary = parts[-1].summary if task.refine else (yield from self._merge([p.summary for p in parts]))
         else:
             mode = "whole"
-            parts = [_SectionSummary(section_of(spans, 0, len(text)), summary)]
+            parts = [_SectionSummary(section_at(spans, 0, len(text)), summary)]
         listed = [{**asdict(part.section), "summary": part.summary} for part in parts]
         citations = cite_summary(self._document, summary, parts)
         return {"summary": summary, "answers": [], "sections": listed, "citations": citations, "mode": mode}
@@ -167,7 +167,7 @@ class _DocumentSummary:
         """Sections, the longest of which fits the window and the memory. Raises TooLong if no length would."""
         row, text, spans = self._document
         while True:
-            found = sections(text, spans, self._generator.count, self._section_tokens, in_lines(row.name))
+            found = sections(text, spans, self._generator.count, self._section_tokens, is_line_based(row.name))
             longest = max((text[s.start : s.end] for s in found), key=len)
             try:
                 carried = [longest[: len(longest) // 2]] if self._task.refine else []  # room for the summary so far
@@ -201,9 +201,9 @@ def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_Sectio
     summaries = [_passage(str(i), row.name, 0, part.summary) for i, part in enumerate(parts)]
     for start, end in sentences(summary, 0, len(summary)):
         sentence = summary[start:end]
-        sources = [parts[int(quote.document)].section for quote in quotes(sentence, "", summaries)[:MAX_SOURCES]]
+        sources = [parts[int(quote.document)].section for quote in cite_passages(sentence, "", summaries)[:MAX_SOURCES]]
         passages = [_passage(row.id, row.name, s.start, text[s.start : s.end]) for s in sources]
-        for c in quotes(sentence, "", passages)[:1]:
+        for c in cite_passages(sentence, "", passages)[:1]:
             if c.weight >= MIN_SUPPORT:
                 citations.append({**asdict(c), "page": page(c.start), "heading": heading(c.start), "at": end})
     return citations

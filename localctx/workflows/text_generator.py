@@ -15,7 +15,7 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, run_request
 from localctx.errors import Cancelled
-from localctx.library.sentences import finished
+from localctx.library.sentences import trim_to_sentence
 from localctx.store.documents import StoredDocument
 from localctx.workflows.ask import AskWorkflow
 from localctx.workflows.summary_task import AS_IT_IS
@@ -120,7 +120,7 @@ class LocalGenerator:
             total = len(request.tokens)
             yield Note(f"{request.plan.keeper} dropped {dropped:,} of {total:,} tokens: not all was seen")
         cut = request.stopped in ("length", "repeated")
-        return finished(request.texts[0]) if cut else request.texts[0]
+        return trim_to_sentence(request.texts[0]) if cut else request.texts[0]
 
     def _build(self, texts: Sequence[str], instruction: str, persist: bool = False) -> Request:
         as_it_is = Conversation(form=AS_IT_IS)

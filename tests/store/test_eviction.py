@@ -396,10 +396,10 @@ def test_a_document_larger_than_the_budget_is_kept_in_part(home, tiny_model, two
 
 def test_without_a_word_a_fifth_of_the_disk_is_the_budget(home, monkeypatch):
     monkeypatch.setattr(budget, "measure_disk", lambda folder: budget.Measured(800, 5000))
-    assert budget.measure_kept(home, 200) == 200
-    assert budget.measure_kept(home, 0) == 160
-    assert budget.measure_kept(home, 200, disk=7) == 7
-    assert keeping.measure_kept is budget.measure_kept
+    assert budget.measure_store_budget(home, 200) == 200
+    assert budget.measure_store_budget(home, 0) == 160
+    assert budget.measure_store_budget(home, 200, disk=7) == 7
+    assert keeping.measure_store_budget is budget.measure_store_budget
 
 
 # The command

@@ -15,7 +15,7 @@ from localctx.engine.events import Progress
 from localctx.errors import UsageError
 from localctx.library.read_document import read_document
 from localctx.library.sections import Section, sections
-from localctx.library.sentences import finished
+from localctx.library.sentences import trim_to_sentence
 from localctx.settings import load_settings
 from localctx.store.documents import Span, StoredDocument
 from localctx.store.store import Store
@@ -168,7 +168,7 @@ def test_every_sentence_of_a_summary_leads_to_the_words_and_the_page_it_stands_o
     ],
 )
 def test_a_summary_that_was_cut_ends_with_a_whole_sentence(text, kept):
-    assert finished(text) == kept
+    assert trim_to_sentence(text) == kept
 
 
 def test_a_recipe_is_of_all_that_matters_and_nothing_else(home):
