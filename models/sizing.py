@@ -79,13 +79,13 @@ def read_config(file: Path) -> Any:
 
     logging.set_verbosity_error()
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
+        raw = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
         raise ModelError(f"{file} cannot be read ({e})", "give the config.json of a transformers model") from e
-    if not isinstance(said, dict) or not isinstance(said.get("model_type"), str):
+    if not isinstance(raw, dict) or not isinstance(raw.get("model_type"), str):
         raise ModelError(f"{file} tells no model_type", "give the config.json of a transformers model")
-    if said["model_type"] not in CONFIG_MAPPING:
-        raise ModelError(f"{file}: transformers knows no {said['model_type']!r} models", "see: localctx models list")
+    if raw["model_type"] not in CONFIG_MAPPING:
+        raise ModelError(f"{file}: transformers knows no {raw['model_type']!r} models", "see: localctx models list")
     try:
         return AutoConfig.from_pretrained(file, local_files_only=True, trust_remote_code=False)
     except Exception as e:  # transformers' classes raise anything for invalid values
