@@ -6,11 +6,11 @@ from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from localctx import __version__
 from localctx.budget import Measured, measure_device, measure_disk, measure_ram
 from localctx.errors import StoreError, UserError
 from localctx.settings import Settings
 from localctx.store.store import Store
+from localctx.version import __version__
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numba", "numpy", "sqlite-utils", "psutil", "gguf", "safetensors")
 

@@ -50,7 +50,7 @@ def main() -> None:
         def ask(said: str, question: str, mode: str) -> str:
             text.write_text(said, encoding="utf-8")
             *_, done = sessions[mode].ask([str(text)], question)
-            return done.report["answer"]
+            return done.report.to_json()["answer"]
 
         compared = []
         pieces = list(cut(json.loads(given.file.read_text()), sessions["full"].model.tokenizer))

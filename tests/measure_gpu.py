@@ -150,7 +150,7 @@ def made_model(device: torch.device, size: dict[str, int]) -> TransformersModel:
 
 
 def decoded(model: TransformersModel, context: int, count: int) -> list[tuple[torch.Tensor, float]]:
-    """Decode ``count`` tokens after ``context`` tokens with and without CUDA graphs; return logits and the median ms."""
+    """Decode ``count`` tokens after ``context`` tokens with and without CUDA graphs; return logits, median ms."""
     pool = Pool(model.shape, "int8", model.device, model.rope, in_place=False, triton=True)
     read, graphs, found = Cache(pool, BF16), model.graphs, list[tuple[torch.Tensor, float]]()
     for at in range(0, context, 512):

@@ -123,7 +123,7 @@ class AddingPanel:
 
     def _one(self, entry: IncomingFile, ocr: str, request: gr.Request) -> Iterator[None]:
         def job(session: "Session") -> Generator[Any, None, None]:
-            with session.shelving() as shelving:
+            with session.workflows.library() as shelving:
                 yield from shelving.add([entry.path], ocr)
 
         start = time.monotonic()
@@ -135,7 +135,7 @@ class AddingPanel:
         """Make what was read searchable; pictures of that, and why it is by words alone in ``notes``."""
 
         def job(session: "Session") -> Generator[Any, None, None]:
-            with session.shelving() as shelving:
+            with session.workflows.library() as shelving:
                 if why := shelving.index(documents):
                     yield Note(why)
 

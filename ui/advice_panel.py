@@ -84,7 +84,7 @@ def fetch(model: str) -> SessionJob:
     def job(session: "Session") -> Generator[Any, None, None]:
         entry = load_catalog().get(model)
         models, kind = session.settings.models, entry.kind if entry else "chat"
-        path = resolve_model(model, models, lambda *p: session.tell(Progress(*p)), kind)
+        path = resolve_model(model, models, lambda *p: session.runtime.on_progress(Progress(*p)), kind)
         yield Note(f"{model} is here: {path}")
 
     return job

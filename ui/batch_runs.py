@@ -216,7 +216,7 @@ class BatchRuns:
         """Read its file into the library, though its turn may be hours away: an upload is gone by then."""
 
         def read(session: "Session") -> Generator[Any, None, None]:
-            item.document = session.enter([item.job.source])[0]
+            item.document = session.workflows.store([item.job.source])[0]
             yield from ()
 
         if shown(item.job.path) == item.job.path:  # else who works on it says what is wrong with its name
@@ -231,7 +231,7 @@ class BatchRuns:
 
         def work(session: "Session") -> Generator[Any, Any, None]:
             session.change(task.adapted(session.settings))
-            with session.summarizing() as summarizing:
+            with session.workflows.summaries() as summarizing:
                 item.outcome = yield from Batch(summarizing, task, ()).work(job)
 
         item.written = 0

@@ -147,17 +147,17 @@ class ChatPage:
         entered = list[str]()
 
         def enter(session: "Session") -> Generator[Any, None, None]:
-            entered.extend(session.enter(files))
+            entered.extend(session.workflows.store(files))
             yield from ()
 
         def job(session: "Session") -> Generator[Any, None, None]:
-            here = chat or session.start_chat([]).id
+            here = chat or session.workflows.chats.start([]).id
             chats = session.store.chats
             chats.set_documents(here, list(dict.fromkeys([*about, *entered])))
             chats.set(here, {"library": library})
             yield ChatOpened(here)
             if text:
-                yield from session.steps.chat(here, text)
+                yield from session.workflows.chats.ask(here, text)
 
         yield gr.skip()  # what yields nothing empties all that it might have changed
         if text or files:
@@ -170,19 +170,19 @@ class ChatPage:
         messages, text = self._messages(chat), html.unescape(str(edited.value))
         index = edited.index if isinstance(edited.index, int) else edited.index[0]
         place = owners(messages)[index]
-        job: SessionJob = lambda session: session.steps.edit(chat, text, messages[place].id)  # noqa: E731
+        job: SessionJob = lambda session: session.workflows.chats.edit(chat, text, messages[place].id)  # noqa: E731
         yield from self._follow(job, chat, messages[:place], text, request)
 
     def _again(self, chat: str, request: gr.Request) -> Iterator[Updates]:
         messages = self._messages(chat)
         asked = max(i for i, m in enumerate(messages) if m.role == "user")
-        job: SessionJob = lambda session: session.steps.regenerate(chat, AGAIN)  # noqa: E731
+        job: SessionJob = lambda session: session.workflows.chats.regenerate(chat, AGAIN)  # noqa: E731
         yield from self._follow(job, chat, messages[:asked], messages[asked].text, request)
 
     def _way(self, way: "FullChatAction") -> Any:
         def go_on(chat: str, request: gr.Request) -> Iterator[Updates]:
             messages = self._messages(chat)
-            job: SessionJob = lambda session: session.steps.go_on(chat, way)  # noqa: E731
+            job: SessionJob = lambda session: session.workflows.chats.make_room(chat, way)  # noqa: E731
             yield from self._follow(job, chat, messages[:-1], messages[-1].text, request)
 
         return go_on

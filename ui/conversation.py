@@ -64,7 +64,8 @@ class StreamingAnswer:
             case Token():
                 self.said, self.used, self.status = self.said + event.text, self.used + 1, render.note("answering ...")
             case Done():
-                self.chat, self.status = event.report["chat"], render.note(render.stats_line(event.report), "done")
+                report = event.report.to_json()
+                self.chat, self.status = report["chat"], render.note(render.stats_line(report), "done")
                 self.notes += [event.failed] if event.failed else []
 
 

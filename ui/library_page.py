@@ -145,13 +145,13 @@ class LibraryPage:
                     lines.append(render.note(event.text))
                 case Done():
                     now = ""
-                    lines.append(render.note(_prepared(event.report), "done"))
+                    lines.append(render.note(_prepared(event.report.to_json()), "done"))
                     lines.extend([render.note(event.failed, "error")] if event.failed else [])
 
         yield self._tell("".join(lines)) | {self.cancel: gr.update(visible=bool(ticked))}
         for document in ticked.split():
             try:
-                job: SessionJob = lambda session, d=document: session.steps.prepare(d)  # type: ignore[misc]  # noqa: E731
+                job: SessionJob = lambda session, d=document: session.workflows.questions.prepare(d)  # type: ignore[misc]  # noqa: E731
                 for _ in follow(self._window.ask_promptly(tab_of(request, "library"), job), hear):
                     yield {self.status: "".join(lines) + now}
             except Cancelled:
@@ -216,7 +216,7 @@ class LibraryPage:
         found, below, bar = list[SearchResult](), list[str](), ""
 
         def job(session: "Session") -> Generator[Any, None, None]:
-            with session.shelving() as shelving:
+            with session.workflows.library() as shelving:
                 result, why = shelving.search(words, ticked.split() if only else None, TOP)
             yield result
             if why:
@@ -272,12 +272,12 @@ class LibraryPage:
 def _taken_in(session: "Session", file: Path) -> Generator[Note, None, None]:
     """Take an exported document in; its text alone where no page of it is of use here."""
     bundle, why = open_bundle(file), ""
-    with session.shelving() as shelving:
+    with session.workflows.library() as shelving:
         try:
-            usable = shelving.usable(bundle)
+            usable = shelving.usable_caches(bundle)
         except TooLong as e:
             usable, why = [], e.problem
-        pages = shelving.take_in(bundle, usable)
+        pages = shelving.import_bundle(bundle, usable)
     if bundle.caches and not usable:
         why = why or f"its pages were made by {bundle.made_by}, not by this {session.settings.model}"
         yield Note(f"{bundle.row.name} imported without its pages: {why}. Prepare it to read it with this model.")

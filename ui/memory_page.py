@@ -195,7 +195,9 @@ class MemoryPage:
 
         verdicts = self._verdicts()
         try:
-            report = capacity(self._window.settings, passed=lambda codec: verdicts.get(codec, {}).get("passed"))
+            report = capacity(
+                self._window.settings, passed=lambda codec: verdicts.get(codec, {}).get("passed")
+            ).to_json()
         except UserError as e:
             return {self.plan: render.note(str(e), "error")}
         return {self.plan: plot(report) + table(report)}
@@ -236,7 +238,7 @@ class MemoryPage:
             model, start = session.model, time.monotonic()
             taken = first_tokens(model, session.store.documents.text(document), tokens)
             on = make_setup(model, session.settings, len(taken))
-            gate = QualityGate(on, taken, [len(taken) - 1], on_progress=session.tell)
+            gate = QualityGate(on, taken, [len(taken) - 1], on_progress=session.runtime.on_progress)
             for result in gate.run(make_variants(codecs, keeps)):
                 store_result(session.store, model, session.settings.model, result, len(gate.tokens))
                 yield Note(f"{result.variant.name}: {'passed' if result.passed else 'not good enough'}")

@@ -20,7 +20,6 @@ from queue import Queue
 from typing import Any
 from urllib.parse import urlsplit
 
-from localctx import __version__
 from localctx.batch.jobs import DocumentJob
 from localctx.batch.run_batch import Batch, Outcome
 from localctx.engine.coroutine import CoroutineRunner, consume
@@ -29,6 +28,7 @@ from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 from localctx.session import Session
 from localctx.settings import Settings, load_settings
 from localctx.store.documents import StoredDocument
+from localctx.version import __version__
 from localctx.workflows.summary_task import SummaryTask
 
 AT_ONCE = 2  # documents for each worker: it has one, and the next lies ready here, lest it die with the first
@@ -65,8 +65,8 @@ class RayWorker:
     def of(self, held: StoredDocument, task: SummaryTask, keep: bool) -> tuple[dict[str, Any], list[Note]]:
         """What ``Summarizing.of`` gives, and the notes on the way."""
         heard = list[Event]()
-        with self._session.summarizing() as summarizing:
-            result = consume(self._session.run(summarizing.of(held, task, keep)), heard.append)
+        with self._session.workflows.summaries() as summarizing:
+            result = consume(self._session.run(summarizing.summarize(held, task, keep)), heard.append)
         return result, [event for event in heard if isinstance(event, Note)]
 
 
@@ -204,7 +204,7 @@ class RayGenerator:
 
     def _begin(self, batch: Batch, job: DocumentJob) -> Told:
         running = CoroutineRunner(batch.work(job))
-        running.go()
+        running.resume()
         return self._on(job, running)
 
     def _next(self) -> Told:
@@ -216,17 +216,17 @@ class RayGenerator:
             except Exception as e:
                 running.fail(e)
             else:
-                running.go(result)
+                running.resume(result)
             yield from self._on(job, running)
 
     def _on(self, job: DocumentJob, running: CoroutineRunner[Outcome]) -> Told:
         while not running.ended:
-            got: Any = running.got
+            got: Any = running.yielded
             if isinstance(got, Future):
                 self._waiting[got] = job, running
                 return
             yield job, got
-            running.go()
+            running.resume()
         if running.result.again and self._waiting:
             self._later.append(job)
             return

@@ -14,7 +14,7 @@ from localctx.library.sentences import trim_to_sentence
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument, labels
 from localctx.workflows.summary_task import AS_IT_IS
-from localctx.workflows.text_generator import zero_token_counts
+from localctx.workflows.text_generator import GeneratedAnswer, zero_token_counts
 
 COUNTED = 3  # bytes of a token, at least, as long as the server has not counted: sections are cut by it
 SURELY = 8  # bytes of a token, at most: what is longer than the window even so is not sent
@@ -39,32 +39,32 @@ class RemoteGenerator:
     def __init__(self, caller: ServerClient, settings: Settings, held: StoredDocument, find: Find) -> None:
         self._caller, self._settings, self._held, self._find = caller, settings, held, find
         self._server = caller.server
-        self.model, self.spent = f"{self._server.model} @ {self._server.address.host}", zero_token_counts()
-        self.spent["estimated"] = 0  # tokens that the server did not count
+        self.model, self.token_counts = f"{self._server.model} @ {self._server.address.host}", zero_token_counts()
+        self.token_counts["estimated"] = 0  # tokens that the server did not count
 
     @property
     def window(self) -> int:
-        """See ``Speaker``."""
+        """See ``TextGenerator``."""
         return self._server.window or ASSUMED
 
     def count(self, text: str) -> int:
-        """See ``Speaker``. Rather too many."""
+        """See ``TextGenerator``. Rather too many."""
         return -(-len(text.encode()) // COUNTED)
 
     def refuse_too_long(self, texts: Sequence[str], instruction: str) -> None:
-        """See ``Speaker``. As far as it can be known here; the server may refuse a text all the same."""
+        """See ``TextGenerator``. As far as it can be known here; the server may refuse a text all the same."""
         self._server.refuse_too_long(self.count(content(texts, instruction, AS_IT_IS)))
 
-    def say(self, texts: Sequence[str], instruction: str, most: int) -> Generator[Event, None, str]:
-        """See ``Speaker``."""
+    def generate(self, texts: Sequence[str], instruction: str, most: int) -> Generator[Event, None, str]:
+        """See ``TextGenerator``."""
         return (yield from self._ask(texts, instruction, AS_IT_IS, most))
 
-    def say_of_all(self, instruction: str, most: int, keep: bool) -> Generator[Event, None, str]:
-        """See ``Speaker``. What is kept there is that server's affair."""
-        return (yield from self.say([self._held[1]], instruction, most))
+    def generate_from_whole(self, instruction: str, most: int, persist: bool) -> Generator[Event, None, str]:
+        """See ``TextGenerator``. What is kept there is that server's affair."""
+        return (yield from self.generate([self._held[1]], instruction, most))
 
-    def answer(self, question: str) -> Generator[Event, None, dict[str, Any]]:
-        """See ``Speaker``. Passages are those that search puts first: nobody asks the server to rank them."""
+    def answer(self, question: str) -> Generator[Event, None, GeneratedAnswer]:
+        """See ``TextGenerator``. Passages are those that search puts first: nobody asks the server to rank them."""
         row, text, _ = self._held
         if self._settings.mode != "retrieve":
             try:
@@ -77,7 +77,7 @@ class RemoteGenerator:
                 return self._answered(said, question, "full", [whole])
         return (yield from self._of_passages(question))
 
-    def _of_passages(self, question: str) -> Generator[Event, None, dict[str, Any]]:
+    def _of_passages(self, question: str) -> Generator[Event, None, GeneratedAnswer]:
         found, doubt = self._find(self._held, question, self._settings.passages or PASSAGES)
         if not found:
             what = f"{self._held[0].name} is too long, and nothing in it is like the question"
@@ -94,20 +94,20 @@ class RemoteGenerator:
                     raise
                 found = found[: len(found) // 2]
 
-    def _answered(self, said: str, question: str, mode: str, passages: Sequence[Passage]) -> dict[str, Any]:
+    def _answered(self, said: str, question: str, mode: str, passages: Sequence[Passage]) -> GeneratedAnswer:
         page, heading = (labels(self._held[2], kind) for kind in ("page", "heading"))
         cited = [
             {**asdict(c), "page": page(c.start), "heading": heading(c.start)}
             for c in cite_passages(said, question, passages)
         ]
-        return {"answer": said, "mode": mode, "citations": cited}
+        return GeneratedAnswer(said, mode, cited)
 
     def _ask(self, texts: Sequence[str], question: str, form: str, most: int) -> Generator[Event, None, str]:
         whole = content(texts, question, form)
         self._server.refuse_too_long(len(whole.encode()) / SURELY)
         said = yield from self._caller.ask(whole, most)
         self._count(whole, said)
-        if self.spent["estimated"] and not self._server.estimated:
+        if self.token_counts["estimated"] and not self._server.estimated:
             self._server.estimated = True
             yield Note(f"{self._server.address.host} does not count tokens: they are estimated")
         return said.text if said.whole else trim_to_sentence(said.text)
@@ -119,11 +119,11 @@ class RemoteGenerator:
         cached = _object(usage.get("prompt_tokens_details")).get("cached_tokens") or 0
         if not (isinstance(prompt, int) and isinstance(generated, int) and isinstance(cached, int)):
             prompt, generated, cached = self.count(whole), said.pieces or self.count(said.text), 0
-            self.spent["estimated"] += prompt + generated
+            self.token_counts["estimated"] += prompt + generated
         elif prompt * WORDS < len(whole.split()):
             what = f"{self._server.address.host} read {prompt:,} tokens of a text that has more"
             raise TooLong(what, "let that server have a longer window")
-        self.spent.update(prompt=prompt, reused=cached, prefilled=prompt - cached, generated=generated)
+        self.token_counts.update(prompt=prompt, reused=cached, prefilled=prompt - cached, generated=generated)
 
 
 def _object(value: Any) -> dict[str, Any]:

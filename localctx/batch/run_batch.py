@@ -13,7 +13,8 @@ from localctx.budget import measure_process
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.errors import DocumentError, NoRoom, TooLong
 from localctx.store.documents import StoredDocument
-from localctx.store.store import Store, read_store, store_errors
+from localctx.store.store import Store, store_errors
+from localctx.workflows.read_sources import read_sources
 from localctx.workflows.summarize import SummarizeWorkflow
 from localctx.workflows.summary_task import SummaryTask
 
@@ -60,14 +61,14 @@ class Batch:
         lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._summarizing, self._task, self._outputs = summarizing, task, outputs
-        self._force, self._keep, self._of = force, keep, of or summarizing.of
+        self._force, self._keep, self._of = force, keep, of or summarizing.summarize
         self._lock = lock or nullcontext()
         self._in_work = set[str]()
 
     def work(self, job: DocumentJob) -> EngineCoroutine[Outcome]:
         """Do a job. Raises Cancelled, StoreError, ModelError; what is wrong with the document alone is its outcome."""
         start = time.perf_counter()
-        self._summarizing.check()
+        self._summarizing.runtime.check_cancelled()
         try:
             held = self._read(job)
             if held[0].id in self._in_work:  # the same text under another name
@@ -102,20 +103,20 @@ class Batch:
 
     @cached_property
     def _recipe(self) -> str:
-        return self._task.recipe(self._summarizing.settings)
+        return self._task.recipe(self._summarizing.runtime.settings)
 
     def _read(self, job: DocumentJob) -> StoredDocument:
         try:
             job.path.encode()
         except UnicodeEncodeError as e:
             raise DocumentError(f"{shown(job.path)} has a name that is not UTF-8", "rename it") from e
-        return self._summarizing.read_file(job.source)
+        return read_sources(self._summarizing.runtime, [job.source])[0]
 
     def _kept(self, held: StoredDocument) -> dict[str, Any] | None:
         return self._look_up(lambda store: store.results.get(held[0].id, self._recipe))
 
     def _look_up(self, look: Callable[[Store], LookedUp]) -> LookedUp | None:
-        return read_store(self._summarizing.settings.home, self._summarizing.open_store, look)
+        return self._summarizing.runtime.read_store(look)
 
     def _write(self, entry: ResultEntry) -> None:
         with self._lock:
@@ -124,7 +125,7 @@ class Batch:
                     output.write(entry)
 
     def _enter(self, held: StoredDocument, result: dict[str, Any]) -> None:
-        store = self._summarizing.open_store()
+        store = self._summarizing.runtime.store
         row, text, spans = held
         with store_errors(store.home), store.db.atomic():
             store.documents.add(row, text, spans)

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from localctx import __version__
 from localctx.bench import MEASUREMENTS
 from localctx.bench.measure import Bench
 from localctx.budget import measure_ram
 from localctx.models.weight_formats import precision_name
+from localctx.version import __version__
 
 LIBRARIES = ("torch", "transformers", "numba", "numpy", "llama-cpp-python", "hqq", "optimum-quanto")
 

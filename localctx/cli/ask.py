@@ -60,9 +60,9 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_ke
     from localctx.cli.terminal import print_json
 
     with open_session(flags, as_json, quiet) as (session, terminal):
-        done = follow(session.ask(files, question, keep=not no_keep, library=library), terminal)
+        done = follow(session.stream(question, files, persist=not no_keep, library=library), terminal)
         terminal.end_answer()
-        report = done.report
+        report = done.report.to_json()
         if as_json:
             print_json(report)
         tell(report, session.settings.max_tokens, terminal)
@@ -97,7 +97,7 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
                 if not _about_document(e):
                     break
                 continue
-            r, stopped = done.report, done.report["stopped"]
+            r, stopped = done.report.to_json(), done.report.stopped
             reports.append(r)
             if not as_json:
                 t = r["tokens"]

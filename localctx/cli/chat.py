@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from localctx.engine.events import Event
     from localctx.session import Session
     from localctx.store.chats import Chat, Chats, Message
-    from localctx.workflows.chat import FullChatAction
+    from localctx.workflows.chat import ChatWorkflow, FullChatAction
 
 WAYS: "tuple[FullChatAction, ...]" = ("sink-window", "summarize", "new")
 
@@ -96,10 +96,10 @@ class ChatCommand:
     def begin(self, chat: "Chat | None", files: Sequence[str]) -> None:
         """Go on with ``chat``, which is then about ``files`` too, or with a new one about them. Raises UserError."""
         if chat is None:
-            self._id = self._session.start_chat(files).id
+            self._id = self._session.workflows.chats.start(files).id
             return
         self._id = chat.id
-        self._session.add_to_chat(chat.id, files)
+        self._session.workflows.chats.add_documents(chat.id, files)
         self._terminal.aside(f"{chat.title} ({chat.id}), {len(self._chats.messages(chat.id)):,} messages")
 
     def forget_empty(self) -> None:
@@ -137,7 +137,7 @@ class ChatCommand:
 
     def _do(self, line: str) -> None:
         if not line.startswith("/"):
-            self._answer(self._session.chat(self._id, line))
+            self._answer(self._session.run(self._workflow.ask(self._id, line)))
             return
         name, _, rest = line[1:].partition(" ")
         if name not in COMMANDS:
@@ -151,25 +151,30 @@ class ChatCommand:
             way = self._when_full or (self.watched and self._choose(full))
             if not way:
                 raise
-            self._show(self._session.go_on(self._id, way))
+            self._show(self._session.run(self._workflow.make_room(self._id, way)))
 
     def _show(self, events: "Generator[Event, None, None]") -> None:
         from localctx.cli.terminal import print_json
 
         done = follow(events, self._terminal)
-        self._id = done.report["chat"]
+        report = done.report.to_json()
+        self._id = report["chat"]
         self._terminal.end_answer()
         if self._json:
-            print_json(done.report, indent=None)
-        tell(done.report, self._session.settings.max_tokens, self._terminal)
+            print_json(report, indent=None)
+        tell(report, self._session.settings.max_tokens, self._terminal)
         if done.failed:
             print(f"localctx: {done.failed}", file=sys.stderr)
-        self.stopped = done.report["stopped"] == "cancelled"
+        self.stopped = report["stopped"] == "cancelled"
         self.answered = self.answered or not (self.stopped or done.failed)
 
     def _choose(self, full: ChatFull) -> "FullChatAction":
         print(f"localctx: {full.problem}", file=sys.stderr)
         return click.prompt("Go on with", type=click.Choice(WAYS), err=True)
+
+    @property
+    def _workflow(self) -> "ChatWorkflow":
+        return self._session.workflows.chats
 
     @property
     def _chats(self) -> "Chats":
@@ -185,7 +190,7 @@ class ChatCommand:
         self._left = True
 
     def _new(self, rest: str) -> None:
-        new = self._session.restart_chat(self._id)
+        new = self._session.workflows.chats.restart(self._id)
         self.forget_empty()
         self._id = new.id
 
@@ -197,12 +202,12 @@ class ChatCommand:
             temperature = float(rest) if rest else None
         except ValueError:
             raise UsageError(f"{rest!r} is not a temperature", "for example: /regenerate 0.8") from None
-        self._answer(self._session.regenerate(self._id, temperature))
+        self._answer(self._session.run(self._workflow.regenerate(self._id, temperature)))
 
     def _edit(self, rest: str) -> None:
         if not rest:
             raise UsageError("/edit takes the question in other words", "for example: /edit Who was it?")
-        self._answer(self._session.edit(self._id, rest))
+        self._answer(self._session.run(self._workflow.edit(self._id, rest)))
 
     def _branches(self, rest: str) -> None:
         shown = self._chats.get(self._id).leaf
@@ -229,7 +234,7 @@ class ChatCommand:
     def _add(self, rest: str) -> None:
         if not rest:
             raise UsageError("/add takes a file", "for example: /add notes.md")
-        self._session.add_to_chat(self._id, [rest])
+        self._session.workflows.chats.add_documents(self._id, [rest])
 
     def _leaves(self) -> "list[Message]":
         return self._chats.branches(self._id)[::-1]

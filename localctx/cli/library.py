@@ -42,7 +42,11 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
 
     terminal, results, stopped = Terminal(as_json, quiet), list["Added"](), False
     passed_over: list[dict[str, str]] = []
-    with Session(settings_of(flags), terminal.show) as session, terminal.cleared(), session.shelving() as shelving:
+    with (
+        Session(settings_of(flags), terminal.show) as session,
+        terminal.cleared(),
+        session.workflows.library() as shelving,
+    ):
         files = find_documents(paths, lambda path, why: passed_over.append({"path": path, "why": why}))
         try:
             for result in shelving.add(files):

@@ -117,13 +117,17 @@ def import_(file: Path, text_only: bool, quiet: bool, **flags: Any) -> None:
 
     terminal = Terminal(quiet=quiet)
     bundle = open_bundle(file)
-    with Session(settings_of(flags), terminal.show) as session, terminal.cleared(), session.shelving() as shelving:
-        usable = [] if text_only else shelving.usable(bundle)
+    with (
+        Session(settings_of(flags), terminal.show) as session,
+        terminal.cleared(),
+        session.workflows.library() as shelving,
+    ):
+        usable = [] if text_only else shelving.usable_caches(bundle)
         if bundle.caches and not usable and not text_only:
             raise DocumentError(
                 f"refused for another fingerprint: its pages were made by {bundle.made_by}, not by this "
                 f"{session.settings.model}",
                 "name that model with --model, or take --text-only",
             )
-        pages = shelving.take_in(bundle, usable)
+        pages = shelving.import_bundle(bundle, usable)
     print(f"{bundle.row.name} imported, {pages:,} pages")

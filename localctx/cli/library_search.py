@@ -35,7 +35,7 @@ def library_search(
     terminal = Terminal(as_json, quiet)
     with Session(settings_of({"embedder": embedder}), terminal.show) as session, terminal.cleared():
         ids = [session.store.documents.find(d).id for d in documents] or None
-        with session.shelving() as shelving:
+        with session.workflows.library() as shelving:
             found, why = shelving.search(words, ids, top)
     if why:
         terminal.say(why)

@@ -38,7 +38,7 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
     from localctx.settings import parse_size
 
     memory = None if device_memory is None else parse_size(device_memory, "device-memory")
-    report = capacity(settings, Path(config).expanduser() if config else None, context, memory)
+    report = capacity(settings, Path(config).expanduser() if config else None, context, memory).to_json()
     if as_json:
         print_json(report)
     else:

@@ -67,8 +67,7 @@ class asking:
             file = folder / "text.txt"
             if not file.exists() or file.read_text(encoding="utf-8") != text:
                 file.write_text(text, encoding="utf-8")
-            *_, done = sessions[mode].ask([str(file)], question)
-            return str(done.report["answer"])  # type: ignore[union-attr]
+            return sessions[mode].ask(question, [str(file)]).text
 
         return ask
 

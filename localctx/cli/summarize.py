@@ -116,7 +116,7 @@ def summarize(
         jobs = plan_jobs(paths, sys.stdin.buffer.read, passed, wrote)
         if not jobs:
             raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
-        with session.summarizing() as summarizing, closing(BatchProgress(terminal, jobs)) as board:
+        with session.workflows.summaries() as summarizing, closing(BatchProgress(terminal, jobs)) as board:
             make = partial(Batch, task=task, outputs=outputs, force=force, keep=keep_pages)
             if there:
                 told: Told = there.work_off(settings, jobs, lambda s, lock: make(s, lock=lock))
@@ -124,7 +124,7 @@ def summarize(
                 told = _on_ray(settings, workers, ray_cpus, ray_home, partial(make, summarizing), jobs)
             else:
                 work = make(summarizing).work
-                told = run_side_by_side(work, jobs, session.compute, session.is_cancelled, together or MOST)
+                told = run_side_by_side(work, jobs, session.forward_each, session.runtime.cancelled, together or MOST)
             wrong = _work_off(told, session, report, board)
     _tell(report, terminal, len(jobs))
     if as_json:

@@ -97,7 +97,7 @@ class RemoteBatch:
             yield from ((jobs[0], event) for event in self._find(settings))
             settings = settings_elsewhere(settings, self._server.model)
             lock = threading.Lock()
-            with Session(settings) as searching, searching.shelving() as shelving:
+            with Session(settings) as searching, searching.workflows.library() as shelving:
                 find = _one_by_one(searching, shelving.search)
                 worker = lambda: self._worker(settings, find, lambda s: open_batch(s, lock))  # noqa: E731
                 yield from run_in_threads(worker, jobs, min(self._together, len(jobs)), self._stop)
@@ -124,7 +124,7 @@ class RemoteBatch:
 
         with Session(settings) as session, self._server.wire(self._stop.is_set) as wire:
             caller = ServerClient(self._server, wire, settings)
-            with session.summarizing(lambda held: RemoteGenerator(caller, settings, held, find)) as summarizing:
+            with session.workflows.summaries(lambda held: RemoteGenerator(caller, settings, held, find)) as summarizing:
                 batch = open_batch(summarizing)
                 yield _Worker(lambda job: session.run(batch.work(job)), session.cancel)
 

@@ -70,7 +70,7 @@ class OpenAIServer:
         """Load the model. Raises ModelError."""
 
         def job(session: Session) -> Generator[Any, Any, None]:
-            self._window = session.window
+            self._window = session.workflows.max_prompt_tokens
             yield from ()
 
         yield from (event for event in self._desk.take_turn(job) if isinstance(event, Progress))
@@ -109,7 +109,7 @@ class OpenAIServer:
         return JSONResponse(await answer.whole(), headers=HEADERS)
 
     def _turn(self, wanted: CompletionRequest) -> EventStream:
-        return self._desk.take_turn(lambda session: session.steps.reply(wanted.messages, wanted.settings))
+        return self._desk.take_turn(lambda session: session.workflows.reply(wanted.messages, wanted.settings))
 
     async def _heard(self, request: Request, turn: EventStream) -> AsyncGenerator[Any, None]:
         """The events of a turn, as long as who asked is there. Raises Refused."""
@@ -174,7 +174,7 @@ class _Answer:
                     if self._until.met:
                         return
                 elif isinstance(event, Done):
-                    self._finish = "length" if event.report["stopped"] == "length" else "stop"
+                    self._finish = "length" if event.report.stopped == "length" else "stop"
                 elif not self._generated and time.monotonic() - told >= BEAT:
                     told = time.monotonic()
                     yield ""

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from localctx.engine.events import Done, Event, InUse
+from localctx.engine.request_report import AnswerReport
 from localctx.errors import Cancelled, UserError
 from localctx.settings import Settings
 
@@ -27,7 +28,7 @@ REMEMBERED = 32  # chats whose last report is
 _END = object()
 
 SessionJob = Callable[["Session"], Generator[Any, Any, None]]
-"""Work with a session, which yields what it has to tell, and the steps of ``session.steps``."""
+"""Work with a session, which yields what it has to tell, and the coroutines of ``session.workflows``."""
 
 
 @dataclass(frozen=True)
@@ -153,10 +154,10 @@ class EngineWorker:
     def _note(self, event: Any) -> None:
         """Remember what pages show of the work beside its events."""
         self._look()
-        if isinstance(event, Done) and (chat := event.report.get("chat")):
+        if isinstance(event, Done) and isinstance(event.report, AnswerReport) and (chat := event.report.chat):
             with self._changed:
                 self._reports.pop(chat, None)
-                self._reports[chat] = event.report
+                self._reports[chat] = event.report.to_json()
                 if len(self._reports) > REMEMBERED:
                     del self._reports[next(iter(self._reports))]
 
@@ -287,7 +288,7 @@ class EngineWorker:
     def _scheduler(self) -> "Scheduler":
         from localctx.engine.scheduler import Scheduler
 
-        return Scheduler(self._loader.compute)
+        return Scheduler(self._loader.forward_each)
 
 
 def _unless_cancelled(turn: EventStream, session: "Session") -> Generator[Any, Any, None]:

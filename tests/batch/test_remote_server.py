@@ -16,8 +16,8 @@ from ask_in_process import PLAIN
 from batch_texts import COLOURS, counts, long_text, report_of, summaries, write_texts
 from clock import seconds_since
 from command_checks import assert_one_line
-from conftest import opened
 from fake_server import MODEL, cut, fake_server, silent, status, words
+from processes import opened
 from required_extras import needs_llama
 from tiny_gguf import write_gguf
 

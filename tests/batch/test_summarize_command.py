@@ -16,9 +16,9 @@ from ask_in_process import command, said, start
 from batch_texts import COLOURS, SMALL, counts, long_text, report_of, summaries, write_texts
 from clock import seconds_since
 from command_checks import assert_one_line, elsewhere
-from conftest import opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import opened
 
 from localctx.batch.jobs import DocumentJob, plan_jobs
 from localctx.batch.markdown import FIELDS, SummaryTemplate, fields

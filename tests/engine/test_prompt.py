@@ -1,7 +1,7 @@
 """Prompts: the documents decide the beginning, and a document cannot speak as anyone else."""
 
 import pytest
-from conftest import make_tokenizer
+from tiny_models import make_tokenizer
 
 from localctx.engine.prompt import estimate_tokens, make_prompt
 from localctx.errors import Cancelled

@@ -194,7 +194,7 @@ def test_what_nothing_is_known_of_is_searched_only_where_nothing_else_supports_t
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    from conftest import make_tokenizer
+    from tiny_models import make_tokenizer
 
     return chat_tokenizer_of(make_tokenizer(), 257)
 
@@ -331,7 +331,7 @@ def test_every_kind_of_answer_is_cited(home, sharp_model, tmp_path, more):
     texts = {name: "".join(f"{name} {i} is {i * 37} km long.\n" for i in range(26)) for name in ("River", "Road")}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    report = ask(home, sharp_model, *(tmp_path / name for name in texts), **more).report
+    report = ask(home, sharp_model, *(tmp_path / name for name in texts), **more).report.to_json()
     cited = report["citations"]
     assert bool(cited) == (more.get("keep") != "snapkv:256"), "what snapkv packs is no page of the text any more"
     assert all(texts[c["name"]][c["start"] : c["end"]] == c["quote"] for c in cited)
@@ -385,7 +385,7 @@ def test_a_needle_is_cited_by_the_attention_of_the_default_model(default_home, t
         document,
         question="What is the name of the lighthouse keeper of Brannoch?",
         chunk=512,
-    ).report
+    ).report.to_json()
     assert report["tokens"]["prompt"] > 1800
     first = report["citations"][0]
     assert (first["source"], first["quote"]) == ("attention", needle), report

@@ -181,11 +181,11 @@ def test_an_untouched_file_is_not_read_again_by_any_command(home, tmp_path, tiny
         assert (kept.text, kept.spans, kept.row.id) == (again.text, again.spans, added.id)
         assert find_stored(store, str(file), "on") is find_stored(store, "-") is find_stored(store, "missing") is None
     with monkeypatch.context() as patch:
-        patch.setattr("localctx.session.read_document", lambda *of: pytest.fail("it was read again"))
+        patch.setattr("localctx.workflows.read_sources.read_document", lambda *of: pytest.fail("it was read again"))
         with session(home, tiny_model) as s:
-            assert list(s.prepare(str(file)))[-1].report["tokens"]["prompt"]
+            assert list(s.prepare(str(file)))[-1].report.to_json()["tokens"]["prompt"]
             with pytest.raises(pytest.fail.Exception):
-                list(s.ask([str(file)], "What?", keep=False))  # leaves the store alone
+                list(s.stream("What?", [str(file)], persist=False))  # leaves the store alone
     with closing(Store(home)) as store:
         assert store.documents.find("a.pdf").used > kept.row.added
         store.db.execute("UPDATE documents SET text = 'damaged'")

@@ -4,10 +4,10 @@ import json
 import shutil
 
 import pytest
-from conftest import TEMPLATE, make_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2.exceptions import TemplateError
+from tiny_models import TEMPLATE, make_tokenizer
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
