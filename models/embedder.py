@@ -72,7 +72,7 @@ class TransformerEmbedder:
         from localctx.models.transformers_model import HERE, hush, load_whole, loading
 
         hush()
-        place = pick_device("auto")
-        with loading(self._folder, place):
-            module = load_whole(AutoModel, self._folder, unused="pooler.", dtype=pick_dtype("auto", place))
-            return AutoTokenizer.from_pretrained(self._folder, **HERE), module.to(place).eval()
+        device = pick_device("auto")
+        with loading(self._folder, device):
+            module = load_whole(AutoModel, self._folder, unused="pooler.", dtype=pick_dtype("auto", device))
+            return AutoTokenizer.from_pretrained(self._folder, **HERE), module.to(device).eval()

@@ -272,6 +272,6 @@ def test_a_peer_reads_what_we_read(tiny_model, model, text):
     gate = QualityGate(Setup(model, 64), first_tokens(model, text, 400), [])
     list(gate.run([Variant("f32")]))
     fp8 = next(measure_peers(tiny_model, model, gate, lambda p: None, lambda line: None))
-    assert fp8["name"] == "transformers fp8 8 bit"
-    assert 0 < fp8["kl_mean"] < 0.05
-    assert fp8["bytes_per_token"] == 2 * 2 * 2 * 16  # a byte an element: layers, k and v, heads, width
+    assert fp8.to_json()["name"] == fp8.name == "transformers fp8 8 bit"
+    assert 0 < fp8.divergence.kl_mean < 0.05
+    assert fp8.bytes_per_token == 2 * 2 * 2 * 16  # a byte an element: layers, k and v, heads, width
