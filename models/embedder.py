@@ -56,9 +56,9 @@ class TransformerEmbedder:
 
         tokenizer, module = self._loaded
         window = min(WINDOW, tokenizer.model_max_length, module.config.max_position_embeddings)
-        how = {"padding": True, "truncation": True, "max_length": window, "return_tensors": "pt"}
+        options = {"padding": True, "truncation": True, "max_length": window, "return_tensors": "pt"}
         with torch.inference_mode():
-            batch = tokenizer(list(texts), split_special_tokens=True, **how).to(module.device)
+            batch = tokenizer(list(texts), split_special_tokens=True, **options).to(module.device)
             hidden = module(**batch).last_hidden_state.float()
             mask = batch["attention_mask"][:, :, None]
             mean = (hidden * mask).sum(1) / mask.sum(1)

@@ -47,9 +47,13 @@ def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> li
     If no passage supports the answer, returns the nearest sentences of the first passage, with a weight below ENOUGH.
     """
     ranges = [list(sentences(p.text, 0, len(p.text))) for p in passages]
-    texts = (p.text[a:b] for p, some in zip(passages, ranges, strict=True) for a, b in some)
+    texts = (p.text[a:b] for p, sentence_ranges in zip(passages, ranges, strict=True) for a, b in sentence_ranges)
     matcher = _AnswerMatcher(answer, question, texts)
-    best = [(matcher.best_quote(p.text, some), p) for p, some in zip(passages, ranges, strict=True) if some]
+    best = [
+        (matcher.best_quote(p.text, sentence_ranges), p)
+        for p, sentence_ranges in zip(passages, ranges, strict=True)
+        if sentence_ranges
+    ]
     enough = [(quote, p) for quote, p in best if quote.answer >= ENOUGH] or best[:1]
     return [_cite_passage(p, quote) for quote, p in sorted(enough, key=lambda e: e[0].score, reverse=True)]
 
