@@ -162,7 +162,7 @@ def _seal(folder: Path, name: str, source: dict[str, Any], progress: ProgressCal
 
 
 def _replace(target: Path, built: Path | None, work_folder: Path) -> None:
-    """Replaces ``target`` by ``built``, or by nothing. The old folder moves to ``work_folder``, which is deleted later."""
+    """Replaces ``target`` by ``built`` or by nothing. The old folder moves to ``work_folder``, to be deleted later."""
     if target.exists():
         target.replace(work_folder / "old")
     if built:
