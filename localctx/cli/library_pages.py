@@ -60,7 +60,7 @@ def verify(repair: bool, as_json: bool, quiet: bool) -> None:
     with open_store() as store, terminal.cleared():
         found = store.verify(lambda done, total: terminal.show(Progress("verifying", done, total)))
         if repair:
-            store.pages.forget(found.damaged_pages)
+            store.pages.unlink(found.damaged_pages)
     if as_json:
         print_json({**found.to_json(), "repaired": repair})
     else:

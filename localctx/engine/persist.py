@@ -1,6 +1,6 @@
-"""Keeping: restored pages come from the store, sealed ones go to it behind the reading.
+"""Persisting: restored pages come from the store, sealed ones are written to it behind the prefill.
 
-Nothing here stops an answer: when the store cannot be used, ``failed`` says why and the reading goes on without it.
+Nothing here stops an answer: if the store cannot be used, ``failed`` says why and the prefill goes on without it.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 from localctx.budget import measure_kept
 from localctx.errors import StoreError, size
 from localctx.kv.cache import Cache
-from localctx.shape import PAGE
+from localctx.kv.pool import Pool
+from localctx.shape import PAGE, SINKS
 from localctx.store.caches import CacheRow
 from localctx.store.documents import StoredDocument
 from localctx.store.eviction import make_room
+from localctx.store.page_writer import PageWriter
 from localctx.store.store import Store, store_errors
-from localctx.store.stored_pages import PageWriter
 
-COMMIT = 16  # pages between commits: a power cut costs at most the reading of 1,024 tokens
+COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1,024 tokens
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class CachePersister:
         self._full = False
         self.notes = list[str]()  # what was given up to make room, and what found none
         self._written = self._committed = 0
+        self._uncommitted = list[tuple[Pool, int, int]]()  # (pool, page id, position) of pages written since
         self.nbytes = 0  # of the pages restored and written
         self._cache_id = ""
         self._writer: PageWriter | None = None
@@ -76,9 +78,9 @@ class CachePersister:
         return 0 if self.failed else self._committed
 
     def __call__(self, cache: Cache) -> None:
-        """Write what was sealed since the last call; commit now and then."""
+        """Write the pages sealed since the last call; commit when there are enough of them."""
         self._try(lambda store: self._write(store, cache))
-        if self._written - self._committed >= COMMIT:
+        if self._written - self._committed >= _pages_per_commit(cache.pool):
             self._try(self._commit)
 
     def extend(self, cache: Cache, tokens: Sequence[int], branch: int) -> None:
@@ -162,9 +164,11 @@ class CachePersister:
         while cache.exact and not self._full and self._written < self._writable(cache):
             sealed = self._written < len(cache.pages)
             payload = cache.pool.payload(cache.pages[self._written]).cpu().numpy() if sealed else cache.tail_payload()
-            if not self._make_room(store, self._writer.takes(self._written, len(payload))):
+            if not self._make_room(store, self._writer.disk_bytes(self._written, len(payload))):
                 break
             self._writer.write(self._written, payload)
+            if sealed:
+                self._uncommitted.append((cache.pool, cache.pages[self._written], self._written))
             self._written, self.nbytes = self._written + 1, self.nbytes + len(payload)
 
     def _writable(self, cache: Cache) -> int:
@@ -194,8 +198,17 @@ class CachePersister:
         assert self._writer
         self._writer.commit(self._written)
         self._committed = self._written
+        self._back_pages()
         if self._written == self._pages:
             store.caches.ready(self._cache_id)
+
+    def _back_pages(self) -> None:
+        """Tell the pool which of its pages the store holds now."""
+        assert self._writer
+        pages, self._uncommitted = {position: (pool, page) for pool, page, position in self._uncommitted}, []
+        for position, stored in self._writer.mapped(pages):
+            pool, page = pages[position]
+            pool.back_with(page, stored)
 
     def _other_readings(self, store: Store) -> list[str]:
         notes = []
@@ -210,3 +223,11 @@ class CachePersister:
         if (other.model, other.codec) == (mine.model, mine.codec):
             return f"the files or settings of model {other.model} changed since its pages were kept"
         return f"its pages were kept for {other.model} with {other.codec} KV, not {mine.model} with {mine.codec} KV"
+
+
+def _pages_per_commit(pool: Pool) -> int:
+    """Returns COMMIT, or less if the device is small: a page that is pushed down should be committed by then, because
+    it then leaves memory without a write. A chunk fills half of the device at most, so a quarter of it may wait.
+    """
+    limit = pool.limits.device
+    return COMMIT if limit is None else max(1, min(COMMIT, limit // pool.page_bytes(SINKS) // 4))

@@ -22,8 +22,8 @@ from localctx.shape import PAGE
 from localctx.store.caches import CacheRow, cache_id
 from localctx.store.documents import DocumentRow, Span, text_id
 from localctx.store.eviction import make_room
+from localctx.store.page_writer import PageWriter
 from localctx.store.store import Store, store_errors
-from localctx.store.stored_pages import PageWriter
 
 FORMAT = "localctx document 1"
 _MOST = 1 << 40  # of any number in a manifest
@@ -80,7 +80,7 @@ def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[in
     with store_errors(store.home):
         text = store.documents.text(document.id)
         alone = [c for c in store.caches.of(document.id) if c.id == cache_id(c.fingerprint, [document.id])]
-        kept = [(c, pages) for c in alone if (pages := list(store.pages.of(c.id)))]
+        kept = [(c, pages) for c in alone if (pages := list(store.pages.of_cache(c.id)))]
         spans = [[s.start, s.end, s.kind, s.label] for s in store.documents.spans(document.id)]
     manifest = {
         "document": {name: getattr(document, name) for name in ("id", "name", "encoding", "bytes")},
@@ -238,7 +238,7 @@ def _writer(store: Store, bundle: Bundle, cache: BundleCache) -> PageWriter:
 
 def _write(store: Store, bundle: Bundle, cache: int, writer: PageWriter, budget: int) -> None:
     prepared = bundle.caches[cache]
-    need = sum(writer.takes(i, page.nbytes) for i, page in enumerate(prepared.pages))
+    need = sum(writer.disk_bytes(i, page.nbytes) for i, page in enumerate(prepared.pages))
     if not make_room(store, budget, need, using=cache_id(prepared.fingerprint, [bundle.row.id])).enough:
         raise StoreError(
             f"its pages take {size(need)}, and all kept pages may take {size(budget)}",

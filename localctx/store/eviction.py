@@ -78,4 +78,4 @@ def _sweep(store: Store, cache: str = "") -> None:
     with store.db.atomic():
         store.caches.empty(cache)
         dead = store.pages.forget_unused()
-    store.pages.unlink(dead)
+    store.pages.unlink_files(dead)

@@ -68,7 +68,7 @@ class Store:
                 self.results.remove_of(document)
                 self.documents.remove(document)
                 dead = self.pages.forget_unused()
-            return self.pages.unlink(dead)
+            return self.pages.unlink_files(dead)
 
     def remove_chat(self, chat: str) -> int:
         """Forget a chat, its caches and the pages no other cache holds; bytes freed on disk."""
@@ -77,7 +77,7 @@ class Store:
                 self.caches.remove_of_chat(chat)
                 self.chats.remove(chat)
                 dead = self.pages.forget_unused()
-            return self.pages.unlink(dead)
+            return self.pages.unlink_files(dead)
 
     def clear(self) -> int:
         """Forget every chat, every document and every page; bytes freed on disk. What was measured stays.
@@ -91,10 +91,10 @@ class Store:
             self.db.execute("VACUUM")
         return freed + before - self.file.stat().st_size
 
-    def verify(self, hear: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
+    def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
         """Read everything: SQLite's own check, each document's text against its id, each page against its checksum.
 
-        ``hear`` is told bytes of pages read, of how many.
+        ``on_progress`` gets the bytes of pages that were read and those there are.
         """
         with store_errors(self.home):
             return Verified(
@@ -103,7 +103,7 @@ class Store:
                 pages=self.db.table("pages").count,
                 bytes=self.pages.nbytes(),
                 damaged_documents=self.documents.damaged(),
-                damaged_pages=self.pages.damaged(hear),
+                damaged_pages=self.pages.verify(on_progress),
             )
 
     def health(self) -> dict[str, Any]:

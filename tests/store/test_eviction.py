@@ -38,6 +38,8 @@ from localctx.kv.pages import page_names
 from localctx.shape import PAGE
 from localctx.store.eviction import make_room
 from localctx.store.page_file import PageFile
+from localctx.store.page_reader import PageReader
+from localctx.store.page_writer import find_row
 from localctx.store.store import Store
 
 MUCH = 1 << 40
@@ -162,8 +164,8 @@ def stored_names(store: Store) -> list[bytes]:
 
 
 def payload(store: Store, name: bytes) -> bytes:
-    row = store.pages._row(name)
-    return store.pages._prove(row, row["tokens"], {})[0].tobytes()
+    row = find_row(store.db, name)
+    return PageReader(store.folder).open(row, row["tokens"]).payload.tobytes()
 
 
 def test_a_damaged_page_is_not_copied(store):
@@ -206,18 +208,18 @@ def test_a_page_that_moves_while_it_is_looked_up_is_found(home, store, monkeypat
     cache = keep(store, add(store, "a", "b")[:1], tokens_of(1))
     keep(store, add(store, "b"), tokens_of(1, 8))
     with closing(Store(home)) as other:
-        prove, moved = type(store.pages)._prove, []
+        open_page, moved = PageReader.open, []
 
-        def compact_first(pages, row, packed, files):
+        def compact_first(reader, row, tokens):
             if not moved:
                 moved.append(1)
                 other.caches.empty(cache)
                 (first,) = other.db.query("SELECT name FROM pages ORDER BY rowid DESC LIMIT 1")
-                other.pages.forget([first["name"]])
+                other.pages.unlink([first["name"]])
                 assert other.pages.compact()
-            return prove(pages, row, packed, files)
+            return open_page(reader, row, tokens)
 
-        monkeypatch.setattr(type(store.pages), "_prove", compact_first)
+        monkeypatch.setattr(PageReader, "open", compact_first)
         prefix = store.pages.longest_prefix(MODEL, tokens_of(1, 8))
     assert (len(prefix.payloads), prefix.fault) == (7, None)
 
@@ -233,9 +235,9 @@ def compact_and_die(say: Callable, home: Path, step: str) -> None:
 
     owner = StoredPages if step == "unlink" else PageFile
     if step == "insert":
-        StoredPages._forget_empty = die  # type: ignore[method-assign] (inside the transaction)
+        StoredPages._forget_empty_files = die  # type: ignore[method-assign] (inside the transaction)
     else:
-        setattr(owner, step, die)
+        setattr(owner, {"unlink": "unlink_files"}.get(step, step), die)
     with closing(Store(home)) as store:
         store.pages.compact()
     say("survived")
@@ -326,7 +328,7 @@ class Shelf(RuleBasedStateMachine):
             "held, but gone, or the reverse"
         )
         assert {f for f in files(self.store) if f.endswith(".kv")} == segments(self.store)
-        assert self.store.pages.damaged() == []
+        assert self.store.pages.verify() == []
         assert {d.id for d in self.store.documents.all()} == set(self.ids.values())
 
     def pages(self) -> set[bytes]:
