@@ -71,7 +71,7 @@ def verify(repair: bool, as_json: bool, quiet: bool) -> None:
 
 def _tell(found: "Verified", repair: bool) -> None:
     print(f"{found.documents:,} documents, {found.pages:,} pages, {size(found.bytes)}: ", end="")
-    print("whole" if found.whole else "not as they were written")
+    print("whole" if found.intact else "not as they were written")
     if found.database != "ok":
         print(f"the database is damaged ({found.database}); move it away, documents are then read anew")
     for document in found.damaged_documents:

@@ -184,7 +184,7 @@ class CachePersister:
             return True
         self._commit(store)  # or pages that this cache found kept would not count as its own
         room = make_room(store, budget, need, self._cache_id)
-        self.notes += map(str, room.given_up)
+        self.notes += map(str, room.evicted)
         if need and not room.enough:
             self._full = True
             left = len(self._tokens) - self._written * PAGE
@@ -200,7 +200,7 @@ class CachePersister:
         self._committed = self._written
         self._back_pages()
         if self._written == self._pages:
-            store.caches.ready(self._cache_id)
+            store.caches.mark_ready(self._cache_id)
 
     def _back_pages(self) -> None:
         """Tell the pool which of its pages the store holds now."""
@@ -213,7 +213,7 @@ class CachePersister:
     def _other_readings(self, store: Store) -> list[str]:
         notes = []
         for row, _, _ in self._documents:
-            kept = [c for c in store.caches.of(row.id) if c.pages]
+            kept = [c for c in store.caches.of_document(row.id) if c.pages]
             if kept and all(c.fingerprint != self._identity.fingerprint for c in kept):
                 notes.append(f"{row.name} is read again: {self._difference(kept[0])}")
         return notes

@@ -85,5 +85,5 @@ def _untouched(store: Store, source: str, ocr: str) -> DocumentRow | None:
         about = Path(source).stat()
     except (OSError, ValueError):
         return None  # who reads it says why
-    row = store.documents.untouched(str(Path(source).absolute()), about.st_size, about.st_mtime_ns)
+    row = store.documents.find_unchanged(str(Path(source).absolute()), about.st_size, about.st_mtime_ns)
     return row if row and is_read_so(row.encoding, ocr) else None

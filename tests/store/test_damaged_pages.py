@@ -75,7 +75,7 @@ def asked(tmp_path_factory) -> Kept:
     starts = {"K codes": 0, "K scale": layout.k_scale, "V codes": second + layout.v_codes, "V scale": layout.v_scale}
     slot, sink = shape.slot_bytes(CODEC), shape.page_bytes(CODEC, sinks=True)
     with closing(Store(folder / "home")) as store:
-        whole = store.caches.of(store.documents.all()[0].id)[0].kept
+        whole = store.caches.of_document(store.documents.all()[0].id)[0].kept
     assert whole > (LAST + 1) * PAGE
     return Kept(folder / "home", model, document, cold, slot, -(-sink // slot), starts, whole)
 
