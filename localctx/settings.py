@@ -19,6 +19,7 @@ WEIGHTS = ("full", "int8", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
 CAREFUL = ("auto", "off")
+REMOTE_MODE = ("read", "write")
 APPEARANCE = ("auto", "light", "dark")
 FILE = "settings.toml"
 SIZES = ("memory", "ram", "disk")  # the settings that are sizes, or ``auto``
@@ -43,7 +44,9 @@ class Settings:
     small models answer from the best sentence; with ``off`` neither. ``ocr``: pages of PDFs are read optically where
     they have no text (``auto``), all of them (``on``), or not (``off``). ``blend``: whether passages that were read
     alone are put together without reading them anew: ``off``, ``on``, or ``auto``, where ``localctx quality --blend``
-    passed it. ``appearance`` of the window: ``light``, ``dark``, or as the system's.
+    passed it. ``appearance`` of the window: ``light``, ``dark``, or as the system's. ``remote`` is the URL of a remote
+    store of pages (empty: none), ``remote_mode`` whether they are only downloaded (``read``) or uploaded too
+    (``write``).
     """
 
     home: Path
@@ -76,6 +79,8 @@ class Settings:
     ocr: str = "auto"
     blend: str = "off"
     appearance: str = "auto"
+    remote: str = ""
+    remote_mode: str = "read"
 
     @property
     def models(self) -> Path:
@@ -234,6 +239,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
     if s.ocr not in ("auto", "on", "off"):
         raise UsageError(f"ocr = {s.ocr!r} means nothing", "use auto, on or off")
+    if s.remote_mode not in REMOTE_MODE:
+        raise UsageError(f"remote_mode = {s.remote_mode!r} means nothing", f"use one of: {', '.join(REMOTE_MODE)}")
     if s.appearance not in APPEARANCE:
         raise UsageError(f"there is no appearance {s.appearance!r}", f"use one of: {', '.join(APPEARANCE)}")
     s.caps  # noqa: B018 (reads the sizes)

@@ -6,15 +6,21 @@ Nothing here stops an answer: if the store cannot be used, ``failed`` says why a
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from localctx.budget import measure_kept
 from localctx.errors import StoreError, size
 from localctx.kv.cache import Cache
+from localctx.kv.pages import page_names
 from localctx.kv.pool import Pool
+from localctx.kv.tiers import StoredBytes
 from localctx.shape import PAGE, SINKS
 from localctx.store.caches import CacheRow
 from localctx.store.documents import StoredDocument
 from localctx.store.eviction import make_room
+from localctx.store.page_store import PageKey, PrefixMatch
 from localctx.store.page_writer import PageWriter
+from localctx.store.remote_sync import RemoteSync
 from localctx.store.store import Store, store_errors
 
 COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1,024 tokens
@@ -49,11 +55,13 @@ class CachePersister:
         identity: CacheIdentity,
         tokens: Sequence[int],
         disk: int | None = None,
+        remote: RemoteSync | None = None,
     ) -> None:
         self._open_store, self._documents, self._identity, self._tokens = open_store, documents, identity, tokens
         self._pages, self._disk = -(-len(tokens) // PAGE), disk
+        self._remote = None if identity.part else remote  # a passage is not worth a request
         self._full = False
-        self.notes = list[str]()  # what was given up to make room, and what found none
+        self.notes = list[str]()  # which caches were evicted to make room, and what found none
         self._written = self._committed = 0
         self._uncommitted = list[tuple[Pool, int, int]]()  # (pool, page id, position) of pages written since
         self.nbytes = 0  # of the pages restored and written
@@ -102,6 +110,8 @@ class CachePersister:
         if rate:
             self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, rate))
         self._writer.close()
+        if self._remote:
+            self.notes += self._remote.take_notes()
 
     def _try(self, work: Callable[[Store], None]) -> None:
         if self.failed:
@@ -116,13 +126,45 @@ class CachePersister:
     def _restore(self, store: Store, cache: Cache) -> list[str]:
         prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens)
         cache.adopt(prefix.payloads)
+        remote_notes = self._restore_remote(store, cache, prefix)
         if prefix.tail is not None:
             cache.adopt_tail(prefix.tail)
-        self.nbytes = sum(map(len, prefix.payloads)) + (0 if prefix.tail is None else len(prefix.tail))
+        tail_bytes = 0 if prefix.tail is None else len(prefix.tail)
+        self.nbytes = sum(map(len, prefix.payloads)) + tail_bytes
         self.rate = store.caches.rate(self._identity.fingerprint)
         if prefix.fault:
-            return [f"{prefix.fault}; reading again from token {cache.length:,}"]
-        return [] if cache.length or self._identity.part else self._other_readings(store)
+            return [f"{prefix.fault}; reading again from token {cache.length:,}", *remote_notes]
+        return remote_notes if cache.length or self._identity.part else remote_notes + self._other_readings(store)
+
+    def _restore_remote(self, store: Store, cache: Cache, prefix: PrefixMatch) -> list[str]:
+        """Continue ``prefix`` with full pages of the remote store, which are written to the local one and mapped."""
+        if not self._remote or prefix.tail is not None:
+            return []
+        whole = self._tokens[: len(self._tokens) // PAGE * PAGE]
+        keys = list(page_names(self._identity.fingerprint, whole))
+        while batch := keys[len(prefix.payloads) :][:COMMIT]:
+            mapped = self._download(store, cache, batch)
+            cache.adopt(mapped)
+            prefix.payloads += mapped
+            if len(mapped) < len(batch):
+                break
+        return self._remote.take_notes()
+
+    def _download(self, store: Store, cache: Cache, keys: Sequence[PageKey]) -> list[np.ndarray]:
+        """Copy the next pages of the sequence from the remote store; returns those that came, mapped."""
+        assert self._remote
+        slot_bytes, first = cache.pool.shape.slot_bytes(self._identity.codec), len(cache.pages)
+        sizes = [cache.pool.page_bytes(first + i) for i in range(len(keys))]
+        stored = store.pages.nbytes()
+        need = sum(-(-size // slot_bytes) * slot_bytes for size in sizes)
+        if stored + need > measure_kept(store.home, stored, self._disk):  # nothing is evicted for them
+            return []
+        payloads = list(self._remote.fetch(keys))
+        if [len(payload) for payload in payloads] != sizes[: len(payloads)]:
+            return []  # whoever made them has another page layout
+        store.pages.append(list(zip(keys, payloads, strict=False)))
+        opened = store.pages.open(keys[: len(payloads)])
+        return [page.payload for page in opened if page.payload is not None]
 
     def _enter(self, store: Store, cache: Cache) -> None:
         with store.db.atomic():  # or another process may remove a document before its cache is entered
@@ -157,7 +199,9 @@ class CachePersister:
         self._written = self._committed = kept
         slot_bytes = cache.pool.shape.slot_bytes(of.codec)
         self._writer = store.pages.writer(of.fingerprint, self._tokens, slot_bytes, self._cache_id)
-        self._writer.commit(self._written)  # what was restored is this cache's too, and not given up for the rest
+        self._writer.commit(self._written)  # restored pages are this cache's too, and not evicted for the rest
+        if self._remote:
+            self._upload(list(self._writer.mapped(range(min(kept, len(self._tokens) // PAGE)))))
 
     def _write(self, store: Store, cache: Cache) -> None:
         assert self._writer
@@ -206,9 +250,16 @@ class CachePersister:
         """Tell the pool which of its pages the store holds now."""
         assert self._writer
         pages, self._uncommitted = {position: (pool, page) for pool, page, position in self._uncommitted}, []
-        for position, stored in self._writer.mapped(pages):
+        mapped = list(self._writer.mapped(pages))
+        for position, stored in mapped:
             pool, page = pages[position]
             pool.back_with(page, stored)
+        self._upload(mapped)
+
+    def _upload(self, mapped: Sequence[tuple[int, StoredBytes]]) -> None:
+        """Upload stored pages of documents in the background; what was said in a chat stays here."""
+        if self._remote and self._writer and not self._identity.chat:
+            self._remote.upload([(self._writer.keys[position], stored) for position, stored in mapped])
 
     def _other_readings(self, store: Store) -> list[str]:
         notes = []

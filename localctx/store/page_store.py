@@ -27,7 +27,7 @@ class PageStore(Protocol):
     the place cannot be reached.
     """
 
-    def append(self, pages: Sequence[tuple[PageKey, np.ndarray]], slot_bytes: int) -> None:
+    def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
         """Store these pages, except those whose names are there; return once they are durable."""
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
@@ -41,6 +41,19 @@ class PageStore(Protocol):
 
         ``on_progress`` gets the bytes that were read and those there are.
         """
+
+
+class RemotePageStore(PageStore, Protocol):
+    """A PageStore on another machine, as ``RemoteSync`` needs it. It must not learn what it stores.
+
+    Raises OSError as well if the place does not answer in time.
+    """
+
+    def has(self, name: bytes) -> bool:
+        """Returns True if something is stored under ``name``, which may still be damaged."""
+
+    def has_our_key(self, write: bool) -> bool:
+        """Returns True if the pages were encrypted with our key. An empty place is marked with it, if ``write``."""
 
 
 @dataclass

@@ -12,6 +12,7 @@ from filelock import Timeout
 from sqlite_utils import Database
 
 from localctx.kv.pages import page_names
+from localctx.shape import SLOT_ALIGN
 from localctx.store.page_file import IN_SLOTS, SELECT_PAGES, PageFile, lock_of
 from localctx.store.page_reader import PageReader
 from localctx.store.page_store import OpenedPage, PageKey, PrefixMatch, longest_prefix
@@ -34,12 +35,13 @@ class StoredPages:
             self.unlink(match.damaged)
         return match
 
-    def append(self, pages: Sequence[tuple[PageKey, np.ndarray]], slot_bytes: int) -> None:
+    def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
         """See ``PageStore``. A page that no cache is given goes with the next clean-up."""
         new = [(key, payload) for key, payload in pages if not is_stored(self._db, key[0])]
         if not new:
             return
-        file, named = PageFile(self._folder, slot_bytes), False
+        smallest = min(len(payload) for _, payload in new)
+        file, named = PageFile(self._folder, -(-smallest // SLOT_ALIGN) * SLOT_ALIGN), False
         try:
             rows = [append_page(file, key, payload) for key, payload in new]
             file.sync()
