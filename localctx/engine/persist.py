@@ -28,10 +28,10 @@ COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1
 
 @dataclass(frozen=True)
 class CacheIdentity:
-    """What pages are kept under: a fingerprint, and the model and codec it stands for.
+    """What pages are stored under: a fingerprint, and the model and codec that it was made of.
 
-    ``part`` of the documents, where not the whole of them was read; ``chat`` and its ``branch``, where it is theirs (0:
-    what the chat read last, whatever comes of it).
+    ``part`` names the part of the documents that is read, if not all is. ``chat`` and ``branch`` are set if the cache
+    belongs to a chat; branch 0 is the prompt that the chat read last, before its answer.
     """
 
     fingerprint: bytes
@@ -43,9 +43,10 @@ class CacheIdentity:
 
 
 class CachePersister:
-    """Restores and keeps the pages of ``tokens``, with which every question on ``documents``, or in a chat, begins.
+    """Restores and persists the pages of ``tokens``, with which every question on ``documents``, or in a chat, begins.
 
-    All kept pages together take ``disk`` bytes at most, or the share that ``budget`` grants (None).
+    All stored pages together take at most ``disk`` bytes (None: the share of the disk that ``budget`` grants). Where
+    the local store ends, pages come from ``remote``; new ones are uploaded there if it may be written.
     """
 
     def __init__(
@@ -71,18 +72,20 @@ class CachePersister:
         self.failed: StoreError | None = None
 
     def restore(self, cache: Cache) -> list[str]:
-        """Put the kept pages the sequence begins with into the empty ``cache``; says why there are not more."""
+        """Adopt the stored pages that the sequence begins with into the empty ``cache``; returns notes that say why
+        there are not more.
+        """
         notes = list[str]()
         self._try(lambda store: notes.extend(self._restore(store, cache)))
         return notes
 
     def enter(self, cache: Cache) -> None:
-        """Enter the documents, and what is to be kept of them. Before, nothing was written: a plan may still refuse."""
+        """Enter the documents and their cache in the store. To be called once the plan is accepted."""
         self._try(lambda store: self._enter(store, cache))
 
     @property
     def kept(self) -> int:
-        """Pages that are kept by now."""
+        """Pages that are durable by now."""
         return 0 if self.failed else self._committed
 
     def __call__(self, cache: Cache) -> None:
@@ -92,16 +95,15 @@ class CachePersister:
             self._try(self._commit)
 
     def extend(self, cache: Cache, tokens: Sequence[int], branch: int) -> None:
-        """Keep ``tokens``, which go on from what the ``cache`` holds, under a ``branch`` of the chat.
+        """Persist ``tokens``, which continue the sequence of ``cache``, under a ``branch`` of the chat.
 
-        An open page that was kept is kept again when it is fuller.
+        An open page that was stored is stored again when it holds more tokens.
         """
         self._try(lambda store: self._extend(store, cache, tokens, branch))
 
     def close(self, cache: Cache, rate: float | None = None) -> None:
-        """Commit what is sealed; the cache is ready when that is everything. ``rate`` is for the next plan.
-
-        What was never entered leaves nothing.
+        """Commit the sealed pages and mark the cache ready if these are all. ``rate`` is the measured prefill rate in
+        tokens per second, for the next plan. Does nothing if ``enter`` was not called.
         """
         if not self._writer:
             return
@@ -113,13 +115,13 @@ class CachePersister:
         if self._remote:
             self.notes += self._remote.take_notes()
 
-    def _try(self, work: Callable[[Store], None]) -> None:
+    def _try(self, operation: Callable[[Store], None]) -> None:
         if self.failed:
             return
         try:
             store = self._open_store()
             with store_errors(store.home):
-                work(store)
+                operation(store)
         except StoreError as e:
             self.failed = e
 
@@ -153,7 +155,7 @@ class CachePersister:
     def _download(self, store: Store, cache: Cache, keys: Sequence[PageKey]) -> list[np.ndarray]:
         """Copy the next pages of the sequence from the remote store; returns those that came, mapped."""
         assert self._remote
-        slot_bytes, first = cache.pool.shape.slot_bytes(self._identity.codec), len(cache.pages)
+        slot_bytes, first = cache.pool.shape.slot_bytes(self._identity.codec), cache.length // PAGE
         sizes = [cache.pool.page_bytes(first + i) for i in range(len(keys))]
         stored = store.pages.nbytes()
         need = sum(-(-size // slot_bytes) * slot_bytes for size in sizes)
@@ -182,26 +184,26 @@ class CachePersister:
         self._identity = replace(self._identity, branch=branch)
         self._open(store, cache, whole)
 
-    def _open(self, store: Store, cache: Cache, kept: int) -> None:
-        """Enter the cache, the first ``kept`` pages of which are there already."""
-        of, documents = self._identity, [row.id for row, _, _ in self._documents]
+    def _open(self, store: Store, cache: Cache, restored: int) -> None:
+        """Enter the cache, whose first ``restored`` pages are stored already."""
+        identity, documents = self._identity, [row.id for row, _, _ in self._documents]
         self._cache_id = store.caches.open(
-            of.fingerprint,
+            identity.fingerprint,
             documents,
-            model=of.model,
-            codec=of.codec,
+            model=identity.model,
+            codec=identity.codec,
             keeper=cache.keeper.name,
             tokens=len(self._tokens),
-            part=of.part,
-            chat=of.chat,
-            branch=of.branch,
+            part=identity.part,
+            chat=identity.chat,
+            branch=identity.branch,
         )
-        self._written = self._committed = kept
-        slot_bytes = cache.pool.shape.slot_bytes(of.codec)
-        self._writer = store.pages.writer(of.fingerprint, self._tokens, slot_bytes, self._cache_id)
+        self._written = self._committed = restored
+        slot_bytes = cache.pool.shape.slot_bytes(identity.codec)
+        self._writer = store.pages.writer(identity.fingerprint, self._tokens, slot_bytes, self._cache_id)
         self._writer.commit(self._written)  # restored pages are this cache's too, and not evicted for the rest
         if self._remote:
-            self._upload(list(self._writer.mapped(range(min(kept, len(self._tokens) // PAGE)))))
+            self._upload(list(self._writer.mapped(range(min(restored, len(self._tokens) // PAGE)))))
 
     def _write(self, store: Store, cache: Cache) -> None:
         assert self._writer
@@ -216,20 +218,21 @@ class CachePersister:
             self._written, self.nbytes = self._written + 1, self.nbytes + len(payload)
 
     def _writable(self, cache: Cache) -> int:
-        """Pages that are sealed, and the open one where the sequence ends just there."""
+        """Returns how many pages can be written: the sealed ones, and the open one if the sequence ends in it."""
         if cache.length == len(self._tokens):
             return self._pages
         return min(len(self._tokens) // PAGE, len(cache.pages))
 
     def _make_room(self, store: Store, need: int) -> bool:
-        kept = store.pages.nbytes()
-        budget = measure_kept(store.home, kept, self._disk)
-        if kept + need <= budget:
+        """Evict other caches until ``need`` bytes more fit in the budget; returns False, for good, if they do not."""
+        stored = store.pages.nbytes()
+        budget = measure_kept(store.home, stored, self._disk)
+        if stored + need <= budget:
             return True
-        self._commit(store)  # or pages that this cache found kept would not count as its own
-        room = make_room(store, budget, need, self._cache_id)
-        self.notes += map(str, room.evicted)
-        if need and not room.enough:
+        self._commit(store)  # or pages that this cache found stored would not count as its own
+        eviction = make_room(store, budget, need, self._cache_id)
+        self.notes += map(str, eviction.evicted)
+        if need and not eviction.enough:
             self._full = True
             left = len(self._tokens) - self._written * PAGE
             self.notes.append(
@@ -262,11 +265,12 @@ class CachePersister:
             self._remote.upload([(self._writer.keys[position], stored) for position, stored in mapped])
 
     def _other_readings(self, store: Store) -> list[str]:
+        """Returns a note for each document whose stored pages are all of another model, codec or setting."""
         notes = []
         for row, _, _ in self._documents:
-            kept = [c for c in store.caches.of_document(row.id) if c.pages]
-            if kept and all(c.fingerprint != self._identity.fingerprint for c in kept):
-                notes.append(f"{row.name} is read again: {self._difference(kept[0])}")
+            caches = [c for c in store.caches.of_document(row.id) if c.pages]
+            if caches and all(c.fingerprint != self._identity.fingerprint for c in caches):
+                notes.append(f"{row.name} is read again: {self._difference(caches[0])}")
         return notes
 
     def _difference(self, other: CacheRow) -> str:

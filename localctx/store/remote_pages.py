@@ -17,7 +17,7 @@ from localctx.store.page_store import OpenedPage, PageKey
 
 TIMEOUT = 20.0  # seconds for one object
 READ_AHEAD = 8  # objects that are downloaded at once
-MAX_OBJECT = 1 << 29  # bytes; a longer object is no page
+MAX_OBJECT = 1 << 27  # bytes; a page of the largest models has half of it, and a longer object is none
 _OBJECT = re.compile("[0-9a-f]{64}")
 _CHECK_ID = "0" * 64  # the object that tells whether the others were encrypted with our key
 _CHECK_KEY = (b"localctx key check".ljust(32), b"")
@@ -123,6 +123,8 @@ class RemotePages:
         fs, root = self._file_system()
         fs.makedirs(root, exist_ok=True)
         data = self._cipher.encrypt(object_id, key, payload)
+        if len(data) > MAX_OBJECT:
+            raise OSError(f"a page of {len(data):,} bytes is too long for a remote store")
         if _RENAMED.intersection([fs.protocol] if isinstance(fs.protocol, str) else fs.protocol):
             part = f"{self._path(object_id)}.{secrets.token_hex(4)}.part"
             fs.pipe_file(part, data)
