@@ -89,6 +89,9 @@ class RemoteSync:
                     return
                 if (payload := stored()) is not None:
                     self._pages.append([(key, payload)])
+        except PermissionError as e:
+            self._writable = False
+            self._note(f"the remote store cannot be written ({e}): it is only read")
         except OSError as e:
             self._fail(e)
 

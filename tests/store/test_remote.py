@@ -196,7 +196,8 @@ def test_a_place_that_refuses_writing_is_still_read(url, monkeypatch):
     assert len(list(sync.fetch(KEYS))) == 2
     upload(sync)
     (note,) = sync.take_notes()
-    assert "read-only" in note
+    assert note == "the remote store cannot be written (read-only): it is only read"
+    assert len(list(sync.fetch(KEYS))) == 2
 
 
 def test_a_place_that_hangs_costs_a_timeout_and_does_not_keep_the_process(url, monkeypatch):
