@@ -10,8 +10,7 @@ from sqlite_utils import Database
 from xxhash import xxh3_128_digest
 
 from localctx.errors import StoreError
-from localctx.store.page_file import SELECT_PAGES, PageFile
-from localctx.store.page_reader import PageReader
+from localctx.store.page_file import SELECT_PAGES, PageFile, PageReader
 from localctx.store.page_store import PageKey
 
 

@@ -13,8 +13,7 @@ from sqlite_utils import Database
 
 from localctx.kv.pages import page_names
 from localctx.shape import SLOT_ALIGN
-from localctx.store.page_file import IN_SLOTS, SELECT_PAGES, PageFile, lock_of
-from localctx.store.page_reader import PageReader
+from localctx.store.page_file import IN_SLOTS, SELECT_PAGES, PageFile, PageReader, lock_of
 from localctx.store.page_store import OpenedPage, PageKey, PrefixMatch, longest_prefix
 from localctx.store.page_writer import PageWriter, append_page, find_row, insert_pages, is_stored
 

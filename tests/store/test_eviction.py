@@ -37,8 +37,7 @@ from localctx.engine import persist as keeping
 from localctx.kv.pages import page_names
 from localctx.shape import PAGE
 from localctx.store.eviction import make_room
-from localctx.store.page_file import PageFile
-from localctx.store.page_reader import PageReader
+from localctx.store.page_file import PageFile, PageReader
 from localctx.store.page_writer import find_row
 from localctx.store.store import Store
 
