@@ -167,7 +167,7 @@ class SettingsPage:
     def _verify(self, request: gr.Request) -> Iterator[Updates]:
         def job(session: "Session") -> Generator[Any, None, None]:
             found = session.store.verify(lambda done, total: session.runtime.report("checking pages", done, total))
-            if found.whole:
+            if found.intact:
                 size = format_bytes(found.bytes)
                 yield Note(f"all is whole: {found.documents:,} documents, {found.pages:,} pages, {size}")
             else:

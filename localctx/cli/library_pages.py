@@ -60,7 +60,7 @@ def verify(repair: bool, as_json: bool, quiet: bool) -> None:
     with open_store() as store, terminal.cleared():
         found = store.verify(lambda done, total: terminal.show(Progress("verifying", done, total)))
         if repair:
-            store.pages.forget(found.damaged_pages)
+            store.pages.unlink(found.damaged_pages)
     if as_json:
         print_json({**found.to_json(), "repaired": repair})
     else:
@@ -71,7 +71,7 @@ def verify(repair: bool, as_json: bool, quiet: bool) -> None:
 
 def _tell(found: "Verified", repair: bool) -> None:
     print(f"{found.documents:,} documents, {found.pages:,} pages, {format_bytes(found.bytes)}: ", end="")
-    print("whole" if found.whole else "not as they were written")
+    print("whole" if found.intact else "not as they were written")
     if found.database != "ok":
         print(f"the database is damaged ({found.database}); move it away, documents are then read anew")
     for document in found.damaged_documents:

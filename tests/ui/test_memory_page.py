@@ -148,7 +148,7 @@ def test_the_page_shows_what_the_desk_holds_and_the_map_of_the_chat(window, page
             seen.append(dict(session.in_use.kv))
             yield event
 
-    report = list(window.desk.take_turn(job))[-1].report
+    report = list(window.desk.take_turn(job))[-1].report.to_json()
     assert max(kv.get("device", 0) for kv in seen) > 12 * PAGE
     assert window.desk.in_use.weights > 100_000
     assert not any(window.desk.in_use.kv.values()), "the cache is gone with the answer"
