@@ -150,7 +150,7 @@ def test_what_follows_a_shared_beginning_is_read_as_if_alone(model, text, monkey
     answers = []
     monkeypatch.setattr(needles.Needle, "found_in", lambda self, answer: answers.append(answer) or True)
     needles.find_needles(Setup(model, 64), [Variant("f32")], text[:700])
-    monkeypatch.setattr(needles, "_same", lambda a, b: 0)
+    monkeypatch.setattr(needles, "_common_prefix", lambda a, b: 0)
     needles.find_needles(Setup(model, 64), [Variant("f32")], text[:700])
     assert len(answers) == 10
     assert answers[:5] == answers[5:]
