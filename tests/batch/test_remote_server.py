@@ -296,7 +296,7 @@ def test_nobody_is_there(run, texts):
 def test_flags_about_the_model_here_are_refused(run, texts, flags, there):
     assert_told(run("summarize", texts, "--server", there.url, *flags), 2, f"{flags[0]} is about", "leave one")
     assert not there.asked
-    assert_told(run("summarize", texts, "--server-model", "x"), 2, "--server-model names a model of a server", "--server")
+    assert_told(run("summarize", texts, "--server-model", "x"), 2, "--server-model names a model", "--server")
 
 
 def test_the_key_comes_from_the_environment_and_is_never_shown(run, texts, tmp_path, monkeypatch, home):
