@@ -280,7 +280,7 @@ def _import_bundle(session: "Session", file: Path) -> Generator[Note, None, None
             usable, why = [], e.problem
         pages = shelving.take_in(bundle, usable)
     if bundle.caches and not usable:
-        why = why or f"its pages were made by {bundle.made_by}, not by {session.settings.model} as it is set up here"
+        why = why or f"its pages were made by {bundle.made_by}, not by this {session.settings.model}"
         yield Note(f"{bundle.row.name} imported without its pages: {why}. Prepare it to read it with this model.")
     else:
         yield Note(f"{bundle.row.name} imported, {pages:,} pages kept")
