@@ -1,3 +1,67 @@
-"""localctx: a document is read once, its KV pages are kept, every later question starts where reading ended."""
+"""localctx: ask long documents on your own machine. A document is read once; its KV pages are kept, and every later
+question starts where reading ended.
 
-__version__ = "0.1.0"
+What is here is the public API (``localctx help python``). It is imported when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from localctx.version import __version__
+
+if TYPE_CHECKING:
+    from localctx.api import Library, open, plan
+    from localctx.engine import events
+    from localctx.engine.capacity import Capacity
+    from localctx.errors import Cancelled, UserError
+    from localctx.results import Answer, AnswerCitation, AnswerStats, Summary
+    from localctx.session import Session
+    from localctx.session_chat import SessionChat
+    from localctx.settings import Settings
+
+_HOMES = {
+    "Answer": "localctx.results",
+    "AnswerCitation": "localctx.results",
+    "AnswerStats": "localctx.results",
+    "Cancelled": "localctx.errors",
+    "Capacity": "localctx.engine.capacity",
+    "Library": "localctx.api",
+    "Session": "localctx.session",
+    "SessionChat": "localctx.session_chat",
+    "Settings": "localctx.settings",
+    "Summary": "localctx.results",
+    "UserError": "localctx.errors",
+    "open": "localctx.api",
+    "plan": "localctx.api",
+}
+"""The module that each public name comes from."""
+
+__all__ = [
+    "Answer",
+    "AnswerCitation",
+    "AnswerStats",
+    "Cancelled",
+    "Capacity",
+    "Library",
+    "Session",
+    "SessionChat",
+    "Settings",
+    "Summary",
+    "UserError",
+    "__version__",
+    "events",
+    "open",
+    "plan",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "events":
+        return import_module("localctx.engine.events")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,4 +1,7 @@
-"""Budget: the memory and disk there is on this machine now. The only place that measures them."""
+"""Measures free memory and disk space, and derives from them how many bytes of KV each tier may hold.
+
+No other module measures them.
+"""
 
 import contextlib
 import resource
@@ -9,14 +12,14 @@ from pathlib import Path
 
 import psutil
 
-SPARE_DISK = 1 << 30  # bytes of a disk that are left alone, or a twentieth of what is free where that is more
+SPARE_DISK = 1 << 30  # bytes of free disk space left unused; a twentieth of the free space where that is more
 
-KEPT_SHARE = 5  # kept pages may take a fifth of the disk they share with what is free
+STORE_DIVISOR = 5  # stored pages may take a fifth of the sum of what they take and what is free
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Bytes free and in all on one tier, other processes' use counted."""
+    """Free and total bytes of a memory or disk. What other processes use is not free."""
 
     free: int
     total: int
@@ -24,7 +27,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class TierLimits:
-    """The most bytes of KV on the device that computes, in RAM beside it, and on disk; None for no limit."""
+    """Upper limits in bytes of KV on the device, in host RAM and on disk. None is no limit."""
 
     device: int | None = None
     host: int | None = 0
@@ -41,33 +44,34 @@ def measure_limits(
     disk: int | None = None,
     free: int | None = None,
 ) -> TierLimits:
-    """What is free on ``device`` (``cpu``, ``cuda``, ``cuda:1``), in RAM and on the disk of ``home``; measured anew.
+    """Measures what is free on ``device`` (``cpu``, ``cuda``, ``cuda:1``), in RAM and on the disk of ``home``.
 
-    ``reserve`` bytes of the device are for other things than KV. ``memory``, ``ram`` and ``disk`` cap device, host and
-    disk (None: no cap). ``free`` is taken for the device's free memory rather than measured. On a CPU machine host and
-    device are the same RAM: nothing of it is host unless ``ram`` asks for it, and then the device has so much less.
+    ``reserve`` bytes of the device are not for KV. ``memory``, ``ram`` and ``disk`` cap device, host and disk in bytes
+    (None: no cap). ``free``, if given, replaces the measurement of the device's free memory. On a CPU machine host and
+    device share the same RAM: the host tier is empty unless ``ram`` is given, and ``ram`` is taken from the device.
     """
-    room = max(0, (measure_device(device).free if free is None else free) - reserve)
+    device_bytes = max(0, (measure_device(device).free if free is None else free) - reserve)
     if device.startswith("cuda"):
-        spare = measure_ram().free
-        host = _capped(spare, spare // 2 if ram is None else ram)
+        free_ram = measure_ram().free
+        host = _capped(free_ram, free_ram // 2 if ram is None else ram)
     else:
-        host = _capped(room, ram or 0)
-        room -= host
-    on_disk = measure_disk(home).free
-    return TierLimits(_capped(room, memory), host, _capped(on_disk - max(SPARE_DISK, on_disk // 20), disk))
+        host = _capped(device_bytes, ram or 0)
+        device_bytes -= host
+    free_disk = measure_disk(home).free
+    return TierLimits(_capped(device_bytes, memory), host, _capped(free_disk - max(SPARE_DISK, free_disk // 20), disk))
 
 
-def measure_kept(home: Path, kept: int, disk: int | None = None) -> int:
-    """The most bytes of pages to keep in ``home``, which has ``kept``: ``disk``, or a fifth of what is free or kept.
+def measure_store_budget(home: Path, stored: int, disk: int | None = None) -> int:
+    """Returns the most bytes of pages that the store in ``home`` may hold: ``disk``, or a share of its disk.
 
-    What is kept counts with what is free, so that keeping does not lower the budget; four fifths are left to all else.
+    ``stored`` is what its pages take now. The share is of free and stored bytes together, so that persisting pages
+    does not lower the budget.
     """
-    return (measure_disk(home).free + kept) // KEPT_SHARE if disk is None else disk
+    return (measure_disk(home).free + stored) // STORE_DIVISOR if disk is None else disk
 
 
 def measure_ram() -> Measured:
-    """Memory this process may still take: the machine's, or its container's where that is less."""
+    """Measures the memory this process may still allocate: the machine's, or its container's where that is less."""
     m = psutil.virtual_memory()
     limit, used = _cgroup()
     if limit is None or limit >= m.total:
@@ -77,19 +81,19 @@ def measure_ram() -> Measured:
 
 @dataclass(frozen=True)
 class Process:
-    """Bytes of memory this process holds now, and the most it ever held."""
+    """Resident bytes of this process, now and at its peak."""
 
     now: int
     peak: int
 
 
 def measure_process() -> Process:
-    """This process's resident memory."""
+    """Measures this process's resident memory."""
     return Process(psutil.Process().memory_info().rss, _peak())
 
 
 def _peak() -> int:
-    with contextlib.suppress(OSError):  # on Linux getrusage would tell the peak of the shell that started us
+    with contextlib.suppress(OSError):  # on Linux getrusage reports the peak of the shell that started this process
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -97,7 +101,7 @@ def _peak() -> int:
 
 
 def measure_disk(folder: Path) -> Measured:
-    """Space on the disk that holds ``folder`` (or its nearest parent that exists)."""
+    """Measures the disk that holds ``folder`` or, if it does not exist, its nearest existing parent."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     usage = shutil.disk_usage(folder)
@@ -105,7 +109,7 @@ def measure_disk(folder: Path) -> Measured:
 
 
 def measure_device(device: str) -> Measured:
-    """Memory of the device that computes: VRAM for ``cuda``, RAM for ``cpu``."""
+    """Measures the memory of a device: VRAM for ``cuda``, RAM for ``cpu``."""
     if not device.startswith("cuda"):
         return measure_ram()
     import torch
@@ -118,7 +122,7 @@ def _capped(nbytes: int, cap: int | None) -> int:
 
 
 def _cgroup() -> tuple[int | None, int]:
-    """The container's memory limit (None: none) and what it uses, from cgroup v2 or v1."""
+    """Returns the container's memory limit (None if it has none) and its usage in bytes, from cgroup v2 or v1."""
     for limit, used in (
         ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -129,6 +133,6 @@ def _cgroup() -> tuple[int | None, int]:
 
 
 def _reclaimable(cgroup: Path) -> int:
-    """File cache that counts as used and is given up on demand: kept pages that were read, mostly."""
+    """Returns the bytes of file cache, which count as used but are freed on demand: stored pages that were read."""
     stat = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
     return int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))

@@ -1,4 +1,4 @@
-"""Doctor: what is installed, what there is room for, and whether model and store are whole."""
+"""The report of ``localctx doctor``: versions, device, free memory, installed models and the state of the store."""
 
 import platform
 import sqlite3
@@ -6,17 +6,17 @@ from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from localctx import __version__
 from localctx.budget import Measured, measure_device, measure_disk, measure_ram
 from localctx.errors import StoreError, UserError
 from localctx.settings import Settings
 from localctx.store.store import Store
+from localctx.version import __version__
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numba", "numpy", "sqlite-utils", "psutil", "gguf", "safetensors")
 
 
 def examine(settings: Settings) -> dict[str, Any]:
-    """Everything ``localctx doctor --json`` prints. ``problems`` are lines with a remedy; empty when all is well."""
+    """Returns what ``localctx doctor --json`` prints. ``problems`` is a list of lines, each with a remedy."""
     problems = list[str]()
     report = {
         "localctx": __version__,
@@ -45,13 +45,13 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
     from localctx.models.device_choice import pick_device, pick_dtype
-    from localctx.models.weight_formats import name_of, packing, refuse_weights
+    from localctx.models.weight_formats import bitsandbytes_options, precision_name, refuse_weights
 
     try:
         device = pick_device(settings.device)
         dtype = pick_dtype(settings.dtype, device)
         refuse_weights(settings.weights, device, dtype)
-        packing(settings.weights, device)
+        bitsandbytes_options(settings.weights, device)
     except UserError as e:
         problems.append(str(e))
         return {"name": settings.device}
@@ -60,16 +60,16 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
         "name": str(device),
         "hardware": name,
         "system": f"{platform.system()} {platform.release()}",
-        "precision": name_of(dtype, settings.weights),
+        "precision": precision_name(dtype, settings.weights),
         "threads": torch.get_num_threads(),
         "memory": _measured(measure_device(str(device))),
     }
 
 
 def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
-    from localctx.models.resolve import installed, verify
+    from localctx.models.resolve import list_installed, verify
 
-    found = installed(settings.models)
+    found = list_installed(settings.models)
     for model in found:
         wrong = verify(model.path) if model.state == "ready" else [model.state]
         if wrong and model.state != "partial":
@@ -82,11 +82,13 @@ def _models(settings: Settings, problems: list[str]) -> dict[str, Any]:
 
 
 def _advice(settings: Settings) -> dict[str, Any]:
-    """What this machine can run, measured anew. Nothing for a device that is not there: then that is the problem."""
+    """Returns the model recommendation, after measuring the machine again; nothing where the device does not exist,
+    which ``_device`` has reported.
+    """
     from localctx.models.model_advice import advise
 
     try:
-        return advise(settings, anew=True).to_json()
+        return advise(settings, remeasure=True).to_json()
     except UserError:
         return {}
 

@@ -1,12 +1,12 @@
-"""Errors a user can mend: one line that says what happened, one that says what to do."""
+"""Errors that a user can fix. Each says what happened and what to do about it."""
 
 from typing import Any
 
 
 class UserError(Exception):
-    """What went wrong and its remedy, both in words for the person at the keyboard.
+    """An error with a ``problem`` and a ``remedy``, both phrased for the user.
 
-    ``str(error)`` is one line: ``problem; remedy``. ``exit_code`` is what the command returns.
+    ``str(error)`` is the one line ``problem; remedy``. ``exit_code`` is the exit status of the command.
     """
 
     exit_code = 1
@@ -17,12 +17,12 @@ class UserError(Exception):
         self.remedy = remedy
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """From another process it comes as it was raised there."""
-        return _again, (type(self), self.problem, self.remedy)
+        """Pickle type, problem and remedy, so that another process can raise the same error."""
+        return _unpickle, (type(self), self.problem, self.remedy)
 
 
 class UsageError(UserError):
-    """The command line or a setting cannot mean anything."""
+    """A command line argument or a setting is invalid."""
 
     exit_code = 2
 
@@ -32,34 +32,34 @@ class DocumentError(UserError):
 
 
 class NothingFound(DocumentError):
-    """Nothing in the documents is like the question."""
+    """The search found no passage for the question."""
 
 
 class ChatError(UserError):
-    """A chat is not there, or its name is that of several."""
+    """A chat does not exist, or its name is ambiguous."""
 
 
 class ChatFull(UserError):
-    """A chat's documents fit, but not with all that was said before."""
+    """A chat's documents fit into the context window, but not together with its history."""
 
 
 class TooLong(UserError):
-    """The documents and the question do not fit the model's window."""
+    """The documents and the question do not fit into the model's context window."""
 
 
 class NoRoom(UserError):
-    """No tier has room for another page of KV: ``held`` bytes by tier, ``wanted`` more."""
+    """No tier has room for ``needed`` more bytes of KV. ``used`` is the bytes in use by tier."""
 
-    def __init__(self, held: dict[str, int], wanted: int, why: str = "") -> None:
-        places = ", ".join(f"{size(n)} on {name}" for name, n in held.items())
+    def __init__(self, used: dict[str, int], needed: int, why: str = "") -> None:
+        usage = ", ".join(f"{format_bytes(n)} on {name}" for name, n in used.items())
         super().__init__(
-            f"the KV cache has no room for {size(wanted)} more ({why or places})",
+            f"the KV cache has no room for {format_bytes(needed)} more ({why or usage})",
             "give it more (--memory, --ram, --disk), use a smaller --kv, or ask a shorter part",
         )
 
 
 class ModelError(UserError):
-    """A model is unknown, cannot be fetched, or cannot be run rightly."""
+    """A model is unknown, cannot be downloaded, or cannot be computed correctly."""
 
 
 class StoreError(UserError):
@@ -67,17 +67,17 @@ class StoreError(UserError):
 
 
 class Cancelled(Exception):
-    """The user said stop. Not an error: what was sealed is kept."""
+    """The user cancelled the work. This is not an error: pages that were sealed by then are kept."""
 
 
-def _again(kind: type[UserError], problem: str, remedy: str) -> UserError:
+def _unpickle(kind: type[UserError], problem: str, remedy: str) -> UserError:
     error = kind.__new__(kind)
     UserError.__init__(error, problem, remedy)
     return error
 
 
-def size(nbytes: float) -> str:
-    """Bytes for people: ``61.3 MiB``."""
+def format_bytes(nbytes: float) -> str:
+    """Returns a number of bytes as readable text: ``61.3 MiB``."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if nbytes < 1024:
             return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"

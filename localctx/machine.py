@@ -1,4 +1,6 @@
-"""Machine: what computes here, and how fast it reads its memory and multiplies. Measured once, then remembered."""
+"""Measures the machine: its device, its memory bandwidth and its arithmetic rate. Rates are measured once and cached
+in the data folder.
+"""
 
 import json
 import platform
@@ -15,22 +17,22 @@ import torch
 from torch.nn.functional import linear
 
 from localctx.budget import Measured, measure_device
-from localctx.settings import write_whole
+from localctx.settings import write_atomically
 
 FILE = "machine.json"
-SECONDS = 0.25  # of each of the two measurements, its buffers apart
-PARTS = {"cpu": 32, "cuda": 8}  # that a thread reads in turn: until one comes again, others pushed it out of the caches
-BUFFER = {"cpu": 256 << 20, "cuda": 4 << 30}  # bytes, unless an eighth of what is free is less
-WIDTH = 4096  # numbers of a row of the weights that are read
-PRODUCT = {"cpu": (128, 512), "cuda": (4096, 4096)}  # tokens, and the width of the weights they meet
+SECONDS = 0.25  # length of each of the two measurements, without the allocation of its buffers
+PARTS = {"cpu": 32, "cuda": 8}  # parts of the buffer that a thread cycles through, so that none is still in a cache
+BUFFER = {"cpu": 256 << 20, "cuda": 4 << 30}  # bytes; an eighth of the free memory where that is less
+WIDTH = 4096  # elements in a row of the weights that are read
+PRODUCT = {"cpu": (128, 512), "cuda": (4096, 4096)}  # tokens, and the width of the square weight matrix
 
-Works = Sequence[Callable[[], object]]
+Tasks = Sequence[Callable[[], object]]
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What a device does in a second: bytes of memory it reads (``bandwidth``), multiplications and additions in a
-    product with many tokens (``arithmetic``).
+    """How fast a device is: ``bandwidth`` in bytes read a second, ``arithmetic`` in multiplications and additions a
+    second in a matrix product with many tokens. 0 where it could not be measured.
     """
 
     bandwidth: float = 0
@@ -39,8 +41,8 @@ class Rates:
 
 @dataclass(frozen=True)
 class Machine:
-    """What computes, by torch's name for it (``cpu``, ``cuda``) and its maker's. ``precision`` is that of the numbers
-    it computes with; ``free`` and ``total`` are bytes of its memory.
+    """A device by torch's name (``device``: ``cpu``, ``cuda``) and its vendor's (``hardware``). ``precision`` is the
+    dtype it computes in; ``free`` and ``total`` are bytes of its memory.
     """
 
     device: str
@@ -51,105 +53,107 @@ class Machine:
     rates: Rates
 
 
-def look(device: torch.device, precision: torch.dtype, home: Path, *, held: int = 0, anew: bool = False) -> Machine:
-    """The machine as it is now. Its rates are those remembered in the data folder ``home``, where they are, unless it
-    is to be measured ``anew``, in less than a second; ``held`` bytes in use count as free.
+def measure_machine(
+    device: torch.device, precision: torch.dtype, home: Path, *, own_bytes: int = 0, remeasure: bool = False
+) -> Machine:
+    """Returns the machine as it is now. Rates come from the file in the data folder ``home`` if it has them; otherwise,
+    or with ``remeasure``, they are measured in less than a second. ``own_bytes`` that this process uses count as free.
     """
     memory: Measured = measure_device(str(device))
-    rates = _rates(device, precision, home, anew)
+    rates = _rates(device, precision, home, remeasure)
     name = str(precision).removeprefix("torch.")
-    return Machine(device.type, hardware(device), name, min(memory.free + held, memory.total), memory.total, rates)
+    return Machine(device.type, hardware(device), name, min(memory.free + own_bytes, memory.total), memory.total, rates)
 
 
 def hardware(device: torch.device) -> str:
-    """What the maker calls the GPU, or the processor."""
+    """Returns the vendor's name of the GPU or the processor."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    told = torch.cpu.get_capabilities().get("cpu_name")
-    return str(told or platform.processor() or platform.machine())
+    name = torch.cpu.get_capabilities().get("cpu_name")
+    return str(name or platform.processor() or platform.machine())
 
 
 def measure_rates(device: torch.device, precision: torch.dtype) -> Rates:
-    """Measure a device in less than a second, computing in ``precision``. None of it where the device is full."""
+    """Measures a device that computes in ``precision``, in less than a second. Rates are 0 where its memory is full."""
     try:
-        return Rates(_read(_buffer(device)), _multiply(device, precision))
+        return Rates(_bandwidth(_buffer(device)), _arithmetic(device, precision))
     except torch.OutOfMemoryError:
         return Rates()
 
 
-def _rates(device: torch.device, precision: torch.dtype, home: Path, anew: bool) -> Rates:
-    """Of several measurements the fastest counts: what else runs can only slow one down."""
+def _rates(device: torch.device, precision: torch.dtype, home: Path, remeasure: bool) -> Rates:
+    """Returns the fastest of all measurements so far, because other programs can only slow a measurement down."""
     threads = f", {torch.get_num_threads()} threads" * (device.type == "cpu")
     key = f"{hardware(device)}{threads}, torch {torch.__version__}, {precision}"
-    remembered = _remembered(home)
-    before = remembered.get(key, Rates())
-    if anew or not all(astuple(before)):
+    saved = _saved_rates(home)
+    best = saved.get(key, Rates())
+    if remeasure or not all(astuple(best)):
         now = measure_rates(device, precision)
-        before = Rates(*map(max, astuple(before), astuple(now)))
-        said = {name: asdict(rates) for name, rates in {**remembered, key: before}.items()}
+        best = Rates(*map(max, astuple(best), astuple(now)))
+        content = {name: asdict(rates) for name, rates in {**saved, key: best}.items()}
         with suppress(OSError):  # then it is measured again the next time
-            write_whole(home / FILE, json.dumps(said, indent=1) + "\n")
-    return before
+            write_atomically(home / FILE, json.dumps(content, indent=1) + "\n")
+    return best
 
 
-def _remembered(home: Path) -> dict[str, Rates]:
-    """By device; nothing where the file is not there, or not as it was written."""
+def _saved_rates(home: Path) -> dict[str, Rates]:
+    """Returns the saved rates by device and precision; nothing where the file is absent or damaged."""
     try:
-        said = json.loads((home / FILE).read_text(encoding="utf-8"))
-        return {name: Rates(**{what: float(rate) for what, rate in rates.items()}) for name, rates in said.items()}
+        content = json.loads((home / FILE).read_text(encoding="utf-8"))
+        return {name: Rates(**{kind: float(rate) for kind, rate in rates.items()}) for name, rates in content.items()}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}
 
 
 def _buffer(device: torch.device) -> torch.Tensor:
-    """Ones, float32, in rows for each thread's parts: more of them than any cache holds."""
-    room = min(BUFFER[device.type], measure_device(str(device)).free // 8)
-    each = _threads(device) * PARTS[device.type] * WIDTH
-    return torch.ones(max(1, room // 4 // each) * each, device=device)
+    """Returns float32 ones, larger than any CPU or GPU cache, a multiple of WIDTH for each part of each thread."""
+    nbytes = min(BUFFER[device.type], measure_device(str(device)).free // 8)
+    unit = _threads(device) * PARTS[device.type] * WIDTH
+    return torch.ones(max(1, nbytes // 4 // unit) * unit, device=device)
 
 
-def _read(numbers: torch.Tensor) -> float:
-    """Bytes a second of products with one token, whose weights are in no cache: on a processor that is how fast memory
-    is, whatever the weights are kept in.
+def _bandwidth(weights: torch.Tensor) -> float:
+    """Returns the bytes a second that products with one token read, with weights that are in no cache. On a processor
+    this is the speed of its memory, whatever the weights' codec.
     """
-    shares = numbers.view(_threads(numbers.device), PARTS[numbers.device.type], -1, WIDTH)
-    token = torch.ones(1, WIDTH, dtype=numbers.dtype, device=numbers.device)
-    works = [[partial(linear, token, part) for part in share] for share in shares]
-    return shares[0, 0].nbytes * _per_second(works, numbers.device)
+    shares = weights.view(_threads(weights.device), PARTS[weights.device.type], -1, WIDTH)
+    token = torch.ones(1, WIDTH, dtype=weights.dtype, device=weights.device)
+    tasks = [[partial(linear, token, part) for part in share] for share in shares]
+    return shares[0, 0].nbytes * _tasks_per_second(tasks, weights.device)
 
 
-def _multiply(device: torch.device, precision: torch.dtype) -> float:
-    """Operations a second of products with many tokens."""
+def _arithmetic(device: torch.device, precision: torch.dtype) -> float:
+    """Returns the multiplications and additions a second of products with many tokens."""
     rows, width = PRODUCT[device.type]
     tokens, weights = (torch.ones(n, width, dtype=precision, device=device) for n in (rows, width))
-    works = [[partial(linear, tokens, weights)]] * _threads(device)
-    return 2 * rows * width * width * _per_second(works, device)
+    tasks = [[partial(linear, tokens, weights)]] * _threads(device)
+    return 2 * rows * width * width * _tasks_per_second(tasks, device)
 
 
-def _per_second(works: Sequence[Works], device: torch.device) -> float:
-    """How many a second are done by threads that have ``works`` of their own each, and wait for nobody. These are
-    short, and most may be interrupted: a machine that is busy with something else seems hardly slower than it is.
+def _tasks_per_second(tasks: Sequence[Tasks], device: torch.device) -> float:
+    """Returns how many tasks a second independent threads finish, one thread for each item of ``tasks``. A task is so
+    short that a busy machine, which interrupts some of them, hardly seems slower than an idle one.
     """
-    before = torch.get_num_threads()
-    with ThreadPoolExecutor(len(works), initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        rate = sum(1 / seconds for seconds in pool.map(partial(_seconds, device), works))
-        pool.submit(torch.set_num_threads, before).result()  # for threads to come: it was set for these
+    threads = torch.get_num_threads()
+    with ThreadPoolExecutor(len(tasks), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        rate = sum(1 / seconds for seconds in pool.map(partial(_seconds_per_task, device), tasks))
+        pool.submit(torch.set_num_threads, threads).result()  # threads started later inherit the last value set
     return rate
 
 
 @torch.inference_mode()
-def _seconds(device: torch.device, works: Works) -> float:
-    """What one of ``works`` takes when they are done over and over: a quarter of them took less."""
-    taken, end = list[float](), time.perf_counter() + SECONDS
-    for work in cycle(works):
+def _seconds_per_task(device: torch.device, tasks: Tasks) -> float:
+    """Runs ``tasks`` over and over; returns the lower quartile of their durations."""
+    durations, end = list[float](), time.perf_counter() + SECONDS
+    for task in cycle(tasks):
         start = time.perf_counter()
-        work()
+        task()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        taken.append((now := time.perf_counter()) - start)
-        if now > end and len(taken) > len(works):
+        durations.append((now := time.perf_counter()) - start)
+        if now > end and len(durations) > len(tasks):
             break
-    return sorted(taken)[len(taken) // 4]
+    return sorted(durations)[len(durations) // 4]
 
 
 def _threads(device: torch.device) -> int:

@@ -1,82 +1,52 @@
-"""Session: the one obvious entry. Open documents, ask, and take the events as they come."""
+"""Session: the one obvious entry. Open documents, ask, and take the answer or its events as they come."""
 
-import threading
-import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property, partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeVar
 
 from torch import Tensor
 
-from localctx.engine.coroutine import CancelCheck, EngineCoroutine, compute_alone, drive
-from localctx.engine.effective_context import MEASURED
-from localctx.engine.events import Done, Event, InUse, Note, Progress
-from localctx.engine.model_loader import ModelLoader, same_model
-from localctx.engine.prompt import Conversation
-from localctx.engine.request_builder import RequestBuilder
-from localctx.engine.run_request import read, shut
-from localctx.errors import Cancelled
+from localctx.engine.coroutine import CancelCheck, EngineCoroutine, compute_alone, consume, drive
+from localctx.engine.events import Event, InUse, Progress
+from localctx.engine.model_loader import ModelLoader
+from localctx.engine.runtime import Runtime
 from localctx.kv.keepers import make_keeper
-from localctx.library.add import find_kept
-from localctx.library.read_document import Document, read_document
-from localctx.models.base import ForwardRequest, Messages, Model
+from localctx.models.base import ForwardRequest, Model
+from localctx.results import Answer, AnswerCitation, Summary, answer_of
+from localctx.session_chat import SessionChat
 from localctx.settings import Settings
-from localctx.store.chats import Chat
 from localctx.store.documents import StoredDocument
-from localctx.store.store import Store, read_store, store_errors
-from localctx.workflows.ask import AskWorkflow
-from localctx.workflows.chat import Beginning, ChatWorkflow, FullChatAction
-from localctx.workflows.manage_library import LibraryWorkflow
-from localctx.workflows.rag import RetrievalWorkflow
-from localctx.workflows.reply import reply
-from localctx.workflows.summarize import SummarizeWorkflow
-from localctx.workflows.text_generator import LocalGenerator, TextGenerator
+from localctx.store.store import Store
+from localctx.workflows.summary_task import SummaryTask
+from localctx.workflows.workflows import Workflows
 
-Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
-def _driven(
-    method: "Callable[Concatenate[Session, Given], EngineCoroutine[None]]",
-) -> "Callable[Concatenate[Session, Given], Generator[Event, None, None]]":
-    """A method whose steps are computed one by one; its caller gets the events."""
-
-    @wraps(method)
-    def run(self: "Session", /, *args: Given.args, **kwargs: Given.kwargs) -> Generator[Event, None, None]:
-        return self.run(method(self, *args, **kwargs))
-
-    return run
-
-
-class _Steps:
-    """The driven methods of a session, not driven."""
-
-    def __init__(self, session: "Session") -> None:
-        self._session = session
-
-    def __getattr__(self, name: str) -> Callable[..., EngineCoroutine[None]]:
-        return partial(getattr(type(self._session), name).__wrapped__, self._session)
+def ignore(event: Progress) -> None:
+    """Drop an event."""
 
 
 class Session:
-    """Documents asked on this machine, under ``settings``. Close it when done; use from one thread at a time.
+    """Documents asked on this machine under ``settings``. Close it, or use it in a ``with`` statement; one thread at a
+    time may use it.
 
-    ``progress`` hears of the model being fetched and loaded, which happens when it is first needed. Sessions that share
-    a ``loader`` share the model.
+    ``sources`` are the documents that ``ask``, ``stream``, ``chat`` and ``summarize`` are about if they name no others:
+    paths of files, ``-`` for standard input, or ids of stored documents. ``on_progress`` hears of the model being
+    downloaded and loaded, which happens when it is first needed. Sessions that share a ``loader`` share the model.
+    Raises UsageError for a keeper that does not exist.
     """
 
     def __init__(
         self,
         settings: Settings,
-        progress: Callable[[Progress], None] = lambda event: None,
+        on_progress: Callable[[Progress], None] = ignore,
         loader: ModelLoader | None = None,
+        sources: Sequence[str] = (),
     ) -> None:
-        make_keeper(settings.keep, 0)  # nonsense is told before anything is loaded
-        self.settings, self._progress, self._loader = settings, progress, loader or ModelLoader()
-        self._stop = threading.Event()
-        self._listening = False
-        self._load_seconds = 0.0
+        make_keeper(settings.keep, 0)  # a wrong name is told before anything is loaded
+        self.runtime = Runtime(settings, on_progress, loader)
+        self.workflows = Workflows(self.runtime)
+        self.sources = tuple(sources)
 
     def __enter__(self) -> "Session":
         return self
@@ -86,296 +56,106 @@ class Session:
 
     def close(self) -> None:
         """Close the store."""
-        if "store" in self.__dict__:
-            self.store.close()
-
-    def change(self, settings: Settings) -> None:
-        """Go on under other ``settings``; what they do not concern stays loaded."""
-        old, self.settings = self.settings, settings
-        for made in ("_opener", "_retrieval", "_shelving", "_asking"):
-            self.__dict__.pop(made, None)
-        if not same_model(old, settings):
-            self.__dict__.pop("model", None)
-        if old.home != settings.home:
-            self.close()
-            self.__dict__.pop("store", None)
-
-    def cancel(self) -> bool:
-        """Stop what runs, from any thread or a signal handler; heard within one layer of the model.
-
-        False when nothing runs that would hear it (a model being loaded does not), or it was told already.
-        """
-        heard = self._listening and not self._stop.is_set()
-        self._stop.set()
-        return heard
-
-    def tell(self, event: Progress) -> None:
-        """What is heard of beside events: ``progress``."""
-        self._progress(event)
+        self.runtime.close()
 
     @property
-    def steps(self) -> Any:
-        """``ask``, ``chat`` and the others as steps, for who computes those of several sessions together."""
-        return _Steps(self)
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.runtime.settings
 
-    @cached_property
+    @property
     def store(self) -> Store:
         """The data folder's store. Raises StoreError."""
-        return Store(self.settings.home)
+        return self.runtime.store
+
+    @property
+    def model(self) -> Model:
+        """The model, downloaded and loaded when first needed. Raises ModelError."""
+        return self.runtime.model
 
     @property
     def in_use(self) -> InUse:
-        """What is in memory now; nothing where nothing is loaded. Integers only."""
-        if not (model := self.__dict__.get("model")):
-            return InUse()
-        return InUse(str(model.device), model.nbytes, self._loader.pools.held)
+        """The memory in use now, in bytes; all zero while no model is loaded."""
+        return self.runtime.in_use
 
-    @cached_property
-    def model(self) -> Model:
-        """The model, fetched and loaded when first needed. Raises ModelError."""
-        model, self._load_seconds = self._loader.load(self.settings, self._progress)
-        return model
+    def change(self, settings: Settings) -> None:
+        """Continue under other settings; what these do not concern stays loaded."""
+        self.runtime.change(settings)
+        self.workflows = Workflows(self.runtime)
 
-    @_driven
+    def cancel(self) -> bool:
+        """Stop what runs, from any thread or a signal handler; see ``Runtime.cancel``."""
+        return self.runtime.cancel()
+
     def ask(
-        self, sources: Sequence[str], question: str, keep: bool = True, library: bool = False
-    ) -> EngineCoroutine[None]:
-        """Answer ``question`` from the ``sources`` (files, ``-`` for standard input, ids of kept documents), or from
-        passages of all documents of the ``library``; the last event is Done.
+        self, question: str, sources: Sequence[str] | None = None, *, persist: bool = True, library: bool = False
+    ) -> Answer:
+        """Answer ``question`` from ``sources`` (None: the session's), or from passages of the whole ``library``.
 
-        With ``keep`` False the store is not touched. Raises UserError before any work that would be wasted. A store
-        that cannot be written costs the keeping (``Done.failed``), not the answer. Raises Cancelled when cancelled
-        before reading began.
+        The pages of the documents are persisted, so that the next question starts where prefill ended; without
+        ``persist`` the store is not touched. Raises UserError (its subclasses say what is wrong, and the remedy),
+        Cancelled if cancelled before prefill began.
         """
-        with self._running():
-            documents, spent = self._read_files(sources, keep)
-            begun = yield from self._asking.begin(None if library else documents, question, keep)
-            work = begun.work
-            work.seconds |= spent
-            try:
-                yield from self._asking.answer(begun, question, self.settings)
-            except Cancelled:
-                pass
-            finally:
-                shut(work)
-        yield from map(Note, work.notes)
-        yield Done(work.answered(self.settings.model), work.failed)
+        return answer_of(self.stream(question, sources, persist=persist, library=library))
 
-    @_driven
-    def prepare(self, source: str) -> EngineCoroutine[None]:
-        """Read the document ``source`` (a file, or the id of a kept one) and keep its pages, so that questions start
-        where reading ended. One that will be answered from passages is made searchable instead.
-
-        The last event is Done; ``Done.failed`` when the pages could not be kept.
+    def stream(
+        self, question: str, sources: Sequence[str] | None = None, *, persist: bool = True, library: bool = False
+    ) -> Generator[Event, None, None]:
+        """As ``ask``, giving typed events as they come (``localctx.events``): Planned, Progress, Quoted, Token, Note,
+        Evicted, and Done at the end. Closing the generator cancels.
         """
-        with self._running():
-            documents, spent = self._read_files([source], True)
-            if why := self._asking.why_passages(documents):
-                yield Note(f"{why}: it was made searchable, and answers will come from its passages")
-                yield Done(self._retrieval.prepared(documents[0]))
-                return
-            work = yield from self._asking.whole(documents, None, True)
-            work.seconds |= spent
-            try:
-                yield from read(work)
-                work.stopped = "eos"
-            except Cancelled:
-                pass
-            finally:
-                shut(work)
-        yield from map(Note, work.notes)
-        yield Done(work.prepared(self.settings.model), work.failed)
+        sources = self.sources if sources is None else sources
+        return self.run(self.workflows.questions.ask(sources, question, persist, library))
 
-    def enter(self, sources: Sequence[str]) -> list[str]:
-        """Read the files ``sources`` into the library; their documents' ids. Raises UserError, Cancelled."""
-        with self._running():
-            documents = self._parse(sources)
-        with store_errors(self.store.home), self.store.db.atomic():
-            for row, text, spans in documents:
-                self.store.documents.add(row, text, spans)
-        return [row.id for row, _, _ in documents]
+    def prepare(self, source: str) -> Generator[Event, None, None]:
+        """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. A
+        document
+        that will be answered from passages is made searchable instead.
 
-    def start_chat(self, sources: Sequence[str]) -> Chat:
-        """A new chat about the files ``sources``, which are entered in the library. Raises UserError."""
-        documents = self.enter(sources)
-        with store_errors(self.store.home):
-            return self.store.chats.create("", documents, {"model": self.settings.model})
-
-    def restart_chat(self, chat: str) -> Chat:
-        """A new chat about the documents of another."""
-        with store_errors(self.store.home):
-            return self.store.chats.restart(chat, {"model": self.settings.model})
-
-    def add_to_chat(self, chat: str, sources: Sequence[str]) -> None:
-        """Let a chat be about the files ``sources`` too; what was said is then read anew after them."""
-        documents = self.enter(sources)
-        with store_errors(self.store.home), self.store.db.atomic():
-            for document in documents:
-                self.store.chats.add_document(chat, document)
-
-    @_driven
-    def chat(self, chat: str, question: str) -> EngineCoroutine[None]:
-        """Answer ``question`` after what was said in a chat.
-
-        The last event is Done. Raises ChatFull where the documents would fit, but not with all that was said; the
-        question then waits for ``go_on``. Else as ``ask``.
+        The last event is Done; ``Done.failed`` says why the pages could not be kept.
         """
-        with self._chatting() as chatting:
-            yield from chatting.ask(chat, question)
+        return self.run(self.workflows.questions.prepare(source))
 
-    @_driven
-    def edit(self, chat: str, question: str, message: int | None = None) -> EngineCoroutine[None]:
-        """As ``chat``, in place of the question ``message`` (None: the last), on a branch of its own."""
-        with self._chatting() as chatting:
-            yield from chatting.edit(chat, question, message)
+    def chat(self, chat: str | None = None) -> SessionChat:
+        """A new chat about the session's documents, or the stored chat with this id. Raises UserError, ChatError."""
+        chats = self.workflows.chats
+        found = self.store.chats.get(chat) if chat else chats.start(self.sources)
+        return SessionChat(self.workflows, self.run, found.id)
 
-    @_driven
-    def go_on(self, chat: str, way: FullChatAction) -> EngineCoroutine[None]:
-        """Answer the question that raised ChatFull, having made room; a new chat's id is in Done's report."""
-        with self._chatting() as chatting:
-            yield from chatting.go_on(chat, way)
+    def summarize(
+        self, *, length: str = "medium", style: str = "prose", language: str = "", persist: bool = False
+    ) -> list[Summary]:
+        """Summarize each of the session's documents. ``length``: short, medium, long or a number of words; ``style``:
+        prose, bullets or simple; ``persist`` the pages of documents that are read whole.
 
-    @_driven
-    def regenerate(self, chat: str, temperature: float | None = None) -> EngineCoroutine[None]:
-        """Answer a chat's last question again, or at last. Raises UsageError where the answer would be the same."""
-        with self._chatting() as chatting:
-            yield from chatting.regenerate(chat, temperature)
-
-    @_driven
-    def summarize(self, chat: str) -> EngineCoroutine[None]:
-        """Let the model put a summary in the place of what was said in a chat. Raises Cancelled."""
-        with self._chatting() as chatting:
-            yield from chatting.summarize(chat)
-
-    @contextmanager
-    def shelving(self) -> Iterator[LibraryWorkflow]:
-        """The library: files are read into it, it is searched, documents from elsewhere are taken in. ``cancel`` makes
-        what runs of that raise Cancelled.
+        Raises UserError, Cancelled.
         """
-        with self._running():
-            self._listening = True
-            yield self._shelving
+        task = SummaryTask(length, style, language)
+        documents = [self.workflows.read(source) for source in self.sources]
+        return [self._summarize(document, task, persist) for document in documents]
 
-    @contextmanager
-    def summarizing(
-        self, open_speaker: Callable[[StoredDocument], TextGenerator] | None = None
-    ) -> Iterator[SummarizeWorkflow]:
-        """What summarizes documents, or asks them all the same, in steps to be ``run``. ``cancel`` makes these raise
-        Cancelled. ``open_speaker`` gives who speaks about a document instead of the model here.
-        """
-        with self._running():
-            yield SummarizeWorkflow(
-                self.settings,
-                lambda: self.store,
-                open_speaker or self._speaker,
-                lambda source: self._parse([source])[0],
-                self._stop.is_set,
-            )
+    def run(self, coroutine: EngineCoroutine[Result]) -> Generator[Event, None, Result]:
+        """Run a coroutine of ``workflows``, one forward pass at a time; yields its events and returns its result."""
+        return drive(coroutine, lambda request: compute_alone(self.model, self.runtime.cancelled)(request))
 
-    def compute(self, feeds: Sequence[ForwardRequest], cancelled: CancelCheck) -> list[Tensor]:
-        """One pass of the model over what several ``steps`` need."""
-        return self.model.forward_each(feeds, cancelled)
+    def forward_each(self, requests: Sequence[ForwardRequest], cancelled: CancelCheck) -> list[Tensor]:
+        """Compute one forward pass for several coroutines; see ``Model.forward_each``."""
+        return self.model.forward_each(requests, cancelled)
 
-    def is_cancelled(self) -> bool:
-        """Whether what runs is to stop."""
-        return self._stop.is_set()
-
-    def run(self, steps: EngineCoroutine[Result]) -> Generator[Event, None, Result]:
-        """Compute ``steps`` one by one: their events, and what they return."""
-        return drive(steps, self._compute)
-
-    @_driven
-    def reply(self, messages: Messages, settings: Settings) -> EngineCoroutine[None]:
-        """The next turn of a conversation, sampled as ``settings`` say; the last event is Done. Nothing is kept."""
-        with self._running():
-            self._load()
-            yield from reply(self._opener, settings, messages)
-
-    @property
-    def window(self) -> float:
-        """Tokens of the longest prompt that is read. Loads the model."""
-        with self._running():
-            self._load()
-            return self._opener.longest
-
-    def _speaker(self, held: StoredDocument) -> TextGenerator:
-        """The model here, which is loaded."""
-        self._load()
-        return LocalGenerator(
-            self._opener,
-            self.settings,
-            held,
-            lambda documents, question: self._asking.begin(documents, question, True),
-            lambda begun, question, settings: self._asking.answer(begun, question, settings),
-            self._stop.is_set,
-        )
-
-    def _compute(self, feed: ForwardRequest) -> Tensor:
-        return compute_alone(self.model, self._stop.is_set)(feed)
-
-    @contextmanager
-    def _running(self) -> Iterator[None]:
-        self._stop.clear()
+    def _summarize(self, document: StoredDocument, task: SummaryTask, persist: bool) -> Summary:
+        previous = self.settings
+        self.change(task.adapted(previous))
         try:
-            yield
+            with self.workflows.summaries() as summaries:
+                result = consume(self.run(summaries.summarize(document, task, persist)), lambda event: None)
         finally:
-            self._listening = False
-
-    @contextmanager
-    def _chatting(self) -> Iterator[ChatWorkflow]:
-        with self._running():
-            loaded = self._load()
-
-            def begin(documents: Sequence[StoredDocument] | None, question: str, of: Conversation) -> Beginning:
-                begun = yield from self._asking.begin(documents, question, True, of)
-                begun.work.seconds["load"] = loaded
-                return begun
-
-            yield ChatWorkflow(self._opener, self.settings, self.store, begin, self._asking.answer, self._stop.is_set)
-
-    @cached_property
-    def _opener(self) -> RequestBuilder:
-        return RequestBuilder(self.model, self.settings, lambda: self.store, self._stop.is_set, self._loader.pools)
-
-    @cached_property
-    def _asking(self) -> AskWorkflow:
-        return AskWorkflow(self._opener, lambda: self._retrieval, self.settings, self._measured, self._stop.is_set)
-
-    def _measured(self) -> dict[str, Any] | None:
-        """What ``localctx quality --context`` found out about the model on this machine."""
-        home, name = self.settings.home, self.settings.model
-        return read_store(home, lambda: self.store, lambda store: store.verdicts.of(name).get(MEASURED))
-
-    @cached_property
-    def _shelving(self) -> LibraryWorkflow:
-        stop = self._stop.is_set
-        return LibraryWorkflow(self.settings, lambda: self.store, lambda: self._opener, self._progress, stop)
-
-    @cached_property
-    def _retrieval(self) -> RetrievalWorkflow:
-        return RetrievalWorkflow(self._opener, self.settings, lambda: self.store, self._progress, self._stop.is_set)
-
-    def _read_files(self, sources: Sequence[str], kept: bool) -> tuple[list[StoredDocument], dict[str, float]]:
-        """The documents, and seconds spent. The model is loaded after: a wrong name is told at once."""
-        start = time.perf_counter()
-        documents = self._parse(sources, kept)
-        return documents, {"parse": time.perf_counter() - start, "load": self._load()}
-
-    def _parse(self, sources: Sequence[str], kept: bool = True) -> list[StoredDocument]:
-        documents = (self._document(s, kept) for s in sources)
-        return [StoredDocument(d.row, d.text, d.spans) for d in documents]
-
-    def _load(self) -> float:
-        """Load the model, and listen from then on; seconds it took."""
-        self.model  # noqa: B018 (loads)
-        self._listening = True
-        seconds, self._load_seconds = self._load_seconds, 0.0  # the next finds it loaded
-        return seconds
-
-    def _document(self, source: str, kept: bool) -> Document:
-        """As it was read before if that is ``kept`` and the file untouched: optical reading takes minutes."""
-        ocr, home = self.settings.ocr, self.settings.home
-        if kept and (found := read_store(home, lambda: self.store, lambda store: find_kept(store, source, ocr))):
-            return found
-        turning = lambda done, total: self._progress(Progress(f"pages of {source}", done, total))  # noqa: E731
-        return read_document(source, turning, ocr, self._stop.is_set)
+            self.change(previous)
+        return Summary(
+            document=document.id,
+            name=document.name,
+            text=result["summary"],
+            citations=tuple(map(AnswerCitation.from_json, result["citations"])),
+            sections=tuple(result["sections"]),
+            tokens=result["tokens"],
+            seconds=result["seconds"],
+        )

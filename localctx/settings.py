@@ -1,4 +1,6 @@
-"""Settings: flags over environment over the settings file over defaults, frozen once read; and the file written."""
+"""Reads and writes settings. Flags win over the environment, the environment over the settings file, that over the
+defaults.
+"""
 
 import os
 import re
@@ -14,36 +16,42 @@ from typing import Any, get_args, get_type_hints
 from localctx.errors import UsageError
 from localctx.shape import FORMATS
 
-ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # how, and how many times the trained window
+ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # method, and factor over the trained window
 WEIGHTS = ("full", "int8", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
 CAREFUL = ("auto", "off")
 APPEARANCE = ("auto", "light", "dark")
 FILE = "settings.toml"
-SIZES = ("memory", "ram", "disk")  # the settings that are sizes, or ``auto``
+SIZES = ("memory", "ram", "disk")  # the settings whose value is a size or ``auto``
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a person may choose. Each field is also ``LOCALCTX_<NAME>`` and a key of ``settings.toml``.
+    """All settings. Each field is also the environment variable ``LOCALCTX_<NAME>`` and a key of ``settings.toml``.
 
-    ``kv`` names a codec or ``auto``; ``device`` and ``dtype`` may be ``auto``; ``weights`` are ``full``, as they came,
-    or in fewer bits: ``int8``, or ``nf4`` on a GPU; ``max_tokens`` bounds an answer; ``temperature`` 0 is greedy;
-    ``threads`` 0 leaves the choice to torch; ``chunk`` is prefill's tokens per step; ``rope`` stretches the window
-    (``yarn:2``, ``linear:2``, ``llama3:8``). ``memory``, ``ram`` and ``disk`` are the most bytes of KV on the device,
-    in RAM beside it and on disk, or ``auto``. ``keep`` names a keeper and its budget.
-    ``draft`` tokens at most are guessed from what was read and computed at once; a greedy answer is the same.
-    ``n`` answers are sampled, or the best of ``beams`` is found. ``embedder`` makes the vectors that search compares;
-    ``none``: it compares words alone. ``mode`` is full (whole documents are read), retrieve (the best ``passages`` of
-    them; 0 leaves their number to what the model was measured to bear), or auto: whole up to ``effective_context``
-    tokens, else passages; 0 takes what was measured of the model. ``repeats``: a greedy answer that goes in circles is
-    ended (``stop``) or not (``allow``). ``careful``: with ``auto`` it is said where no passage answers a question, and
-    small models answer from the best sentence; with ``off`` neither. ``ocr``: pages of PDFs are read optically where
-    they have no text (``auto``), all of them (``on``), or not (``off``). ``blend``: whether passages that were read
-    alone are put together without reading them anew: ``off``, ``on``, or ``auto``, where ``localctx quality --blend``
-    passed it. ``appearance`` of the window: ``light``, ``dark``, or as the system's.
+    ``home`` is the data folder; ``model`` a catalogue name, hub id or path; ``device`` and ``dtype`` may be ``auto``;
+    ``weights`` keep the bits they were published in (``full``) or are quantized (``int8``; ``nf4`` on a GPU);
+    ``threads`` 0 leaves the number to torch; ``rope`` stretches the context window (``yarn:2``, ``linear:2``,
+    ``llama3:8``).
+
+    ``kv`` is the KV codec or ``auto``; ``keep`` names the keeper (eviction policy) and its budget; ``chunk`` is the
+    number of tokens of a prefill step; ``memory``, ``ram`` and ``disk`` limit the bytes of KV on the device, in host
+    RAM and on disk, or are ``auto``.
+
+    ``max_tokens`` limits an answer; ``temperature`` 0 is greedy; ``top_p``, ``top_k`` and ``seed`` control sampling;
+    ``n`` answers are sampled, or ``beams`` sequences are searched; ``draft`` is the most tokens drafted by prompt
+    lookup at a time, which does not change a greedy answer; ``repeats`` stops an answer that repeats itself (``stop``)
+    or not (``allow``).
+
+    ``mode`` is ``full`` (whole documents are read), ``retrieve`` (only the best ``passages``; 0 takes the number
+    measured for the model) or ``auto`` (whole documents up to ``effective_context`` tokens; 0 takes the number measured
+    for the model). ``embedder`` makes the vectors for search; ``none`` searches by words alone. ``careful`` ``auto``
+    reports where no passage answers the question and lets small models answer from the best sentence; ``off`` does
+    neither. ``blend`` reuses passages that were prefilled alone (``off``, ``on``, or ``auto``: only for models that
+    passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if they have no text (``auto``), all of them
+    (``on``) or none (``off``). ``appearance`` of the window is ``light``, ``dark`` or ``auto``, the system's.
     """
 
     home: Path
@@ -79,86 +87,86 @@ class Settings:
 
     @property
     def models(self) -> Path:
-        """The folder of models."""
+        """The folder that holds the models."""
         return self.home / "models"
 
     @property
     def caps(self) -> dict[str, int | None]:
-        """``memory``, ``ram`` and ``disk`` in bytes, None for ``auto``: what ``budget.measure_limits`` takes."""
-        said = {name: getattr(self, name) for name in SIZES}
-        return {name: None if text == "auto" else parse_size(text, name) for name, text in said.items()}
+        """``memory``, ``ram`` and ``disk`` in bytes, None for ``auto``, as keywords of ``budget.measure_limits``."""
+        texts = {name: getattr(self, name) for name in SIZES}
+        return {name: None if text == "auto" else parse_size(text, name) for name, text in texts.items()}
 
 
 def parse_size(text: str, name: str = "size") -> int:
-    """Bytes of ``512MiB``, ``4GiB``, ``1.5GB`` or ``1048576``; a letter alone (``4G``) counts as its power of 1,024.
+    """Returns the bytes of ``512MiB``, ``4GiB``, ``1.5GB`` or ``1048576``; ``4G`` is the same as ``4GiB``.
 
-    Raises UsageError, naming the setting ``name``, for anything else.
+    Raises UsageError, which names the setting ``name``, for anything else.
     """
-    if not (said := _SIZE.fullmatch(text.strip())):
+    if not (match := _SIZE.fullmatch(text.strip())):
         raise UsageError(f"{name} = {text!r} is not a size", "write it as 512MiB, 4GiB, 1.5GB or a number of bytes")
-    number, letter, binary = said.groups()
+    number, letter, binary = match.groups()
     power = " kmgt".index(letter.lower()) if letter else 0
     unit = 1000 if not binary and text.strip()[-1] in "bB" else 1024
     return int(Fraction(number) * unit**power)
 
 
 def load_settings(**flags: Any) -> Settings:
-    """Settings with ``flags`` (None: not given) over the environment over ``<home>/settings.toml``.
+    """Returns settings from ``flags`` (None: not given), then the environment, then ``<home>/settings.toml``.
 
-    Raises UsageError, naming the place, for a value of the wrong type or an unknown key in the file.
+    Raises UsageError, which names the source, for an invalid value or an unknown key in the file.
     """
     home = Path(flags.pop("home", None) or os.environ.get("LOCALCTX_HOME") or default_home()).expanduser().absolute()
     settings = Settings(home)
-    for place, values in ((home / FILE, _file(home / FILE)), ("the environment", overrides())):
-        settings = replace(settings, **{k: _typed(k, v, place) for k, v in values.items()})
+    for source, values in ((home / FILE, _read_file(home / FILE)), ("the environment", overrides())):
+        settings = replace(settings, **{k: _typed(k, v, source) for k, v in values.items()})
     return _checked(replace(settings, **{k: v for k, v in flags.items() if v is not None}))
 
 
-def changed(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """``settings`` with ``changes``; None is a setting's default. Raises UsageError as ``load_settings`` does."""
-    plain = Settings(settings.home)
-    said: dict[str, Any] = {
-        k: getattr(plain, k, None) if v is None else _typed(k, v, "settings") for k, v in changes.items()
+def with_changes(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """Returns ``settings`` with ``changes``, where None restores a default. Raises UsageError as ``load_settings``."""
+    defaults = Settings(settings.home)
+    values: dict[str, Any] = {
+        k: getattr(defaults, k, None) if v is None else _typed(k, v, "settings") for k, v in changes.items()
     }
-    return _checked(replace(settings, **said))
+    return _checked(replace(settings, **values))
 
 
 def overrides() -> dict[str, str]:
-    """What the environment says of settings, by their names; it wins over the file."""
+    """Returns the settings that the environment sets, by name. They win over the file."""
     names = {f.name for f in fields(Settings)} - {"home"}
-    found = {n: os.environ.get(variable(n)) for n in names}
-    return {n: v for n, v in found.items() if v}
+    values = {n: os.environ.get(variable(n)) for n in names}
+    return {n: v for n, v in values.items() if v}
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
+    """Returns the name of a setting's environment variable."""
     return f"LOCALCTX_{name.upper()}"
 
 
 def save_settings(home: Path, changes: Mapping[str, Any]) -> None:
-    """Put ``changes`` into the settings file of ``home``; None takes a line out. All else in it stays as it was.
+    """Writes ``changes`` into the settings file of ``home``; None removes a line. Comments and other lines stay.
 
-    Raises UsageError for what ``load_settings`` would refuse, and where the file cannot be read or written.
+    Raises UsageError for values that ``load_settings`` refuses, and where the file cannot be read or written.
     """
     import tomlkit
 
-    file = (home / FILE).resolve()  # or a link to it would be replaced
-    said = {k: _typed(k, v, file) for k, v in _file(file).items()}
-    changed(replace(Settings(home), **said), changes)
-    document = tomlkit.parse(file.read_text(encoding="utf-8")) if said else tomlkit.document()
+    file = (home / FILE).resolve()  # a symbolic link stays one
+    values = {k: _typed(k, v, file) for k, v in _read_file(file).items()}
+    with_changes(replace(Settings(home), **values), changes)
+    document = tomlkit.parse(file.read_text(encoding="utf-8")) if values else tomlkit.document()
     for name, value in changes.items():
         if value is None:
             document.pop(name, None)
         else:
             document[name] = _typed(name, value, file)
     try:
-        write_whole(file, tomlkit.dumps(document))
+        write_atomically(file, tomlkit.dumps(document))
     except OSError as e:
         raise UsageError(f"{file} cannot be written ({e})", "make its folder one you may write") from e
 
 
-def write_whole(file: Path, text: str) -> None:
-    """All or nothing, readable by its owner alone."""
+def write_atomically(file: Path, text: str) -> None:
+    """Replaces ``file`` by ``text`` in one step, readable by its owner alone."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")  # made 0600
     try:
@@ -174,13 +182,13 @@ def write_whole(file: Path, text: str) -> None:
 
 
 def default_home() -> Path:
-    """The data folder this system keeps such things in, e.g. ``~/.local/share/localctx``."""
+    """Returns the system's folder for user data, e.g. ``~/.local/share/localctx``."""
     from platformdirs import user_data_path
 
     return user_data_path("localctx", appauthor=False)
 
 
-def _file(path: Path) -> dict[str, Any]:
+def _read_file(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -189,15 +197,15 @@ def _file(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read ({e})", "mend it or move it away") from e
 
 
-def _typed(name: str, value: Any, place: object) -> Any:
+def _typed(name: str, value: Any, source: object) -> Any:
     hints = get_type_hints(Settings)
     if name not in hints or name == "home":
-        raise UsageError(f"{place}: there is no setting {name!r}", f"use one of: {', '.join(sorted(hints))}")
+        raise UsageError(f"{source}: there is no setting {name!r}", f"use one of: {', '.join(sorted(hints))}")
     kind = next((t for t in get_args(hints[name]) if t is not type(None)), hints[name])
     try:
         return kind(value)
     except (TypeError, ValueError, OverflowError) as e:
-        raise UsageError(f"{place}: {name} = {value!r} is not {kind.__name__}", "correct the value") from e
+        raise UsageError(f"{source}: {name} = {value!r} is not {kind.__name__}", "correct the value") from e
 
 
 def _checked(s: Settings) -> Settings:
@@ -236,7 +244,7 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"ocr = {s.ocr!r} means nothing", "use auto, on or off")
     if s.appearance not in APPEARANCE:
         raise UsageError(f"there is no appearance {s.appearance!r}", f"use one of: {', '.join(APPEARANCE)}")
-    s.caps  # noqa: B018 (reads the sizes)
+    s.caps  # noqa: B018 (raises for invalid sizes)
     if s.n > 1 and not s.temperature:
         raise UsageError(f"{s.n} answers at temperature 0 would be the same", "give --temperature, for example 0.8")
     if s.n > 1 and s.beams > 1:

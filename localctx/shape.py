@@ -1,4 +1,4 @@
-"""KVShape: what a model's cache looks like, layer by layer, and what a token of it costs. Integers only.
+"""KVShape: the geometry of a model's KV cache, layer by layer, and its size in bytes. Integers only.
 
 A *record* is one sealed page (64 tokens) of one layer; a *slot* is one page of all layers.
 """
@@ -8,20 +8,21 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Literal
 
-PAGE = 64  # tokens in a page: the group over which keys share a scale (KIVI) and the lanes of the CPU kernel
-SINKS = 1  # first pages of a sequence that stay bf16: what is there gathers attention (KVQuant, StreamingLLM)
+PAGE = 64  # tokens in a page: keys share a scale over them (KIVI), and they are the lanes of the CPU kernel
+SINKS = 1  # number of first pages that stay bf16, because attention sinks lie there (KVQuant, StreamingLLM)
 LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the bytes of a record change their meaning
-ALIGN = 64  # bytes; a record starts on a cache line
-SLOT_ALIGN = 4096  # bytes; a slot starts on a disk block and a memory page
+ALIGN = 64  # bytes; a record starts at a cache line
+SLOT_ALIGN = 4096  # bytes; a slot starts at a disk block and a memory page
 
 LayerKind = Literal["full", "sliding", "latent"]
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a codec stores numbers: bits per element of K and of V; below 16 they carry a scale and a zero.
+    """How a codec stores numbers: bits per element of K and of V. Below 16 bits there is a scale and a zero point.
 
-    ``hadamard``: K and V are rotated first, so that no channel stands out. ``edges`` layers at either end stay int8.
+    ``hadamard``: K and V are first multiplied by a Hadamard matrix, which spreads outlier channels. The first and last
+    ``edges`` layers are stored as int8.
     """
 
     name: str
@@ -33,7 +34,7 @@ class Format:
 
     @property
     def scaled(self) -> bool:
-        """Whether this is a quantizer: then the sink pages stay bf16."""
+        """True if the codec quantizes; its sink pages then stay bf16."""
         return self.k_bits < 16
 
 
@@ -52,7 +53,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (*_PLAIN, *
 class LayerShape:
     """One layer's cache: ``kv_heads`` keys of ``k_dim`` and values of ``v_dim`` elements per token.
 
-    ``window`` is the number of last tokens a sliding layer sees; None for a layer that sees all.
+    ``window`` is the number of last tokens that a sliding layer attends to; None for a layer that attends to all.
     """
 
     kv_heads: int
@@ -66,8 +67,8 @@ class LayerShape:
 class RecordLayout:
     """Byte offsets inside one record. K is [kv_heads, k_dim, 64], V is [kv_heads, 64, v_dim].
 
-    With a scaled format each K channel and each V token has a float16 scale and zero: K's are [kv_heads, k_dim],
-    V's are [kv_heads, 64]. ``total`` is the record's size in bytes.
+    A quantized format has a float16 scale and zero point for each K channel, [kv_heads, k_dim], and each V token,
+    [kv_heads, 64]. ``total`` is the record's size in bytes.
     """
 
     k_codes: int
@@ -80,7 +81,7 @@ class RecordLayout:
 
 
 def record_layout(layer: LayerShape, codec: str) -> RecordLayout:
-    """Where the parts of a record of ``layer`` in ``codec`` begin."""
+    """Returns the byte offsets of a record of ``layer`` in ``codec``."""
     f = FORMATS[codec]
     k_meta = 2 * layer.kv_heads * layer.k_dim if f.k_bits < 16 else 0
     v_meta = 2 * layer.kv_heads * PAGE if f.v_bits < 16 else 0
@@ -96,12 +97,12 @@ def record_layout(layer: LayerShape, codec: str) -> RecordLayout:
 
 @dataclass(frozen=True)
 class KVShape:
-    """A model's cache geometry."""
+    """A model's cache geometry, one LayerShape for each layer."""
 
     layers: tuple[LayerShape, ...]
 
     def formats(self, codec: str, sinks: bool = False) -> list[str]:
-        """The format of each layer's record in a page: the codec's, int8 at its edges, bf16 in a sink page."""
+        """Returns each layer's format in a page: the codec's, int8 in its edge layers, bf16 in a sink page."""
         f, n = FORMATS[codec], len(self.layers)
         plain, wide = ("+hadamard" if f.hadamard else ""), f.edges if 2 * f.edges < n else 0
         if sinks and f.scaled:
@@ -109,35 +110,35 @@ class KVShape:
         return [codec if wide <= i < n - wide else "int8" + plain for i in range(n)]
 
     def record_bytes(self, codec: str, sinks: bool = False) -> list[int]:
-        """Bytes of each layer's record of one page."""
+        """Returns the bytes of each layer's record of one page."""
         pairs = zip(self.layers, self.formats(codec, sinks), strict=True)
         return [record_layout(layer, form).total for layer, form in pairs]
 
     def page_bytes(self, codec: str, sinks: bool = False) -> int:
-        """Bytes of one sealed page of all layers."""
+        """Returns the bytes of one sealed page of all layers."""
         return sum(self.record_bytes(codec, sinks))
 
     def slot_bytes(self, codec: str) -> int:
-        """Bytes of one slot of a page file. A sink page may take several."""
+        """Returns the bytes of one slot of a page file. A sink page may take several slots."""
         return _round_up(self.page_bytes(codec), SLOT_ALIGN)
 
     def bytes_per_token(self, codec: str) -> int:
-        """Bytes one more token costs: 2 x layers x kv_heads x head_dim x bytes, plus scales."""
+        """Returns the bytes of one more token: 2 x layers x kv_heads x head_dim x bytes per element, plus scales."""
         return -(-self.page_bytes(codec) // PAGE)
 
     def tail_bytes(self, itemsize: int = 4) -> int:
-        """Bytes of the open page, which a sequence has from its beginning: full precision, ``itemsize`` a number."""
+        """Returns the bytes of the open page, which every sequence has; ``itemsize`` bytes an element, unquantized."""
         return sum(s.kv_heads * (s.k_dim + s.v_dim) for s in self.layers) * PAGE * itemsize
 
     def cache_bytes(self, codec: str, tokens: int, itemsize: int = 4) -> int:
-        """Bytes a sequence of ``tokens`` takes: sink pages, the other sealed pages, the open page."""
+        """Returns the bytes of a sequence of ``tokens``: sink pages, other sealed pages and the open page."""
         pages = tokens // PAGE
         sinks = min(pages, SINKS)
         sealed = sinks * self.page_bytes(codec, True) + (pages - sinks) * self.page_bytes(codec)
         return sealed + self.tail_bytes(itemsize)
 
     def to_json(self) -> list[list[object]]:
-        """The shape as plain lists, one a layer: what the fingerprint and the store hold."""
+        """Returns the shape as plain lists, one for each layer, for the fingerprint and the store."""
         return [[s.kind, s.kv_heads, s.k_dim, s.v_dim, s.window] for s in self.layers]
 
 

@@ -1,1 +1,1 @@
-"""Model adapters: names of families and weight formats live here and nowhere else."""
+"""Model adapters. Only this folder names model families and weight formats."""

@@ -1,4 +1,4 @@
-"""Linear layers of a model on the processor: their weights lie in the blocks of ``localctx.kernels.linear_cpu``."""
+"""Linear layers for the CPU, with weights stored in the blocks of ``localctx.kernels.linear_cpu``."""
 
 import torch
 from torch import Tensor
@@ -6,14 +6,14 @@ from torch import Tensor
 from localctx.kernels.linear_cpu import Blocks, exact_blocks, int8_blocks, multiply, multiply_in_bf16
 
 WEIGHTS = {"full": exact_blocks, "int8": int8_blocks}
-"""By name: as they are, or at 8 bits with a scale for every 64 inputs."""
+"""How weights are blocked, by name: unchanged, or as int8 with a scale for every 64 inputs."""
 
 _COMPUTED = torch.float32, torch.bfloat16
 
 
 class RowByRow:
-    """Whether products are computed so that what comes of a row does not depend on the others. In bf16 that is too slow
-    for the many rows of a chunk, which are multiplied by torch.
+    """A switch that all linear layers of a model share. While it is on, a row's product does not depend on the other
+    rows of the batch. In bf16 this is too slow for the many rows of a prefill chunk, which torch multiplies.
     """
 
     def __init__(self) -> None:
@@ -21,14 +21,14 @@ class RowByRow:
 
 
 class BlockedLinear(torch.nn.Module):
-    """A linear layer whose weight is kept in blocks; it holds no other copy of it. ``row_by_row`` is its model's."""
+    """A linear layer whose weight exists only in blocks. ``row_by_row`` is the switch of its model."""
 
     def __init__(self, blocks: Blocks, bias: Tensor | None = None, row_by_row: RowByRow | None = None) -> None:
         super().__init__()
         self.blocks, self.bias, self._row_by_row = blocks, bias, row_by_row or RowByRow()
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [..., in] to [..., out], in the type of x."""
+        """Maps x [..., in] to [..., out], in the dtype of x."""
         rows = x.flatten(0, -2)
         if x.dtype == torch.bfloat16 and not self._row_by_row.on:
             out = multiply_in_bf16(rows, self.blocks)
@@ -38,7 +38,7 @@ class BlockedLinear(torch.nn.Module):
 
 
 def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
-    """Block every plain linear layer of ``module`` on the processor; how they all multiply can then be changed."""
+    """Replaces every plain linear layer of ``module`` on the CPU by a BlockedLinear; returns the switch they share."""
     make, row_by_row = WEIGHTS[weights], RowByRow()
     for parent in list(module.modules()):
         for name, child in parent.named_children():
@@ -48,12 +48,12 @@ def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
 
 
 def weight_bytes(module: torch.nn.Module) -> int:
-    """What its weights take, blocked or not."""
+    """Returns the bytes of a module's weights, blocked or not."""
     blocked = (child.blocks.nbytes for child in module.modules() if isinstance(child, BlockedLinear))
     return sum(parameter.nbytes for parameter in module.parameters()) + sum(blocked)
 
 
 def weight_count(module: torch.nn.Module) -> int:
-    """How many numbers its weights are, blocked or not."""
+    """Returns the number of a module's parameters, blocked or not."""
     blocked = (child.blocks.size for child in module.modules() if isinstance(child, BlockedLinear))
     return sum(parameter.numel() for parameter in module.parameters()) + sum(blocked)

@@ -1,6 +1,6 @@
-"""Chat templates, rendered as transformers does it (``apply_chat_template``), without importing it.
+"""Renders chat templates exactly as transformers' ``apply_chat_template``, without importing transformers.
 
-Templates come with models from strangers: they are rendered in jinja's sandbox, and see nothing but text.
+Templates are untrusted: they run in jinja's sandbox and receive only text.
 """
 
 import json
@@ -17,12 +17,12 @@ from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-_START, _END = "\U000f0000", "\U000f0001"  # private letters around control tokens that are not the template's
+_START, _END = "\U000f0000", "\U000f0001"  # private-use characters around control tokens in users' text
 
 
-class Marks:
-    """Control tokens spelled out in what users say are marked before a template is rendered, so that afterwards they
-    can be told from its own.
+class ControlTokenMarker:
+    """Marks control tokens in users' text before a template is rendered, so that afterwards they can be distinguished
+    from the template's own and encoded as plain text.
     """
 
     def __init__(self, controls: Iterable[str], added: Iterable[str]) -> None:
@@ -30,28 +30,28 @@ class Marks:
         self._marked = re.compile(f"{_START}({_any_of(added).pattern}){_END}|[{_START}{_END}]")
 
     def mark(self, message: Mapping[str, str]) -> dict[str, str]:
-        """``message`` with its control tokens marked, and no mark that was in it."""
-        bare = {key: value.replace(_START, "").replace(_END, "") for key, value in message.items()}
-        return {key: self._controls.sub(f"{_START}\\g<0>{_END}", value) for key, value in bare.items()}
+        """Returns ``message`` with its control tokens marked; removes marks that were in it."""
+        unmarked = {key: value.replace(_START, "").replace(_END, "") for key, value in message.items()}
+        return {key: self._controls.sub(f"{_START}\\g<0>{_END}", value) for key, value in unmarked.items()}
 
     def split(self, text: str) -> list[str]:
-        """Text, a token that was marked, text, and so on. Nothing in a token's place is a mark that was torn apart."""
+        """Splits rendered text at marked tokens: text, token, text, and so on. An empty token is a broken mark."""
         return [piece or "" for piece in self._marked.split(text)]
 
 
 def render(template: str, messages: list[dict[str, str]], **variables: object) -> str:
-    """The conversation as ``template`` writes it, ready for an answer. Raises jinja2's TemplateError."""
-    how = {"tools": None, "documents": None, "add_generation_prompt": True, **variables}
-    return _compiled(template).render(messages=messages, **how)
+    """Renders the conversation with the generation prompt. Raises jinja2's TemplateError."""
+    context = {"tools": None, "documents": None, "add_generation_prompt": True, **variables}
+    return _compiled(template).render(messages=messages, **context)
 
 
 @lru_cache
-def literals(template: str) -> str:
-    """All that ``template`` writes by itself, in pieces with a null between them."""
+def template_literals(template: str) -> str:
+    """Returns all literal text in ``template``, joined by null characters."""
     tree = _environment().parse(template)
-    found = {node.data for node in tree.find_all(nodes.TemplateData)}
-    found |= {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
-    return "\0".join(found)
+    texts = {node.data for node in tree.find_all(nodes.TemplateData)}
+    texts |= {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
+    return "\0".join(texts)
 
 
 @lru_cache
@@ -61,14 +61,14 @@ def _compiled(template: str) -> Template:
 
 @lru_cache(1)
 def _environment() -> ImmutableSandboxedEnvironment:
-    found = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
-    found.filters["tojson"] = _to_json
-    found.globals |= {"raise_exception": _raise, "dict": _Dict(), "namespace": _Namespace}
-    return found
+    jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
+    jinja.filters["tojson"] = _to_json
+    jinja.globals |= {"raise_exception": _raise, "dict": _Dict(), "namespace": _Namespace}
+    return jinja
 
 
 class _Generation(Extension):
-    """``{% generation %}`` marks what models are trained on: here it is just its content."""
+    """``{% generation %}`` marks text for training; here its content is rendered unchanged."""
 
     tags = {"generation"}  # noqa: RUF012
 
@@ -92,7 +92,7 @@ class _Dict:
 
 
 class _Namespace(Namespace):
-    """``namespace`` that stores no names with an underscore before them, for the same reason."""
+    """``namespace`` that refuses names with a leading underscore, for the same reason."""
 
     def __init__(*args: Any, **kwargs: Any) -> None:
         self, values = args[0], dict(*args[1:], **kwargs)
@@ -121,10 +121,10 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Jinja's own escapes what HTML would need."""
+    """Replaces jinja's own ``tojson``, which escapes for HTML."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _any_of(words: Iterable[str]) -> re.Pattern[str]:
-    """The longest of them that is there; of no words a pattern that is nowhere."""
+    """Returns a pattern for any of ``words``, longest first; without words, one that never matches."""
     return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)")

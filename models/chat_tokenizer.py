@@ -1,4 +1,4 @@
-"""Text to tokens and back, through a model folder's own tokenizer and chat template."""
+"""ChatTokenizer: encodes text and conversations, and decodes tokens, with a model's tokenizer and chat template."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -6,16 +6,16 @@ from functools import cached_property
 from typing import Any
 
 from localctx.models.base import Messages
-from localctx.models.chat_template import Marks, literals, render
+from localctx.models.chat_template import ControlTokenMarker, render, template_literals
 
-# Some templates write today's date before the conversation: every document would be read anew every day.
+# Some templates write today's date before the conversation, which would invalidate every stored prefix each day.
 _NO_DATE = "{%- macro strftime_now(format) -%}{%- endmacro -%}"
 
 
 class ChatTokenizer:
-    """A ``tokenizers.Tokenizer`` (``backend``), the model's chat template ("": none), the special tokens that it may
-    name, and the tokens that end an answer. ``controls``: control tokens that are not special, where the model's makers
-    list them; else those that the template writes.
+    """A ``tokenizers.Tokenizer`` (``backend``) with the model's chat template (empty: none), the special tokens that
+    the template may name, and the stop tokens. ``controls`` are the control tokens that are not special, if the model
+    lists them; else they are taken from the template's text.
     """
 
     def __init__(
@@ -31,57 +31,59 @@ class ChatTokenizer:
 
     @cached_property
     def identity(self) -> tuple[str, str]:
-        """What decides the tokens of a conversation: the SHA-256 of the tokenizer's whole definition, and the chat
-        template. Megabytes are hashed for it, once.
+        """All that a conversation's tokens depend on: the SHA-256 of the tokenizer's definition (megabytes, hashed
+        once) and the chat template.
         """
         return hashlib.sha256(self._backend.to_str().encode()).hexdigest(), self._template
 
     def encode_chat(self, messages: Messages) -> list[int]:
-        """See ``Tokenizer``. A model without a chat template gets its messages plainly, one after another."""
+        """See ``Tokenizer``. Without a chat template the messages are joined by blank lines."""
         if not self._template:
             text = "\n\n".join([*(m["content"] for m in messages), ""])
             return self._encode(text, split=True, bounds=True)
         marks, template = self._marks, self._template
         template = _NO_DATE + template if "strftime_now" in template else template
-        said = [marks.mark(message) for message in messages]
-        return self._encode_marked(render(template, said, enable_thinking=False, **self._specials))
+        marked = [marks.mark(message) for message in messages]
+        return self._encode_marked(render(template, marked, enable_thinking=False, **self._specials))
 
     def encode(self, text: str) -> list[int]:
         """See ``Tokenizer``."""
         return self._encode(text, split=True)
 
     def stream(self) -> Callable[[int], str]:
-        """See ``Tokenizer``. Bytes that are not yet a whole character are held back."""
+        """See ``Tokenizer``. Returns empty text for bytes that are not yet a complete character."""
         from tokenizers.decoders import DecodeStream
 
         decoder, backend = DecodeStream(skip_special_tokens=True), self._backend
         return lambda token: decoder.step(backend, token) or ""
 
     def _encode(self, text: str, *, split: bool = False, bounds: bool = False) -> list[int]:
-        """``split`` takes special tokens for text; ``bounds`` puts before and after it what it puts there."""
+        """``split`` encodes special tokens in ``text`` as plain text; ``bounds`` adds BOS and EOS as the tokenizer
+        does.
+        """
         if self._backend.encode_special_tokens != split:
             self._backend.encode_special_tokens = split
         return self._backend.encode(text, add_special_tokens=bounds).ids
 
     @cached_property
     def _added(self) -> list[Any]:
-        found = self._backend.get_added_tokens_decoder()
-        return [found[i] for i in sorted(found)]
+        by_id = self._backend.get_added_tokens_decoder()
+        return [by_id[i] for i in sorted(by_id)]
 
     @cached_property
-    def _marks(self) -> Marks:
-        listed, written = self._listed, literals(self._template)
+    def _marks(self) -> ControlTokenMarker:
+        listed, written = self._listed, template_literals(self._template)
 
         def controls(text: str) -> bool:
             return text in listed if listed is not None else text in written and not text.isspace()
 
-        found = [token.content for token in self._added if token.special or controls(token.content)]
-        return Marks(found, [token.content for token in self._added])
+        tokens = [token.content for token in self._added if token.special or controls(token.content)]
+        return ControlTokenMarker(tokens, [token.content for token in self._added])
 
     def _encode_marked(self, text: str) -> list[int]:
-        """The tokens of a conversation in which control tokens that are not the template's are marked.
+        """Encodes a rendered conversation; marked control tokens are encoded as plain text.
 
-        Raises ValueError where the tokenizer makes a control token of plain text.
+        Raises ValueError where the tokenizer cannot encode one as plain text.
         """
         first, *pieces = self._marks.split(text)
         ids = self._encode(first)
@@ -89,19 +91,19 @@ class ChatTokenizer:
             if not piece:
                 continue
             encode = self._encode if i % 2 else self._spell
-            found = self._after_newline(encode, piece)
-            if i % 2 == 0 and self._backend.token_to_id(piece) in found:
+            encoded = self._after_newline(encode, piece)
+            if i % 2 == 0 and self._backend.token_to_id(piece) in encoded:
                 raise ValueError(f"{piece!r} cannot be read as text: the tokenizer makes a control token of it")
-            ids += found
+            ids += encoded
         return ids
 
     def _after_newline(self, encode: Callable[[str], list[int]], text: str) -> list[int]:
-        """``text`` as it is within a text: some tokenizers put a space before the first letter."""
-        newline, found = self._encode("\n"), encode("\n" + text)
-        return found[len(newline) :] if found[: len(newline)] == newline else encode(text)
+        """Encodes ``text`` as it is inside a longer text: some tokenizers add a space before the first letter."""
+        newline, encoded = self._encode("\n"), encode("\n" + text)
+        return encoded[len(newline) :] if encoded[: len(newline)] == newline else encode(text)
 
     def _spell(self, text: str) -> list[int]:
-        """``text`` without any of the added tokens, special or not."""
+        """Encodes ``text`` without any of the added tokens, special or not."""
         backend = self._backend
         if backend.normalizer is not None:
             text = backend.normalizer.normalize_str(text)
@@ -111,25 +113,25 @@ class ChatTokenizer:
         return [token.id for word in words for token in backend.model.tokenize(word)]
 
 
-def chat_of(tokenizer: Any, stops: int | list[int] | None) -> ChatTokenizer:
-    """A tokenizer of transformers, and the tokens that the model's configs say end an answer."""
+def chat_tokenizer_of(tokenizer: Any, stops: int | list[int] | None) -> ChatTokenizer:
+    """Wraps a tokenizer of transformers. ``stops`` are the stop tokens in the model's configs."""
     template = tokenizer.chat_template
     if isinstance(template, dict):  # several by name
         template = template.get("default")
     specials = tokenizer.special_tokens_map
-    backend = bare(tokenizer.backend_tokenizer)
+    backend = without_padding(tokenizer.backend_tokenizer)
     ends = stop_ids(backend, stops, specials)
     return ChatTokenizer(backend, template or "", specials, ends, getattr(tokenizer, "chat_control_tokens", None))
 
 
-def bare(backend: Any) -> Any:
-    """``backend`` that neither cuts a text nor fills it up."""
+def without_padding(backend: Any) -> Any:
+    """Switches truncation and padding of ``backend`` off; returns it."""
     backend.no_truncation()
     backend.no_padding()
     return backend
 
 
 def stop_ids(backend: Any, stops: int | list[int] | None, specials: Mapping[str, str]) -> frozenset[int]:
-    """The tokens that end an answer: those the model's configs say, and the tokenizer's own."""
+    """Returns the stop tokens: those in the model's configs and the tokenizer's EOS token."""
     own = backend.token_to_id(specials["eos_token"]) if "eos_token" in specials else None
     return frozenset(i for i in (*(stops if isinstance(stops, list) else [stops]), own) if i is not None)

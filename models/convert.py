@@ -1,7 +1,7 @@
-"""One GGUF file becomes, once, a folder that transformers loads quickly: safetensors, config, tokenizer, template.
+"""Converts a GGUF file to a folder that transformers loads quickly: safetensors, config, tokenizer, template.
 
-What transformers' reader drops without a word (RoPE scaling, weights it has no place for) is put into the config
-here, or the file is refused: better no model than one that is subtly another.
+transformers' GGUF reader silently ignores RoPE scaling and weights it does not know. This module puts RoPE scaling into
+the config, and refuses a file whose model would be computed differently.
 """
 
 import os
@@ -15,49 +15,49 @@ from pathlib import Path
 from typing import Any
 
 from localctx.errors import ModelError
-from localctx.models.gguf_header import REMEDY, Header, read_header
+from localctx.models.gguf_header import REMEDY, GgufHeader, read_header
 
-Progress = Callable[[str, int, int], None]
-"""``progress(phase, done, total)``; a total of 0 is an unknown one. What it raises ends the work, cleanly."""
+ProgressCallback = Callable[[str, int, int], None]
+"""``progress(phase, done, total)``; a total of 0 means unknown. It may raise, to cancel the work."""
 
 VERSION = 1
-"""Of the converter; a manifest records it, so that a mended converter can tell what it did not make."""
+"""The converter's version, recorded in manifests so that a later version can tell which models an older one made."""
 
 _DIGIT_BY_DIGIT = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}
 
 
-def convert_gguf(gguf: Path, out: Path, progress: Progress, dtype: str = "bfloat16") -> None:
-    """Writes the model in the file ``gguf`` into the folder ``out``, its weights as ``dtype`` (a torch dtype's name).
+def convert_gguf(gguf: Path, out: Path, progress: ProgressCallback, dtype: str = "bfloat16") -> None:
+    """Writes the model in the file ``gguf`` to the folder ``out``, with weights in ``dtype`` (a torch dtype's name).
 
-    Reports the phases ``converting`` (in tensors) and ``saving``. Raises ModelError for a file that is broken, of an
-    architecture transformers cannot read, or that says something transformers cannot express; OSError when the disk
-    is full or read-only. After either, the caller removes what there is of ``out``.
+    Reports the phases ``converting`` (in tensors) and ``saving``. Raises ModelError for a damaged file, an architecture
+    that transformers does not read, or parameters that it cannot express; OSError when the disk is full or read-only.
+    After an error the caller deletes ``out``.
     """
     header = read_header(gguf)
     try:
         with tempfile.TemporaryDirectory() as alone, _quiet(progress):
-            # transformers looks for more files beside the one it is given: there must be none
+            # in a folder of its own, because transformers also reads files next to the GGUF
             Path(alone, "model.gguf").symlink_to(gguf.resolve())
             _convert(header, gguf, alone, out, progress, dtype)
     except ModelError:
         raise
-    except Exception as error:  # a file can be wrong in more ways than its readers have exceptions for
-        if isinstance(error, OSError) and error.errno:  # without a number it is transformers' word for a bad file
+    except Exception as error:  # damaged files make readers raise anything
+        if isinstance(error, OSError) and error.errno:  # transformers raises OSError without errno for a bad file
             raise
-        raise _mendable(gguf, error) from error
+        raise _user_error(gguf, error) from error
 
 
-def _mendable(gguf: Path, error: Exception) -> Exception:
-    """The same failure in the words of whoever can mend it."""
+def _user_error(gguf: Path, error: Exception) -> Exception:
+    """Returns the error with a remedy for the user."""
     if isinstance(error, MemoryError):
         return ModelError(f"{gguf} needs more memory than there is", "close other programs, or take a smaller model")
-    if number := re.search(r"\(os error (\d+)\)", str(error)):  # safetensors' own way to say that the disk is full
+    if number := re.search(r"\(os error (\d+)\)", str(error)):  # how safetensors reports a full disk
         return OSError(int(number[1]), os.strerror(int(number[1])))
     reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
     return ModelError(f"{gguf} cannot be converted ({reason[0]})", REMEDY)
 
 
-def _convert(header: Header, gguf: Path, folder: str, out: Path, progress: Progress, dtype: str) -> None:
+def _convert(header: GgufHeader, gguf: Path, folder: str, out: Path, progress: ProgressCallback, dtype: str) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     source: dict[str, Any] = {"gguf_file": "model.gguf", "local_files_only": True, "trust_remote_code": False}
@@ -75,7 +75,7 @@ def _convert(header: Header, gguf: Path, folder: str, out: Path, progress: Progr
     _save(model, tokenizer, header, out, progress)
 
 
-def _tokenizer(folder: str, header: Header) -> Any:
+def _tokenizer(folder: str, header: GgufHeader) -> Any:
     from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
     from transformers import PreTrainedTokenizerFast
 
@@ -87,7 +87,7 @@ def _tokenizer(folder: str, header: Header) -> Any:
     return tokenizer
 
 
-def _save(model: Any, tokenizer: Any, header: Header, out: Path, progress: Progress) -> None:
+def _save(model: Any, tokenizer: Any, header: GgufHeader, out: Path, progress: ProgressCallback) -> None:
     progress("saving", 0, 1)
     # the weights are plain tensors by now, but transformers takes them for GGUF blocks, which it will not save
     model.hf_quantizer = None
@@ -100,22 +100,22 @@ def _save(model: Any, tokenizer: Any, header: Header, out: Path, progress: Progr
     progress("saving", 1, 1)
 
 
-def _check_weights(config: Any, header: Header, gguf: Path) -> None:
-    """As many places in the model as weights in the file: the loader drops biases, say, without a word."""
+def _check_weights(config: Any, header: GgufHeader, gguf: Path) -> None:
+    """Raises ModelError if model and file have different numbers of parameters: transformers ignores unknown ones."""
     import torch
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
-        places = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
-    if places != header.weights:
+        expected = sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
+    if expected != header.weights:
         raise ModelError(
-            f"{gguf} holds {header.weights:,} weights, but transformers' {config.model_type} has {places:,}",
+            f"{gguf} holds {header.weights:,} weights, but transformers' {config.model_type} has {expected:,}",
             "take the model's own folder of safetensors, or another GGUF of it",
         )
 
 
-def _set_positions(config: Any, header: Header, gguf: Path) -> None:
-    """Puts into ``config`` what transformers' GGUF reader leaves out: RoPE scaling, partial RoPE, sliding windows."""
+def _set_positions(config: Any, header: GgufHeader, gguf: Path) -> None:
+    """Sets in ``config`` what transformers' GGUF reader ignores: RoPE scaling, partial RoPE, sliding windows."""
     try:
         _stretch(config, _scaling(header, gguf) | _partial(config, header))
     except (KeyError, ValueError) as error:
@@ -129,21 +129,21 @@ def _stretch(config: Any, rope: dict[str, Any]) -> None:
     by_layer = isinstance(params.get("full_attention"), dict)
     if rope and (not params or (by_layer and rope.get("rope_type") != "linear")):
         raise ValueError(f"{rope.get('rope_type', 'partial')} RoPE in {config.model_type}")
-    # of two kinds of layers, only the one that sees everything is stretched
+    # in models with sliding layers, only full attention layers are scaled
     (params["full_attention"] if by_layer else params).update(rope)
     if "original_max_position_embeddings" in rope and hasattr(config, "original_max_position_embeddings"):
         config.original_max_position_embeddings = rope["original_max_position_embeddings"]
 
 
-def _partial(config: Any, header: Header) -> dict[str, Any]:
-    """RoPE over only the first part of each head."""
+def _partial(config: Any, header: GgufHeader) -> dict[str, Any]:
+    """Returns the config of RoPE over only a part of each head's channels."""
     width, heads = header.get("rope.dimension_count"), getattr(config, "num_attention_heads", 0)
     head = getattr(config, "head_dim", None) or (heads and config.hidden_size // heads)
     return {"partial_rotary_factor": width / head} if width and head and width != head else {}
 
 
-def _scaling(header: Header, gguf: Path) -> dict[str, Any]:
-    """How the file stretches its positions, in transformers' words; empty for plain RoPE."""
+def _scaling(header: GgufHeader, gguf: Path) -> dict[str, Any]:
+    """Returns the file's RoPE scaling as transformers' parameters; empty for plain RoPE."""
     # llama.cpp reads a missing kind as linear, and a factor of 0 as none
     kind = header.get("rope.scaling.type", "linear")
     factor = header.get("rope.scaling.factor") or header.get("rope.scale_linear") or 1.0
@@ -157,8 +157,8 @@ def _scaling(header: Header, gguf: Path) -> dict[str, Any]:
     return {} if kind == "none" or factor == 1.0 else {"rope_type": "linear", "factor": factor}
 
 
-def _yarn(header: Header, factor: float) -> dict[str, Any]:
-    said = {name: header.get(f"rope.scaling.yarn_{name}") for name in ("beta_fast", "beta_slow")}
+def _yarn(header: GgufHeader, factor: float) -> dict[str, Any]:
+    betas = {name: header.get(f"rope.scaling.yarn_{name}") for name in ("beta_fast", "beta_slow")}
     variants = {"ext_factor": 1.0, "attn_factor": 1.0, "log_multiplier": 0.0}
     if any(header.get(f"rope.scaling.yarn_{name}", plain) != plain for name, plain in variants.items()):
         raise ValueError("a variant of yarn")
@@ -166,10 +166,10 @@ def _yarn(header: Header, factor: float) -> dict[str, Any]:
         raise ValueError("yarn with another attention factor")
     original = header.get("rope.scaling.original_context_length", header.get("context_length"))
     rope = {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
-    return rope | {name: value for name, value in said.items() if value is not None}
+    return rope | {name: value for name, value in betas.items() if value is not None}
 
 
-def _from_tables(header: Header, tables: dict[str, list[float]]) -> dict[str, Any]:
+def _from_tables(header: GgufHeader, tables: dict[str, list[float]]) -> dict[str, Any]:
     if set(tables) == {"rope_freqs.weight"}:
         return _llama3(tables["rope_freqs.weight"], header)
     short, long = tables["rope_factors_short.weight"], tables["rope_factors_long.weight"]
@@ -185,8 +185,10 @@ def _from_tables(header: Header, tables: dict[str, list[float]]) -> dict[str, An
     }
 
 
-def _llama3(table: list[float], header: Header) -> dict[str, Any]:
-    """A table of factors, one per frequency, as the rule of Llama 3.1 that made it; ValueError if another did."""
+def _llama3(table: list[float], header: GgufHeader) -> dict[str, Any]:
+    """Returns Llama 3.1's RoPE parameters for a table of one factor per frequency. Raises ValueError if its rule gives
+    another table.
+    """
     from math import isclose, pi
 
     rope = {"rope_type": "llama3", "factor": max(table), "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -200,7 +202,7 @@ def _llama3(table: list[float], header: Header) -> dict[str, Any]:
     return rope | {"original_max_position_embeddings": 8192}
 
 
-def _floats(header: Header, name: str, gguf: Path) -> list[float]:
+def _floats(header: GgufHeader, name: str, gguf: Path) -> list[float]:
     tensor = header.tensors[name]
     if tensor.kind != 0 or len(tensor.dims) != 1:
         raise ValueError(f"{name} is not a row of f32")
@@ -210,8 +212,8 @@ def _floats(header: Header, name: str, gguf: Path) -> list[float]:
 
 
 @contextmanager
-def _quiet(progress: Progress) -> Iterator[None]:
-    """Keeps transformers' bars, logs and warnings off the terminal; its tensors are counted for ``progress``."""
+def _quiet(progress: ProgressCallback) -> Iterator[None]:
+    """Silences transformers' progress bars, logs and warnings; reports its tensors to ``progress``."""
     from transformers import modeling_gguf_pytorch_utils as reader
     from transformers.utils import logging
 
@@ -223,7 +225,7 @@ def _quiet(progress: Progress) -> Iterator[None]:
     level, bars, bar = logging.get_verbosity(), logging.is_progress_bar_enabled(), reader.tqdm
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    reader.tqdm = count  # it offers no other way to see how far it is
+    reader.tqdm = count  # there is no other hook for its progress
     try:
         with warnings.catch_warnings(action="ignore"):
             yield

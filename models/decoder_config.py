@@ -1,7 +1,8 @@
-"""The config of a plain decoder (Llama, Mistral, Qwen 2 and 3), without transformers, which takes seconds to import.
+"""Reads the config of a model that ``NativeDecoder`` computes (Llama, Mistral, Qwen 2 and 3), without transformers,
+whose import takes seconds.
 
-A plain decoder is layers of: norm, attention with RoPE, norm, gated silu layers; the same numbers added before and
-after. What is not known to be just that is left to transformers: another key may change what is computed.
+Such a decoder has layers of norm, attention with RoPE, norm and a gated silu MLP, with residual connections. A config
+with any unknown key is left to transformers, because the key may change what is computed.
 """
 
 import json
@@ -13,14 +14,14 @@ import torch
 
 from localctx.models.frequencies import KINDS, KNOWN
 
-PLAIN_PRECISIONS = torch.float32, torch.bfloat16
-"""What plain decoders are computed in on a processor."""
+NATIVE_PRECISIONS = torch.float32, torch.bfloat16
+"""The precisions that NativeDecoder computes in, on a CPU."""
 
 
 @dataclass
 class DecoderConfig:
-    """Names and meanings as in transformers' config classes. ``qkv_bias``: q, k and v have biases; ``head_norms``: q's
-    and k's heads are normalized before they turn.
+    """The config, with transformers' names and meanings. ``qkv_bias``: q, k and v have biases; ``head_norms``: the
+    heads of q and k are normalized before RoPE.
     """
 
     model_type: str
@@ -42,7 +43,7 @@ class DecoderConfig:
     head_norms: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it."""
+        """Returns all values by name."""
         return asdict(self)
 
 
@@ -83,13 +84,13 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "qwen2": _QWEN2,
     "qwen3": {**_QWEN2, "head_dim": 128},
 }
-PLAIN = frozenset(_DEFAULTS)
-"""The families that have plain decoders, as configs name them."""
+NATIVE_FAMILIES = frozenset(_DEFAULTS)
+"""The model families that NativeDecoder computes, by their ``model_type``."""
 
 _ROPE = ("rope_theta", "rope_scaling", "rope_parameters")
 _WINDOWS = ("use_sliding_window", "max_window_layers")
 _MUST_BE = {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "rope_interleaved": False}
-"""With another value a model is not plain. Qwen 2 has its biases whatever it says."""
+"""Values that NativeDecoder requires. Qwen 2 has its biases whatever its config says."""
 
 _IDLE = {
     *(
@@ -104,20 +105,20 @@ _IDLE = {
     *("bos_token_id", "pad_token_id", "unk_token_id", "use_cache", "initializer_range", "attention_dropout"),
     *("pretraining_tp", "is_llama_config", "output_attentions", "output_hidden_states", "return_dict"),
 }
-"""Keys that decide nothing of what is computed."""
+"""Keys that do not change what is computed."""
 
 
-def plain_config(folder: Path) -> DecoderConfig | None:
-    """What config.json in ``folder`` says; None where it is not, or may not be, of a plain decoder."""
+def read_native_config(folder: Path) -> DecoderConfig | None:
+    """Reads config.json in ``folder``; returns None for a model that NativeDecoder may not compute correctly."""
     try:
         said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return config_of(said) if isinstance(said, dict) else None
+    return parse_native_config(said) if isinstance(said, dict) else None
 
 
-def config_of(said: dict[str, Any]) -> DecoderConfig | None:
-    """``plain_config`` of the content of a config.json."""
+def parse_native_config(said: dict[str, Any]) -> DecoderConfig | None:
+    """Parses the content of a config.json; returns None for a model that NativeDecoder may not compute correctly."""
     family = said.get("model_type")
     if not isinstance(family, str) or family not in _DEFAULTS or not _understood(said, family):
         return None
@@ -148,21 +149,21 @@ def _understood(said: dict[str, Any], family: str) -> bool:
 
 
 def _choose_windows(values: dict[str, Any], said: dict[str, Any]) -> None:
-    """A Qwen's windows: none unless asked for, and then of the last layers."""
+    """Sets a Qwen's sliding windows: none unless enabled, and then only in the last layers."""
     window = values["sliding_window"] if said.get("use_sliding_window", False) else None
     first, layers = said.get("max_window_layers", 28), values["num_hidden_layers"]
     values["sliding_window"] = window
     if values["layer_types"] is None and isinstance(layers, int):
         sliding = [window is not None and i >= first for i in range(layers)]
-        values["layer_types"] = ["sliding_attention" if it else "full_attention" for it in sliding]
+        values["layer_types"] = ["sliding_attention" if slides else "full_attention" for slides in sliding]
 
 
 def _rope_of(said: dict[str, Any], longest: Any) -> dict[str, Any] | None:
-    """RoPE's parameters, which older files say in two places; None for another kind, or words nobody knows."""
-    found = said.get("rope_scaling") or said.get("rope_parameters") or {}
-    if not isinstance(found, dict):
+    """Returns the RoPE parameters, which older files keep in two places; None for unknown kinds or parameters."""
+    scaling = said.get("rope_scaling") or said.get("rope_parameters") or {}
+    if not isinstance(scaling, dict):
         return None
-    rope = {"rope_theta": said.get("rope_theta", 10_000.0), **found}
+    rope = {"rope_theta": said.get("rope_theta", 10_000.0), **scaling}
     rope.setdefault("rope_type", rope.get("type", "default"))
     if not isinstance(rope["rope_type"], str):
         return None
@@ -174,7 +175,7 @@ def _rope_of(said: dict[str, Any], longest: Any) -> dict[str, Any] | None:
 
 
 def _sound(values: dict[str, Any]) -> bool:
-    """Whether values are of their types, and sizes go together: a head's channels turn in pairs."""
+    """Returns True if values have the right types and sizes are consistent; RoPE needs an even head size."""
     counts = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
     whole = [values[name] for name in (*counts, "num_key_value_heads", "head_dim", "max_position_embeddings")]
     if not all(type(value) is int and value > 0 for value in whole) or not isinstance(values["rms_norm_eps"], float):

@@ -1,4 +1,4 @@
-"""Where a model computes, and in which precision."""
+"""Chooses the device and the precision a model computes in."""
 
 import torch
 
@@ -6,7 +6,7 @@ from localctx.errors import ModelError
 
 
 def pick_device(device: str) -> torch.device:
-    """``auto`` is the first GPU, or the CPU. Raises ModelError for a device that is not there."""
+    """Returns the torch device; ``auto`` is the first GPU, else the CPU. Raises ModelError for a missing device."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.startswith("cuda") and not torch.cuda.is_available():
@@ -17,7 +17,9 @@ def pick_device(device: str) -> torch.device:
 
 
 def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """``auto`` is bf16 where the processor multiplies it natively, else f32: emulated bf16 prefills 5 times slower."""
+    """Returns the torch dtype; ``auto`` is bf16 on a GPU or a CPU that multiplies it natively, else f32: emulated bf16
+    makes prefill 5 times slower. Raises ModelError for an unknown dtype.
+    """
     named = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
     if dtype in named:
         return named[dtype]
@@ -25,5 +27,5 @@ def pick_dtype(dtype: str, device: torch.device) -> torch.dtype:
         raise ModelError(f"there is no precision {dtype!r}", f"use one of: auto, {', '.join(named)}")
     if device.type != "cpu":
         return torch.bfloat16
-    has = torch.cpu.get_capabilities()
-    return torch.bfloat16 if has.get("avx512_bf16") or has.get("amx_bf16") or has.get("bf16") else torch.float32
+    flags = torch.cpu.get_capabilities()
+    return torch.bfloat16 if flags.get("avx512_bf16") or flags.get("amx_bf16") or flags.get("bf16") else torch.float32

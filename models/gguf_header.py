@@ -1,7 +1,7 @@
-"""The header of a GGUF file, walked inside the file's own bounds before any library sees the file.
+"""Reads and validates the header of a GGUF file before any library opens the file.
 
-The file is hostile until then: a 49-byte one can keep a reader busy for ever, and a config with a billion layers is
-four bytes long. Whatever ``read_header`` lets through is no larger, in counts and in sizes, than the file it is in.
+The file may be malicious: 49 bytes can keep a parser busy for ever, and a config with a billion layers takes four
+bytes. In a header that ``read_header`` returns, no count and no size exceeds the size of the file.
 """
 
 import mmap
@@ -17,13 +17,13 @@ REMEDY = "fetch the file again, or give a folder with config.json and *.safetens
 
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
-_MOST_ENTRIES = 1 << 16  # metadata keys, or tensors
-_MOST_ITEMS = 1 << 22  # array items in a whole header; a vocabulary of 2**18 with scores, types and merges has 2**20
+_MAX_ENTRIES = 1 << 16  # metadata keys, or tensors
+_MAX_ITEMS = 1 << 22  # array items in a header; a vocabulary of 2**18 with scores, types and merges has 2**20
 
 
 @dataclass(frozen=True)
 class GgufTensor:
-    """Where a tensor lies: its dimensions, its ggml type, the place of its first byte in the file."""
+    """A tensor's dimensions, ggml type (``kind``) and offset in the file (``start``)."""
 
     dims: tuple[int, ...]
     kind: int
@@ -31,27 +31,27 @@ class GgufTensor:
 
 
 @dataclass(frozen=True)
-class Header:
-    """What a GGUF says of itself: its metadata (of an array, only the length) and where its tensors lie."""
+class GgufHeader:
+    """A GGUF file's metadata (only the length of an array) and its tensors' positions."""
 
     meta: dict[str, Any]
     tensors: dict[str, GgufTensor]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The metadata ``name`` of this file's architecture."""
+        """Returns the metadata ``name`` of this file's architecture."""
         return self.meta.get(f"{self.meta['general.architecture']}.{name}", default)
 
     @property
     def weights(self) -> int:
-        """How many numbers the tensors hold; tables of RoPE factors are not weights."""
+        """The number of parameters in all tensors, without tables of RoPE factors."""
         return sum(prod(tensor.dims) for name, tensor in self.tensors.items() if not name.startswith("rope_"))
 
 
-def read_header(path: Path) -> Header:
-    """The header of the GGUF at ``path``, every length in it checked against the file's size.
+def read_header(path: Path) -> GgufHeader:
+    """Reads the header of the GGUF file ``path``, and checks every length in it against the file's size.
 
-    Takes milliseconds, at worst a second or two, whatever the file holds. Raises ModelError naming the file and what
-    is wrong with it, OSError if it cannot be read.
+    Takes milliseconds, at worst two seconds for any file. Raises ModelError for an invalid file, OSError if it cannot
+    be read.
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
@@ -62,29 +62,29 @@ def read_header(path: Path) -> Header:
         raise ModelError(f"{path} is not a whole GGUF file ({error})", REMEDY) from error
 
 
-def _read(data: mmap.mmap) -> Header:
+def _read(data: mmap.mmap) -> GgufHeader:
     if data[:4] != b"GGUF":
         raise ValueError("it does not begin with GGUF")
-    walk = _Walk(data, 4)
-    if (version := walk.take("I")) not in (2, 3):
+    reader = _HeaderReader(data, 4)
+    if (version := reader.unpack("I")) not in (2, 3):
         raise ValueError(f"its version is {version}, not 2 or 3")
-    tensors, entries = walk.count(_MOST_ENTRIES), walk.count(_MOST_ENTRIES)
-    meta = {walk.string(): walk.value(walk.take("I")) for _ in range(entries)}
-    found = dict(walk.tensor() for _ in range(tensors))
+    tensors, entries = reader.count(_MAX_ENTRIES), reader.count(_MAX_ENTRIES)
+    meta = {reader.string(): reader.value(reader.unpack("I")) for _ in range(entries)}
+    found = dict(reader.tensor() for _ in range(tensors))
     if len(meta) < entries or len(found) < tensors or not tensors:
         raise ValueError("it names something twice, or holds no tensors")
-    header = Header(meta, _placed(found, walk.at, meta.get("general.alignment", 32), len(data)))
+    header = GgufHeader(meta, _placed(found, reader.at, meta.get("general.alignment", 32), len(data)))
     _check_sizes(header)
     return header
 
 
-class _Walk:
-    """A cursor over a mapped file: it cannot leave the file, and it cannot be kept busy for long."""
+class _HeaderReader:
+    """A cursor over a mapped file. It raises ValueError at the file's end and after _MAX_ITEMS array items."""
 
     def __init__(self, data: mmap.mmap, at: int) -> None:
-        self.data, self.at, self.items = data, at, _MOST_ITEMS
+        self.data, self.at, self.items = data, at, _MAX_ITEMS
 
-    def take(self, form: str) -> Any:
+    def unpack(self, form: str) -> Any:
         (value,) = struct.unpack_from("<" + form, self.data, self.at)
         self.at += struct.calcsize("<" + form)
         return value
@@ -95,40 +95,40 @@ class _Walk:
         self.at += size
 
     def count(self, limit: int) -> int:
-        if (count := self.take("Q")) > limit:
+        if (count := self.unpack("Q")) > limit:
             raise ValueError(f"it claims {count:,} entries")
         return int(count)
 
     def string(self) -> str:
         start = self.at + 8
-        self.skip(self.take("Q"))
+        self.skip(self.unpack("Q"))
         return self.data[start : self.at].decode()
 
     def value(self, kind: int) -> Any:
         if kind == _STRING:
             return self.string()
-        return self.array(self.take("I")) if kind == _ARRAY else self.take(_SCALARS[kind])
+        return self.array(self.unpack("I")) if kind == _ARRAY else self.unpack(_SCALARS[kind])
 
     def array(self, kind: int) -> int:
         count = self.count(self.items)
         self.items -= count
         if kind == _STRING:
             for _ in range(count):
-                self.skip(self.take("Q"))
+                self.skip(self.unpack("Q"))
         else:
             self.skip(count * struct.calcsize("<" + _SCALARS[kind]))
         return count
 
     def tensor(self) -> tuple[str, GgufTensor]:
-        name, rank = self.string(), self.take("I")
+        name, rank = self.string(), self.unpack("I")
         if rank > 4:
             raise ValueError(f"{name} claims {rank:,} dimensions")
-        dims = tuple(self.take("Q") for _ in range(rank))
-        return name, GgufTensor(dims, self.take("I"), self.take("Q"))
+        dims = tuple(self.unpack("Q") for _ in range(rank))
+        return name, GgufTensor(dims, self.unpack("I"), self.unpack("Q"))
 
 
 def _placed(tensors: dict[str, GgufTensor], end: int, alignment: int, size: int) -> dict[str, GgufTensor]:
-    """The tensors with their place in the file, not in its data section, which follows the header's ``end``."""
+    """Converts tensor offsets from the data section, which follows the header's ``end``, to the file."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     if not isinstance(alignment, int) or alignment < 1 or alignment & (alignment - 1):
@@ -141,11 +141,11 @@ def _placed(tensors: dict[str, GgufTensor], end: int, alignment: int, size: int)
     return {name: replace(tensor, start=base + tensor.start) for name, tensor in tensors.items()}
 
 
-def _check_sizes(header: Header) -> None:
-    """A model no larger than its file: building it from its config must not be a way to fill the memory."""
+def _check_sizes(header: GgufHeader) -> None:
+    """Raises ValueError for sizes larger than the file's: building such a model would fill the memory."""
     if header.meta.get("split.count", 1) > 1:
         raise ValueError("it is one part of several: join them with llama-gguf-split --merge")
     limits = {"block_count": len(header.tensors), "embedding_length": header.weights, "vocab_size": header.weights}
     for name, limit in limits.items():
-        if (said := header.get(name)) is not None and not (isinstance(said, int) and 0 < said <= limit):
-            raise ValueError(f"its {name} is {said}")
+        if (value := header.get(name)) is not None and not (isinstance(value, int) and 0 < value <= limit):
+            raise ValueError(f"its {name} is {value}")

@@ -1,7 +1,7 @@
-"""The models folder: one folder per model, each with a manifest of what it holds, and never half of one.
+"""The models folder: one complete folder per model, each with a manifest of its files.
 
-A model is built in ``.partial/<name>`` by one process at a time and renamed into place last. What an interruption
-leaves in ``.partial`` is there for the next try.
+A model is built in ``.partial/<name>`` by one process at a time and renamed at the end. After an interruption the next
+try resumes from ``.partial``.
 """
 
 import errno
@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from localctx.errors import ModelError
-from localctx.models.convert import VERSION, Progress
+from localctx.models.convert import VERSION, ProgressCallback
 from localctx.models.fingerprint import hash_file
 
 MANIFEST = "localctx.json"
 _PARTIAL = ".partial"
 
-Built = tuple[Path, dict[str, Any]]
-"""A finished folder, and where its files are from."""
+BuiltModel = tuple[Path, dict[str, Any]]
+"""A finished folder, and the source of its files for the manifest."""
 
 
 @dataclass(frozen=True)
-class Installed:
-    """A model in the models folder: ``ready``, ``damaged`` (files are missing or cut), or ``partial``."""
+class InstalledModel:
+    """A model in the models folder. ``state`` is ``ready``, ``damaged`` (files are missing or cut) or ``partial``."""
 
     name: str
     path: Path
@@ -36,17 +36,17 @@ class Installed:
     state: str
 
 
-def install(name: str, models_dir: Path, progress: Progress, build: Callable[[Path], Built]) -> Path:
-    """The folder of the model ``name``, made by ``build(work)`` if it is not there whole.
+def install(name: str, models_dir: Path, progress: ProgressCallback, build: Callable[[Path], BuiltModel]) -> Path:
+    """Returns the folder of the model ``name``; builds it with ``build(work folder)`` if it is not complete.
 
-    Reports ``waiting`` while another process makes it and ``sealing`` (in files). Raises ModelError when the disk is
-    full or read-only or a folder not made here is in the way, and what ``build`` and ``progress`` raise.
+    Reports ``waiting`` while another process builds it, and ``sealing`` (in files). Raises ModelError when the disk is
+    full or read-only or a foreign folder has this name, and whatever ``build`` and ``progress`` raise.
     """
     target = models_dir / name
-    if is_whole(target):
+    if is_complete(target):
         return target
     with disk_errors(models_dir), _locked(models_dir, name, progress) as work:
-        if not is_whole(target):  # else the process that was waited for has made it
+        if not is_complete(target):  # else another process has built it meanwhile
             _refuse_foreign(target)
             built, source = build(work)
             _seal(built, name, source, progress)
@@ -56,33 +56,33 @@ def install(name: str, models_dir: Path, progress: Progress, build: Callable[[Pa
 
 
 def remove(name: str, models_dir: Path) -> int:
-    """Deletes the model ``name`` and what was fetched of it; returns the bytes freed. ModelError if there is none."""
+    """Deletes the model ``name`` and its partial downloads; returns the bytes freed. Raises ModelError if unknown."""
     folder = folder_name(name)
-    if folder not in (there := [model.name for model in installed(models_dir)]):
-        raise unknown(name, there)
+    if folder not in (names := [model.name for model in list_installed(models_dir)]):
+        raise unknown_model_error(name, names)
     if (models_dir / folder).exists():
         _refuse_foreign(models_dir / folder)
     with disk_errors(models_dir), _locked(models_dir, folder, lambda *_: None) as work:
-        freed = size(models_dir / folder) + size(work)
+        freed = folder_bytes(models_dir / folder) + folder_bytes(work)
         _replace(models_dir / folder, None, work)
         shutil.rmtree(work)
     return freed
 
 
-def installed(models_dir: Path) -> list[Installed]:
-    """What the models folder holds, by name; ``partial`` only for what is not there otherwise."""
-    found = {}
+def list_installed(models_dir: Path) -> list[InstalledModel]:
+    """Returns the models in the models folder, sorted by name. An installed model hides a partial one."""
+    models = {}
     for path in [*models_dir.glob(f"{_PARTIAL}/*/"), *models_dir.glob("[!.]*/")]:
-        whole = "ready" if is_whole(path) else "damaged"
-        state = "partial" if path.parent.name == _PARTIAL else whole
-        found[path.name] = Installed(path.name, path, size(path), state)
-    return sorted(found.values(), key=lambda model: model.name)
+        installed_state = "ready" if is_complete(path) else "damaged"
+        state = "partial" if path.parent.name == _PARTIAL else installed_state
+        models[path.name] = InstalledModel(path.name, path, folder_bytes(path), state)
+    return sorted(models.values(), key=lambda model: model.name)
 
 
 def verify(folder: Path) -> list[str]:
-    """The files of an installed model whose content is not what was installed (all are hashed, at about 3 GB/s).
+    """Hashes all files of an installed model, at about 3 GB/s; returns those that differ from the manifest.
 
-    Raises ModelError if the folder has no manifest to compare with.
+    Raises ModelError if the folder has no manifest.
     """
     if not (files := _files(folder)):
         raise ModelError(f"{folder} has no {MANIFEST}", "only models that localctx installed can be verified")
@@ -90,20 +90,20 @@ def verify(folder: Path) -> list[str]:
     return [name for name, path in paths.items() if not path.is_file() or hash_file(path) != files[name]["blake3"]]
 
 
-def is_whole(folder: Path) -> bool:
-    """Whether every file of the manifest is there in its full size; their content is what ``verify`` looks at."""
+def is_complete(folder: Path) -> bool:
+    """Returns True if every file of the manifest exists with its size. ``verify`` checks the content."""
     files = _files(folder)
     paths = {name: folder / name for name in files}
     return bool(files) and all(p.is_file() and p.stat().st_size == files[name]["bytes"] for name, p in paths.items())
 
 
 def folder_name(name: str) -> str:
-    """The folder of a catalogue name or hub id inside the models folder."""
+    """Returns the name of a model's folder inside the models folder, for a catalogue name or hub id."""
     return name.replace("/", "--")
 
 
-def unknown(name: str, names: list[str]) -> ModelError:
-    """The error for a name that means nothing, with those of ``names`` it may have been meant for."""
+def unknown_model_error(name: str, names: list[str]) -> ModelError:
+    """Returns the error for an unknown model, which suggests similar ``names``."""
     near = get_close_matches(name, names, cutoff=0.5)
     hint = f" (near: {', '.join(near)})" if near else ""
     remedy = "see localctx models list, or name a folder, a .gguf file or a hub id owner/name"
@@ -116,13 +116,13 @@ def check_space(folder: Path, need: int) -> None:
         raise ModelError(f"the model needs {need / 1e9:.1f} GB and {free / 1e9:.1f} GB are free", _SPACE)
 
 
-def size(folder: Path) -> int:
-    """Bytes in the files under ``folder``, which may come and go meanwhile."""
+def folder_bytes(folder: Path) -> int:
+    """Returns the bytes of all files under ``folder``. Files may appear and disappear meanwhile."""
     total = 0
-    for place, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder):
         for name in names:
             try:
-                total += Path(place, name).stat().st_size
+                total += Path(parent, name).stat().st_size
             except FileNotFoundError:
                 continue
     return total
@@ -138,7 +138,7 @@ _REMEDIES = {
 
 @contextmanager
 def disk_errors(models_dir: Path) -> Iterator[None]:
-    """Turns an OSError into the ModelError that names the file and the remedy."""
+    """Converts an OSError to a ModelError with the file's name and a remedy."""
     try:
         yield
     except OSError as error:
@@ -148,21 +148,21 @@ def disk_errors(models_dir: Path) -> Iterator[None]:
         raise ModelError(f"{error.filename or models_dir}: {error.strerror or error}", remedy) from error
 
 
-def _seal(folder: Path, name: str, source: dict[str, Any], progress: Progress) -> None:
-    """Writes the manifest, and every file down to the disk."""
+def _seal(folder: Path, name: str, source: dict[str, Any], progress: ProgressCallback) -> None:
+    """Writes the manifest, and syncs every file to disk."""
     files = {}
     paths = sorted(path for path in folder.iterdir() if path.is_file())
     for done, path in enumerate(paths):
         progress("sealing", done, len(paths))
         files[path.name] = {"bytes": path.stat().st_size, "blake3": hash_file(path)}
-    said = {"name": name, "source": source, "converter": VERSION, "files": files}
-    (folder / MANIFEST).write_text(json.dumps(said, indent=1) + "\n")
+    manifest = {"name": name, "source": source, "converter": VERSION, "files": files}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
     for path in [*paths, folder / MANIFEST, folder]:
         _sync(path)
 
 
 def _replace(target: Path, built: Path | None, work: Path) -> None:
-    """Puts ``built``, or nothing, in the place of ``target``, which moves into ``work`` to be deleted at leisure."""
+    """Replaces ``target`` by ``built``, or by nothing. The old folder moves into ``work``, which is deleted later."""
     if target.exists():
         target.replace(work / "old")
     if built:
@@ -176,17 +176,17 @@ def _refuse_foreign(target: Path) -> None:
 
 
 def _files(folder: Path) -> dict[str, Any]:
-    """What the manifest says of each file; nothing if there is no sound manifest."""
+    """Returns the manifest's entry for each file; nothing if there is no valid manifest."""
     try:
         files = json.loads((folder / MANIFEST).read_bytes())["files"]
-        return files if all({"bytes", "blake3"} <= said.keys() for said in files.values()) else {}
+        return files if all({"bytes", "blake3"} <= entry.keys() for entry in files.values()) else {}
     except (OSError, ValueError, LookupError, AttributeError, TypeError):
         return {}
 
 
 @contextmanager
-def _locked(models_dir: Path, name: str, progress: Progress) -> Iterator[Path]:
-    """The work folder of one model, for this process alone."""
+def _locked(models_dir: Path, name: str, progress: ProgressCallback) -> Iterator[Path]:
+    """Locks and yields the work folder of one model; reports ``waiting`` while another process holds the lock."""
     from filelock import FileLock, Timeout
 
     work = models_dir / _PARTIAL / name
@@ -202,7 +202,7 @@ def _locked(models_dir: Path, name: str, progress: Progress) -> Iterator[Path]:
         yield work
     finally:
         with suppress(OSError):
-            work.rmdir()  # nothing was fetched: nothing to go on with
+            work.rmdir()  # only if it is empty, so that there is nothing to resume
         lock.release()
 
 

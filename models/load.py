@@ -1,4 +1,4 @@
-"""Loading a model from its folder, in the way that is quickest for what it is."""
+"""Loads a model from its folder: as a NativeDecoder where possible, which is faster, or with transformers."""
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +11,7 @@ from localctx.kernels import decode_cpu
 from localctx.kernels.warmup import warm
 from localctx.models.blocked_linear import block_linears
 from localctx.models.chat_tokenizer import ChatTokenizer
-from localctx.models.decoder_config import PLAIN_PRECISIONS, DecoderConfig, plain_config
+from localctx.models.decoder_config import NATIVE_PRECISIONS, DecoderConfig, read_native_config
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.fingerprint import hash_weights
 from localctx.models.local_model import LocalModel
@@ -21,7 +21,7 @@ from localctx.models.safetensors_files import open_weights
 from localctx.models.sizing import stored_parameters
 from localctx.models.tokenizer_files import find_tokenizer, stops_of
 from localctx.models.transformers_model import TransformersModel, load_module, load_tokenizer, loading
-from localctx.models.weight_formats import BITS, loaded_bits, packing, refuse_weights
+from localctx.models.weight_formats import BITS, bitsandbytes_options, loaded_bits, refuse_weights
 
 
 def load_model(
@@ -33,23 +33,23 @@ def load_model(
     rope: str = "auto",
     weights: str = "full",
 ) -> LocalModel:
-    """The model in ``folder`` (config.json, *.safetensors, tokenizer). Nothing is fetched, no code of it is run.
+    """Loads the model in ``folder`` (config.json, *.safetensors, tokenizer). Downloads nothing and runs no model code.
 
-    ``threads`` 0 leaves torch and numba as many as they chose; ``rope`` as in ``Model.stretch``; ``weights`` as in the
-    settings. Raises ModelError for a folder that does not load or a family that would be computed wrongly.
+    ``threads`` 0 leaves the number to torch and numba; ``rope`` is as in ``Model.stretch``, ``weights`` as in the
+    settings. Raises ModelError for a folder that does not load or a family that would be computed incorrectly.
     """
-    parse_rope(rope)  # before the work that nonsense would waste
+    parse_rope(rope)  # raises early for an invalid value
     place = pick_device(device)
     precision = pick_dtype(dtype, place)
     refuse_weights(weights, place, precision)
-    packed = packing(weights, place)
+    packed = bitsandbytes_options(weights, place)
     if threads:
         torch.set_num_threads(threads)
         decode_cpu.set_threads(threads)
-    with ThreadPoolExecutor() as pool:  # on another core, while this one imports, or blocks weights
+    with ThreadPoolExecutor() as pool:  # in the background, while this thread imports or blocks weights
         warmed, hashes = pool.submit(warm), pool.submit(hash_weights, folder)
-        if plain := _plain(folder, place, precision):
-            config, tensors = plain
+        if native := _native_parts(folder, place, precision):
+            config, tensors = native
             chat = pool.submit(_tokenizer, folder, config)
             with loading(folder):
                 blocked = NativeWeights(config, tensors, weights)
@@ -61,37 +61,37 @@ def load_model(
         module, tokenizer = load_module(folder, place, precision, packed)
         warmed.result()
         rows = block_linears(module, weights) if place.type == "cpu" else None
-        how = {"name": name, "hashes": hashes.result(), "rope": rope, "stored": weights}
-        return TransformersModel(module, tokenizer, row_by_row=rows, **how)
+        options = {"name": name, "hashes": hashes.result(), "rope": rope, "stored": weights}
+        return TransformersModel(module, tokenizer, row_by_row=rows, **options)
 
 
 def loading_bytes(folder: Path, place: torch.device, precision: torch.dtype, weights: str) -> float:
-    """What memory the ``weights`` in ``folder`` take at the peak of loading, in bytes. Those of a plain decoder are
-    taken as they lie; a processor has others whole before any is in blocks.
+    """Returns the bytes of weights at the peak of loading the model in ``folder``. A NativeDecoder maps its files;
+    transformers loads all weights before they are blocked.
     """
-    numbers = stored_parameters(folder)
-    if not (plain := _plain(folder, place, precision)):
-        return numbers * loaded_bits(weights, place, precision) / 8
+    parameters = stored_parameters(folder)
+    if not (native := _native_parts(folder, place, precision)):
+        return parameters * loaded_bits(weights, place, precision) / 8
     stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
-    embedding = plain[0].vocab_size * plain[0].hidden_size * 2  # which stays as it is
-    return stored if weights == "full" else min(stored, numbers * BITS[weights] / 8 + embedding)
+    embedding = native[0].vocab_size * native[0].hidden_size * 2  # not quantized
+    return stored if weights == "full" else min(stored, parameters * BITS[weights] / 8 + embedding)
 
 
-def _plain(
+def _native_parts(
     folder: Path, place: torch.device, precision: torch.dtype
 ) -> tuple[DecoderConfig, Mapping[str, Tensor]] | None:
-    """Config and weights in ``folder``, if they are those of a decoder that ``NativeDecoder`` computes there."""
-    config = plain_config(folder) if place.type == "cpu" and precision in PLAIN_PRECISIONS else None
-    found = open_weights(folder) if config else None
-    if not config or found is None or not found.plain or (folder / "adapter_config.json").exists():
+    """Returns config and weights in ``folder`` if ``NativeDecoder`` supports them on this device; else None."""
+    config = read_native_config(folder) if place.type == "cpu" and precision in NATIVE_PRECISIONS else None
+    tensors = open_weights(folder) if config else None
+    if not config or tensors is None or not tensors.unquantized or (folder / "adapter_config.json").exists():
         return None
-    tied_twice = config.tie_word_embeddings and "lm_head.weight" in found
-    return (config, found) if "model.embed_tokens.weight" in found and not tied_twice else None
+    tied_twice = config.tie_word_embeddings and "lm_head.weight" in tensors
+    return (config, tensors) if "model.embed_tokens.weight" in tensors and not tied_twice else None
 
 
 def _tokenizer(folder: Path, config: DecoderConfig) -> ChatTokenizer:
     stops = stops_of(folder, config.eos_token_id)
     with loading(folder):
-        found = find_tokenizer(folder, config.model_type, stops) or load_tokenizer(folder, stops)
-    found.identity  # noqa: B018 (hashed meanwhile)
-    return found
+        tokenizer = find_tokenizer(folder, config.model_type, stops) or load_tokenizer(folder, stops)
+    tokenizer.identity  # noqa: B018 (hashes it in this thread)
+    return tokenizer

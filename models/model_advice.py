@@ -1,217 +1,217 @@
-"""Advice: which known model a machine can run, how fast it would be there, and which is best. All are estimates."""
+"""Model advice: estimates which known models a machine can run and how fast, and recommends the best one."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from localctx.errors import size
-from localctx.machine import Machine, look
+from localctx.errors import format_bytes
+from localctx.machine import Machine, measure_machine
 from localctx.models.catalog import CatalogEntry, load_catalog
-from localctx.models.decoder_config import PLAIN
+from localctx.models.decoder_config import NATIVE_FAMILIES
 from localctx.models.device_choice import pick_device, pick_dtype
-from localctx.models.installed import folder_name, is_whole
+from localctx.models.installed import folder_name, is_complete
 from localctx.models.weight_formats import BITS, refuse_weights
 from localctx.settings import Settings
 
-ANSWERS, READS = 4, 30  # tokens a second: below them nobody likes to wait
-ROOM = 1.25  # of the weights: a quarter as much again is for the cache
-STREAMED = 0.85  # of the rate at which memory is read is what reading weights for a token comes to
-OWN = 0.01  # seconds a token costs beside its weights
-REACHED = 0.7  # of the rate of a large product is what reading a document of some thousand tokens comes to
-INT8 = 1.4  # bytes a parameter: at 8 bits a processor takes as long as if it read so many
+MIN_DECODE, MIN_PREFILL = 4, 30  # tokens a second; a slower model is not recommended
+ROOM = 1.25  # memory needed, as a multiple of the weights: a quarter is for the KV cache
+BANDWIDTH_SHARE = 0.85  # of the measured bandwidth that decoding reaches when it reads the weights
+DECODE_OVERHEAD = 0.01  # seconds a token
+ARITHMETIC_SHARE = 0.7  # of the measured arithmetic rate that a prefill of some thousand tokens reaches
+INT8_BYTES = 1.4  # a parameter; on a CPU, int8 weights take as long as if a token read so many
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """What a known model would be on a machine, with ``weights`` as in the settings: bytes of ``memory`` it takes, and
-    how many tokens a second it ``reads`` and ``answers``.
+class ModelEstimate:
+    """How a known model would run on a machine with ``weights`` as in the settings: the bytes of ``memory`` it needs,
+    and the tokens a second of prefill and decode (0: not known). ``reason`` says, of a recommended model, why it is.
     """
 
     entry: CatalogEntry
     weights: str
     memory: int
     fits: bool
-    reads: float
-    answers: float
+    prefill_per_second: float
+    decode_per_second: float
+    reason: str = ""
 
     @property
     def good(self) -> bool:
-        """Whether it fits, with room for a cache, and is fast enough to work with."""
-        return self.fits and self.answers >= ANSWERS and self.reads >= READS
-
-
-@dataclass(frozen=True)
-class Recommendation(Estimate):
-    """The estimate of the best model, and in one sentence the ``reason`` why it is that."""
-
-    reason: str
+        """True if it fits, with room for a KV cache, and is fast enough."""
+        return self.fits and self.decode_per_second >= MIN_DECODE and self.prefill_per_second >= MIN_PREFILL
 
     @property
     def name(self) -> str:
-        """As ``--model`` takes it."""
+        """The value for ``--model``."""
         return self.entry.name
 
     @property
     def title(self) -> str:
-        """As its makers call it."""
+        """The model's name as its makers write it."""
         return self.entry.title
 
     @property
     def bytes(self) -> int:
-        """What is to be fetched, about."""
+        """The approximate size of the download."""
         return self.entry.bytes
 
 
 @dataclass(frozen=True)
 class Advice:
-    """What a machine can run: each known model's estimate by its name, and the ``best``, which may be ``here`` already,
-    and ``chosen`` in the settings.
+    """The estimates of all known chat models by name, and the ``best`` one: whether it ``is_installed``, and whether it
+    ``is_selected`` in the settings.
     """
 
     machine: Machine
-    models: dict[str, Estimate]
-    best: Recommendation
-    here: bool
-    chosen: bool
+    models: dict[str, ModelEstimate]
+    best: ModelEstimate
+    is_installed: bool
+    is_selected: bool
 
     def to_json(self) -> dict[str, Any]:
-        """For programs; bytes, and a second's bytes, operations and tokens."""
+        """Returns the report for ``--json``, in bytes and in bytes, operations and tokens a second."""
         best = self.best
         recommended = {
             "name": best.name,
             "title": best.title,
             "bytes": best.bytes,
-            **to_json(best),
+            **estimate_to_json(best),
             "reason": best.reason,
-            "here": self.here,
-            "chosen": self.chosen,
+            "here": self.is_installed,
+            "chosen": self.is_selected,
         }
         return {"machine": asdict(self.machine), "recommended": recommended, "line": self.line()}
 
     def line(self) -> str:
-        """All of it in one line, with the commands that get the model."""
-        return f"recommended for this machine ({of_machine(self.machine)}): {of_model(self)}. {self._how()}"
+        """Returns the recommendation in one line, with the commands that get the model."""
+        machine, model = describe_machine(self.machine), describe_recommendation(self)
+        return f"recommended for this machine ({machine}): {model}. {self._how()}"
 
     def _how(self) -> str:
         name, more = self.best.name, "" if self.best.weights == "full" else f" --weights {self.best.weights}"
-        if self.chosen and self.here:
+        if self.is_selected and self.is_installed:
             return "It is what answers now"
-        get = "" if self.here else f"Get it: localctx models pull {name}; then it"
+        get = "" if self.is_installed else f"Get it: localctx models pull {name}; then it"
         return f"{get or 'It'} is used with --model {name}{more}, or for good: localctx models use {name}{more}"
 
 
-def advise(settings: Settings, *, held: int = 0, anew: bool = False) -> Advice:
-    """What this machine can run under ``settings``; nothing is fetched or asked of anyone. ``held`` bytes of memory and
-    ``anew`` as in ``machine.look``. Raises ModelError for a device or a precision that is not there.
+def advise(settings: Settings, *, own_bytes: int = 0, remeasure: bool = False) -> Advice:
+    """Returns what this machine can run under ``settings``, without the network. ``own_bytes`` and ``remeasure`` are as
+    in ``measure_machine``. Raises ModelError for a device or a precision that does not exist.
     """
     device = pick_device(settings.device)
     precision = pick_dtype(settings.dtype, device)
     refuse_weights(settings.weights, device, precision)
-    machine, known = look(device, precision, settings.home, held=held, anew=anew), load_catalog()
+    machine = measure_machine(device, precision, settings.home, own_bytes=own_bytes, remeasure=remeasure)
+    known = load_catalog()
     best = recommend(known.values(), machine, settings.weights)
     return Advice(
         machine,
         {e.name: estimate(e, machine, settings.weights) for e in known.values() if e.kind == "chat"},
         best,
-        is_whole(settings.models / folder_name(best.name)),
+        is_complete(settings.models / folder_name(best.name)),
         settings.model == best.name and settings.weights == best.weights,
     )
 
 
-def recommend(entries: Iterable[CatalogEntry], machine: Machine, weights: str = "full") -> Recommendation:
-    """Of the chat models among ``entries`` the largest that is good on ``machine``; the first of them where none is."""
+def recommend(entries: Iterable[CatalogEntry], machine: Machine, weights: str = "full") -> ModelEstimate:
+    """Returns the largest chat model that is good on ``machine`` or, if there is none, the first chat model."""
     chats = [estimate(e, machine, weights) for e in entries if e.kind == "chat"]
     by_size = sorted(chats, key=lambda e: e.entry.parameters)
     best = next((e for e in reversed(by_size) if e.good), chats[0])
     larger = [e for e in by_size if e.entry.parameters > best.entry.parameters]
-    return Recommendation(**vars(best), reason=_reason(best, larger[0] if larger else None))
+    return replace(best, reason=_reason(best, larger[0] if larger else None))
 
 
-def estimate(entry: CatalogEntry, machine: Machine, weights: str = "full") -> Estimate:
-    """What ``entry`` would be on ``machine``. Where its weights are too many as they came, and a processor could have
-    them as int8, it is told so.
-    """
+def estimate(entry: CatalogEntry, machine: Machine, weights: str = "full") -> ModelEstimate:
+    """Estimates how ``entry`` runs on ``machine``; with int8 weights where only these make it good on a CPU."""
     small = weights == "full" and (machine.device, machine.precision) == ("cpu", "float32")
-    ways = [_estimate(entry, machine, way) for way in ([weights, "int8"] if small else [weights])]
-    return next((way for way in ways if way.good), ways[0])
+    choices = [_estimate(entry, machine, choice) for choice in ([weights, "int8"] if small else [weights])]
+    return next((choice for choice in choices if choice.good), choices[0])
 
 
-def to_json(e: Estimate | None) -> dict[str, Any]:
-    """For programs: bytes, and tokens a second to a tenth; None of what is not a known chat model."""
+def estimate_to_json(e: ModelEstimate | None) -> dict[str, Any]:
+    """Returns an estimate for ``--json``; all values are None for a model that is not a known chat model."""
     names = "weights", "memory_bytes", "fits_here", "read_per_second", "answer_per_second"
-    values = (e.weights, e.memory, e.fits, round(e.reads, 1), round(e.answers, 1)) if e else (None,) * len(names)
+    values = (
+        (e.weights, e.memory, e.fits, round(e.prefill_per_second, 1), round(e.decode_per_second, 1))
+        if e
+        else (None,) * len(names)
+    )
     return dict(zip(names, values, strict=True))
 
 
-def of_machine(machine: Machine) -> str:
-    """A machine in a few words."""
+def describe_machine(machine: Machine) -> str:
+    """Describes a machine in a few words."""
     rate = f"{machine.rates.bandwidth / 1e9:,.0f} GB/s"
     if machine.device == "cpu":
-        return f"{size(machine.free)} of memory free, no GPU, {rate}"
-    return f"{size(machine.free)} of memory free on {machine.hardware}, {rate}"
+        return f"{format_bytes(machine.free)} of memory free, no GPU, {rate}"
+    return f"{format_bytes(machine.free)} of memory free on {machine.hardware}, {rate}"
 
 
-def of_model(advice: Advice) -> str:
-    """The recommended model in a few words."""
+def describe_recommendation(advice: Advice) -> str:
+    """Describes the recommended model in a few words."""
     best = advice.best
-    where = "which is here" if advice.here else f"{size(best.bytes)} to fetch"
+    where = "which is here" if advice.is_installed else f"{format_bytes(best.bytes)} to fetch"
     packed = "" if best.weights == "full" else f" with {best.weights} weights"
-    speed = f"reads about {about(best.reads)} and answers about {about(best.answers)} tokens a second (estimates)"
-    speed = speed if best.answers else "how fast is not known"  # there was no memory to measure with
+    prefill, decode = format_rate(best.prefill_per_second), format_rate(best.decode_per_second)
+    speed = f"reads about {prefill} and answers about {decode} tokens a second (estimates)"
+    speed = speed if best.decode_per_second else "how fast is not known"  # there was no free memory to measure it
     return f"{best.title}{packed}, {where}, {speed}"
 
 
-def of_estimate(e: Estimate, machine: Machine) -> str:
-    """What a model would be on ``machine``, in a few words."""
+def describe_estimate(e: ModelEstimate, machine: Machine) -> str:
+    """Describes in a few words how a model runs on ``machine``."""
     if not e.fits:
-        return f"needs {size(e.memory * ROOM)}"
+        return f"needs {format_bytes(e.memory * ROOM)}"
     packed = "" if e.weights == "full" else f" as {e.weights}"
     slow = "" if e.good else ", slow"
-    return f"about {about(e.answers)} tokens/s{packed}{slow}" if machine.rates.bandwidth else "fits"
+    return f"about {format_rate(e.decode_per_second)} tokens/s{packed}{slow}" if machine.rates.bandwidth else "fits"
 
 
-def about(rate: float) -> str:
-    """A rate to two digits: more of them an estimate has not."""
+def format_rate(rate: float) -> str:
+    """Returns a rate with two significant digits."""
     return f"{float(f'{rate:.2g}'):,.0f}" if rate >= 10 else f"{rate:.1f}"
 
 
-def _estimate(entry: CatalogEntry, machine: Machine, weights: str) -> Estimate:
+def _estimate(entry: CatalogEntry, machine: Machine, weights: str) -> ModelEstimate:
     memory, rates = _memory(entry, machine, weights), machine.rates
     if not all(vars(rates).values()):
-        return Estimate(entry, weights, memory, ROOM * memory <= machine.free, 0, 0)
-    reads = REACHED * rates.arithmetic / (2 * entry.parameters)
-    answers = 1 / (OWN + _read(entry, machine, weights) / (STREAMED * rates.bandwidth))
-    return Estimate(entry, weights, memory, ROOM * memory <= machine.free, reads, answers)
+        return ModelEstimate(entry, weights, memory, ROOM * memory <= machine.free, 0, 0)
+    prefill = ARITHMETIC_SHARE * rates.arithmetic / (2 * entry.parameters)
+    seconds = _bytes_read(entry, machine, weights) / (BANDWIDTH_SHARE * rates.bandwidth)
+    decode = 1 / (DECODE_OVERHEAD + seconds)
+    return ModelEstimate(entry, weights, memory, ROOM * memory <= machine.free, prefill, decode)
 
 
 def _memory(entry: CatalogEntry, machine: Machine, weights: str) -> int:
-    """Bytes at the peak of loading, as ``load.loading_bytes`` finds them of files: a processor has all weights whole
-    before any is in blocks, but for those of plain decoders.
+    """Estimates the bytes at the peak of loading, which ``load.loading_bytes`` knows exactly from a model's files: on a
+    CPU transformers loads all weights before they are blocked, and NativeDecoder does not.
     """
-    whole = entry.bytes if machine.precision != "float32" else 4 * entry.parameters
-    if machine.device == "cpu" and entry.family not in PLAIN:
-        return whole
+    loaded = entry.bytes if machine.precision != "float32" else 4 * entry.parameters
+    if machine.device == "cpu" and entry.family not in NATIVE_FAMILIES:
+        return loaded
     if weights == "full":
-        return entry.bytes if machine.device == "cpu" else whole
-    return int(entry.parameters * BITS[weights] / 8 + 0.1 * entry.bytes)  # embeddings stay as they are
+        return entry.bytes if machine.device == "cpu" else loaded
+    return int(entry.parameters * BITS[weights] / 8 + 0.1 * entry.bytes)  # embeddings are not quantized
 
 
-def _read(entry: CatalogEntry, machine: Machine, weights: str) -> float:
-    """Bytes of weights that one more token reads. On a processor 16 bits are enough for those that come so."""
+def _bytes_read(entry: CatalogEntry, machine: Machine, weights: str) -> float:
+    """Returns the bytes of weights that decoding a token reads. A CPU reads 16-bit weights as they are."""
     if weights == "full":
         return entry.parameters * (4 if machine.precision == "float32" and machine.device != "cpu" else 2)
-    return entry.parameters * (INT8 if machine.device == "cpu" else BITS[weights] / 8)
+    return entry.parameters * (INT8_BYTES if machine.device == "cpu" else BITS[weights] / 8)
 
 
-def _reason(best: Estimate, next_larger: Estimate | None) -> str:
+def _reason(best: ModelEstimate, next_larger: ModelEstimate | None) -> str:
     if not best.good:
-        return f"no larger known model is expected to fit here and to answer {ANSWERS} tokens a second"
-    why = f"it is the largest known model that fits and answers at least {ANSWERS} tokens a second"
+        return f"no larger known model is expected to fit here and to answer {MIN_DECODE} tokens a second"
+    why = f"it is the largest known model that fits and answers at least {MIN_DECODE} tokens a second"
     if not next_larger:
         return why
     title = next_larger.entry.title
     if not next_larger.fits:
-        return f"{why}; the next, {title}, needs {size(next_larger.memory * ROOM)} of memory"
-    if next_larger.answers < ANSWERS:
-        return f"{why}; the next, {title}, would answer about {about(next_larger.answers)}"
-    return f"{why}; the next, {title}, would read only about {about(next_larger.reads)} a second"
+        return f"{why}; the next, {title}, needs {format_bytes(next_larger.memory * ROOM)} of memory"
+    if next_larger.decode_per_second < MIN_DECODE:
+        return f"{why}; the next, {title}, would answer about {format_rate(next_larger.decode_per_second)}"
+    return f"{why}; the next, {title}, would read only about {format_rate(next_larger.prefill_per_second)} a second"

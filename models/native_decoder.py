@@ -21,7 +21,7 @@ from localctx.models.forward_batch import ForwardBatch
 from localctx.models.frequencies import frequencies
 from localctx.models.local_model import LocalModel
 from localctx.models.rope import Angles, ModelRope, Pairs, Positions
-from localctx.models.safetensors_files import take
+from localctx.models.safetensors_files import get_tensor
 
 AT_ONCE = 4  # layers whose weights are put into blocks: each has copies of its own meanwhile
 
@@ -94,7 +94,7 @@ class NativeWeights:
             name = "model.embed_tokens" if config.tie_word_embeddings else "lm_head"
             same = config.tie_word_embeddings and kept == "full"
             head = None if same else pool.submit(self._blocks, (name, vocabulary, hidden))
-            self.embedding = exact_blocks(take(tensors, "model.embed_tokens.weight", vocabulary, hidden).detach())
+            self.embedding = exact_blocks(get_tensor(tensors, "model.embed_tokens.weight", vocabulary, hidden).detach())
             self.layers = [layer.result() for layer in layers]
             self.head = head.result() if head else self.embedding
         self.norm = self._floats("model.norm.weight", hidden)
@@ -140,11 +140,11 @@ class NativeWeights:
 
     def _blocks(self, *parts: tuple[str, int, int]) -> Any:
         """Weights [outputs, inputs] by name, one after another, as one."""
-        found = [take(self._tensors, f"{name}.weight", *shape).detach() for name, *shape in parts]
+        found = [get_tensor(self._tensors, f"{name}.weight", *shape).detach() for name, *shape in parts]
         return self._make(torch.cat(found) if len(found) > 1 else found[0])
 
     def _floats(self, name: str, size: int) -> np.ndarray:
-        return take(self._tensors, name, size).detach().float().clone().numpy()
+        return get_tensor(self._tensors, name, size).detach().float().clone().numpy()
 
     def _key_bias(self, entry: EntryWeights) -> Tensor | None:
         first, of = self.heads[0] * self._config.head_dim, self._config

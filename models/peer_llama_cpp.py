@@ -1,4 +1,4 @@
-"""llama.cpp, through llama-cpp-python, as a peer: tokens in, likeliest tokens out, to be measured beside ours."""
+"""llama.cpp, through llama-cpp-python, as a peer in benchmarks."""
 
 import ctypes
 import functools
@@ -18,7 +18,7 @@ _CHUNK = 512  # tokens in a batch, llama.cpp's own default
 
 @dataclass(frozen=True)
 class LlamaCppOptions:
-    """How llama.cpp keeps and reads its KV: ``f16`` or ``q8_0``, with flash attention or without."""
+    """The format of llama.cpp's KV cache, ``f16`` or ``q8_0``, and whether it uses flash attention."""
 
     kv: str
     flash: bool
@@ -29,26 +29,26 @@ class LlamaCppOptions:
         return "llama.cpp flash" if self.flash else "llama.cpp"
 
 
-WAYS = (LlamaCppOptions("f16", True), LlamaCppOptions("f16", False), LlamaCppOptions("q8_0", True))
-"""It reads quantized values with flash attention only."""
+LLAMA_CPP_VARIANTS = (LlamaCppOptions("f16", True), LlamaCppOptions("f16", False), LlamaCppOptions("q8_0", True))
+"""The options that are measured. A quantized V cache needs flash attention."""
 
 
-def llama_is_here() -> bool:
-    """Whether llama-cpp-python is installed."""
+def llama_cpp_is_installed() -> bool:
+    """Returns True if llama-cpp-python is installed."""
     return find_spec("llama_cpp") is not None
 
 
 class LlamaCppPeer:
-    """One context of the model in the file ``gguf``, with room for ``room`` tokens. Close it.
+    """One context of the model in the file ``gguf``, for up to ``max_tokens`` tokens. The caller closes it.
 
-    ``gpu``: all of it is on the GPU, where llama.cpp was built for one. Raises ValueError for a file it cannot load.
+    ``gpu`` puts all layers on the GPU, if llama.cpp was built for one. Raises ValueError for a file it cannot load.
     """
 
     def __init__(
         self,
         gguf: Path,
-        way: LlamaCppOptions,
-        room: int,
+        options: LlamaCppOptions,
+        max_tokens: int,
         threads: int,
         gpu: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
@@ -56,20 +56,20 @@ class LlamaCppPeer:
         import llama_cpp
 
         _silenced()
-        self.name, self.kv, self.reads = way.name, way.kv, True
+        self.name, self.kv, self.prefills = options.name, options.kv, True
         self._lib, self._cancelled = llama_cpp, cancelled
-        self._said = [llama_cpp.__version__, way.kv, way.flash, threads, gpu, _CHUNK]
+        self._configuration = [llama_cpp.__version__, options.kv, options.flash, threads, gpu, _CHUNK]
         self._gguf = gguf
-        kind = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}[way.kv]
+        kind = {"f16": llama_cpp.GGML_TYPE_F16, "q8_0": llama_cpp.GGML_TYPE_Q8_0}[options.kv]
         self._llama: Any = llama_cpp.Llama(
             str(gguf),
-            n_ctx=room,
+            n_ctx=max_tokens,
             n_batch=_CHUNK,
             n_ubatch=_CHUNK,
             n_threads=threads,
             n_threads_batch=threads,
             n_gpu_layers=-1 if gpu else 0,
-            flash_attn=way.flash,
+            flash_attn=options.flash,
             type_k=kind,
             type_v=kind,
             verbose=False,
@@ -77,16 +77,18 @@ class LlamaCppPeer:
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens it knows."""
+        """The number of tokens in its vocabulary."""
         return self._llama.n_vocab()
 
     @functools.cached_property
     def identity(self) -> list[object]:
-        """What decides what it makes of a text, and how fast."""
-        return [*self._said, hash_file(self._gguf)]
+        """All that its state and its speed depend on."""
+        return [*self._configuration, hash_file(self._gguf)]
 
     def read(self, tokens: Sequence[int]) -> int:
-        """Read ``tokens`` after what was read; the likeliest successor. Raises Cancelled between two batches."""
+        """Reads ``tokens`` after those read before; returns the likeliest next token. Raises Cancelled between two
+        batches.
+        """
         for at in range(0, len(tokens), _CHUNK):
             if self._cancelled():
                 raise Cancelled
@@ -94,24 +96,24 @@ class LlamaCppPeer:
         return self._likeliest()
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
-        """Read ``tokens`` one by one; the likeliest successor of each."""
+        """Reads ``tokens`` one by one; returns the likeliest next token of each."""
         return [self._step(token) for token in tokens]
 
-    def forget(self) -> None:
-        """Start anew."""
+    def reset(self) -> None:
+        """Drops the cache."""
         self._llama.reset()
 
     def save(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Write what it made of the ``tokens``, all that was read, to ``path``; whether it could."""
+        """Writes the cache of ``tokens``, which are all that was read, to ``path``; returns False if it cannot."""
         ids = (ctypes.c_int32 * len(tokens))(*tokens)
         return self._lib.llama_state_seq_save_file(self._llama.ctx, bytes(path), 0, ids, len(tokens)) > 0
 
     def load(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Be as after reading ``tokens``, from ``path``; whether that is what is there. If not, nothing was read."""
-        self.forget()
+        """Restores the cache of ``tokens`` from ``path``; returns False, and is reset, if the file does not hold it."""
+        self.reset()
         ids, count = (ctypes.c_int32 * len(tokens))(), ctypes.c_size_t()
-        place = self._llama.ctx, bytes(path), 0, ids, len(tokens), ctypes.byref(count)
-        if not self._lib.llama_state_seq_load_file(*place) or list(ids[: count.value]) != list(tokens):
+        arguments = self._llama.ctx, bytes(path), 0, ids, len(tokens), ctypes.byref(count)
+        if not self._lib.llama_state_seq_load_file(*arguments) or list(ids[: count.value]) != list(tokens):
             return False
         self._llama.input_ids[: len(tokens)] = ids
         self._llama.n_tokens = len(tokens)
@@ -119,11 +121,11 @@ class LlamaCppPeer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the keys and values of what was read, and a few that tell where they are."""
+        """Bytes of the cache's keys and values, and of a small header."""
         return self._lib.llama_state_seq_get_size(self._llama.ctx, 0)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Frees the model and its cache."""
         self._llama.close()
 
     def _step(self, token: int) -> int:
@@ -137,7 +139,7 @@ class LlamaCppPeer:
 
 @functools.cache  # the library keeps no reference to it
 def _silenced() -> Any:
-    """Warnings of what we know (a context past the trained one) would come between our lines."""
+    """Silences llama.cpp's log, whose warnings (a context beyond the trained one) would mix with our output."""
     import llama_cpp
 
     quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)

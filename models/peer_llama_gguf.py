@@ -1,4 +1,4 @@
-"""A folder of a plain Llama becomes a GGUF file that llama.cpp can be fed tokens with: f16, and no tokenizer in it."""
+"""Converts a Llama model folder to a GGUF file in f16 without a tokenizer, for the llama.cpp peer."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ _NAMES = {
 
 
 def write_gguf(folder: Path, path: Path) -> None:
-    """Write the model in ``folder`` to ``path``. Raises ModelError where it is not a plain Llama; OSError."""
+    """Writes the model in ``folder`` to ``path``. Raises ModelError for other models than plain Llamas, and OSError."""
     from gguf import GGUFWriter
     from transformers import AutoConfig
 
@@ -72,13 +72,13 @@ def _tensors(folder: Path, config: Any) -> Iterator[tuple[str, np.ndarray]]:
         for name, weight in load_file(file).items():
             for theirs, ours in _NAMES.items():
                 name = name.replace(theirs, ours)
-            precise = weight.dim() == 1  # llama.cpp wants the norms so
-            array = weight.to(torch.float32 if precise else torch.float16).numpy()
+            is_norm = weight.dim() == 1  # llama.cpp requires norms in f32
+            array = weight.to(torch.float32 if is_norm else torch.float16).numpy()
             n = heads.get(name.split(".")[-2])
             yield name, _interleaved(array, n) if n else array
 
 
 def _interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
-    """llama.cpp turns neighbouring rows together, transformers those half a head apart."""
+    """Reorders rows for RoPE: llama.cpp rotates adjacent rows as a pair, transformers rows half a head apart."""
     half = weight.shape[0] // heads // 2
     return np.ascontiguousarray(weight.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(weight.shape))

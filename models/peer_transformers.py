@@ -1,7 +1,8 @@
-"""Peers: transformers' own caches, read with the same weights, to be measured beside ours.
+"""transformers' own caches, with the same weights, as peers in benchmarks.
 
-``QuantizedCache`` (backends hqq and quanto, extra ``localctx[peers]``) keeps up to 128 tokens in full precision and
-dequantizes, joins and quantizes anew all that came before whenever they are full. Its fp8 backend needs nothing.
+``QuantizedCache`` (backends hqq and quanto, extra ``localctx[peers]``) keeps up to 128 tokens in full precision.
+Whenever they are full, it dequantizes all older tokens, joins them with these and quantizes them again. Its fp8 backend
+needs no extra.
 """
 
 import functools
@@ -44,12 +45,12 @@ PEERS = (
 
 
 def installed_peers() -> list[TransformersCachePeer]:
-    """The peers whose backend is installed."""
-    return [p for p in PEERS if _there(_MODULES[p.backend])]
+    """Returns the peers whose backend is installed."""
+    return [p for p in PEERS if _is_installed(_MODULES[p.backend])]
 
 
 def load_stock(folder: Path, model: Model) -> Any:
-    """The module in ``folder`` as transformers loads and runs it by itself, in the place and precision of ``model``.
+    """Loads the module in ``folder`` with unmodified transformers, on the device and in the precision of ``model``.
 
     Raises ModelError.
     """
@@ -62,9 +63,9 @@ def load_stock(folder: Path, model: Model) -> Any:
 
 
 class PeerReader:
-    """Reads tokens with a stock ``module`` into one ``QuantizedCache`` with the library's defaults (groups of 64, 128
-    residual tokens), or without a ``peer`` into a ``DynamicCache``. Raises ValueError or ImportError from transformers
-    for a model it cannot keep so (sliding windows, say).
+    """Runs a stock ``module`` with the ``QuantizedCache`` of ``peer`` in the library's defaults (groups of 64, 128
+    residual tokens), or without a ``peer`` with a ``DynamicCache``. Raises ValueError or ImportError from transformers
+    for a model that the cache does not support, for example with sliding windows.
     """
 
     def __init__(self, module: Any, peer: TransformersCachePeer | None = None) -> None:
@@ -73,7 +74,7 @@ class PeerReader:
 
     @torch.inference_mode()
     def forward(self, tokens: Sequence[int], num_logits: int = 1) -> Tensor:
-        """Read ``tokens``; logits of the last ``num_logits``, float32 [num_logits, vocabulary]."""
+        """Reads ``tokens``; returns logits of the last ``num_logits``, float32 [num_logits, vocabulary]."""
         ids = torch.tensor([tokens], device=self._module.device)
         out = self._module(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=num_logits)
         self.length += len(tokens)
@@ -81,9 +82,9 @@ class PeerReader:
 
     @property
     def nbytes(self) -> int:
-        """Bytes the cache holds now: codes, scales, zeros, and the tokens in full precision."""
-        kept = ("_quantized_keys", "_quantized_values", "keys", "values")
-        return sum(_nbytes(getattr(layer, name, None)) for layer in self._cache.layers for name in kept)
+        """The cache's bytes: codes, scales, zero points, and the tokens in full precision."""
+        names = ("_quantized_keys", "_quantized_values", "keys", "values")
+        return sum(_nbytes(getattr(layer, name, None)) for layer in self._cache.layers for name in names)
 
 
 def _cache_of(config: Any, peer: TransformersCachePeer | None) -> Any:
@@ -91,14 +92,14 @@ def _cache_of(config: Any, peer: TransformersCachePeer | None) -> Any:
 
     if peer is None:
         return DynamicCache(config=config)
-    how = {} if peer.backend == "fp8" else {"nbits": peer.bits}
+    options = {} if peer.backend == "fp8" else {"nbits": peer.bits}
     if peer.backend == "hqq":
-        how |= {"axis_key": 1, "axis_value": 1}  # as transformers recommends for hqq; quanto 0, the default
-    return QuantizedCache(peer.backend, config, **how)
+        options |= {"axis_key": 1, "axis_value": 1}  # as transformers recommends for hqq; for quanto 0, the default
+    return QuantizedCache(peer.backend, config, **options)
 
 
 def _nbytes(value: Any) -> int:
-    """Bytes of all tensors in ``value``; a tensor made of others (quanto's) counts as those."""
+    """Returns the bytes of all tensors in ``value``; a tensor subclass made of others (quanto's) counts as those."""
     if isinstance(value, dict):
         return sum(map(_nbytes, value.values()))
     if isinstance(value, tuple | list):
@@ -111,7 +112,7 @@ def _nbytes(value: Any) -> int:
 
 
 @functools.cache
-def _there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

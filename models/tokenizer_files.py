@@ -1,14 +1,14 @@
-"""The tokenizer of a plain decoder's folder, read without transformers where that makes no difference.
+"""Reads the tokenizer of a NativeDecoder's folder without transformers, where the result is the same.
 
-transformers builds some tokenizers anew from their vocabulary, adds tokens that a config names, and mends what it knows
-to be wrong. Where a folder gives it nothing to do of that kind, its tokenizer is tokenizer.json as it is.
+transformers rebuilds some tokenizers from their vocabulary, adds tokens that a config names, and repairs known errors.
+Where a folder needs none of that, its tokenizer is tokenizer.json unchanged.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
-from localctx.models.chat_tokenizer import ChatTokenizer, bare, stop_ids
+from localctx.models.chat_tokenizer import ChatTokenizer, stop_ids, without_padding
 
 _AS_IT_IS = {"TokenizersBackend", "PreTrainedTokenizerFast"}
 _QWEN = {"Qwen2Tokenizer", "Qwen2TokenizerFast"}
@@ -19,10 +19,10 @@ _IDLE = {
     *("add_bos_token", "add_eos_token", "errors", "model_input_names", "padding_side", "truncation_side"),
     *("chat_template", "added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"),
 }
-"""Keys of tokenizer_config.json that decide nothing here, or that are looked at."""
+"""Keys of tokenizer_config.json that are handled here or have no effect."""
 
 _ELSEWHERE = ("additional_chat_templates", "tekken.json", "added_tokens.json", "chat_template.json")
-"""Files that transformers would read besides."""
+"""Further files that transformers would read; a folder with one of them is left to transformers."""
 
 _QWEN_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -30,25 +30,27 @@ _QWEN_SPLIT = (
 
 
 def find_tokenizer(folder: Path, family: str, stops: int | list[int] | None) -> ChatTokenizer | None:
-    """The tokenizer in ``folder``; None where transformers would make another of it. ``stops`` as of ``chat_of``."""
+    """Returns the tokenizer in ``folder``; None where transformers would build a different one. ``stops`` are as for
+    ``chat_tokenizer_of``.
+    """
     from tokenizers import Tokenizer
 
     said = _json(folder / "tokenizer_config.json")
     if said is None or not _understood(folder, said, family):
         return None
-    backend = bare(Tokenizer.from_file(str(folder / "tokenizer.json")))
+    backend = without_padding(Tokenizer.from_file(str(folder / "tokenizer.json")))
     qwen = family == "qwen2" or said["tokenizer_class"] in _QWEN
     named = _named(said, qwen)
     if not _added_already(backend, said, [*named.values(), *_extras(said)], qwen) or (qwen and not _is_qwen(backend)):
         return None
-    if family == "mistral" and backend.get_vocab_size() > 100_000:  # some of these are mended
+    if family == "mistral" and backend.get_vocab_size() > 100_000:  # transformers repairs some of these
         return None
     template = _template(folder, said)
     return ChatTokenizer(backend, template, named, stop_ids(backend, stops, named))
 
 
 def stops_of(folder: Path, said: int | list[int] | None) -> int | list[int] | None:
-    """The tokens that end an answer, by generation_config.json; what config.json ``said`` where there is none."""
+    """Returns the stop tokens in generation_config.json or, without such a file, ``said``: those of config.json."""
     generation = _json(folder / "generation_config.json")
     return said if generation is None else generation.get("eos_token_id")
 
@@ -71,7 +73,7 @@ def _template(folder: Path, said: dict[str, Any]) -> str:
 
 
 def _named(said: dict[str, Any], qwen: bool) -> dict[str, str]:
-    """The special tokens by name. Qwen's class of transformers has some of its own."""
+    """Returns the special tokens by name. transformers' class for Qwen has defaults of its own."""
     own = dict.fromkeys(("eos_token", "unk_token", "pad_token"), "<|endoftext|>") if qwen else {}
     found = {name: said.get(name, own.get(name)) for name in _NAMED}
     return {name: _content(token) for name, token in found.items() if token is not None}
@@ -87,12 +89,12 @@ def _content(token: Any) -> str:
 
 
 def _added_already(backend: Any, said: dict[str, Any], special: list[str], qwen: bool) -> bool:
-    """Whether tokenizer.json has all that the config would add, and just so."""
+    """Returns True if tokenizer.json contains all tokens that the config would add, with the same flags."""
     found = backend.get_added_tokens_decoder()
     there = {token.content: token for token in found.values()}
     listed = said.get("added_tokens_decoder", {})
     if qwen and "added_tokens_decoder" in said and {*map(int, listed)} != found.keys():
-        return False  # transformers builds these anew, of vocabulary, merges and just what is listed
+        return False  # transformers rebuilds these from vocabulary, merges and the listed tokens
     return all(name in there and _plainly_special(there[name]) for name in special) and all(
         int(i) in found and _flags(found[int(i)]) == _flags_said(token) for i, token in listed.items()
     )
@@ -113,7 +115,7 @@ def _flags_said(token: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _is_qwen(backend: Any) -> bool:
-    """Whether it is what transformers' class would build of the vocabulary."""
+    """Returns True if it equals what transformers' class would build from the vocabulary."""
     from tokenizers import Regex, decoders, normalizers, pre_tokenizers
 
     split = pre_tokenizers.Split(Regex(_QWEN_SPLIT), behavior="isolated", invert=False)

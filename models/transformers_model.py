@@ -19,7 +19,7 @@ from localctx.kv.graph_inputs import GraphInputs
 from localctx.kv.pool import Pool
 from localctx.models.base import ForwardRequest
 from localctx.models.blocked_linear import RowByRow, weight_bytes, weight_count
-from localctx.models.chat_tokenizer import ChatTokenizer, chat_of
+from localctx.models.chat_tokenizer import ChatTokenizer, chat_tokenizer_of
 from localctx.models.cuda_graphs import CudaCapture, GraphCache
 from localctx.models.forward_batch import ForwardBatch
 from localctx.models.geometry import KINDS
@@ -129,11 +129,11 @@ def load_module(
 
 
 def load_tokenizer(folder: Path, stops: int | list[int] | None) -> ChatTokenizer:
-    """The tokenizer in ``folder`` as transformers loads it. ``stops`` as of ``chat_of``."""
+    """The tokenizer in ``folder`` as transformers loads it. ``stops`` as of ``chat_tokenizer_of``."""
     from transformers import AutoTokenizer
 
     hush()
-    return chat_of(AutoTokenizer.from_pretrained(folder, **HERE), stops)
+    return chat_tokenizer_of(AutoTokenizer.from_pretrained(folder, **HERE), stops)
 
 
 def hush() -> None:

@@ -1,7 +1,6 @@
-"""Weights in fewer bits than they came in: what is possible where, and how it is asked of who does it.
+"""Weight quantization (int8, nf4): which device supports it, its options for loading, and its size.
 
-On a processor they are blocks of ``localctx.models.blocked_linear``; on a GPU bitsandbytes packs them while they are
-loaded.
+On a CPU the layers of ``localctx.models.blocked_linear`` quantize; on a GPU bitsandbytes does while loading.
 """
 
 from importlib.util import find_spec
@@ -11,8 +10,8 @@ import torch
 
 from localctx.errors import ModelError
 
-BITS = {"int8": 8.5, "nf4": 4.5}  # of a number, with a float32 scale for every 64
-_PACKED: dict[str, dict[str, Any]] = {
+BITS = {"int8": 8.5, "nf4": 4.5}  # a parameter, with a float32 scale for every 64
+_BITSANDBYTES: dict[str, dict[str, Any]] = {
     "int8": {"load_in_8bit": True},
     "nf4": {
         "load_in_4bit": True,
@@ -23,20 +22,20 @@ _PACKED: dict[str, dict[str, Any]] = {
 
 
 def refuse_weights(weights: str, place: torch.device, precision: torch.dtype) -> None:
-    """Raises ModelError for ``weights`` that nothing here multiplies by on such a device in this precision."""
+    """Raises ModelError for ``weights`` that are not supported on the device ``place`` in this precision."""
     if weights == "full" or place.type == "cuda":
         return
     if weights == "nf4":
         raise ModelError("nf4 weights are for a GPU", "use --weights int8, or full")
     if precision != torch.float32:
-        given = name_of(precision)
+        given = precision_name(precision)
         raise ModelError(f"int8 weights are computed in float32, not in {given}", "add --dtype f32, or --weights full")
 
 
-def packing(weights: str, place: torch.device) -> dict[str, Any]:
-    """What ``from_pretrained`` is told of ``weights``: nothing, unless a GPU is to have them in fewer bits.
+def bitsandbytes_options(weights: str, place: torch.device) -> dict[str, Any]:
+    """Returns the keyword arguments of ``from_pretrained`` that quantize ``weights`` on a GPU; none in other cases.
 
-    Raises ModelError where bitsandbytes, which does it, is not installed.
+    Raises ModelError where bitsandbytes is needed and not installed.
     """
     if weights == "full" or place.type != "cuda":
         return {}
@@ -44,16 +43,16 @@ def packing(weights: str, place: torch.device) -> dict[str, Any]:
         raise ModelError(f"{weights} weights on a GPU need bitsandbytes", "pip install bitsandbytes, or --weights full")
     from transformers import BitsAndBytesConfig
 
-    return {"quantization_config": BitsAndBytesConfig(**_PACKED[weights]), "device_map": {"": place}}
+    return {"quantization_config": BitsAndBytesConfig(**_BITSANDBYTES[weights]), "device_map": {"": place}}
 
 
 def loaded_bits(weights: str, place: torch.device, precision: torch.dtype) -> float:
-    """Bits of a number at the peak of loading: a processor has all of them whole before any is in blocks."""
+    """Returns the bits of a parameter at the peak of loading. A CPU loads all weights before it quantizes them."""
     return BITS[weights] if weights != "full" and place.type == "cuda" else 8 * precision.itemsize
 
 
-def stored_bytes(module: Any, weights: str) -> int:
-    """Bytes of the parameters of ``module``, tied ones once, as it is or with its linear layers in ``weights``."""
+def parameter_bytes(module: Any, weights: str) -> int:
+    """Returns the bytes of the parameters of ``module`` with its linear layers in ``weights``; tied ones count once."""
     if weights == "full":
         return sum(p.nbytes for p in module.parameters())
     linears = [m for m in module.modules() if type(m) is torch.nn.Linear]
@@ -66,6 +65,6 @@ def stored_bytes(module: Any, weights: str) -> int:
     )
 
 
-def name_of(precision: torch.dtype, weights: str = "full") -> str:
-    """``float32``, or ``float32, int8 weights``."""
+def precision_name(precision: torch.dtype, weights: str = "full") -> str:
+    """Returns ``float32``, or ``float32, int8 weights``, for reports."""
     return str(precision).removeprefix("torch.") + ("" if weights == "full" else f", {weights} weights")

@@ -13,6 +13,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from localctx.engine.request_report import AnswerReport
+
 PLAIN = {"max_tokens": 32, "chunk": 64, "threads": 1, "embedder": "none"}
 """Chunks of one page: whatever part of a document is kept, the rest is computed as a cold reading computes it."""
 
@@ -29,12 +31,12 @@ class Answer:
 
     ids: list[int]
     notes: list[str]
-    report: dict
+    report: AnswerReport
     failed: str | None
 
     @property
     def reused(self) -> int:
-        return self.report["tokens"]["reused"]
+        return self.report.tokens.reused
 
 
 def ask(home: Path, model: Path, *files: Path, question: str = "How long is river 7?", **settings) -> Answer:
@@ -42,7 +44,7 @@ def ask(home: Path, model: Path, *files: Path, question: str = "How long is rive
     from localctx.engine.events import Done, Note, Token
 
     with session(home, model, **settings) as s:
-        events = list(s.ask([str(f) for f in files], question))
+        events = list(s.stream(question, [str(f) for f in files]))
     done = events[-1]
     assert isinstance(done, Done)
     ids = [e.id for e in events if isinstance(e, Token)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from localctx.bench import ENGINES
-from localctx.bench.engines import Engine
+from localctx.bench.engines import BenchEngine
 from localctx.bench.measure import Bench
 from localctx.bench.peer_state import SavedPeerStates
 from localctx.bench.run_bench import run as run_bench
@@ -17,7 +17,7 @@ TEXT = [(i * 37 + i // 7) % 250 for i in range(600)]
 class Fake:
     """An engine whose turns take the seconds it is told, on a clock of its own; ``log`` has what was asked of it."""
 
-    reads, kv, nbytes = True, "fake", 1
+    prefills, kv, nbytes = True, "fake", 1
 
     def __init__(self, name: str, at: "Fakes", decoding: list[float], reading: float = 1.0) -> None:
         self.name, self._at, self._decoding, self._reading = name, at, iter(decoding), reading
@@ -33,7 +33,7 @@ class Fake:
             self._at.now += next(self._decoding)
         return tokens
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         self._at.forgotten += 1
 
 
@@ -43,10 +43,10 @@ class Fakes:
     chosen, codecs, keeps = ENGINES, (), ()
 
     def __init__(self) -> None:
-        self.now, self.log, self.engines, self.forgotten = 1.0, list[Any](), list[Engine](), 0
-        self.stopped = lambda: False
+        self.now, self.log, self.engines, self.forgotten = 1.0, list[Any](), list[BenchEngine](), 0
+        self.cancelled = lambda: False
 
-    def open(self, context: int, room: int) -> nullcontext[list[Engine]]:
+    def open(self, context: int, extra_tokens: int) -> nullcontext[list[BenchEngine]]:
         return nullcontext(self.engines)
 
     def warm(self) -> None:
@@ -61,7 +61,7 @@ class Fakes:
         **how: Any,
     ) -> Bench:
         at: Any = self
-        bench = Bench(at, TEXT, what.split(","), contexts, repeat, clock=lambda: at.now, kept=kept, **how)
+        bench = Bench(at, TEXT, what.split(","), contexts, repeat, clock=lambda: at.now, saved=kept, **how)
         run_bench(bench)
         return bench
 

@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tiny_models import save_sharp_model, save_tiny_model
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the tests' own processes fetch nothing
 os.environ.setdefault("LOCALCTX_EFFECTIVE_CONTEXT", "1000000")  # random models are of no size that bears anything
@@ -81,75 +82,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("skipped")
     for reason, files in sorted(reasons.items()):
         terminalreporter.line(f"{reason}: " + ", ".join(f"{file} {n}" for file, n in files.items()))
-
-
-TEMPLATE = (
-    "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}</s>\n{% endfor %}"
-    "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
-)
-
-
-@contextmanager
-def opened(*command: object, **how: object) -> Iterator[subprocess.Popen]:
-    """A process, which ends with a test that fails: ``Popen`` itself would wait for it, for ever perhaps."""
-    with subprocess.Popen(*command, **how) as process:
-        try:
-            yield process
-        except BaseException:
-            process.kill()
-            raise
-
-
-def make_tokenizer():
-    """A byte-level tokenizer without merges: a token a byte, and the two that mark turns."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    backend = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(letters)}, merges=[]))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
-    tokenizer.chat_template = TEMPLATE
-    return tokenizer
-
-
-def save_tiny_model(folder: Path, seed: int = 0) -> Path:
-    """A random Llama of two layers with two KV heads for four query heads, and a tokenizer, as a model folder."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=260,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=16,
-        max_position_embeddings=4096,
-        bos_token_id=256,
-        eos_token_id=257,
-    )
-    LlamaForCausalLM(config).save_pretrained(folder)
-    make_tokenizer().save_pretrained(folder)
-    return folder
-
-
-def save_sharp_model(folder: Path, seed: int) -> Path:
-    """A tiny model whose attention is sharp, so that its answer hangs on the keys and values of every page."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    save_tiny_model(folder, seed)
-    weights = load_file(folder / "model.safetensors")
-    for name in weights:
-        if "self_attn" in name:
-            weights[name] = weights[name] * 20
-    assert all(w.dtype == torch.float32 for w in weights.values())
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -243,9 +175,6 @@ def localctx(home) -> Command:
     return run
 
 
-KEPT = 736  # tokens of ``document`` that every question shares, as the tiny models read it: 12 pages, the last open
-
-
 @pytest.fixture
 def run(home, monkeypatch, capsys) -> Command:
     """The command in this process, with a data folder of its own: the same entry, without seconds of imports."""
@@ -296,9 +225,13 @@ def default_home(tmp_path_factory, pull) -> Path:
     return folder
 
 
+PROSE = "api asking benchmarks chats internals library limits memory models promises quality servers settings"
+"""Pages of sentences. Those for developers are tables and code, and more pages must not change what tests read."""
+
+
 @pytest.fixture(scope="session")
 def prose() -> str:
-    """About 12,000 tokens of English that every checkout has: the pages of the documentation."""
-    from localctx.docs import page, topics
+    """About 12,000 tokens of English that every checkout has: pages of the documentation."""
+    from localctx.docs import page
 
-    return "\n\n".join(page(topic) for topic in topics())
+    return "\n\n".join(page(topic) for topic in [*PROSE.split(), "summarizing", "window"])

@@ -104,9 +104,9 @@ def measure(session: Session, whole: Session, articles: list[dict], count: int, 
 
 def ask(session: Session, file: Path, question: str) -> dict[str, Any]:
     """The report of one answer."""
-    *_, done = session.ask([str(file)], question)
+    *_, done = session.stream(question, [str(file)])
     assert isinstance(done, Done)
-    return done.report
+    return done.report.to_json()
 
 
 def shown(report: dict[str, Any]) -> list[str]:

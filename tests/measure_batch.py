@@ -81,9 +81,9 @@ def ours(session: Session, texts: list[str], folder: Path, most: int) -> tuple[i
         file.write_text(text, encoding="utf-8")
         jobs.append(DocumentJob(str(file), str(file), len(text)))
     kept = Kept()
-    with session.summarizing() as summarizing:
+    with session.workflows.summaries() as summarizing:
         batch = Batch(summarizing, TASK, [kept], force=True)
-        told = run_side_by_side(batch.run, jobs, session.compute, session.is_cancelled, most)
+        told = run_side_by_side(batch.run, jobs, session.forward_each, session.runtime.cancelled, most)
         done = [what for _, what in told if isinstance(what, Outcome)]
     assert all(outcome.status == "done" for outcome in done), [o.why for o in done]
     return sum(o.entry["tokens"]["generated"] for o in done), [kept.summaries[Path(j.path).name] for j in jobs]

@@ -16,7 +16,7 @@ from measure_answers import contains
 from measure_retrieval import DATA
 
 from localctx.engine.model_loader import ModelLoader
-from localctx.quality.context_quality import Piece, Question, compare_lengths, effective
+from localctx.quality.context_quality import Haystack, Question, compare_lengths, effective_context
 from localctx.session import Session
 from localctx.settings import load_settings
 
@@ -50,17 +50,17 @@ def main() -> None:
         def ask(said: str, question: str, mode: str) -> str:
             text.write_text(said, encoding="utf-8")
             *_, done = sessions[mode].ask([str(text)], question)
-            return done.report["answer"]
+            return done.report.to_json()["answer"]
 
         compared = []
         pieces = list(cut(json.loads(given.file.read_text()), sessions["full"].model.tokenizer))
         for one in compare_lengths(pieces, ask):
             compared.append(one)
             print(f"{one.length:,} tokens: {one.whole} of {one.asked} whole, {one.passages} from passages", flush=True)
-        print(f"effective context: {effective(compared):,} tokens")
+        print(f"effective context: {effective_context(compared):,} tokens")
 
 
-def cut(articles: list[dict], tokenizer) -> Iterator[Piece]:
+def cut(articles: list[dict], tokenizer) -> Iterator[Haystack]:
     """Beginnings of articles, whole paragraphs, of at most so many tokens, each with its share of the questions."""
     for length in LENGTHS:
         share = max(1, EACH // len(articles))
@@ -74,7 +74,7 @@ def cut(articles: list[dict], tokenizer) -> Iterator[Piece]:
             asked = [q for p in kept for q in p["questions"]][:: max(1, len(kept))][-share:]
             questions = [Asked(q["question"], tuple(q["answers"])) for q in asked]
             if questions:
-                yield Piece(length, "\n\n".join(p["text"] for p in kept), questions)
+                yield Haystack(length, "\n\n".join(p["text"] for p in kept), questions)
 
 
 if __name__ == "__main__":

@@ -50,9 +50,9 @@ def main() -> None:
 
 def ask(session: Session, file: Path, question: str) -> dict[str, Any]:
     """The report of one answer."""
-    *_, done = session.ask([str(file)], question)
+    *_, done = session.stream(question, [str(file)])
     assert isinstance(done, Done)
-    return done.report
+    return done.report.to_json()
 
 
 def is_right(report: dict[str, Any], expected: list[str]) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from localctx.models.chat_tokenizer import ChatTokenizer
-from localctx.models.decoder_config import DecoderConfig, config_of
+from localctx.models.decoder_config import DecoderConfig, parse_native_config
 from localctx.models.native_decoder import NativeDecoder, NativeWeights
 
 SIZES = {
@@ -36,7 +36,7 @@ def build(family: str, **more: Any) -> Any:
 
 def config_in(config: Any) -> DecoderConfig | None:
     """What is read of the config.json that transformers writes of ``config``."""
-    return config_of(json.loads(config.to_json_string()))
+    return parse_native_config(json.loads(config.to_json_string()))
 
 
 def plain(module: Any, kept: str = "full", **how: Any) -> NativeDecoder:

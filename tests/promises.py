@@ -32,7 +32,7 @@ class Recorder:
     def __call__(self, feeds: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False) -> list[Tensor]:
         """One pass."""
         ends = [feed.cache.length + len(feed.tokens) for feed in feeds]
-        found = self._session.compute(feeds, cancelled)
+        found = self._session.forward_each(feeds, cancelled)
         for feed, end, logits in zip(feeds, ends, found, strict=True):
             noted = self.of.setdefault(feed.cache, {})
             for i, row in enumerate(logits):
@@ -43,7 +43,7 @@ class Recorder:
 def ask(session: Session, file: Path, question: str, keep: bool = False) -> Logits:
     """The logits of one question asked alone."""
     recorder = Recorder(session)
-    list(drive(session.steps.ask([str(file)], question, keep), lambda feed: recorder([feed])[0]))
+    list(drive(session.workflows.questions.ask([str(file)], question, keep), lambda feed: recorder([feed])[0]))
     (logits,) = recorder.of.values()
     return logits
 
@@ -58,9 +58,9 @@ def restored(session: Session, file: Path, question: str) -> tuple[Logits, Logit
 def alone(session: Session, file: Path, question: str, others: Sequence[str]) -> tuple[Logits, Logits]:
     """Alone; then beside ``others`` on the same document, which are at other places all the time."""
     recorder = Recorder(session)
-    scheduler = Scheduler(recorder, rows=session.settings.chunk)
+    scheduler = Scheduler(recorder, max_prefill_tokens=session.settings.chunk)
     for asked in (question, *others):
-        scheduler.add(session.steps.ask([str(file)], asked, False))
+        scheduler.add(session.workflows.questions.ask([str(file)], asked, False))
     list(scheduler.run())
     return ask(session, file, question), next(iter(recorder.of.values()))
 

@@ -121,7 +121,7 @@ class AddingPanel:
 
     def _read_one(self, entry: IncomingFile, ocr: str, request: gr.Request) -> Iterator[None]:
         def job(session: "Session") -> Generator[Any, None, None]:
-            with session.shelving() as shelving:
+            with session.workflows.library() as shelving:
                 yield from shelving.add([entry.path], ocr)
 
         start = time.monotonic()
@@ -133,7 +133,7 @@ class AddingPanel:
         """Index new documents for search. Yields progress; ``notes`` gets the reason if there are no vectors."""
 
         def job(session: "Session") -> Generator[Any, None, None]:
-            with session.shelving() as shelving:
+            with session.workflows.library() as shelving:
                 if why := shelving.index(documents):
                     yield Note(why)
 

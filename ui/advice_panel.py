@@ -37,15 +37,22 @@ class AdvicePanel:
 
     def refresh(self) -> Updates:
         """Return the advice for this machine. The first call measures it for a second; no network is used."""
-        from localctx.models.model_advice import of_machine, of_model  # imports torch: the page is shown before it
+        from localctx.models.model_advice import (  # imports torch: the page is shown before it
+            describe_machine,
+            describe_recommendation,
+        )
 
         try:
             advice = self._advice()
         except UserError as e:
             return {self.line: render.note(str(e), "error"), self.get: gr.update(visible=False)}
-        text = f"This machine: {of_machine(advice.machine)}. Recommended for it: {of_model(advice)}"
-        verb = "Use" if advice.here else "Get"
-        button = gr.update(value=f"{verb} {advice.best.title}", visible=not (advice.here and advice.chosen))
+        text = (
+            f"This machine: {describe_machine(advice.machine)}. Recommended for it: {describe_recommendation(advice)}"
+        )
+        verb = "Use" if advice.is_installed else "Get"
+        button = gr.update(
+            value=f"{verb} {advice.best.title}", visible=not (advice.is_installed and advice.is_selected)
+        )
         return {self.line: render.note(f"{text}. Why: {advice.best.reason}."), self.get: button}
 
     def get_model(self, progress: Any, shown: dict[str, Any] | None, request: gr.Request) -> Iterator[Updates]:
@@ -55,7 +62,7 @@ class AdvicePanel:
             self._window.submit(tab_id(request, "settings"), download_job(best.name), self._window.upkeep_worker)
         ):
             yield {progress: line}
-        if not self._advice().here:  # stopped or failed: ``progress`` says why
+        if not self._advice().is_installed:  # stopped or failed: ``progress`` says why
             return
         weights = {} if best.weights == "full" else {"weights": best.weights}
         try:
@@ -72,7 +79,7 @@ class AdvicePanel:
         from localctx.models.model_advice import advise
 
         used = self._window.answer_worker.in_use
-        return advise(self._window.settings, held=used.weights + used.kv.get("device", 0))
+        return advise(self._window.settings, own_bytes=used.weights + used.kv.get("device", 0))
 
 
 def download_job(model: str) -> SessionJob:
@@ -81,7 +88,7 @@ def download_job(model: str) -> SessionJob:
     def job(session: "Session") -> Generator[Any, None, None]:
         entry = load_catalog().get(model)
         models, kind = session.settings.models, entry.kind if entry else "chat"
-        path = resolve_model(model, models, lambda *p: session.tell(Progress(*p)), kind)
+        path = resolve_model(model, models, lambda *p: session.runtime.on_progress(Progress(*p)), kind)
         yield Note(f"{model} is here: {path}")
 
     return job

@@ -6,7 +6,7 @@ from math import ceil, sqrt
 from typing import Any, NamedTuple
 
 from localctx.engine.events import WHERE
-from localctx.errors import size
+from localctx.errors import format_bytes
 from localctx.shape import PAGE, SINKS
 from localctx.ui.render import escape
 
@@ -27,10 +27,12 @@ def bar(title: str, parts: Sequence[BarPart], note: str = "") -> str:
     parts = [part._replace(nbytes=max(0, part.nbytes)) for part in parts]
     total = sum(part.nbytes for part in parts) or 1
     pieces = "".join(f'<i class="lc-{p.kind}" style="width:{100 * p.nbytes / total:.2f}%"></i>' for p in parts)
-    legend = "".join(f'<li><i class="lc-{p.kind}"></i>{escape(p.name)} <b>{size(p.nbytes)}</b></li>' for p in parts)
+    legend = "".join(
+        f'<li><i class="lc-{p.kind}"></i>{escape(p.name)} <b>{format_bytes(p.nbytes)}</b></li>' for p in parts
+    )
     below = f"<small>{escape(note)}</small>" if note else ""
     return (
-        f'<section class="lc-bar"><h3>{escape(title)} <small>{size(total)}</small></h3>'
+        f'<section class="lc-bar"><h3>{escape(title)} <small>{format_bytes(total)}</small></h3>'
         f'<div class="lc-track" aria-hidden="true">{pieces}</div><ul class="lc-legend">{legend}</ul>{below}</section>'
     )
 

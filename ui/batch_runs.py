@@ -215,7 +215,7 @@ class BatchRuns:
         """Read the file into the library now: an upload may be deleted before the document runs."""
 
         def read(session: "Session") -> Generator[Any, None, None]:
-            item.document = session.enter([item.job.source])[0]
+            item.document = session.workflows.store([item.job.source])[0]
             yield from ()
 
         if printable(item.job.path) == item.job.path:  # otherwise the summary job reports the bad name
@@ -230,7 +230,7 @@ class BatchRuns:
 
         def summarize(session: "Session") -> Generator[Any, Any, None]:
             session.change(task.adapted(session.settings))
-            with session.summarizing() as summarizing:
+            with session.workflows.summaries() as summarizing:
                 item.outcome = yield from Batch(summarizing, task, ()).run(job)
 
         item.written = 0

@@ -124,17 +124,17 @@ class ChatPage:
         added = list[str]()
 
         def add_files(session: "Session") -> Generator[Any, None, None]:
-            added.extend(session.enter(files))
+            added.extend(session.workflows.store(files))
             yield from ()
 
         def job(session: "Session") -> Generator[Any, None, None]:
-            chat_id = chat or session.start_chat([]).id
+            chat_id = chat or session.workflows.chats.start([]).id
             chats = session.store.chats
             chats.set_documents(chat_id, list(dict.fromkeys([*documents, *added])))
             chats.set(chat_id, {"library": library})
             yield ChatOpened(chat_id)
             if text:
-                yield from session.steps.chat(chat_id, text)
+                yield from session.workflows.chats.ask(chat_id, text)
 
         yield gr.skip()  # a generator without a value would clear all its outputs
         if text or files:
@@ -147,19 +147,19 @@ class ChatPage:
         messages, text = self._messages(chat), html.unescape(str(edited.value))
         index = edited.index if isinstance(edited.index, int) else edited.index[0]
         edited_message = message_indices(messages)[index]
-        job: SessionJob = lambda session: session.steps.edit(chat, text, messages[edited_message].id)  # noqa: E731
+        job: SessionJob = lambda session: session.workflows.chats.edit(chat, text, messages[edited_message].id)  # noqa: E731
         yield from self._run(job, chat, messages[:edited_message], text, request)
 
     def _regenerate(self, chat: str, request: gr.Request) -> Iterator[Updates]:
         messages = self._messages(chat)
         last = max(i for i, m in enumerate(messages) if m.role == "user")
-        job: SessionJob = lambda session: session.steps.regenerate(chat, RETRY_TEMPERATURE)  # noqa: E731
+        job: SessionJob = lambda session: session.workflows.chats.regenerate(chat, RETRY_TEMPERATURE)  # noqa: E731
         yield from self._run(job, chat, messages[:last], messages[last].text, request)
 
     def _continue_full(self, action: "FullChatAction") -> Any:
         def run(chat: str, request: gr.Request) -> Iterator[Updates]:
             messages = self._messages(chat)
-            job: SessionJob = lambda session: session.steps.go_on(chat, action)  # noqa: E731
+            job: SessionJob = lambda session: session.workflows.chats.make_room(chat, action)  # noqa: E731
             yield from self._run(job, chat, messages[:-1], messages[-1].text, request)
 
         return run

@@ -65,7 +65,8 @@ class StreamingAnswer:
             case Token():
                 self.text, self.used, self.status = self.text + event.text, self.used + 1, render.note("answering ...")
             case Done():
-                self.chat, self.status = event.report["chat"], render.note(render.stats_line(event.report), "done")
+                report = event.report.to_json()
+                self.chat, self.status = report["chat"], render.note(render.stats_line(report), "done")
                 self.notes += [event.failed] if event.failed else []
 
 

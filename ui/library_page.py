@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from localctx.engine.events import Done, Note, Planned, Progress
-from localctx.errors import Cancelled, TooLong, size
+from localctx.errors import Cancelled, TooLong, format_bytes
 from localctx.library.search import SearchResult
 from localctx.serving.worker import Queued, SessionJob
 from localctx.store.bundle import export_document, open_bundle
@@ -146,13 +146,13 @@ class LibraryPage:
                     lines.append(render.note(event.text))
                 case Done():
                     current = ""
-                    lines.append(render.note(_prepared_line(event.report), "done"))
+                    lines.append(render.note(_prepared_line(event.report.to_json()), "done"))
                     lines.extend([render.note(event.failed, "error")] if event.failed else [])
 
         yield self._result("".join(lines)) | {self.cancel: gr.update(visible=bool(ticked))}
         for document in ticked.split():
             try:
-                job: SessionJob = lambda session, d=document: session.steps.prepare(d)  # type: ignore[misc]  # noqa: E731
+                job: SessionJob = lambda session, d=document: session.workflows.questions.prepare(d)  # type: ignore[misc]  # noqa: E731
                 for _ in redraws(self._window.run_promptly(tab_id(request, "library"), job), handle):
                     yield {self.status: "".join(lines) + current}
             except Cancelled:
@@ -181,7 +181,7 @@ class LibraryPage:
                 file = self._window.download_path(f"{row.name}.lctx")
                 nbytes, pages = export_document(store, row, file)
                 files.append(str(file))
-                lines.append(f"{row.name}: {size(nbytes)}" + ("" if pages else "; it has no stored pages"))
+                lines.append(f"{row.name}: {format_bytes(nbytes)}" + ("" if pages else "; it has no stored pages"))
         html = "".join(render.note(line, "done") for line in lines) or render.note(CHOOSE_FIRST)
         return self._result(html) | {self.exported: gr.update(value=files or None, visible=bool(files))}
 
@@ -199,7 +199,7 @@ class LibraryPage:
         with self._window.store() as store:
             for document in filter(store.documents.has, documents.split()):
                 freed += store.remove_document(document)
-        return self._result(render.note(f"deleted, {size(freed)} freed", "done"))
+        return self._result(render.note(f"deleted, {format_bytes(freed)} freed", "done"))
 
     def _import(self, file: str, request: gr.Request) -> Iterator[Updates]:
         """Import an exported document, with its pages if the current model made them. Yields progress."""
@@ -217,7 +217,7 @@ class LibraryPage:
         results, notes, bar = list[SearchResult](), list[str](), ""
 
         def job(session: "Session") -> Generator[Any, None, None]:
-            with session.shelving() as shelving:
+            with session.workflows.library() as shelving:
                 result, why = shelving.search(words, ticked.split() if only else None, MAX_PASSAGES)
             yield result
             if why:
@@ -273,12 +273,12 @@ class LibraryPage:
 def _import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]:
     """Import an exported document; only its text if the current model cannot use its pages."""
     bundle, why = open_bundle(file), ""
-    with session.shelving() as shelving:
+    with session.workflows.library() as shelving:
         try:
-            usable = shelving.usable(bundle)
+            usable = shelving.usable_caches(bundle)
         except TooLong as e:
             usable, why = [], e.problem
-        pages = shelving.take_in(bundle, usable)
+        pages = shelving.import_bundle(bundle, usable)
     if bundle.caches and not usable:
         why = why or f"its pages were made by {bundle.made_by}, not by this {session.settings.model}"
         yield Note(f"{bundle.row.name} imported without its pages: {why}. Prepare it to read it with this model.")
@@ -289,4 +289,4 @@ def _import_bundle(session: "Session", file: Path) -> Generator[Note, None, None
 def _prepared_line(r: dict[str, Any]) -> str:
     tokens, kept = r["tokens"], r["kept"]
     text = f"{r['name']}: {kept['tokens']:,} of {tokens['prompt']:,} tokens kept, {tokens['reused']:,} were already"
-    return f"{text}, {size(kept['bytes'])}, {r['seconds']['prefill']:.1f} s"
+    return f"{text}, {format_bytes(kept['bytes'])}, {r['seconds']['prefill']:.1f} s"

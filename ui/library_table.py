@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from localctx.engine.events import Progress
-from localctx.errors import size
+from localctx.errors import format_bytes
 from localctx.library.add import Added
-from localctx.library.search import Passage, SearchResult, words_of
+from localctx.library.search import Passage, SearchResult, query_pattern
 from localctx.serving.worker import Queued
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
@@ -44,7 +44,7 @@ def _row(store: Store, d: DocumentRow) -> str:
     _, tokens, nbytes = store.caches.takes(d.id)
     pages = store.documents.count_spans(d.id, "page")
     used = datetime.fromtimestamp(d.used).strftime("%Y-%m-%d")
-    figures = (_count(d.chars), _count(pages), _count(tokens), size(nbytes) if nbytes else "", used)
+    figures = (_count(d.chars), _count(pages), _count(tokens), format_bytes(nbytes) if nbytes else "", used)
     cells = "".join(f'<td data-of="{head}">{cell}</td>' for head, cell in zip(_HEADS[1:], figures, strict=True))
     signs = "".join(
         f'<span class="lc-sign">{s}</span>' for s in ("pinned" * d.pinned, "older version" * bool(d.superseded)) if s
@@ -135,7 +135,7 @@ def hits(result: SearchResult, words: str, text_of: Callable[[str], str]) -> str
     """
     if not result.passages:
         return note(f"Nothing found in {result.chunks:,} passages." if result.chunks else _EMPTY)
-    pattern = words_of(words)
+    pattern = query_pattern(words)
     return "".join(_hit(i, p, pattern, text_of(p.document)) for i, p in enumerate(result.passages, 1))
 
 

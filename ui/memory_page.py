@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from localctx.budget import measure_device, measure_disk, measure_kept, measure_process, measure_ram
+from localctx.budget import measure_device, measure_disk, measure_process, measure_ram, measure_store_budget
 from localctx.engine.events import Note
-from localctx.errors import UserError, size
+from localctx.errors import UserError, format_bytes
 from localctx.kv.keepers import KEEPERS
 from localctx.serving.worker import SessionJob
 from localctx.settings import overrides
@@ -155,16 +155,18 @@ class MemoryPage:
         """Return what the bar of RAM does not show: KV mapped from the store, and KV spilled to disk."""
         kv, last = self._window.answer_worker.in_use.kv, self._window.answer_worker.last_report()
         places = [(kv.get("kept", 0), "of KV mapped from stored pages"), (kv.get("disk", 0), "spilled to disk")]
-        parts = [f"{size(n)} {what}" for n, what in places if n]
+        parts = [f"{format_bytes(n)} {what}" for n, what in places if n]
         if last and not parts:
-            parts = [f"the last answer took {size(sum(last['kv']['bytes'].values()))} of KV, stored pages not counted"]
+            parts = [
+                f"the last answer took {format_bytes(sum(last['kv']['bytes'].values()))} of KV, without stored pages"
+            ]
         return ", ".join(parts)
 
     def _disk(self) -> str:
         home, disk = self._window.settings.home, measure_disk(self._window.settings.home)
         with self._window.store() as store:
             stored = store.pages.nbytes()
-        budget = measure_kept(home, stored, self._window.settings.caps["disk"])
+        budget = measure_store_budget(home, stored, self._window.settings.caps["disk"])
         more = min(max(0, budget - stored), disk.free)
         parts = [
             BarPart("stored", "stored pages", stored),
@@ -172,7 +174,7 @@ class MemoryPage:
             BarPart("free", "other free space", disk.free - more),
             BarPart("others", "other files", disk.total - disk.free - stored),
         ]
-        return bar("Disk", parts, f"stored pages may take {size(budget)}")
+        return bar("Disk", parts, f"stored pages may take {format_bytes(budget)}")
 
     # Codec and keeper
 
@@ -193,7 +195,9 @@ class MemoryPage:
 
         results = self._results()
         try:
-            report = capacity(self._window.settings, passed=lambda codec: results.get(codec, {}).get("passed"))
+            report = capacity(
+                self._window.settings, passed=lambda codec: results.get(codec, {}).get("passed")
+            ).to_json()
         except UserError as e:
             return {self.plan: render.note(str(e), "error")}
         return {self.plan: plot(report) + table(report)}
@@ -224,19 +228,19 @@ class MemoryPage:
 
     def _quality_job(self, document: str, chosen: list[str], tokens: int) -> SessionJob:
         """Return a job that measures ``chosen`` codecs and keepers on a document's first ``tokens``."""
-        from localctx.quality.gate import QualityGate, remember, take_tokens
-        from localctx.quality.variants import set_up, variants_of
+        from localctx.quality.gate import QualityGate, first_tokens, store_result
+        from localctx.quality.variants import make_setup, make_variants
 
         codecs = [c for c in chosen if c in FORMATS]
         keeps = [k for k in chosen if k.partition(":")[0] in KEEPERS]
 
         def job(session: "Session") -> Generator[Any, None, None]:
             model, start = session.model, time.monotonic()
-            taken = take_tokens(model, session.store.documents.text(document), tokens)
-            on = set_up(model, session.settings, len(taken))
-            gate = QualityGate(on, taken, [len(taken) - 1], hear=session.tell)
-            for result in gate.run(variants_of(codecs, keeps)):
-                remember(session.store, model, session.settings.model, result, len(gate.tokens))
+            taken = first_tokens(model, session.store.documents.text(document), tokens)
+            on = make_setup(model, session.settings, len(taken))
+            gate = QualityGate(on, taken, [len(taken) - 1], on_progress=session.runtime.on_progress)
+            for result in gate.run(make_variants(codecs, keeps)):
+                store_result(session.store, model, session.settings.model, result, len(gate.tokens))
                 yield Note(f"{result.variant.name}: {'passed' if result.passed else 'not good enough'}")
             yield Note(f"measured on {len(gate.tokens):,} tokens in {time.monotonic() - start:.0f} s")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import ceil, floor, log2
 from typing import Any
 
-from localctx.errors import size
+from localctx.errors import format_bytes
 from localctx.shape import FORMATS
 from localctx.ui.render import escape
 
@@ -63,7 +63,7 @@ def table(report: dict[str, Any]) -> str:
         (
             c,
             f"{entry['bytes_per_token']:,}",
-            size(entry["bytes"]),
+            format_bytes(entry["bytes"]),
             f"{report['fits'][c]:,} tokens" if report["fits"][c] else "none",
         )
         for c, entry in report["codecs"].items()
@@ -84,7 +84,7 @@ def _limits(report: dict[str, Any]) -> list[tuple[str, float]]:
     for tier, name in (("device", f"memory ({report['device']})"), ("host", "and RAM"), ("disk", "and disk")):
         if nbytes := report["limits"][tier] or 0:
             total += nbytes
-            levels.append((f"{name}: {size(total)}", total))
+            levels.append((f"{name}: {format_bytes(total)}", total))
     return levels
 
 
@@ -107,7 +107,9 @@ def _grid(plane: Plane) -> list[str]:
     for nbytes in _powers(plane.nbytes, 8):
         y = plane.y(nbytes)
         parts.append(f'<path class="lc-grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{size(nbytes).replace(".0", "")}</text>')
+        parts.append(
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{format_bytes(nbytes).replace(".0", "")}</text>'
+        )
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">tokens of context</text>')
     return parts

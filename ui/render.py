@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from localctx.engine.events import Planned, Progress
-from localctx.errors import size
+from localctx.errors import format_bytes
 
 MAX_QUOTE = 600  # characters of the quotation before an answer
 AROUND = 240  # characters shown before and after a quote
@@ -31,7 +31,7 @@ def plan_line(p: Planned) -> str:
     """Return in one line what an answer will read, at what cost, and why."""
     how = "reading everything" if p.mode == "full" else "reading passages"
     eta = f", about {p.seconds:.0f} s" if p.seconds and p.seconds >= 1 else ""
-    kv = f"{size(p.kv_bytes)} of KV in {p.codec}"
+    kv = f"{format_bytes(p.kv_bytes)} of KV in {p.codec}"
     return f"{how}: {p.tokens:,} tokens, {p.reused:,} of them kept from before, {kv}{eta} ({p.reason})"
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from localctx.engine.events import Note, Progress
-from localctx.errors import UserError, size
-from localctx.models.catalog import Kind, load_catalog
-from localctx.models.resolve import installed, remove
+from localctx.errors import UserError, format_bytes
+from localctx.models.catalog import ModelKind, load_catalog
+from localctx.models.resolve import list_installed, remove
 from localctx.settings import overrides, variable
 from localctx.ui import render
 from localctx.ui.advice_panel import AdvicePanel, download_job
@@ -121,7 +121,7 @@ class SettingsPage:
     def _field(self, field: Field, value: Any, over: bool) -> Any:
         info = f"{variable(field.name)} is set in the environment and wins over this" if over else field.info
         options: dict[str, Any] = {"value": value if value is not None else "", "interactive": not over, "info": info}
-        kinds: dict[str, Kind] = {"model": "chat", "embedder": "embedder"}
+        kinds: dict[str, ModelKind] = {"model": "chat", "embedder": "embedder"}
         if kind := kinds.get(field.name):
             options["choices"] = _models(self._window.settings.models, kind)
         return gr.update(**options)
@@ -134,9 +134,9 @@ class SettingsPage:
                 (f"chats ({chats:,}) and documents ({documents:,})", store.file.stat().st_size),
                 ("stored pages", store.pages.nbytes()),
             ]
-        local = installed(models)
+        local = list_installed(models)
         rows.append((f"models ({len(local):,})", sum(m.bytes for m in local)))
-        items = "".join(f"<li>{render.escape(what)} <b>{size(nbytes)}</b></li>" for what, nbytes in rows)
+        items = "".join(f"<li>{render.escape(what)} <b>{format_bytes(nbytes)}</b></li>" for what, nbytes in rows)
         return f'<p>Data folder: <code>{render.escape(home)}</code></p><ul class="lc-legend">{items}</ul>'
 
     # Actions
@@ -165,9 +165,9 @@ class SettingsPage:
 
     def _verify(self, request: gr.Request) -> Iterator[Updates]:
         def job(session: "Session") -> Generator[Any, None, None]:
-            result = session.store.verify(lambda done, total: session.tell(Progress("checking pages", done, total)))
+            result = session.store.verify(lambda done, total: session.runtime.report("checking pages", done, total))
             if result.whole:
-                checked = f"{result.documents:,} documents, {result.pages:,} pages, {size(result.bytes)}"
+                checked = f"{result.documents:,} documents, {result.pages:,} pages, {format_bytes(result.bytes)}"
                 yield Note(f"nothing is damaged: {checked}")
             else:
                 yield Note(
@@ -192,10 +192,10 @@ class SettingsPage:
                 freed = session.store.clear()
                 for folder in (session.settings.home / "uploads").glob("*"):
                     shutil.rmtree(folder, ignore_errors=True)
-                for model in installed(session.settings.models) if models else ():
+                for model in list_installed(session.settings.models) if models else ():
                     freed += remove(model.name, session.settings.models)
             done.append("reload")
-            yield Note(f"deleted, {size(freed)} freed")
+            yield Note(f"deleted, {format_bytes(freed)} freed")
 
         for line in progress_lines(window.submit(tab_id(request, "settings"), job, window.upkeep_worker)):
             yield {self.deleted: line}
@@ -205,18 +205,20 @@ class SettingsPage:
         self._window.stop(tab_id(request, "settings"))
 
 
-def _models(folder: Path, kind: Kind) -> list[tuple[str, str]]:
+def _models(folder: Path, kind: ModelKind) -> list[tuple[str, str]]:
     """Return labels and names of the models to choose from, with size and licence."""
-    local = {m.name: m for m in installed(folder) if m.state == "ready"}
+    local = {m.name: m for m in list_installed(folder) if m.state == "ready"}
     catalog = load_catalog()
     choices = [("none", "none")] if kind == "embedder" else []
     for e in catalog.values():
         if e.kind == kind:
             model = local.get(e.name.replace("/", "--"))
             state = "installed" if model else "not installed"
-            choices.append((f"{e.name} ({size(model.bytes if model else e.bytes)}, {e.licence}, {state})", e.name))
+            choices.append(
+                (f"{e.name} ({format_bytes(model.bytes if model else e.bytes)}, {e.licence}, {state})", e.name)
+            )
     others = [m for m in local.values() if kind == "chat" and m.name not in catalog]
-    return choices + [(f"{m.name} ({size(m.bytes)}, installed)", m.name) for m in others]
+    return choices + [(f"{m.name} ({format_bytes(m.bytes)}, installed)", m.name) for m in others]
 
 
 def _clean(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from localctx.errors import Cancelled
 from localctx.kv.keepers import make_keeper
 from localctx.serving.worker import EngineWorker, EventStream, SessionJob
-from localctx.settings import Settings, changed, overrides, save_settings
+from localctx.settings import Settings, overrides, save_settings, with_changes
 from localctx.store.store import Store, store_errors
 from localctx.ui.batch_runs import BatchRuns
 
@@ -95,7 +95,7 @@ class AppWindow:
         Settings that the environment overrides are written as well, but not used. Raises UsageError and changes nothing
         if a value is not valid.
         """
-        settings = changed(self.settings, {k: v for k, v in changes.items() if k not in overrides()})
+        settings = with_changes(self.settings, {k: v for k, v in changes.items() if k not in overrides()})
         make_keeper(settings.keep, 0)
         save_settings(settings.home, changes)
         self.change_settings(settings)

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from localctx.batch.markdown import SummaryTemplate
 from localctx.errors import UsageError
-from localctx.settings import write_whole
+from localctx.settings import write_atomically
 from localctx.store.store import Store, store_errors
 from localctx.workflows.summary_task import digest
 
@@ -58,7 +58,7 @@ class MarkdownFolder:
     def write(self, entry: ResultEntry) -> None:
         """Write the file, then record in the store what it was written from."""
         file, store = self._file(entry), self._open_store()
-        write_whole(file, self._template.render(entry))
+        write_atomically(file, self._template.render(entry))
         with store_errors(store.home):
             store.results.note_written(str(file), entry["document"], self._content_key(entry))
 

@@ -17,13 +17,13 @@ from queue import Queue
 from typing import Any
 from urllib.parse import urlsplit
 
-from localctx import __version__
 from localctx.engine.coroutine import consume
 from localctx.engine.events import Event, Note
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 from localctx.session import Session
 from localctx.settings import Settings, load_settings
 from localctx.store.documents import StoredDocument
+from localctx.version import __version__
 from localctx.workflows.summary_task import SummaryTask
 
 JOBS_PER_WORKER = 2  # one runs, the next waits here, so that a worker's death costs one document only
@@ -57,10 +57,10 @@ class RayWorker:
     def summarize(
         self, document: StoredDocument, task: SummaryTask, persist: bool
     ) -> tuple[dict[str, Any], list[Note]]:
-        """Run the task on a document. Returns the result of ``SummarizeWorkflow.of``, and notes."""
+        """Run the task on a document. Returns the result of ``SummarizeWorkflow.summarize``, and notes."""
         events = list[Event]()
-        with self._session.summarizing() as summarizing:
-            result = consume(self._session.run(summarizing.of(document, task, persist)), events.append)
+        with self._session.workflows.summaries() as summarizing:
+            result = consume(self._session.run(summarizing.summarize(document, task, persist)), events.append)
         return result, [event for event in events if isinstance(event, Note)]
 
 
@@ -123,8 +123,8 @@ class RayCluster:
     ) -> dict[str, Any]:
         """Run the task on a document with the next idle worker, and wait for it; from any thread.
 
-        Returns what ``SummarizeWorkflow.of`` returns, and raises what it raises; DocumentError if workers die of the
-        document, Cancelled, UserError if Ray fails.
+        Returns what ``SummarizeWorkflow.summarize`` returns, and raises what it raises; DocumentError if workers die of
+        the document, Cancelled, UserError if Ray fails.
         """
         import ray
         from ray.exceptions import RayActorError, RayError, RayTaskError

@@ -53,7 +53,7 @@ class RayGenerator:
 
     def _start(self, batch: Batch, job: DocumentJob) -> JobEvents:
         runner = CoroutineRunner(batch.run(job))
-        runner.go()
+        runner.resume()
         return self._advance(job, runner)
 
     def _wait(self) -> JobEvents:
@@ -65,18 +65,18 @@ class RayGenerator:
             except Exception as e:
                 runner.fail(e)
             else:
-                runner.go(result)
+                runner.resume(result)
             yield from self._advance(job, runner)
 
     def _advance(self, job: DocumentJob, runner: CoroutineRunner[Outcome]) -> JobEvents:
         """Yield a job's events up to its next future, or to its outcome."""
         while not runner.ended:
-            got: Any = runner.got
-            if isinstance(got, Future):
-                self._running[got] = job, runner
+            yielded: Any = runner.yielded
+            if isinstance(yielded, Future):
+                self._running[yielded] = job, runner
                 return
-            yield job, got
-            runner.go()
+            yield job, yielded
+            runner.resume()
         if runner.result.retry and self._running:
             self._retries.append(job)
             return

@@ -8,13 +8,13 @@ from localctx.batch.server_client import ServerAnswer, ServerClient
 from localctx.engine.events import Event, Note
 from localctx.engine.prompt import ASK, content
 from localctx.errors import NothingFound, TooLong
-from localctx.library.cite import quotes
+from localctx.library.cite import cite_passages
 from localctx.library.search import Passage
-from localctx.library.sentences import finished
+from localctx.library.sentences import trim_to_sentence
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument, labels
 from localctx.workflows.summary_task import AS_IT_IS
-from localctx.workflows.text_generator import zero_token_counts
+from localctx.workflows.text_generator import GeneratedAnswer, zero_token_counts
 
 MIN_TOKEN_BYTES = 3  # of a token: gives an upper estimate of token counts, by which sections are cut
 MAX_TOKEN_BYTES = 8  # gives a lower estimate: a text that exceeds the window even so is not sent
@@ -40,8 +40,8 @@ class RemoteGenerator:
     def __init__(self, client: ServerClient, settings: Settings, document: StoredDocument, find: FindPassages) -> None:
         self._client, self._settings, self._document, self._find = client, settings, document, find
         self._server = client.server
-        self.model, self.spent = f"{self._server.model} @ {self._server.address.host}", zero_token_counts()
-        self.spent["estimated"] = 0  # tokens that the server did not count
+        self.model, self.token_counts = f"{self._server.model} @ {self._server.address.host}", zero_token_counts()
+        self.token_counts["estimated"] = 0  # tokens that the server did not count
 
     @property
     def window(self) -> int:
@@ -56,15 +56,15 @@ class RemoteGenerator:
         """See ``TextGenerator``. By estimated tokens: the server may still refuse a text."""
         self._server.refuse_too_long(self.count(content(texts, instruction, AS_IT_IS)))
 
-    def say(self, texts: Sequence[str], instruction: str, most: int) -> Generator[Event, None, str]:
+    def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> Generator[Event, None, str]:
         """See ``TextGenerator``."""
-        return (yield from self._ask(texts, instruction, AS_IT_IS, most))
+        return (yield from self._ask(texts, instruction, AS_IT_IS, max_tokens))
 
-    def say_of_all(self, instruction: str, most: int, keep: bool) -> Generator[Event, None, str]:
-        """See ``TextGenerator``. ``keep`` has no effect: the server decides what it caches."""
-        return (yield from self.say([self._document[1]], instruction, most))
+    def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> Generator[Event, None, str]:
+        """See ``TextGenerator``. ``persist`` has no effect: the server decides what it caches."""
+        return (yield from self.generate([self._document[1]], instruction, max_tokens))
 
-    def answer(self, question: str) -> Generator[Event, None, dict[str, Any]]:
+    def answer(self, question: str) -> Generator[Event, None, GeneratedAnswer]:
         """See ``TextGenerator``. Passages are used in the order of the search: the server does not rank them."""
         row, text, _ = self._document
         if self._settings.mode != "retrieve":
@@ -78,7 +78,7 @@ class RemoteGenerator:
                 return self._cite(answer, question, "full", [whole])
         return (yield from self._answer_from_passages(question))
 
-    def _answer_from_passages(self, question: str) -> Generator[Event, None, dict[str, Any]]:
+    def _answer_from_passages(self, question: str) -> Generator[Event, None, GeneratedAnswer]:
         passages, warning = self._find(self._document, question, self._settings.passages or DEFAULT_PASSAGES)
         if not passages:
             what = f"{self._document[0].name} is too long, and nothing in it is like the question"
@@ -95,37 +95,37 @@ class RemoteGenerator:
                     raise
                 passages = passages[: len(passages) // 2]
 
-    def _cite(self, answer: str, question: str, mode: str, passages: Sequence[Passage]) -> dict[str, Any]:
-        """Return an answer with its citations, as ``TextGenerator.answer`` does."""
+    def _cite(self, answer: str, question: str, mode: str, passages: Sequence[Passage]) -> GeneratedAnswer:
+        """Return an answer with its citations."""
         page, heading = (labels(self._document[2], kind) for kind in ("page", "heading"))
         cited = [
             {**asdict(c), "page": page(c.start), "heading": heading(c.start)}
-            for c in quotes(answer, question, passages)
+            for c in cite_passages(answer, question, passages)
         ]
-        return {"answer": answer, "mode": mode, "citations": cited}
+        return GeneratedAnswer(answer, mode, cited)
 
     def _ask(self, texts: Sequence[str], question: str, form: str, max_tokens: int) -> Generator[Event, None, str]:
         prompt = content(texts, question, form)
         self._server.refuse_too_long(len(prompt.encode()) / MAX_TOKEN_BYTES)
         answer = yield from self._client.ask(prompt, max_tokens)
         self._count(prompt, answer)
-        if self.spent["estimated"] and not self._server.estimated:
+        if self.token_counts["estimated"] and not self._server.estimated:
             self._server.estimated = True
             yield Note(f"{self._server.address.host} does not count tokens: they are estimated")
-        return answer.text if answer.complete else finished(answer.text)
+        return answer.text if answer.complete else trim_to_sentence(answer.text)
 
     def _count(self, text: str, answer: ServerAnswer) -> None:
-        """Set ``spent`` from the server's counts, or estimates. Raises TooLong if it read only a part of ``text``."""
+        """Set ``token_counts`` as counted by the server, or estimated. Raises TooLong if it read only a part."""
         usage = _object(answer.usage)
         prompt, generated = usage.get("prompt_tokens"), usage.get("completion_tokens")
         cached = _object(usage.get("prompt_tokens_details")).get("cached_tokens") or 0
         if not (isinstance(prompt, int) and isinstance(generated, int) and isinstance(cached, int)):
             prompt, generated, cached = self.count(text), answer.chunks or self.count(answer.text), 0
-            self.spent["estimated"] += prompt + generated
+            self.token_counts["estimated"] += prompt + generated
         elif prompt * MAX_WORDS_PER_TOKEN < len(text.split()):
             what = f"{self._server.address.host} read {prompt:,} tokens of a text that has more"
             raise TooLong(what, "give that server a longer window")
-        self.spent.update(prompt=prompt, reused=cached, prefilled=prompt - cached, generated=generated)
+        self.token_counts.update(prompt=prompt, reused=cached, prefilled=prompt - cached, generated=generated)
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Event
 from localctx.errors import DocumentError, NoRoom, TooLong
 from localctx.store.documents import StoredDocument
-from localctx.store.store import Store, read_store, store_errors
+from localctx.store.store import Store, store_errors
+from localctx.workflows.read_sources import read_sources
 from localctx.workflows.summarize import SummarizeWorkflow
 from localctx.workflows.summary_task import SummaryTask
 
@@ -51,7 +52,7 @@ class Batch:
 
     A result is written to all ``outputs`` and stored together with its document: later runs and other outputs get it
     from the store. ``force`` computes results again, ``persist`` keeps KV pages, ``summarize`` replaces
-    ``SummarizeWorkflow.of``. Batches in several threads share their outputs through a ``lock``.
+    ``SummarizeWorkflow.summarize``. Batches in several threads share their outputs through a ``lock``.
     """
 
     def __init__(
@@ -65,14 +66,14 @@ class Batch:
         lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._summarizing, self._task, self._outputs = summarizing, task, outputs
-        self._force, self._persist, self._summarize = force, persist, summarize or summarizing.of
+        self._force, self._persist, self._summarize = force, persist, summarize or summarizing.summarize
         self._lock = lock or nullcontext()
         self._running = set[str]()
 
     def run(self, job: DocumentJob) -> EngineCoroutine[Outcome]:
         """Run a job; an error of its document alone is its outcome. Raises Cancelled, StoreError, ModelError."""
         start = time.perf_counter()
-        self._summarizing.check()
+        self._summarizing.runtime.check_cancelled()
         try:
             document = self._read(job)
             if document[0].id in self._running:  # the same text under another name
@@ -107,20 +108,20 @@ class Batch:
 
     @cached_property
     def _recipe(self) -> str:
-        return self._task.recipe(self._summarizing.settings)
+        return self._task.recipe(self._summarizing.runtime.settings)
 
     def _read(self, job: DocumentJob) -> StoredDocument:
         try:
             job.path.encode()
         except UnicodeEncodeError as e:
             raise DocumentError(f"{printable(job.path)} has a name that is not UTF-8", "rename it") from e
-        return self._summarizing.read_file(job.source)
+        return read_sources(self._summarizing.runtime, [job.source])[0]
 
     def _stored_result(self, document: StoredDocument) -> dict[str, Any] | None:
         return self._read_store(lambda store: store.results.get(document[0].id, self._recipe))
 
     def _read_store(self, read: Callable[[Store], Value]) -> Value | None:
-        return read_store(self._summarizing.settings.home, self._summarizing.open_store, read)
+        return self._summarizing.runtime.read_store(read)
 
     def _write(self, entry: ResultEntry) -> None:
         with self._lock:
@@ -129,7 +130,7 @@ class Batch:
                     output.write(entry)
 
     def _store(self, document: StoredDocument, result: dict[str, Any]) -> None:
-        store = self._summarizing.open_store()
+        store = self._summarizing.runtime.store
         row, text, spans = document
         with store_errors(store.home), store.db.atomic():
             store.documents.add(row, text, spans)

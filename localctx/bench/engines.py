@@ -1,4 +1,4 @@
-"""Engines: ours and peers behind one Protocol; the one place that opens them."""
+"""The engines that are measured, localctx and peers, behind one protocol; and how they are opened."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -16,140 +16,149 @@ from localctx.errors import Cancelled, UserError
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.models.local_model import LocalModel
-from localctx.models.peer_llama_cpp import WAYS, LlamaCppOptions, LlamaCppPeer, llama_is_here
+from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, LlamaCppOptions, LlamaCppPeer, llama_cpp_is_installed
 from localctx.models.peer_llama_gguf import write_gguf
 from localctx.models.peer_transformers import PeerReader, TransformersCachePeer, installed_peers, load_stock
 from localctx.models.resolve import resolve_model
 from localctx.settings import Settings
 
-WARM = [1] * 192  # tokens read before anything is timed: kernels are compiled, quantized caches have quantized
-REFUSALS = (ValueError, ImportError, RuntimeError, AssertionError)  # what peers' libraries refuse a model with
-Stopped = Callable[[], bool]
+WARM = [1] * 192  # tokens read before anything is timed, so that kernels compile and quantized caches quantize
+PEER_ERRORS = (
+    ValueError,
+    ImportError,
+    RuntimeError,
+    AssertionError,
+)  # raised by peers' libraries for unsupported models
+IsCancelled = Callable[[], bool]
 
 
-class Engine(Protocol):
-    """Something that reads tokens and predicts. ``kv``: how it keeps keys and values; ``reads``: it reads a text by
-    itself, rather than take over what another has read.
+class BenchEngine(Protocol):
+    """An engine that is measured. ``kv`` names the format of its KV cache; ``prefills`` is False for an engine that
+    forks another one's cache instead of prefilling the text itself.
     """
 
     name: str
     kv: str
-    reads: bool
+    prefills: bool
 
     def read(self, tokens: Sequence[int]) -> int:
-        """Read ``tokens`` after what was read; the likeliest successor, for which a GPU is waited. Raises Cancelled."""
+        """Prefills ``tokens`` after those read before, and waits for the GPU. Returns the likeliest next token. Raises
+        Cancelled.
+        """
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
-        """Read ``tokens`` one by one after what was read; the likeliest successor of each."""
+        """Reads ``tokens`` one by one after those read before; returns the likeliest next token of each."""
 
-    def forget(self) -> None:
-        """Give back what was read."""
+    def reset(self) -> None:
+        """Drops the cache."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes of keys and values of what was read."""
+        """Bytes of the cache's keys and values."""
 
 
 class LocalctxEngine:
-    """Ours, with a cache as ``memory`` says."""
+    """localctx, with caches made as ``plan`` says."""
 
-    def __init__(self, model: LocalModel, memory: CachePlan, spill: Path, stopped: Stopped) -> None:
-        self.name, self.kv, self.reads = "localctx", memory.codec, True
-        self._model, self._memory, self._spill, self._stopped = model, memory, spill, stopped
+    def __init__(self, model: LocalModel, plan: CachePlan, spill: Path, cancelled: IsCancelled) -> None:
+        self.name, self.kv, self.prefills = "localctx", plan.codec, True
+        self._model, self._plan, self._spill, self._cancelled = model, plan, spill, cancelled
         self.cache: Cache | None = None
 
     def read(self, tokens: Sequence[int]) -> int:
-        """See ``Engine``."""
+        """See ``BenchEngine``."""
         (self.cache or self.start()).phase = "reading"
-        return self.go_on(tokens)
+        return self.read_more(tokens)
 
     def start(self) -> Cache:
-        """An empty cache, in place of what was read."""
-        self.forget()
-        self.cache = self._memory.new_cache(self._model, self._spill)
+        """Replaces the cache by an empty one, and returns it."""
+        self.reset()
+        self.cache = self._plan.new_cache(self._model, self._spill)
         return self.cache
 
-    def go_on(self, tokens: Sequence[int], after_each: Callable[[Cache], None] = lambda cache: None) -> int:
-        """Read more ``tokens``, a chunk at a time; the likeliest successor, 0 of none. Raises Cancelled."""
+    def read_more(self, tokens: Sequence[int], after_each: Callable[[Cache], None] = lambda cache: None) -> int:
+        """Reads ``tokens`` in chunks and calls ``after_each`` after each chunk. Returns the likeliest next token, or 0
+        without tokens. Raises Cancelled.
+        """
         assert self.cache, "it was not started"
         logits = torch.zeros(1)
-        for at in range(0, len(tokens), self._memory.chunk):
-            logits = self._model.forward(tokens[at : at + self._memory.chunk], self.cache, 1, self._stopped)
+        for at in range(0, len(tokens), self._plan.chunk):
+            logits = self._model.forward(tokens[at : at + self._plan.chunk], self.cache, 1, self._cancelled)
             after_each(self.cache)
         return int(logits.argmax())
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
-        """See ``Engine``."""
+        """See ``BenchEngine``."""
         assert self.cache, "nothing was read"
         self.cache.phase = "answering"
-        return [int(self._model.forward([t], self.cache, 1, self._stopped).argmax()) for t in tokens]
+        return [int(self._model.forward([t], self.cache, 1, self._cancelled).argmax()) for t in tokens]
 
-    def forget(self) -> None:
-        """See ``Engine``."""
+    def reset(self) -> None:
+        """See ``BenchEngine``."""
         if self.cache:
             self.cache.drop()
         self.cache = None
 
     @property
     def nbytes(self) -> int:
-        """Sealed pages wherever they are, sketches of them, and the open page."""
+        """Bytes of the sealed pages on all tiers, their sketches, and the open page."""
         assert self.cache, "nothing was read"
         return self.cache.bytes_with(0) + self.cache.sketch_bytes()
 
 
-class Selecting(LocalctxEngine):
-    """Ours with ``select``, which reads as ``full`` does: it goes on from what ``source`` has read."""
+class SelectEngine(LocalctxEngine):
+    """localctx with the keeper ``select``, whose prefill is that of ``full``: it forks the cache of ``source``."""
 
     def __init__(self, source: LocalctxEngine, keep: str) -> None:
-        super().__init__(source._model, source._memory, source._spill, source._stopped)
-        self.name, self.reads, self._source, self._keep = f"localctx {keep}", False, source, keep
+        super().__init__(source._model, source._plan, source._spill, source._cancelled)
+        self.name, self.prefills, self._source, self._keep = f"localctx {keep}", False, source, keep
 
     def read(self, tokens: Sequence[int]) -> int:
-        """Fork what ``source`` has read, to these ``tokens``. What comes after them only ``source`` knows: 0."""
-        self.forget()
+        """Forks the cache of ``source``, which must have read exactly ``tokens``. Returns 0: there are no logits."""
+        self.reset()
         assert self._source.cache, "its source reads first"
         self.cache = self._source.cache.fork()
         self.cache.keeper = make_keeper(self._keep, self.cache.length)
         return 0
 
 
-class Transformers:
-    """transformers as it is, with SDPA: ``DynamicCache``, or the ``QuantizedCache`` of a ``peer``."""
+class TransformersEngine:
+    """Unmodified transformers with SDPA and a ``DynamicCache``, or the ``QuantizedCache`` of ``peer``."""
 
-    reads = True
+    prefills = True
 
-    def __init__(self, module: Any, peer: TransformersCachePeer | None, chunk: int, stopped: Stopped) -> None:
+    def __init__(self, module: Any, peer: TransformersCachePeer | None, chunk: int, cancelled: IsCancelled) -> None:
         self.name = "transformers QuantizedCache" if peer else "transformers DynamicCache"
         self.kv = f"{peer.backend} {peer.bits} bit" if peer else str(module.dtype).removeprefix("torch.")
-        self._module, self._peer, self._chunk, self._stopped = module, peer, chunk, stopped
-        self.forget()
+        self._module, self._peer, self._chunk, self._cancelled = module, peer, chunk, cancelled
+        self.reset()
 
     def read(self, tokens: Sequence[int]) -> int:
-        """See ``Engine``."""
+        """See ``BenchEngine``."""
         for at in range(0, len(tokens), self._chunk):
-            if self._stopped():
+            if self._cancelled():
                 raise Cancelled
             logits = self._reader.forward(tokens[at : at + self._chunk])
         return int(logits.argmax())
 
     def decode(self, tokens: Sequence[int]) -> list[int]:
-        """See ``Engine``."""
+        """See ``BenchEngine``."""
         return [int(self._reader.forward([token]).argmax()) for token in tokens]
 
-    def forget(self) -> None:
-        """See ``Engine``."""
+    def reset(self) -> None:
+        """See ``BenchEngine``."""
         self._reader = PeerReader(self._module, self._peer)
 
     @property
     def nbytes(self) -> int:
-        """See ``Engine``."""
+        """See ``BenchEngine``."""
         return self._reader.nbytes
 
 
 @dataclass
 class Engines:
-    """Opens the engines that were ``chosen``: ours in each of ``codecs``, also with ``select`` as ``keeps`` say, and
-    peers, all of each or by ``bench.PEER_WAYS``. ``say`` is told which peers are not measured, and why.
+    """Opens the ``chosen`` engines: localctx with each of ``codecs``, and with each keeper of ``keeps``; peers by the
+    names in ``bench.ENGINES`` or ``bench.PEER_VARIANTS``. Calls ``warn`` for each peer that cannot be measured.
     """
 
     model: LocalModel
@@ -159,73 +168,81 @@ class Engines:
     keeps: Sequence[str] = ()
     gguf: Path | None = None
     threads: int = 1
-    say: Callable[[str], None] = lambda text: None
-    stopped: Stopped = lambda: False
-    _told: set[str] = field(default_factory=set)
+    warn: Callable[[str], None] = lambda text: None
+    cancelled: IsCancelled = lambda: False
+    _warned: set[str] = field(default_factory=set)
 
     @contextmanager
-    def open(self, context: int, room: int) -> Iterator[list[Engine]]:
-        """All of them, for texts of ``context`` tokens and ``room`` more; peers that can do it."""
+    def open(self, context: int, extra_tokens: int) -> Iterator[list[BenchEngine]]:
+        """Yields the engines, for texts of ``context`` tokens and ``extra_tokens`` more, without peers that fail."""
         with ExitStack() as stack:
-            engines: list[Engine] = self._ours(context) if "localctx" in self.chosen else []
-            engines += self._llamas(max(context, len(WARM)) + room, stack)
+            engines: list[BenchEngine] = self._ours(context) if "localctx" in self.chosen else []
+            engines += self._llamas(max(context, len(WARM)) + extra_tokens, stack)
             engines += self._transformers()
             for engine in engines:
-                stack.callback(engine.forget)
+                stack.callback(engine.reset)
             yield engines
 
     def warm(self) -> None:
-        """Have ours read and decode a little. Raises Cancelled."""
+        """Warms up localctx with each codec. Raises Cancelled."""
         for codec in self.codecs:
             warm(self.ours(codec, len(WARM)))
 
     def ours(self, codec: str, context: int, on_device: int | None = None) -> LocalctxEngine:
-        """Ours with everything seen; ``on_device`` bytes of pages on the device at most (None: what is free)."""
-        memory = plan_cache(self.model, replace(self.settings, keep="full"), codec, context)
+        """Returns localctx with the full keeper and at most ``on_device`` bytes of pages on the device (None: what is
+        free).
+        """
+        plan = plan_cache(self.model, replace(self.settings, keep="full"), codec, context)
         if on_device is not None:
-            memory = replace(memory, limits=TierLimits(on_device, 0, None))
-        return LocalctxEngine(self.model, memory, self.settings.home / "spill", self.stopped)
+            plan = replace(plan, limits=TierLimits(on_device, 0, None))
+        return LocalctxEngine(self.model, plan, self.settings.home / "spill", self.cancelled)
 
-    def _ours(self, context: int) -> list[Engine]:
-        engines = list[Engine]()
+    def _ours(self, context: int) -> list[BenchEngine]:
+        engines = list[BenchEngine]()
         for codec in self.codecs:
             source = self.ours(codec, context)
-            engines += [source, *(Selecting(source, keep) for keep in self.keeps)]
+            engines += [source, *(SelectEngine(source, keep) for keep in self.keeps)]
         return engines
 
-    def _llamas(self, room: int, stack: ExitStack) -> Iterator[Engine]:
-        ways = [way for way in WAYS if self._is_chosen("llama.cpp", f"{way.name} {way.kv}")]
-        for way in ways if ways and self._gguf else ():
-            if llama := self._able(f"{way.name} {way.kv}", partial(self._llama, way, room, stack)):
+    def _llamas(self, extra_tokens: int, stack: ExitStack) -> Iterator[BenchEngine]:
+        variants = [
+            options for options in LLAMA_CPP_VARIANTS if self._is_chosen("llama.cpp", f"{options.name} {options.kv}")
+        ]
+        for options in variants if variants and self._gguf else ():
+            if llama := self._usable(
+                f"{options.name} {options.kv}", partial(self._llama, options, extra_tokens, stack)
+            ):
                 yield llama
 
-    def _llama(self, way: LlamaCppOptions, room: int, stack: ExitStack) -> Engine:
+    def _llama(self, options: LlamaCppOptions, extra_tokens: int, stack: ExitStack) -> BenchEngine:
         assert self._gguf
         gpu = self.model.device.type == "cuda"
-        llama = stack.enter_context(closing(LlamaCppPeer(self._gguf, way, room, self.threads, gpu, self.stopped)))
+        llama = stack.enter_context(
+            closing(LlamaCppPeer(self._gguf, options, extra_tokens, self.threads, gpu, self.cancelled))
+        )
         if llama.vocabulary != self.model.vocabulary:
             raise ValueError(f"{self._gguf} is of another model than {self.model.name}")
         return llama
 
     def _is_chosen(self, engine: str, name: str) -> bool:
-        """Whether an engine, or the way of it that tables name so, is to be measured."""
+        """Returns True if the user chose ``engine``, or the configuration of it that tables call ``name``."""
         return engine in self.chosen or name.replace(" ", ":", 1).replace(" ", "-") in self.chosen
 
-    def _able(self, name: str, make: Callable[[], Engine]) -> Engine | None:
-        """A peer that has read and decoded a little; None where it, or its library, cannot."""
+    def _usable(self, name: str, make: Callable[[], BenchEngine]) -> BenchEngine | None:
+        """Makes and warms up a peer; returns None, with a warning, if it or its library fails."""
         try:
             engine = make()
             warm(engine)
-        except REFUSALS as e:
-            self._tell(f"{name} was not measured ({str(e) or type(e).__name__})".splitlines()[0])
+        except PEER_ERRORS as e:
+            self._warn_once(f"{name} was not measured ({str(e) or type(e).__name__})".splitlines()[0])
             return None
         return engine
 
     @cached_property
     def _gguf(self) -> Path | None:
-        """The file for llama.cpp; made of the model's own once, where none was named."""
-        if not llama_is_here():
-            self._tell("llama.cpp is not measured: pip install llama-cpp-python")
+        """The GGUF file for llama.cpp: the user's, or one converted once from the model; None if there is none."""
+        if not llama_cpp_is_installed():
+            self._warn_once("llama.cpp is not measured: pip install llama-cpp-python")
             return None
         made = self.settings.home / "bench" / f"{self.model.fingerprint('f32').hex()[:16]}.gguf"
         if self.gguf or made.exists():
@@ -233,19 +250,19 @@ class Engines:
         try:
             write_gguf(self._folder, made)
         except UserError as e:
-            self._tell(f"llama.cpp is not measured: {e}")
+            self._warn_once(f"llama.cpp is not measured: {e}")
             return None
         return made
 
-    def _transformers(self) -> Iterator[Engine]:
-        quantized = sorted(installed_peers(), key=lambda p: p.bits != 4)[:1]  # the first at 4 bits, or what there is
+    def _transformers(self) -> Iterator[BenchEngine]:
+        quantized = sorted(installed_peers(), key=lambda p: p.bits != 4)[:1]  # one at 4 bits if there is one
         peers: list[TransformersCachePeer | None] = (
             [None] if self._is_chosen("transformers", "transformers DynamicCache") else []
         )
         peers += quantized if self._is_chosen("transformers", "transformers QuantizedCache") else []
         for peer in peers:
-            make = partial(Transformers, self._stock, peer, self.settings.chunk, self.stopped)
-            if engine := self._able(peer.name if peer else "transformers", make):
+            make = partial(TransformersEngine, self._stock, peer, self.settings.chunk, self.cancelled)
+            if engine := self._usable(peer.name if peer else "transformers", make):
                 yield engine
 
     @cached_property
@@ -256,14 +273,14 @@ class Engines:
     def _folder(self) -> Path:
         return resolve_model(self.settings.model, self.settings.models, lambda phase, done, total: None)
 
-    def _tell(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            self.say(text)
+    def _warn_once(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            self.warn(text)
 
 
-def warm(engine: Engine) -> None:
-    """Have it read and decode a little: what it does only once is not timed then. Raises Cancelled."""
+def warm(engine: BenchEngine) -> None:
+    """Reads and decodes a few tokens, so that one-time work is not measured later. Raises Cancelled."""
     engine.read(WARM)
     engine.decode(WARM[:1])
-    engine.forget()
+    engine.reset()

@@ -1,4 +1,4 @@
-"""Measuring: turns taken engine by engine, medians over rounds, how noisy the machine is, how long it still takes."""
+"""Bench: times steps, collects samples, and measures how noisy the machine is."""
 
 import statistics
 import time
@@ -14,14 +14,14 @@ from localctx.bench.peer_state import SavedPeerStates
 from localctx.bench.time_left import BenchStep, TimeLeft
 from localctx.errors import Cancelled
 
-DECODED = 8  # tokens an engine decodes in its turn, after one that is not timed: its weights and threads are warm then
-QUESTION = 16  # tokens after a document that is reopened; the last foretells the first of the answer
-SPEED = {"decode", "prefill", "memory"}  # what is measured of every engine
+DECODE_TOKENS = 8  # that are timed in a step, after one that is not, so that weights and threads are warm
+QUESTION_TOKENS = 16  # read after a reopened document, up to the first token of the answer
+SPEED = {"decode", "prefill", "memory"}  # the measurements of every engine
 
 
 @dataclass(frozen=True)
-class Key:
-    """What a number is of. ``day``: of which earlier one it is, where it is not of this run."""
+class SampleKey:
+    """What a sample measures. ``day`` is the date of the earlier run it comes from; empty for this run."""
 
     what: str
     engine: str
@@ -32,35 +32,35 @@ class Key:
 
 @dataclass
 class Samples:
-    """Everything measured so far. ``values``: of each key, by the name of the number, one a round."""
+    """All samples so far: ``values[key][name]`` has one number for each round."""
 
-    values: dict[Key, dict[str, list[float]]] = field(default_factory=dict)
+    values: dict[SampleKey, dict[str, list[float]]] = field(default_factory=dict)
 
-    def add(self, key: Key, **numbers: float) -> None:
-        """Note the numbers of one round."""
-        of_key = self.values.setdefault(key, defaultdict(list))
+    def add(self, key: SampleKey, **numbers: float) -> None:
+        """Adds the numbers of one round."""
+        by_name = self.values.setdefault(key, defaultdict(list))
         for name, number in numbers.items():
-            of_key[name].append(number)
+            by_name[name].append(number)
 
     def rows(self, what: str) -> list[dict[str, Any]]:
-        """Medians of every key of ``what``, and the spread of its first number."""
+        """Returns the medians of every key of the measurement ``what``, and the spread of its first number."""
         return [_row(key, numbers) for key, numbers in list(self.values.items()) if key.what == what]
 
 
-def _row(key: Key, numbers: dict[str, list[float]]) -> dict[str, Any]:
+def _row(key: SampleKey, numbers: dict[str, list[float]]) -> dict[str, Any]:
     row: dict[str, Any] = {"engine": key.engine, "kv": key.kv, "context": key.context}
-    row |= {name: round(statistics.median(found), 3) for name, found in numbers.items()}
+    row |= {name: round(statistics.median(values), 3) for name, values in numbers.items()}
     row["spread"] = spread(next(iter(numbers.values())))
     return {**row, "day": key.day} if key.day else row
 
 
 def spread(values: Sequence[float]) -> float | None:
-    """(max - min) / median, None of a single value."""
+    """Returns (max - min) / median; None for a single value."""
     return round((max(values) - min(values)) / statistics.median(values), 4) if len(values) > 1 else None
 
 
-class Noise:
-    """How long the same matrix product takes, again and again: what the machine does beside."""
+class NoiseProbe:
+    """Times the same matrix product again and again, to see how much other programs disturb the measurement."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._square = clock, torch.ones(384, 384)
@@ -68,7 +68,7 @@ class Noise:
         self._square @ self._square  # the first is always slow
 
     def __call__(self) -> None:
-        """Measure it once more."""
+        """Takes one more measurement."""
         start = self._clock()
         for _ in range(4):
             self._square @ self._square
@@ -76,15 +76,16 @@ class Noise:
 
     @property
     def spread(self) -> float | None:
-        """As of any other number."""
+        """The spread of the measurements; None before there are two."""
         return spread(self.seconds) if self.seconds else None
 
 
 class Bench:
-    """One run: ``what`` is measured with ``engines`` on ``tokens``, ``repeat`` rounds at each of ``contexts``.
+    """One run: takes the measurements ``what`` of ``engines`` on ``tokens``, in ``repeat`` rounds at each of
+    ``contexts``.
 
-    What was measured is in ``samples`` at any time. ``hear(text, seconds left)`` is told what is measured now. What
-    peers read for long is ``kept``, where that is given.
+    ``samples`` has the results so far. Calls ``on_progress(text, seconds left)`` before each step. States of peers
+    whose prefill takes long are kept in ``saved``, if it is given.
     """
 
     def __init__(
@@ -94,30 +95,30 @@ class Bench:
         what: Sequence[str],
         contexts: Sequence[int],
         repeat: int,
-        hear: Callable[[str, float | None], None] = lambda text, left: None,
+        on_progress: Callable[[str, float | None], None] = lambda text, left: None,
         clock: Callable[[], float] = time.perf_counter,
-        kept: SavedPeerStates | None = None,
+        saved: SavedPeerStates | None = None,
     ) -> None:
         self.engines, self.what, self.contexts, self.repeat = engines, what, sorted(contexts), repeat
-        self._tokens, self._hear, self._clock, self.kept = tokens, hear, clock, kept
-        self.samples, self.noise, self.ahead = Samples(), Noise(clock), TimeLeft()
+        self._tokens, self._on_progress, self._clock, self.saved = tokens, on_progress, clock, saved
+        self.samples, self.noise, self.time_left = Samples(), NoiseProbe(clock), TimeLeft()
 
     def text(self, stop: int, start: int = 0) -> list[int]:
-        """The first ``stop`` tokens, or those of them from ``start``."""
+        """Returns tokens ``start..stop`` of the text."""
         return list(self._tokens[start:stop])
 
-    def turn(self, text: str, turn: BenchStep, work: Callable[[], object]) -> float:
-        """Seconds of a turn, of which is told before. Raises Cancelled."""
-        if self.engines.stopped():
+    def run_step(self, text: str, step: BenchStep, run: Callable[[], object]) -> float:
+        """Reports ``text`` as progress, then runs the step; returns its seconds. Raises Cancelled."""
+        if self.engines.cancelled():
             raise Cancelled
-        self._hear(text, self.ahead.seconds)
+        self._on_progress(text, self.time_left.seconds)
         start = self._clock()
-        work()
+        run()
         seconds = self._clock() - start
-        self.ahead.done(turn, seconds)
+        self.time_left.done(step, seconds)
         return seconds
 
 
-def room(repeat: int) -> int:
-    """Tokens that are read after a text, at most."""
-    return max(QUESTION, 1 + repeat * (DECODED + 1))
+def extra_tokens(repeat: int) -> int:
+    """Returns the most tokens that are read after a context."""
+    return max(QUESTION_TOKENS, 1 + repeat * (DECODE_TOKENS + 1))

@@ -1,4 +1,4 @@
-"""What a peer made of a text it read for long: kept on disk, so that no later run reads it again."""
+"""Saves the state of a peer whose prefill took long, so that later runs load it instead of reading the text again."""
 
 import hashlib
 import json
@@ -10,31 +10,31 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from localctx.models.fingerprint import hash_file
-from localctx.settings import write_whole
+from localctx.settings import write_atomically
 
-LIMIT = 8 << 30  # bytes of all that is kept; the one that was used longest ago goes first
+LIMIT = 8 << 30  # bytes of all saved states; the least recently used one is deleted first
 
 
 @runtime_checkable
 class PersistablePeer(Protocol):
-    """An engine whose state can be written and read. ``identity``: all that decides what it is."""
+    """An engine whose state can be saved and loaded."""
 
     name: str
 
     @property
     def identity(self) -> Sequence[object]:
-        """Of what another engine's state would be wrong here."""
+        """All that its state depends on. States of engines with the same identity are interchangeable."""
 
     def save(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Write what it made of ``tokens``; whether it could."""
+        """Writes its state after reading ``tokens``; returns False if it cannot."""
 
     def load(self, path: Path, tokens: Sequence[int]) -> bool:
-        """Be as after reading ``tokens``; whether ``path`` has that. If not, nothing was read."""
+        """Restores the state after reading ``tokens``; returns False, and is reset, if ``path`` does not hold it."""
 
 
 @dataclass(frozen=True)
 class SavedStateFacts:
-    """How a text was read: ``tokens`` of it in chunks, in so many ``seconds``, on what ``day``."""
+    """How a text was read: ``tokens`` in ``seconds``, on ``day`` (ISO date)."""
 
     tokens: int
     seconds: float
@@ -43,46 +43,46 @@ class SavedStateFacts:
 
 @dataclass(frozen=True)
 class SavedPeerStates:
-    """The readings in ``folder``, ``limit`` bytes at most: a state, and beside it, written after it, the facts of it.
-    ``say`` is told what could not be kept or used.
+    """Saved states in ``folder``, at most ``limit`` bytes. A state is a file and, written after it, a JSON file of
+    facts. Calls ``warn`` for states that cannot be saved or are damaged.
     """
 
     folder: Path
-    say: Callable[[str], None] = lambda text: None
+    warn: Callable[[str], None] = lambda text: None
     limit: int = LIMIT
 
     def has(self, engine: object, tokens: Sequence[int]) -> bool:
-        """Whether there is such a reading, whole or not."""
-        return isinstance(engine, PersistablePeer) and _facts_of(self._state(engine, tokens)).exists()
+        """Returns True if a state is saved, which may be damaged."""
+        return isinstance(engine, PersistablePeer) and _facts_file(self._state(engine, tokens)).exists()
 
     def load(self, engine: object, tokens: Sequence[int]) -> SavedStateFacts | None:
-        """Have ``engine`` be as after ``tokens``, of which there is a reading; None for a damaged one, which goes."""
+        """Loads the saved state after ``tokens`` into ``engine``. Deletes a damaged state and returns None."""
         assert isinstance(engine, PersistablePeer)
         state = self._state(engine, tokens)
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            said = json.loads(_facts_of(state).read_text())
-            if said.pop("blake3") == hash_file(state) and engine.load(state, tokens):
+            facts = json.loads(_facts_file(state).read_text())
+            if facts.pop("blake3") == hash_file(state) and engine.load(state, tokens):
                 os.utime(state)
-                return SavedStateFacts(**said)
-        self.say(f"what {engine.name} had read to {len(tokens):,} tokens is damaged: it is read anew")
+                return SavedStateFacts(**facts)
+        self.warn(f"what {engine.name} had read to {len(tokens):,} tokens is damaged: it is read anew")
         _delete(state)
         return None
 
     def save(self, engine: object, tokens: Sequence[int], facts: SavedStateFacts) -> None:
-        """Keep what ``engine``, if it can be kept, made of ``tokens``: all or nothing."""
+        """Saves the state of ``engine`` after ``tokens``, completely or not at all; does nothing for other engines."""
         if not isinstance(engine, PersistablePeer):
             return
         state = self._state(engine, tokens)
         try:
             self._write(engine, tokens, state)
-            write_whole(_facts_of(state), json.dumps({**asdict(facts), "blake3": hash_file(state)}))
+            write_atomically(_facts_file(state), json.dumps({**asdict(facts), "blake3": hash_file(state)}))
         except OSError as e:
-            self.say(f"what {engine.name} has read cannot be kept ({e}): the next run reads it anew")
+            self.warn(f"what {engine.name} has read cannot be kept ({e}): the next run reads it anew")
             _delete(state)
         self._shrink()
 
-    def forget(self) -> int:
-        """Delete all of it, and the models that were made for it; how many bytes that were."""
+    def delete_all(self) -> int:
+        """Deletes all files in the folder, converted models too; returns the bytes freed."""
         files = [path for path in self.folder.glob("*") if path.is_file()]
         freed = sum(path.stat().st_size for path in files)
         for path in files:
@@ -90,8 +90,8 @@ class SavedPeerStates:
         return freed
 
     def _state(self, engine: PersistablePeer, tokens: Sequence[int]) -> Path:
-        of = json.dumps([*engine.identity, list(tokens)])
-        return self.folder / f"{hashlib.sha256(of.encode()).hexdigest()[:32]}.state"
+        key = json.dumps([*engine.identity, list(tokens)])
+        return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.state"
 
     def _write(self, engine: PersistablePeer, tokens: Sequence[int], state: Path) -> None:
         part = state.with_suffix(".part")
@@ -100,11 +100,11 @@ class SavedPeerStates:
             part.unlink(missing_ok=True)
             raise OSError("is the disk full?")
         with part.open("rb") as file:
-            os.fsync(file.fileno())  # nor is it written while others are timed
+            os.fsync(file.fileno())  # also so that it is not written while another engine is timed
         part.replace(state)
 
     def _shrink(self) -> None:
-        """Down to the limit; what a killed run left behind counts, too."""
+        """Deletes states down to the limit; unfinished files of killed runs count too."""
         files = [path for path in self.folder.glob("*") if path.suffix in (".state", ".part")]
         files.sort(key=lambda path: path.stat().st_mtime)
         total = sum(path.stat().st_size for path in files)
@@ -114,10 +114,10 @@ class SavedPeerStates:
                 _delete(path) if path.suffix == ".state" else path.unlink(missing_ok=True)
 
 
-def _facts_of(state: Path) -> Path:
+def _facts_file(state: Path) -> Path:
     return state.with_suffix(".json")
 
 
 def _delete(state: Path) -> None:
-    for path in (_facts_of(state), state):
+    for path in (_facts_file(state), state):
         path.unlink(missing_ok=True)

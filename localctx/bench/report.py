@@ -1,4 +1,4 @@
-"""The report: the machine, medians as JSON, tables and a picture."""
+"""The report of a run: the machine, medians as JSON, tables and a picture."""
 
 import os
 import platform
@@ -9,31 +9,33 @@ from typing import Any
 
 import torch
 
-from localctx import __version__
-from localctx.bench import WHAT
+from localctx.bench import MEASUREMENTS
 from localctx.bench.measure import Bench
 from localctx.budget import measure_ram
-from localctx.models.weight_formats import name_of
+from localctx.models.weight_formats import precision_name
+from localctx.version import __version__
 
 LIBRARIES = ("torch", "transformers", "numba", "numpy", "llama-cpp-python", "hqq", "optimum-quanto")
 
 
 def report(bench: Bench, stopped: bool = False) -> dict[str, Any]:
-    """What ``localctx bench --json`` prints. ``process_peak`` is of the whole process, all engines in it, ready for the
-    longest context; ``day`` is told of a reading that an earlier run has timed and kept.
+    """Returns what ``localctx bench --json`` prints.
+
+    ``process_peak`` is the memory of the whole process with all engines, which have room for the longest context.
+    ``day`` is the date of the earlier run in which a saved state was timed.
     """
-    rows = {what: bench.samples.rows(what) for what in WHAT}
+    rows = {what: bench.samples.rows(what) for what in MEASUREMENTS}
     for row in rows["prefill"]:
-        del row["kv"]  # its engine is named with it
+        del row["kv"]  # part of the engine's name
     for row in rows["memory"]:
         del row["spread"]
-    said = {"machine": machine(bench), "versions": versions(bench.engines.model.name), **rows}
-    return {**said, "stopped": True} if stopped else said
+    content = {"machine": machine(bench), "versions": versions(bench.engines.model.name), **rows}
+    return {**content, "stopped": True} if stopped else content
 
 
 def machine(bench: Bench) -> dict[str, Any]:
-    """What it was measured on. ``noise`` is the spread of the same matrix product between rounds, ``window`` the length
-    that the model was trained for.
+    """Describes the machine. ``noise`` is the spread of the same matrix product between rounds, ``window`` the context
+    length that the model was trained for.
     """
     model = bench.engines.model
     return {
@@ -42,7 +44,7 @@ def machine(bench: Bench) -> dict[str, Any]:
         "memory": measure_ram().total,
         "system": f"{platform.system()} {platform.release()}",
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "cpu",
-        "precision": name_of(model.dtype, bench.engines.settings.weights),
+        "precision": precision_name(model.dtype, bench.engines.settings.weights),
         "threads": bench.engines.threads,
         "noise": bench.noise.spread,
         "window": model.trained,
@@ -50,7 +52,7 @@ def machine(bench: Bench) -> dict[str, Any]:
 
 
 def versions(model: str) -> dict[str, str]:
-    """The model, and what is installed of us and what computes."""
+    """Returns the model's name and the versions of localctx, Python and the installed libraries."""
     found = {"model": model, "localctx": __version__, "python": platform.python_version()}
     for name in LIBRARIES:
         try:
@@ -61,7 +63,7 @@ def versions(model: str) -> dict[str, str]:
 
 
 def speed_rows(rows: Sequence[dict[str, Any]], heading: str, number: str) -> list[dict[str, str]]:
-    """A line an engine, under ``heading``, and a column a context: the median, and the spread behind it."""
+    """Returns a table row for each engine, named under ``heading``, with median and spread for each context."""
     contexts = [f"{n:,}" for n in sorted({row["context"] for row in rows})]
     lines = dict[str, dict[str, str]]()
     for row in rows:
@@ -71,18 +73,18 @@ def speed_rows(rows: Sequence[dict[str, Any]], heading: str, number: str) -> lis
     return list(lines.values())
 
 
-def draw(rows: Sequence[dict[str, Any]], path: Path, title: str) -> None:
-    """Write a PNG: milliseconds per token against context, a line an engine. Raises OSError."""
+def draw_speed(rows: Sequence[dict[str, Any]], path: Path, title: str) -> None:
+    """Writes a PNG with a line for each engine: milliseconds per token over context. Raises OSError."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")
-    FigureCanvasAgg(figure)  # no window, whatever the machine has
+    FigureCanvasAgg(figure)  # draws without a window system
     axes = figure.subplots()
     for engine in dict.fromkeys((row["engine"], row["kv"]) for row in rows):
-        of_it = [row for row in rows if (row["engine"], row["kv"]) == engine]
+        own = [row for row in rows if (row["engine"], row["kv"]) == engine]
         style = "-" if engine[0].startswith("localctx") else "--"
-        points = [row["context"] for row in of_it], [row["ms_per_token"] for row in of_it]
+        points = [row["context"] for row in own], [row["ms_per_token"] for row in own]
         axes.plot(*points, style, marker="o", label=" ".join(engine))
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
@@ -103,7 +105,7 @@ def _cell(value: float, spread: float | None) -> str:
 
 
 def _cpu() -> str:
-    """The processor's name; where the system does not tell it, its kind."""
+    """Returns the processor's name or, if the system does not give it, its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -1,18 +1,18 @@
-"""A run: everything asked for, of each the shortest context first."""
+"""Runs all chosen measurements, each from the shortest context to the longest."""
 
 from contextlib import suppress
 
 from localctx.bench.measure import SPEED, Bench
 from localctx.bench.speed import measure_speed
-from localctx.bench.store_and_spill import announce, reopen, spill
+from localctx.bench.store_and_spill import plan_steps, reopen, spill
 from localctx.errors import Cancelled
 
 
 def run(bench: Bench) -> None:
-    """Measure until all is done, or it is stopped: ``bench.samples`` have what there is."""
+    """Measures until all is done or the user cancels. ``bench.samples`` has the results."""
     with suppress(Cancelled):
         bench.engines.warm()
-        announce(bench)
+        plan_steps(bench)
         if SPEED & {*bench.what}:
             measure_speed(bench)
         for context in bench.contexts:

@@ -1,4 +1,4 @@
-"""What only we do: a document reopened from the store, and decoding with most pages on disk."""
+"""Measures what only localctx does: reopening a document from the store, and decoding with most pages on disk."""
 
 import ctypes
 import mmap
@@ -9,80 +9,80 @@ from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
-from localctx.bench.engines import LocalctxEngine, Selecting
-from localctx.bench.measure import DECODED, QUESTION, Bench, Key
+from localctx.bench.engines import LocalctxEngine, SelectEngine
+from localctx.bench.measure import DECODE_TOKENS, QUESTION_TOKENS, Bench, SampleKey
 from localctx.bench.time_left import BenchStep, decoding, reading
 from localctx.engine.persist import CacheIdentity, CachePersister
 from localctx.kv.pool import Pool
 from localctx.store.store import Store
 
-ON_DEVICE = 8  # one page of so many is on the device, the others on disk
-_SYNC, _PAGEOUT = 4, 21  # of msync and madvise, on Linux
-_COLD = 4  # tokens of a round before each of which the page cache is dropped
-_US = "localctx"
+ON_DEVICE = 8  # one page in so many is on the device, the others are on disk
+_SYNC, _PAGEOUT = 4, 21  # flags of Linux's msync and madvise
+_COLD = 4  # first tokens of a round; the page cache is dropped before each of them
+_LABEL = "localctx"
 _REOPENING = BenchStep("reopening", 1)
 
 
-def announce(bench: Bench) -> None:
-    """Say what reopening and spilling will take."""
-    codecs, ways = len(bench.engines.codecs), 1 + len(bench.engines.keeps)
+def plan_steps(bench: Bench) -> None:
+    """Adds the steps of reopening and spilling to the bench's estimate of the time left."""
+    codecs, keepers = len(bench.engines.codecs), 1 + len(bench.engines.keeps)
     for context in bench.contexts:
         if "reopen" in bench.what:
-            bench.ahead.expect(reading(_US, context), codecs)
-            bench.ahead.expect(_REOPENING, 2 * codecs * bench.repeat)
+            bench.time_left.add(reading(_LABEL, context), codecs)
+            bench.time_left.add(_REOPENING, 2 * codecs * bench.repeat)
         if "spill" in bench.what:
-            bench.ahead.expect(reading(_US, context), 2 * codecs)
-            bench.ahead.expect(decoding(_US, context), 2 * (DECODED + 1) * ways * codecs * bench.repeat)
+            bench.time_left.add(reading(_LABEL, context), 2 * codecs)
+            bench.time_left.add(decoding(_LABEL, context), 2 * (DECODE_TOKENS + 1) * keepers * codecs * bench.repeat)
 
 
 def reopen(bench: Bench, context: int) -> None:
-    """Milliseconds to the first token after a document of ``context`` tokens: read from nothing (and kept), reopened
-    with its files out of the page cache, and reopened with them in it.
+    """Measures milliseconds to the first token after a document of ``context`` tokens: prefilled (and persisted),
+    reopened with its files out of the system's page cache, and reopened with them in it.
     """
     home = bench.engines.settings.home
     home.mkdir(parents=True, exist_ok=True)
     for codec in bench.engines.codecs:
         with tempfile.TemporaryDirectory(dir=home, prefix="bench-") as folder:
-            document = _Document(bench, codec, context, Path(folder))
-            read = document.seconds(f"reading and keeping {context:,} tokens", reading(_US, context))
+            document = _ReopenedDocument(bench, codec, context, Path(folder))
+            read = document.seconds(f"reading and keeping {context:,} tokens", reading(_LABEL, context))
             for _ in range(bench.repeat):
                 bench.noise()
                 drop_files(Path(folder))
                 cold, warm = (document.seconds(f"reopening {context:,} tokens", _REOPENING) for _ in range(2))
                 numbers = {"reopen_ms": 1000 * cold, "reopen_cached_ms": 1000 * warm, "read_ms": 1000 * read}
-                bench.samples.add(Key("reopen", "localctx", codec, context), **numbers)
+                bench.samples.add(SampleKey("reopen", "localctx", codec, context), **numbers)
 
 
-class _Document:
-    """A document of ``context`` tokens that is kept in the store in ``folder`` once it was read."""
+class _ReopenedDocument:
+    """A document of ``context`` tokens, persisted in the store in ``folder`` when it is first read."""
 
     def __init__(self, bench: Bench, codec: str, context: int, folder: Path) -> None:
         self._bench, self._folder = bench, folder
-        self._tokens, self._question = bench.text(context), bench.text(context + QUESTION, context)
+        self._tokens, self._question = bench.text(context), bench.text(context + QUESTION_TOKENS, context)
         self._engine = bench.engines.ours(codec, context)
         model = bench.engines.model
         self._identity = CacheIdentity(model.fingerprint(codec), model.name, codec)
 
-    def seconds(self, text: str, turn: BenchStep) -> float:
-        """Until the first token of an answer; what comes after is not counted."""
-        with ExitStack() as after:
-            return self._bench.turn(text, turn, partial(self._first_token, after))
+    def seconds(self, text: str, step: BenchStep) -> float:
+        """Returns the seconds to the first token of an answer; closing the document is not counted."""
+        with ExitStack() as cleanup:
+            return self._bench.run_step(text, step, partial(self._first_token, cleanup))
 
-    def _first_token(self, after: ExitStack) -> None:
-        store = after.enter_context(closing(Store(self._folder)))
-        keeping = CachePersister(lambda: store, [], self._identity, self._tokens)
+    def _first_token(self, cleanup: ExitStack) -> None:
+        store = cleanup.enter_context(closing(Store(self._folder)))
+        persister = CachePersister(lambda: store, [], self._identity, self._tokens)
         cache = self._engine.start()
-        after.callback(self._engine.forget)
-        keeping.restore(cache)
-        keeping.enter(cache)
-        after.callback(keeping.close, cache)
-        self._engine.go_on(self._tokens[cache.length :], keeping)
-        self._engine.go_on(self._question)
+        cleanup.callback(self._engine.reset)
+        persister.restore(cache)
+        persister.enter(cache)
+        cleanup.callback(persister.close, cache)
+        self._engine.read_more(self._tokens[cache.length :], persister)
+        self._engine.read_more(self._question)
 
 
 def spill(bench: Bench, context: int) -> None:
-    """Milliseconds a token with 7/8 of the pages on disk and none of those in the system's page cache, which is dropped
-    before every token; with what is in that cache from the tokens before; and with all pages in memory.
+    """Measures milliseconds per token with 7/8 of the pages on disk, once with the system's page cache dropped before
+    each token and once with it filled by the tokens before, and with all pages in memory.
     """
     for codec in bench.engines.codecs:
         pages = bench.engines.model.shape.cache_bytes(codec, context, 0)
@@ -90,67 +90,69 @@ def spill(bench: Bench, context: int) -> None:
         spilled = _read(bench, bench.engines.ours(codec, context, pages // ON_DEVICE), context)
         for i in range(bench.repeat):
             bench.noise()
-            at = context + i * (DECODED + 1)
+            at = context + i * (DECODE_TOKENS + 1)
             for pair in zip(in_memory, spilled, strict=True):
-                _compare(bench, context, *pair, bench.text(at + DECODED + 1, at))
+                _compare(bench, context, *pair, bench.text(at + DECODE_TOKENS + 1, at))
         for engine in (*in_memory, *spilled):
-            engine.forget()
+            engine.reset()
 
 
 def _read(bench: Bench, source: LocalctxEngine, context: int) -> list[LocalctxEngine]:
-    """``source``, and those that select from what it has read."""
+    """Lets ``source`` read the text; returns it and the select engines that fork its cache."""
     text = bench.text(context)
     title = f"reading {context:,} tokens: {source.name} {source.kv}"
-    bench.turn(title, reading(_US, context), partial(source.read, text))
-    engines = [source, *(Selecting(source, keep) for keep in bench.engines.keeps)]
+    bench.run_step(title, reading(_LABEL, context), partial(source.read, text))
+    engines = [source, *(SelectEngine(source, keep) for keep in bench.engines.keeps)]
     for engine in engines[1:]:
         engine.read(text)
     for engine in engines:
-        engine.decode(text[:1])  # `select` sketches the pages at its first token
+        engine.decode(text[:1])  # `select` makes its sketches of the pages at its first token
     return engines
 
 
 def _compare(bench: Bench, context: int, in_memory: LocalctxEngine, spilled: LocalctxEngine, tokens: list[int]) -> None:
-    turns = {"disk": (spilled, tokens[:_COLD]), "cached": (spilled, tokens[_COLD:]), "in_memory": (in_memory, tokens)}
+    steps = {"disk": (spilled, tokens[:_COLD]), "cached": (spilled, tokens[_COLD:]), "in_memory": (in_memory, tokens)}
     numbers = {}
-    for name, (engine, some) in turns.items():
+    for name, (engine, some) in steps.items():
         text = f"decoding at {context:,} tokens, {name.replace('_', ' ')}: {spilled.name} {spilled.kv}"
         seconds = 0.0
         for token in some:
             if name == "disk":
                 drop_pages(spilled)
-            seconds += bench.turn(text, decoding(_US, context), partial(engine.decode, [token]))
+            seconds += bench.run_step(text, decoding(_LABEL, context), partial(engine.decode, [token]))
         numbers[f"{name}_ms_per_token"] = 1000 * seconds / len(some)
-    bench.samples.add(Key("spill", spilled.name, spilled.kv, context), **numbers)
+    bench.samples.add(SampleKey("spill", spilled.name, spilled.kv, context), **numbers)
 
 
 def drop_pages(engine: LocalctxEngine) -> None:
-    """Take what was spilled out of the system's page cache, where that can be asked for."""
+    """Drops the spilled pages from the system's page cache, on Linux."""
     assert engine.cache
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None)
-    for start, stop in _spans(engine.cache.pool):
-        place = ctypes.c_void_p(start), ctypes.c_size_t(stop - start)
-        libc.msync(*place, _SYNC)
-        libc.madvise(*place, _PAGEOUT)
+    for start, stop in _address_ranges(engine.cache.pool):
+        address_range = ctypes.c_void_p(start), ctypes.c_size_t(stop - start)
+        libc.msync(*address_range, _SYNC)
+        libc.madvise(*address_range, _PAGEOUT)
 
 
-def _spans(pool: Pool) -> list[list[int]]:
-    """Where spilled pages lie, neighbours joined: what the system keeps in one piece goes as a whole, or stays."""
+def _address_ranges(pool: Pool) -> list[list[int]]:
+    """Returns the address ranges of spilled pages. Adjacent ones are joined, because the system evicts a large folio
+    only as a whole.
+    """
     places = sorted((payload.data_ptr(), len(payload)) for payload in map(pool.payload, pool.disk_tier))
-    spans = list[list[int]]()
+    ranges = list[list[int]]()
     for start, length in places:
         stop = start + -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
-        if spans and start == spans[-1][1]:
-            spans[-1][1] = stop
+        if ranges and start == ranges[-1][1]:
+            ranges[-1][1] = stop
         else:
-            spans.append([start, stop])
-    return spans
+            ranges.append([start, stop])
+    return ranges
 
 
 def drop_files(folder: Path) -> None:
-    """Take the files below ``folder`` out of the system's page cache, where that can be asked for."""
+    """Drops the files below ``folder`` from the system's page cache, where the system supports it."""
     for path in folder.rglob("*") if hasattr(os, "posix_fadvise") else ():
         if path.is_file():
             with path.open("rb") as file:

@@ -1,56 +1,61 @@
-"""The work that is still to be done, and how long it takes at the pace so far."""
+"""Estimates the time left of a benchmark from the steps still to do and the speed so far."""
 
 from collections import Counter, defaultdict
 from typing import NamedTuple
 
-LONG = 30.0  # seconds: who reads a text for longer reads it once
-_READ_AT_ONCE = 8192  # tokens of history that cost about as much as the weights do
-_ROUND_UNITS = 200  # a turn of decoding is like reading so many tokens
+LONG = 30.0  # seconds; a longer prefill is not repeated
+_ATTENTION_TOKENS = 8192  # tokens of context whose attention costs about as much as the weights
+_DECODE_UNITS = 200  # a step of decoding costs about as much as reading so many tokens
 
 
 class BenchStep(NamedTuple):
-    """Some work of ``who``, of about so many ``units``. ``again``: it is done where it is not ``LONG``."""
+    """A step of the benchmark. Steps with the same ``label`` take time in proportion to their ``units``. A ``repeated``
+    step is skipped where it would take LONG seconds or more.
+    """
 
-    who: str
+    label: str
     units: float
-    again: bool = False
+    repeated: bool = False
 
 
-def reading(who: str, stop: int, start: int = 0, again: bool = False) -> BenchStep:
-    """To read from token ``start`` to ``stop``: every token costs its weights, and a look at all before it."""
-    return BenchStep(f"{who} reading", stop - start + (stop**2 - start**2) / _READ_AT_ONCE, again)
+def reading(label: str, stop: int, start: int = 0, repeated: bool = False) -> BenchStep:
+    """Returns the step of reading tokens ``start..stop``: each costs its weights and the attention to those before."""
+    return BenchStep(f"{label} reading", stop - start + (stop**2 - start**2) / _ATTENTION_TOKENS, repeated)
 
 
-def decoding(who: str, context: int) -> BenchStep:
-    """A turn of decoding."""
-    return BenchStep(f"{who} decoding", _ROUND_UNITS * (1 + context / _READ_AT_ONCE))
+def decoding(label: str, context: int) -> BenchStep:
+    """Returns a step of decoding after ``context`` tokens."""
+    return BenchStep(f"{label} decoding", _DECODE_UNITS * (1 + context / _ATTENTION_TOKENS))
 
 
 class TimeLeft:
-    """What is to be done yet, and how long those who were at work took for a unit."""
+    """The steps still to do, and the seconds a unit has taken so far, by label."""
 
     def __init__(self) -> None:
-        self._turns = Counter[BenchStep]()
+        self._steps = Counter[BenchStep]()
         self._units, self._seconds = defaultdict[str, float](float), defaultdict[str, float](float)
 
-    def expect(self, turn: BenchStep, times: int = 1) -> None:
-        """It is to be done so many ``times`` more."""
-        self._turns[turn] += times
+    def add(self, step: BenchStep, times: int = 1) -> None:
+        """Adds a step that is to be done ``times`` times."""
+        self._steps[step] += times
 
-    def done(self, turn: BenchStep, seconds: float) -> None:
-        """It was done once."""
-        self._turns[turn] -= 1
-        self._units[turn.who] += turn.units
-        self._seconds[turn.who] += seconds
+    def done(self, step: BenchStep, seconds: float) -> None:
+        """Records that a step was done once and took ``seconds``."""
+        self._steps[step] -= 1
+        self._units[step.label] += step.units
+        self._seconds[step.label] += seconds
 
     @property
     def seconds(self) -> float | None:
-        """To go, about: each at its own pace, or at that of all where it was not at work yet; None at first."""
+        """The estimate of the seconds left; None before the first step. A label without a step so far is assumed to be
+        as fast as the others.
+        """
         if not any(self._units.values()):
             return None
-        return sum(max(0, times) * self._takes(turn) for turn, times in self._turns.items())
+        return sum(max(0, times) * self._estimate(step) for step, times in self._steps.items())
 
-    def _takes(self, turn: BenchStep) -> float:
-        of = [turn.who] if turn.who in self._units else list(self._units)
-        seconds = turn.units * sum(self._seconds[who] for who in of) / sum(self._units[who] for who in of)
-        return 0.0 if turn.again and seconds >= LONG else seconds
+    def _estimate(self, step: BenchStep) -> float:
+        labels = [step.label] if step.label in self._units else list(self._units)
+        total, units = sum(self._seconds[label] for label in labels), sum(self._units[label] for label in labels)
+        seconds = step.units * total / units
+        return 0.0 if step.repeated and seconds >= LONG else seconds

@@ -8,7 +8,6 @@ from contextlib import suppress
 
 import click
 
-from localctx import __version__
 from localctx.cli.ask import ask, prepare
 from localctx.cli.bench import bench
 from localctx.cli.chat import chat
@@ -25,6 +24,7 @@ from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
 from localctx.errors import Cancelled, UserError
+from localctx.version import __version__
 
 
 def main() -> None:

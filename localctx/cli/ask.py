@@ -17,7 +17,7 @@ from localctx.cli.common import (
     quiet_option,
     settings_from,
 )
-from localctx.errors import UsageError, UserError, size
+from localctx.errors import UsageError, UserError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
@@ -60,9 +60,9 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_ke
     from localctx.cli.terminal import print_json
 
     with open_session(flags, as_json, quiet) as (session, terminal):
-        done = show_events(session.ask(files, question, keep=not no_keep, library=library), terminal)
+        done = show_events(session.stream(question, files, persist=not no_keep, library=library), terminal)
         terminal.end_answer()
-        report = done.report
+        report = done.report.to_json()
         if as_json:
             print_json(report)
         print_notes(report, session.settings.max_tokens, terminal)
@@ -97,13 +97,14 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
                 if not _concerns_document(e):
                     break
                 continue
-            r, stopped = done.report, done.report["stopped"]
+            r, stopped = done.report.to_json(), done.report.stopped
             reports.append(r)
             if not as_json:
                 t = r["tokens"]
                 print(
                     f"{r['name']}: {r['kept']['tokens']:,} of {t['prompt']:,} tokens kept "
-                    f"({t['reused']:,} were already), {size(r['kept']['bytes'])}, {r['seconds']['prefill']:.1f} s",
+                    f"({t['reused']:,} were already), {format_bytes(r['kept']['bytes'])}, "
+                    f"{r['seconds']['prefill']:.1f} s",
                     flush=True,
                 )
             if done.failed or stopped == "cancelled":

@@ -20,7 +20,7 @@ from localctx.cli.common import (
     quiet_option,
     settings_from,
 )
-from localctx.errors import Cancelled, DocumentError, UsageError, size
+from localctx.errors import Cancelled, DocumentError, UsageError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.bench.measure import Bench
@@ -96,7 +96,7 @@ def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quie
 def _forget(settings: "Settings") -> None:
     from localctx.bench.peer_state import SavedPeerStates
 
-    print(f"deleted {size(SavedPeerStates(settings.home / 'bench').forget())}")
+    print(f"deleted {format_bytes(SavedPeerStates(settings.home / 'bench').delete_all())}")
 
 
 class _BenchThread:
@@ -148,7 +148,7 @@ class _BenchOptions:
 
 def _options(how: dict[str, Any]) -> _BenchOptions:
     """Check the flags, before anything heavy is imported. Raises UsageError."""
-    from localctx.bench import CONTEXTS, ENGINES, PEER_WAYS, WHAT
+    from localctx.bench import CONTEXTS, ENGINES, MEASUREMENTS, PEER_VARIANTS
     from localctx.kv.keepers import make_keeper
     from localctx.shape import FORMATS
 
@@ -157,9 +157,9 @@ def _options(how: dict[str, Any]) -> _BenchOptions:
         if make_keeper(keep, 0).name != "select":
             raise UsageError(f"--keep {keep} is not measured", "use select with a budget, as select:2048, or none")
     return _BenchOptions(
-        parse_words("--what", how["what"] or ",".join(WHAT), WHAT),
+        parse_words("--what", how["what"] or ",".join(MEASUREMENTS), MEASUREMENTS),
         parse_numbers("--context", how["context"]) or list(CONTEXTS),
-        parse_words("--engines", how["engines"] or ",".join(ENGINES), (*ENGINES, *PEER_WAYS)),
+        parse_words("--engines", how["engines"] or ",".join(ENGINES), (*ENGINES, *PEER_VARIANTS)),
         parse_words("--kv", how["codecs"], list(FORMATS)),
         keeps,
         how["repeat"],
@@ -174,21 +174,21 @@ def _open(
     import torch
 
     from localctx.bench.engines import Engines
-    from localctx.bench.measure import Bench, room
+    from localctx.bench.measure import Bench, extra_tokens
     from localctx.bench.peer_state import SavedPeerStates
     from localctx.engine.model_loader import ModelLoader
     from localctx.models.local_model import LocalModel
 
     model, _ = ModelLoader().load(settings, terminal.show)
     assert isinstance(model, LocalModel)
-    tokens = _tokens(model, text, max(options.contexts) + room(options.repeat))
+    tokens = _tokens(model, text, max(options.contexts) + extra_tokens(options.repeat))
     if past := _past(options.contexts, model):
         terminal.say(past)
     threads = settings.threads or torch.get_num_threads()
     chosen = options.engines, options.codecs, options.keeps, options.gguf
     engines = Engines(model, settings, *chosen, threads, terminal.say, worker.stop.is_set)
-    kept = SavedPeerStates(settings.home / "bench", terminal.say)
-    return Bench(engines, tokens, options.what, options.contexts, options.repeat, _progress(terminal), kept=kept)
+    saved = SavedPeerStates(settings.home / "bench", terminal.say)
+    return Bench(engines, tokens, options.what, options.contexts, options.repeat, _progress(terminal), saved=saved)
 
 
 def _past(contexts: Sequence[int], model: "Model") -> str:
@@ -244,7 +244,7 @@ def _print(bench: "Bench", as_json: bool, stopped: bool) -> None:
         if machine["noise"] is None
         else f"; the same matrix product differs by {machine['noise']:.0%} between rounds"
     )
-    hardware = f"{machine['cpu']}, {machine['cores']} cores, {size(machine['memory'])}"
+    hardware = f"{machine['cpu']}, {machine['cores']} cores, {format_bytes(machine['memory'])}"
     print(f"{hardware}; {machine['threads']} threads, {machine['precision']}{noise}")
     print(versions)
     for table in _tables(result):
@@ -281,9 +281,9 @@ def _tables(result: dict[str, Any]) -> list[str]:
 
 
 def _plot(bench: "Bench", terminal: "Terminal", path: Path | None) -> None:
-    from localctx.bench.report import draw
+    from localctx.bench.report import draw_speed
 
     rows = bench.samples.rows("decode")
     if path and rows:
-        draw(rows, path, f"decode: {Path(bench.engines.model.name).name}")
+        draw_speed(rows, path, f"decode: {Path(bench.engines.model.name).name}")
         terminal.say(f"plot written to {path}")

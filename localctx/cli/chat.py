@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from localctx.engine.events import Event
     from localctx.session import Session
     from localctx.store.chats import Chat, Chats, Message
-    from localctx.workflows.chat import FullChatAction
+    from localctx.workflows.chat import ChatWorkflow, FullChatAction
 
 FULL_CHAT_ACTIONS: "tuple[FullChatAction, ...]" = ("sink-window", "summarize", "new")
 
@@ -96,10 +96,10 @@ class ChatCommand:
     def begin(self, chat: "Chat | None", files: Sequence[str]) -> None:
         """Continue ``chat`` and add ``files`` to it, or start a new one about them. Raises UserError."""
         if chat is None:
-            self._id = self._session.start_chat(files).id
+            self._id = self._workflow.start(files).id
             return
         self._id = chat.id
-        self._session.add_to_chat(chat.id, files)
+        self._workflow.add_documents(chat.id, files)
         self._terminal.hint(f"{chat.title} ({chat.id}), {len(self._chats.messages(chat.id)):,} messages")
 
     def forget_empty(self) -> None:
@@ -137,7 +137,7 @@ class ChatCommand:
 
     def _run_line(self, line: str) -> None:
         if not line.startswith("/"):
-            self._answer(self._session.chat(self._id, line))
+            self._answer(self._session.run(self._workflow.ask(self._id, line)))
             return
         name, _, rest = line[1:].partition(" ")
         if name not in COMMANDS:
@@ -151,25 +151,30 @@ class ChatCommand:
             action = self._when_full or (self.interactive and self._choose(full))
             if not action:
                 raise
-            self._show(self._session.go_on(self._id, action))
+            self._show(self._session.run(self._workflow.make_room(self._id, action)))
 
     def _show(self, events: "Generator[Event, None, None]") -> None:
         from localctx.cli.terminal import print_json
 
         done = show_events(events, self._terminal)
-        self._id = done.report["chat"]
+        report = done.report.to_json()
+        self._id = report["chat"]
         self._terminal.end_answer()
         if self._json:
-            print_json(done.report, indent=None)
-        print_notes(done.report, self._session.settings.max_tokens, self._terminal)
+            print_json(report, indent=None)
+        print_notes(report, self._session.settings.max_tokens, self._terminal)
         if done.failed:
             print(f"localctx: {done.failed}", file=sys.stderr)
-        self.stopped = done.report["stopped"] == "cancelled"
+        self.stopped = report["stopped"] == "cancelled"
         self.answered = self.answered or not (self.stopped or done.failed)
 
     def _choose(self, full: ChatFull) -> "FullChatAction":
         print(f"localctx: {full.problem}", file=sys.stderr)
         return click.prompt("How to continue", type=click.Choice(FULL_CHAT_ACTIONS), err=True)
+
+    @property
+    def _workflow(self) -> "ChatWorkflow":
+        return self._session.workflows.chats
 
     @property
     def _chats(self) -> "Chats":
@@ -185,7 +190,7 @@ class ChatCommand:
         self._quitting = True
 
     def _new(self, rest: str) -> None:
-        new = self._session.restart_chat(self._id)
+        new = self._workflow.restart(self._id)
         self.forget_empty()
         self._id = new.id
 
@@ -197,12 +202,12 @@ class ChatCommand:
             temperature = float(rest) if rest else None
         except ValueError:
             raise UsageError(f"{rest!r} is not a temperature", "for example: /regenerate 0.8") from None
-        self._answer(self._session.regenerate(self._id, temperature))
+        self._answer(self._session.run(self._workflow.regenerate(self._id, temperature)))
 
     def _edit(self, rest: str) -> None:
         if not rest:
             raise UsageError("/edit takes the question in other words", "for example: /edit Who was it?")
-        self._answer(self._session.edit(self._id, rest))
+        self._answer(self._session.run(self._workflow.edit(self._id, rest)))
 
     def _branches(self, rest: str) -> None:
         current = self._chats.get(self._id).leaf
@@ -229,7 +234,7 @@ class ChatCommand:
     def _add(self, rest: str) -> None:
         if not rest:
             raise UsageError("/add takes a file", "for example: /add notes.md")
-        self._session.add_to_chat(self._id, [rest])
+        self._workflow.add_documents(self._id, [rest])
 
     def _leaves(self) -> "list[Message]":
         return self._chats.branches(self._id)[::-1]

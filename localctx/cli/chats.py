@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, open_store
-from localctx.errors import UserError, size
+from localctx.errors import UserError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.store.chats import Chat, Chats
@@ -81,7 +81,7 @@ def rm(chats: tuple[str, ...]) -> None:
         with open_store() as store:
             found = store.chats.find(chat)
             freed = store.remove_chat(found.id)
-        print(f"{found.title} removed, {size(freed)} freed")
+        print(f"{found.title} removed, {format_bytes(freed)} freed")
 
 
 @chats.command()

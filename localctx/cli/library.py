@@ -8,7 +8,7 @@ import click
 
 from localctx.cli.common import CANCELLED, as_json_option, ocr_option, open_store, quiet_option, settings_from
 from localctx.cli.library_pages import export, import_, pin, unpin, verify
-from localctx.errors import DocumentError, size
+from localctx.errors import DocumentError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.library.add import Added
@@ -43,7 +43,11 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
 
     terminal, results, stopped = Terminal(as_json, quiet), list["Added"](), False
     ignored = list[IgnoredFile]()
-    with Session(settings_from(flags), terminal.show) as session, terminal.cleared(), session.shelving() as shelving:
+    with (
+        Session(settings_from(flags), terminal.show) as session,
+        terminal.cleared(),
+        session.workflows.library() as shelving,
+    ):
         files = find_documents(paths, lambda path, why: ignored.append(IgnoredFile(path, why)))
         try:
             for result in shelving.add(files):
@@ -107,7 +111,7 @@ def library_list(as_json: bool) -> None:
                         "NAME": d.name,
                         "CHARACTERS": d.chars,
                         "PAGES": pages,
-                        "ON DISK": size(nbytes),
+                        "ON DISK": format_bytes(nbytes),
                         "LAST USED": _when(d.used),
                         "NOTES": ", ".join(filter(None, ("pinned" * d.pinned, d.superseded and "older version"))),
                     }
@@ -149,7 +153,7 @@ def library_show(document: str, as_json: bool) -> None:
             "READINGS": len(some),
             "KEPT TOKENS": sum(c.kept for c in some),
             "STATE": "ready" if all(c.state == "ready" for c in some) else "partly read",
-            "ON DISK": size(sum(c.bytes for c in some)),
+            "ON DISK": format_bytes(sum(c.bytes for c in some)),
             "LAST USED": _when(max(c.used for c in some)),
         }
         for (model, codec), some in readings.items()
@@ -169,7 +173,7 @@ def library_rm(documents: tuple[str, ...]) -> None:
         with open_store() as store:
             row = store.documents.find(document)
             freed = store.remove_document(row.id)
-        print(f"{row.name} removed, {size(freed)} freed")
+        print(f"{row.name} removed, {format_bytes(freed)} freed")
 
 
 def _parts(spans: list[Any]) -> str:

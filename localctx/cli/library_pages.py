@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, machine_options, open_store, quiet_option, settings_from
-from localctx.errors import DocumentError, size
+from localctx.errors import DocumentError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.store.store import Verified
@@ -70,7 +70,7 @@ def verify(repair: bool, as_json: bool, quiet: bool) -> None:
 
 
 def _print_result(result: "Verified", repair: bool) -> None:
-    print(f"{result.documents:,} documents, {result.pages:,} pages, {size(result.bytes)}: ", end="")
+    print(f"{result.documents:,} documents, {result.pages:,} pages, {format_bytes(result.bytes)}: ", end="")
     print("no damage found" if result.whole else "damaged")
     if result.database != "ok":
         print(f"the database is damaged ({result.database}); move it away; documents are then read again")
@@ -102,7 +102,7 @@ def export(document: str, output: Path) -> None:
     with open_store() as store:
         row = store.documents.find(document)
         nbytes, pages = export_document(store, row, output)
-    print(f"{row.name} exported to {output}, {size(nbytes)}" + ("" if pages else "; it has no stored pages"))
+    print(f"{row.name} exported to {output}, {format_bytes(nbytes)}" + ("" if pages else "; it has no stored pages"))
 
 
 @click.command("import")
@@ -122,13 +122,17 @@ def import_(file: Path, text_only: bool, quiet: bool, **flags: Any) -> None:
 
     terminal = Terminal(quiet=quiet)
     bundle = open_bundle(file)
-    with Session(settings_from(flags), terminal.show) as session, terminal.cleared(), session.shelving() as shelving:
-        usable = [] if text_only else shelving.usable(bundle)
+    with (
+        Session(settings_from(flags), terminal.show) as session,
+        terminal.cleared(),
+        session.workflows.library() as shelving,
+    ):
+        usable = [] if text_only else shelving.usable_caches(bundle)
         if bundle.caches and not usable and not text_only:
             raise DocumentError(
                 f"refused for another fingerprint: its pages were made by {bundle.made_by}, not by this "
                 f"{session.settings.model}",
                 "name that model with --model, or use --text-only",
             )
-        pages = shelving.take_in(bundle, usable)
+        pages = shelving.import_bundle(bundle, usable)
     print(f"{bundle.row.name} imported, {pages:,} pages")

@@ -43,7 +43,7 @@ def library_search(
     terminal = Terminal(as_json, quiet)
     with Session(settings_from({"embedder": embedder}), terminal.show) as session, terminal.cleared():
         ids = [session.store.documents.find(d).id for d in documents] or None
-        with session.shelving() as shelving:
+        with session.workflows.library() as shelving:
             found, why = shelving.search(words, ids, top)
     if why:
         terminal.say(why)
@@ -67,7 +67,7 @@ def _format(p: "Passage", words: str, marked: bool) -> str:
 
 def _mark(text: str, words: str) -> str:
     """Return ``text`` with the words of the query in colour."""
-    from localctx.library.search import words_of
+    from localctx.library.search import query_pattern
 
-    pattern = words_of(words)
+    pattern = query_pattern(words)
     return pattern.sub(lambda m: click.style(m.group(), fg="yellow"), text) if pattern else text

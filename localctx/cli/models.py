@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, quiet_option, settings_from, with_launcher
-from localctx.errors import ModelError, size
+from localctx.errors import ModelError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.models.catalog import CatalogEntry
     from localctx.models.model_advice import Advice
-    from localctx.models.resolve import Installed
+    from localctx.models.resolve import InstalledModel
 
 
 @click.group()
@@ -57,15 +57,15 @@ def _advice() -> "tuple[Advice | None, str]":
 def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
     """Return a row for each model of the catalogue, and for each other one on this machine."""
     from localctx.models.catalog import load_catalog
-    from localctx.models.resolve import installed
+    from localctx.models.resolve import list_installed
 
-    local, known = {m.name: m for m in installed(settings_from({}).models)}, load_catalog()
+    local, known = {m.name: m for m in list_installed(settings_from({}).models)}, load_catalog()
     others = [_other(m) for m in local.values() if m.name not in known]
     return [_known(e, local.get(e.name), advice) for e in known.values()] + others
 
 
-def _known(e: "CatalogEntry", local: "Installed | None", advice: "Advice | None") -> dict[str, Any]:
-    from localctx.models.model_advice import to_json
+def _known(e: "CatalogEntry", local: "InstalledModel | None", advice: "Advice | None") -> dict[str, Any]:
+    from localctx.models.model_advice import estimate_to_json
 
     estimate = advice.models.get(e.name) if advice else None
     return {
@@ -77,32 +77,32 @@ def _known(e: "CatalogEntry", local: "Installed | None", advice: "Advice | None"
         "bytes": local.bytes if local else e.bytes,
         "gpu_gib": e.fits,
         "here": local is not None,
-        **to_json(estimate),
+        **estimate_to_json(estimate),
         "recommended": bool(advice and advice.best.name == e.name),
     }
 
 
-def _other(m: "Installed") -> dict[str, Any]:
+def _other(m: "InstalledModel") -> dict[str, Any]:
     """Return the row of a model on this machine that is not in the catalogue."""
-    from localctx.models.model_advice import to_json
+    from localctx.models.model_advice import estimate_to_json
 
     nothing = {"kind": "", "licence": "", "context": 0, "longer": []}
-    known = {"bytes": m.bytes, "gpu_gib": 0, "here": True, **to_json(None), "recommended": False}
+    known = {"bytes": m.bytes, "gpu_gib": 0, "here": True, **estimate_to_json(None), "recommended": False}
     return {"name": m.name, **nothing, **known}
 
 
 def _table_row(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
-    from localctx.models.model_advice import of_estimate
+    from localctx.models.model_advice import describe_estimate
 
     estimate = advice.models.get(r["name"]) if advice else None
     return {
         "NAME": r["name"] + " *" * r["recommended"],
         "HERE": "yes" if r["here"] else "",
         "FOR": {"chat": "answers", "embedder": "search"}.get(r["kind"], ""),
-        "SIZE": size(r["bytes"]),
+        "SIZE": format_bytes(r["bytes"]),
         "WINDOW": f"{r['context']:,}" if r["context"] else "",
         "GPU": f"{r['gpu_gib']} GiB" if r["gpu_gib"] else "",
-        "ON THIS MACHINE": of_estimate(estimate, advice.machine) if advice and estimate else "",
+        "ON THIS MACHINE": describe_estimate(estimate, advice.machine) if advice and estimate else "",
         "LICENCE": r["licence"],
     }
 
@@ -166,4 +166,4 @@ def models_rm(name: str) -> None:
     """
     from localctx.models.resolve import remove
 
-    print(f"{name} removed, {size(remove(name, settings_from({}).models))} freed")
+    print(f"{name} removed, {format_bytes(remove(name, settings_from({}).models))} freed")

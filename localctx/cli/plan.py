@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from localctx.cli.common import as_json_option, model_options, settings_from
-from localctx.errors import UsageError, size
+from localctx.errors import UsageError, format_bytes
 
 _NAMES = {
     "multi-query": "multi-query attention",
@@ -38,7 +38,7 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
     from localctx.settings import parse_size
 
     memory = None if device_memory is None else parse_size(device_memory, "device-memory")
-    report = capacity(settings, Path(config).expanduser() if config else None, context, memory)
+    report = capacity(settings, Path(config).expanduser() if config else None, context, memory).to_json()
     if as_json:
         print_json(report)
     else:
@@ -49,26 +49,27 @@ def _print_report(r: dict[str, Any]) -> None:
     from localctx.cli.terminal import table
 
     kv, limits = r["kv"], r["limits"]
-    print(f"{r['model']} ({r['family']}), {r['context']:,} tokens on {r['device']} with {size(r['free_bytes'])} free")
+    free = format_bytes(r["free_bytes"])
+    print(f"{r['model']} ({r['family']}), {r['context']:,} tokens on {r['device']} with {free} free")
     stored = r["weights_dtype"] if r["weights"] == "full" else r["weights"]
-    print(f"weights      {size(r['weights_bytes'])} in {stored}")
-    print(f"activations  {size(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time (an estimate)")
-    print(f"KV           {size(kv['bytes'])} in {kv['codec']}, {kv['bytes_per_token']:,} bytes a token")
+    print(f"weights      {format_bytes(r['weights_bytes'])} in {stored}")
+    print(f"activations  {format_bytes(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time (an estimate)")
+    print(f"KV           {format_bytes(kv['bytes'])} in {kv['codec']}, {kv['bytes_per_token']:,} bytes a token")
     for line in filter(None, (_attention_line(r["attention"]), _sliding_line(r["sliding"], kv["bytes"]))):
         print(line)
     rows = [
         {
             "KV": codec,
             "BYTES A TOKEN": r["codecs"][codec]["bytes_per_token"],
-            "THIS CONTEXT": size(r["codecs"][codec]["bytes"]),
+            "THIS CONTEXT": format_bytes(r["codecs"][codec]["bytes"]),
             "LARGEST CONTEXT": fits,
         }
         for codec, fits in r["fits"].items()
     ]
     print(f"\n{table(rows)}\n")
     print(
-        f"limits of KV now: {size(limits['device'])} on the device, {size(limits['host'])} in RAM beside it, "
-        f"{size(limits['disk'])} on disk"
+        f"limits of KV now: {format_bytes(limits['device'])} on the device, "
+        f"{format_bytes(limits['host'])} in RAM beside it, {format_bytes(limits['disk'])} on disk"
     )
     print(_conclusion(r))
     for w in r["longer"]:
@@ -89,8 +90,8 @@ def _sliding_line(s: dict[str, Any] | None, nbytes: int) -> str:
     if s is None:
         return ""
     return (
-        f"{s['layers']} of {s['of']} layers see only the last {s['window']:,} tokens: {size(s['bytes'])} would do at "
-        f"this length, but all layers store every page ({size(nbytes)})"
+        f"{s['layers']} of {s['of']} layers see only the last {s['window']:,} tokens: "
+        f"{format_bytes(s['bytes'])} would do at this length, but all layers store every page ({format_bytes(nbytes)})"
     )
 
 

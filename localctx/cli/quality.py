@@ -14,11 +14,11 @@ from localctx.cli.common import (
     quiet_option,
     settings_from,
 )
-from localctx.errors import UsageError, size
+from localctx.errors import UsageError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
-    from localctx.quality.gate import QualityGate, Result
+    from localctx.quality.gate import QualityGate, QualityResult
     from localctx.session import Session
 
 
@@ -97,18 +97,18 @@ def _gate(
     how: dict[str, Any],
 ) -> None:
     from localctx.cli.terminal import print_json, table
-    from localctx.quality.gate import QualityGate, remember, take_tokens
-    from localctx.quality.variants import set_up, variants_of
+    from localctx.quality.gate import QualityGate, first_tokens, store_result
+    from localctx.quality.variants import make_setup, make_variants
 
     lengths = parse_numbers("--lengths", how["lengths"])
-    tokens = take_tokens(session.model, text, max([how["tokens"], *lengths]))
-    on = set_up(session.model, session.settings, len(tokens))
-    gate = QualityGate(on, tokens, lengths or [len(tokens) - 1], hear=terminal.show)
+    tokens = first_tokens(session.model, text, max([how["tokens"], *lengths]))
+    on = make_setup(session.model, session.settings, len(tokens))
+    gate = QualityGate(on, tokens, lengths or [len(tokens) - 1], on_progress=terminal.show)
     results = []
-    for result in gate.run(variants_of(codecs, keeps)):
+    for result in gate.run(make_variants(codecs, keeps)):
         results.append(result)
         # stored at once, so that Ctrl-C loses no result
-        remember(session.store, session.model, session.settings.model, result, len(gate.tokens))
+        store_result(session.store, session.model, session.settings.model, result, len(gate.tokens))
         row = _row(result)
         terminal.say(f"{row['KV']}: KL {row['KL MEAN']}, top-1 {row['TOP-1']}, needles {row['NEEDLES']}")
     peers = _peers(session, terminal, gate) if how["peers"] else []
@@ -128,13 +128,13 @@ def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[st
     from localctx.cli.quality_blend import measure_blending
     from localctx.engine.cache_plan import choose_codec
     from localctx.quality.blend_quality import LENGTH
-    from localctx.quality.variants import set_up
+    from localctx.quality.variants import make_setup
 
     if len(codecs) > 1:
         raise UsageError("--blend measures in one codec", "give one --kv")
     passed, fingerprint = session.store.verdicts.passed, session.model.fingerprint
     codec = codecs[0] if codecs else choose_codec(session.model.shape, lambda codec: passed(fingerprint(codec)))
-    on = set_up(session.model, session.settings, how["passages"] * LENGTH)
+    on = make_setup(session.model, session.settings, how["passages"] * LENGTH)
     measure_blending(session, on, terminal, text, codec, how["passages"], how["as_json"])
 
 
@@ -151,14 +151,14 @@ def _default_path(session: "Session") -> Path:
     return session.settings.home / f"quality-{name}.png"
 
 
-def _draw(results: list["Result"], path: Path, model: str) -> Path:
-    from localctx.quality.picture import draw
+def _draw(results: list["QualityResult"], path: Path, model: str) -> Path:
+    from localctx.quality.picture import draw_needles
 
-    draw(results, path, f"needles found: {model}")
+    draw_needles(results, path, f"needles found: {model}")
     return path
 
 
-def _row(r: "Result") -> dict[str, Any]:
+def _row(r: "QualityResult") -> dict[str, Any]:
     d, last = r.divergence, r.needles[max(r.needles)]
     marks = "".join("+" if found else "-" for found in last)
     numbers = _numbers(r.bytes_per_token, d.kl_mean, d.kl_p99, d.top1, d.perplexity)
@@ -188,19 +188,20 @@ def _stream(
     as_json: bool,
 ) -> None:
     from localctx.cli.terminal import print_json
-    from localctx.quality.streaming_quality import stream
-    from localctx.quality.variants import Variant, set_up
+    from localctx.quality.streaming_quality import measure_streaming
+    from localctx.quality.variants import Variant, make_setup
 
     if max(len(codecs), len(keeps)) > 1:
         raise UsageError("--stream measures one cache", "give one --kv and one --keep")
     variant = Variant(*(codecs or ("int8",)), *keeps)
-    s = stream(set_up(session.model, session.settings, tokens), text, tokens, variant, hear=terminal.show)
+    setup = make_setup(session.model, session.settings, tokens)
+    s = measure_streaming(setup, text, tokens, variant, on_progress=terminal.show)
     terminal.clear()
     if as_json:
         print_json(s.to_json())
         return
-    print(f"{variant.name}: {s.tokens:,} tokens streamed, the cache holds {size(s.cache_bytes)}")
-    print(f"memory at a tenth {size(s.early.now)} (peak {size(s.early.peak)}), at the end {size(s.end.now)} ", end="")
-    print(f"(peak {size(s.end.peak)})")
+    print(f"{variant.name}: {s.tokens:,} tokens streamed, the cache holds {format_bytes(s.cache_bytes)}")
+    print(f"memory at a tenth {format_bytes(s.early.now)} (peak {format_bytes(s.early.peak)}), ", end="")
+    print(f"at the end {format_bytes(s.end.now)} (peak {format_bytes(s.end.peak)})")
     print(f"perplexity of the last {s.scored:,} tokens {s.perplexity:.3f}; of {s.blocks} blocks of them ", end="")
     print(f"{s.sampled:.3f}, with a fresh window of {s.window:,} tokens {s.fresh:.3f}")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
-    from localctx.quality.blend_quality import Blended
+    from localctx.quality.blend_quality import BlendResult
     from localctx.quality.variants import Setup
     from localctx.session import Session
 
@@ -30,20 +30,20 @@ def measure_blending(
     terminal.say("of the others that deviates most; TOKENS and SECONDS are those of a prompt without its question")
 
 
-def _store(session: "Session", codec: str, result: "Blended") -> None:
+def _store(session: "Session", codec: str, result: "BlendResult") -> None:
     from localctx.store.store import store_errors
 
-    if result.how:
-        key = result.how.key(session.model.fingerprint(codec))
+    if result.blending:
+        key = result.blending.key(session.model.fingerprint(codec))
         with store_errors(session.settings.home):
             what = f"{codec} blend {result.name}"
             session.store.verdicts.note(key, session.settings.model, what, result.passed, result.to_json())
 
 
-def _row(r: "Blended") -> dict[str, Any]:
+def _row(r: "BlendResult") -> dict[str, Any]:
     d, marks = r.divergence, "".join("+" if found else "-" for found in r.needles)
     return {
-        "READ AGAIN": r.name if r.how else "all",
+        "READ AGAIN": r.name if r.blending else "all",
         "TOKENS": f"{r.read:,}",
         "REUSED": f"{r.reused:,}",
         "SECONDS": f"{r.seconds:.2f}",

@@ -6,7 +6,7 @@ from localctx.errors import UsageError
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
-    from localctx.quality.context_quality import Ask
+    from localctx.quality.context_quality import AskFunction
     from localctx.session import Session
 
 
@@ -16,11 +16,11 @@ def measure_context(session: "Session", terminal: "Terminal", text: str, max_tok
 
     from localctx.cli.terminal import print_json, table
     from localctx.engine.effective_context import MEASURED
-    from localctx.quality.context_quality import Compared, compare_lengths, effective, make_pieces
+    from localctx.quality.context_quality import LengthResult, compare_lengths, effective_context, make_haystacks
 
     model, name = session.model, session.settings.model
-    pieces = make_pieces(model.tokenizer, text, max_tokens or model.trained)
-    compared = list[Compared]()
+    pieces = make_haystacks(model.tokenizer, text, max_tokens or model.trained)
+    compared = list[LengthResult]()
     with temporary_asker(session) as ask:
         for one in compare_lengths(pieces, ask, terminal.show):
             compared.append(one)
@@ -28,7 +28,7 @@ def measure_context(session: "Session", terminal: "Terminal", text: str, max_tok
                 f"{one.length:,} tokens: {one.whole} of {one.asked} from the whole, {one.passages} from passages"
             )
     terminal.clear()
-    tokens = effective(compared)
+    tokens = effective_context(compared)
     report = {"model": name, "effective": tokens, "lengths": [c.to_json() for c in compared]}
     key = hashlib.sha256(f"{MEASURED} {name}".encode()).digest()
     session.store.verdicts.note(key, name, MEASURED, True, report)
@@ -47,7 +47,7 @@ class temporary_asker:
     def __init__(self, session: "Session") -> None:
         self._session = session
 
-    def __enter__(self) -> "Ask":
+    def __enter__(self) -> "AskFunction":
         import tempfile
         from contextlib import ExitStack
         from dataclasses import replace
@@ -69,8 +69,7 @@ class temporary_asker:
             file = folder / "text.txt"
             if not file.exists() or file.read_text(encoding="utf-8") != text:
                 file.write_text(text, encoding="utf-8")
-            *_, done = sessions[mode].ask([str(file)], question)
-            return str(done.report["answer"])  # type: ignore[union-attr]
+            return sessions[mode].ask(question, [str(file)]).text
 
         return ask
 

@@ -117,7 +117,7 @@ def summarize(
         jobs = plan_jobs(paths, sys.stdin.buffer.read, ignore, is_output)
         if not jobs:
             raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that have some")
-        with session.summarizing() as summarizing, closing(BatchProgress(terminal, jobs)) as progress:
+        with session.workflows.summaries() as summarizing, closing(BatchProgress(terminal, jobs)) as progress:
             make_batch = partial(Batch, task=task, outputs=outputs, force=force, persist=keep_pages)
             if remote:
                 events: JobEvents = remote.run(settings, jobs, lambda s, lock: make_batch(s, lock=lock))
@@ -125,7 +125,7 @@ def summarize(
                 events = _run_on_ray(settings, workers, ray_cpus, ray_home, partial(make_batch, summarizing), jobs)
             else:
                 start, limit = make_batch(summarizing).run, together or MAX_PARALLEL
-                events = run_side_by_side(start, jobs, session.compute, session.is_cancelled, limit)
+                events = run_side_by_side(start, jobs, session.forward_each, session.runtime.cancelled, limit)
             error = _collect(events, session, report, progress)
     _print_totals(report, terminal, len(jobs))
     if as_json:

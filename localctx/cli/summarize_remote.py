@@ -105,7 +105,7 @@ class RemoteBatch:
             yield from ((jobs[0], event) for event in self._choose_model(settings))
             settings = remote_settings(settings, self._server.model)
             lock = threading.Lock()
-            with Session(settings) as session, session.shelving() as shelving:
+            with Session(settings) as session, session.workflows.library() as shelving:
                 find = _locked_search(session, shelving.search)
                 worker = lambda: self._worker(settings, find, lambda s: open_batch(s, lock))  # noqa: E731
                 yield from run_in_threads(worker, jobs, min(self._max_parallel, len(jobs)), self._stop)
@@ -132,7 +132,9 @@ class RemoteBatch:
 
         with Session(settings) as session, self._server.connect(self._stop.is_set) as connection:
             client = ServerClient(self._server, connection, settings)
-            with session.summarizing(lambda document: RemoteGenerator(client, settings, document, find)) as summarizing:
+            with session.workflows.summaries(
+                lambda document: RemoteGenerator(client, settings, document, find)
+            ) as summarizing:
                 batch = open_batch(summarizing)
                 yield _ServerWorker(lambda job: session.run(batch.run(job)), session.cancel)
 

@@ -1,4 +1,4 @@
-"""Memory: how a question will be remembered: window, codec, keeper, tiers, and how many tokens are read at a time."""
+"""Plans the cache of a request: context window, codec, keeper, limits of the tiers, and tokens a prefill step."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,14 +22,16 @@ from localctx.models.geometry import largest_chunk
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, KVShape
 
-TRUSTED = ("int8", "bf16", "f32")  # used until measured to be too coarse
+TRUSTED = ("int8", "bf16", "f32")  # codecs used without a measurement
 NO_CAPS = TierLimits(None, None, None)
-MARGIN = 512  # tokens for question and answer, so that every question on a document takes the same window
+MARGIN = 512  # tokens for question and answer, so that every question on a document gets the same window
 
 
 @dataclass(frozen=True)
 class CachePlan:
-    """What was decided for one question. ``limits``: what is free now; ``caps``: what was allowed, None for all."""
+    """The plan for one cache. ``limits`` are the bytes that are free in each tier now, ``caps`` what the settings allow
+    (None: everything); ``chunk`` is the most tokens prefilled in one step.
+    """
 
     codec: str
     keeper: Keeper = field(default_factory=Full)
@@ -38,41 +40,41 @@ class CachePlan:
     caps: TierLimits = NO_CAPS
 
     def new_cache(self, model: Model, spill: Path | None = None, pools: "PoolSet | None" = None) -> Cache:
-        """An empty cache like that, in one of ``pools`` where these are given, else in a pool of its own."""
-        pool = (pools or PoolSet()).join(self, model, spill)
+        """An empty cache by this plan, in one of ``pools`` if given, else in a pool of its own."""
+        pool = (pools or PoolSet()).pool_for(self, model, spill)
         return Cache(pool, model.dtype, self.keeper, model.context)
 
 
 class PoolSet:
-    """The pools of one model that are open, one for each codec and way its keys turn: sequences that run at the same
-    time share the memory there is. A pool is gone with its last sequence.
+    """The open pools of one model, one for each codec and RoPE scaling, so that sequences which run at the same time
+    share memory and pages. A pool goes with its last cache.
     """
 
     def __init__(self) -> None:
         self._pools = WeakValueDictionary[tuple[str, Rope | None], Pool]()
 
-    def join(self, memory: CachePlan, model: Model, spill: Path | None) -> Pool:
-        """The pool for one more sequence, which may take what ``memory`` was found to have beside what is held."""
-        if pool := self._pools.get((memory.codec, model.rope)):
-            pool.allow(memory.limits, memory.caps)
+    def pool_for(self, plan: CachePlan, model: Model, spill: Path | None) -> Pool:
+        """The pool for one more cache; its limits become those of ``plan`` beside what the pool holds."""
+        if pool := self._pools.get((plan.codec, model.rope)):
+            pool.allow(plan.limits, plan.caps)
             return pool
-        pool = Pool(model.shape, memory.codec, model.device, model.rope, memory.limits, spill)
-        self._pools[memory.codec, model.rope] = pool
+        pool = Pool(model.shape, plan.codec, model.device, model.rope, plan.limits, spill)
+        self._pools[plan.codec, model.rope] = pool
         return pool
 
     @property
     def held(self) -> dict[str, int]:
-        """Bytes of KV that is open now, by tier, and ``kept``: pages of the store that are read where they lie."""
+        """Bytes of KV of the open caches by tier, and ``kept``: mapped pages of the store."""
         pools = list(self._pools.values())
         tiers = [Counter(pool.nbytes()) for pool in pools]
         return {**sum(tiers, Counter()), "kept": sum(pool.lent for pool in pools)}
 
 
 def plan_cache(model: Model, settings: Settings, codec: str, tokens: int) -> CachePlan:
-    """How a prompt of ``tokens`` will be remembered on this machine now. Raises UsageError for a keeper's name.
+    """Plan the cache of a prompt of ``tokens`` on this machine, as its memory is now.
 
-    The chunk is the largest whose working memory takes no more than half of what is free, and whose pages no more than
-    half of the device's budget.
+    The chunk is the largest whose activations take at most half of what is free, and whose pages take at most half of
+    the device's budget. Raises UsageError for an unknown keeper.
     """
     device, itemsize = str(model.device), model.dtype.itemsize
     room, kind = measure_device(device).free // 2, model.device.type
@@ -86,18 +88,18 @@ def plan_cache(model: Model, settings: Settings, codec: str, tokens: int) -> Cac
     return CachePlan(codec, make_keeper(settings.keep, tokens), limits, min(chunk, settings.chunk), caps)
 
 
-def choose_codec(shape: KVShape, verdict_of: Callable[[str], bool | None]) -> str:
-    """The smallest codec that passed the quality gate; int8 until it is measured. f32 where nothing passed.
+def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:
+    """The smallest codec that passed the quality gate; int8 where nothing was measured, f32 where nothing passed.
 
-    ``verdict_of`` tells whether a codec passed, None where it was never measured.
+    ``passed`` tells whether a codec did, None if it was never measured.
     """
-    verdicts = {codec: verdict_of(codec) for codec in FORMATS}
-    good = [c for c, v in verdicts.items() if v or (v is None and c in TRUSTED)]
+    results = {codec: passed(codec) for codec in FORMATS}
+    good = [codec for codec, result in results.items() if result or (result is None and codec in TRUSTED)]
     return min(good, key=shape.bytes_per_token, default="f32")
 
 
-def longest(settings: Settings, model: Model) -> float:
-    """The most tokens that could be read under these settings, whatever is chosen."""
+def longest_prompt(settings: Settings, model: Model) -> float:
+    """The most tokens that a prompt may have under these settings; infinite where a keeper bounds the positions."""
     if make_keeper(settings.keep, 0).turns:
         return inf
     entry = load_catalog().get(settings.model) if settings.rope == "auto" else None
@@ -105,8 +107,9 @@ def longest(settings: Settings, model: Model) -> float:
 
 
 def choose_window(settings: Settings, model: Model, documents: int, prompt: int) -> ContextWindow:
-    """The window for a ``prompt`` of so many tokens, ``documents`` of them: the trained one, or a longer one of the
-    catalogue that holds them, with a margin where one does. What a keeper never sees at once needs no longer one.
+    """The context window for a prompt of ``prompt`` tokens, ``documents`` of them in documents: the trained window, or
+    the smallest longer one of the catalogue that holds them (with MARGIN, if one does). A keeper that bounds the
+    positions needs no longer window.
     """
     plain = ContextWindow(model.trained)
     if settings.rope != "auto":
@@ -119,17 +122,17 @@ def choose_window(settings: Settings, model: Model, documents: int, prompt: int)
 
 @dataclass
 class MemoryRelief:
-    """What is tried, in order, when memory runs out in the middle of reading: a smaller chunk, a smaller codec where
-    ``smaller`` allows one, pages pushed to lower tiers. The reading goes on where it was.
+    """What is tried, in order, when memory runs out during prefill: a smaller chunk, a smaller codec if
+    ``smaller_codec`` names one, moving pages to lower tiers. Prefill then goes on where it was.
     """
 
     chunk: int
-    smaller: Callable[[str], str | None] = lambda codec: None
+    smaller_codec: Callable[[str], str | None] = lambda codec: None
 
     def __call__(self, cache: Cache, of_budget: bool = False) -> str | None:
-        """Do the next thing; what was done, in words. None when there is nothing left to do.
+        """Do the next thing; returns what was done as a sentence, or None if nothing is left to try.
 
-        ``of_budget``: no tier has room in what it may take, so that moving pages between them is no help.
+        ``of_budget``: every tier is at its limit, so that moving pages between tiers does not help.
         """
         return next(self._tries(cache, of_budget), None)
 
@@ -137,14 +140,14 @@ class MemoryRelief:
         if self.chunk > PAGE:
             self.chunk = max(PAGE, self.chunk // 2 // PAGE * PAGE)
             yield f"memory ran out: reading {self.chunk} tokens at a time"
-        if (codec := self.smaller(cache.pool.codec)) and _recoded(cache, codec):
+        if (codec := self.smaller_codec(cache.pool.codec)) and _reencoded(cache, codec):
             yield f"memory ran out: keys and values are kept as {codec} from here on, and not on disk"
         if not of_budget and (moved := cache.pool.shrink()):
             yield f"memory ran out: {moved} pages of KV were moved from the device"
 
 
-def _recoded(cache: Cache, codec: str) -> bool:
-    """Whether there was memory enough to keep ``cache`` in another codec: for a moment it takes both."""
+def _reencoded(cache: Cache, codec: str) -> bool:
+    """Encode the pages of ``cache`` anew; False if there was no memory for both copies at once."""
     try:
         reencode(cache, codec)
     except (MemoryError, RuntimeError, NoRoom) as e:
@@ -155,13 +158,13 @@ def _recoded(cache: Cache, codec: str) -> bool:
 
 
 def out_of_memory(e: BaseException) -> bool:
-    """Whether this is what torch raises when the device, or RAM, is full."""
+    """True if this is what torch raises when the device or RAM is full."""
     if isinstance(e, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(e, RuntimeError) and "allocate memory" in str(e)
 
 
-def smaller_codec(shape: KVShape, verdict_of: Callable[[str], bool | None], codec: str) -> str | None:
-    """What ``choose_codec`` would take now, where it is smaller than ``codec``."""
-    best = choose_codec(shape, verdict_of)
+def smaller_codec(shape: KVShape, passed: Callable[[str], bool | None], codec: str) -> str | None:
+    """The codec that ``choose_codec`` chooses now, if it is smaller than ``codec``."""
+    best = choose_codec(shape, passed)
     return best if shape.bytes_per_token(best) < shape.bytes_per_token(codec) else None

@@ -1,7 +1,8 @@
-"""Capacity: what a model and a context would take here, and how much would fit, before anything is loaded."""
+"""Capacity: the memory that a model and a context take here, and how much would fit, before anything is loaded."""
 
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,46 @@ from localctx.errors import UsageError
 from localctx.models.catalog import ContextWindow, load_catalog
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.rope import parse_rope
-from localctx.models.sizing import Sizing, find_config, size_of
-from localctx.models.weight_formats import name_of, refuse_weights
+from localctx.models.sizing import Sizing, find_config, sizing_of
+from localctx.models.weight_formats import precision_name, refuse_weights
 from localctx.settings import Settings
 from localctx.shape import FORMATS, PAGE, KVShape
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """The memory plan of a model; what ``localctx plan --json`` prints. Sizes are in bytes, contexts in tokens.
+
+    ``kv`` is the cache of ``context`` tokens in the codec that would be used, ``codecs`` the same for each codec, and
+    ``fits`` the longest context that fits in each. ``window`` is the model's, None if its config has none; ``longer``
+    are tested windows beyond it. ``limits`` are the bytes that KV may take in each tier now. ``unfit``: why this
+    version does not run the model; None if it does.
+    """
+
+    model: str
+    family: str
+    weights_bytes: int
+    activation_bytes: int
+    kv: dict[str, Any]
+    fits: dict[str, int]
+    context: int
+    window: int | None
+    longer: list[dict[str, Any]]
+    codecs: dict[str, dict[str, Any]]
+    attention: dict[str, Any]
+    sliding: dict[str, Any] | None
+    device: str
+    dtype: str
+    weights: str
+    weights_dtype: str
+    chunk: int
+    free_bytes: int
+    limits: dict[str, int | None]
+    unfit: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as JSON."""
+        return asdict(self)
 
 
 def capacity(
@@ -25,17 +62,16 @@ def capacity(
     context: int | None = None,
     device_memory: int | None = None,
     passed: Callable[[str], bool | None] = lambda codec: None,
-) -> dict[str, Any]:
-    """Everything ``localctx plan --json`` prints; sizes in bytes, contexts in tokens.
+) -> Capacity:
+    """Plan the memory of a model and a ``context`` (None: the model's window).
 
-    The model is ``settings.model``, or that of the file ``config``. ``context`` is the model's window unless given;
-    ``device_memory`` stands in for the free memory that would be measured. ``passed`` tells which codecs did where one
-    is to be chosen. Raises UserError.
+    The model is ``settings.model``, or that of the file ``config``. ``device_memory`` replaces the free memory that
+    would be measured. ``passed`` tells which codecs passed the quality gate. Raises UserError.
     """
     device = _device(settings.device, device_memory)
     dtype = pick_dtype(settings.dtype, device)
     refuse_weights(settings.weights, device, dtype)
-    model = size_of(config or find_config(settings.model, settings.models), dtype, settings.weights, device)
+    model = sizing_of(config or find_config(settings.model, settings.models), dtype, settings.weights, device)
     window = _stretched(model.window, settings.rope)
     tokens = context or window
     if tokens < 1:
@@ -47,28 +83,28 @@ def capacity(
         reserve = model.weights + _activations(model, settings.chunk, tokens, device)
         return measure_limits(str(device), settings.home, reserve, free=free, **settings.caps)
 
-    return {
-        "model": str(config or settings.model),
-        "family": model.family,
-        "weights_bytes": model.weights,
-        "activation_bytes": _activations(model, settings.chunk, tokens, device),
-        "kv": _kv(model.shape, codec, tokens),
-        "fits": {c: largest_context(model.shape, c, lambda n: limits(n).device or 0) for c in FORMATS},
-        "context": tokens,
-        "window": window or None,
-        "longer": [vars(w) for w in _longer(settings, config)],
-        "codecs": {c: _kv(model.shape, c, tokens) for c in FORMATS},
-        "attention": _attention(model, codec),
-        "sliding": _sliding(model.shape, codec, tokens),
-        "device": str(device),
-        "dtype": str(dtype).removeprefix("torch."),
-        "weights": settings.weights,
-        "weights_dtype": name_of(model.kept),
-        "chunk": settings.chunk,
-        "free_bytes": free,
-        "limits": vars(limits(tokens)),
-        "unfit": model.unfit,
-    }
+    return Capacity(
+        model=str(config or settings.model),
+        family=model.family,
+        weights_bytes=model.weights,
+        activation_bytes=_activations(model, settings.chunk, tokens, device),
+        kv=_kv(model.shape, codec, tokens),
+        fits={c: largest_context(model.shape, c, lambda n: limits(n).device or 0) for c in FORMATS},
+        context=tokens,
+        window=window or None,
+        longer=[vars(w) for w in _longer(settings, config)],
+        codecs={c: _kv(model.shape, c, tokens) for c in FORMATS},
+        attention=_attention(model, codec),
+        sliding=_sliding(model.shape, codec, tokens),
+        device=str(device),
+        dtype=str(dtype).removeprefix("torch."),
+        weights=settings.weights,
+        weights_dtype=precision_name(model.weights_dtype),
+        chunk=settings.chunk,
+        free_bytes=free,
+        limits=vars(limits(tokens)),
+        unfit=model.unfit,
+    )
 
 
 def largest_context(shape: KVShape, codec: str, room: Callable[[int], int]) -> int:

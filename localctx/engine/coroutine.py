@@ -1,6 +1,7 @@
-"""Steps: the engine's work is written as generators that yield a Feed where they need the model, and get its logits.
+"""Coroutines of the engine: work that hands over one forward pass at a time.
 
-Who runs them decides when that is computed, and together with what. Everything else they yield is told.
+A coroutine is a generator. It yields a ``ForwardRequest`` where it needs the model, and is sent the logits; whatever
+else it yields is an event. Whoever runs it decides when a forward pass happens, and together with which others.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -15,111 +16,115 @@ from localctx.models.base import ForwardRequest, Model
 
 Result = TypeVar("Result")
 CancelCheck = Callable[[], bool]
-Compute = Callable[[ForwardRequest], Tensor]
+ForwardOne = Callable[[ForwardRequest], Tensor]
 EngineCoroutine = Generator[Event | ForwardRequest, Any, Result]
 
 
 def never_cancelled() -> bool:
-    """What is asked where nobody can cancel."""
+    """Return False: the cancel check of work that nobody can cancel."""
     return False
 
 
 class CoroutineRunner(Generic[Result]):
-    """Steps on their way: what they yielded last, ``got``, until they ``ended`` with a ``result``. Close it."""
+    """A coroutine that is being run: ``yielded`` is its last event or forward request, until it has ``ended`` with a
+    ``result``. Close it.
+    """
 
-    got: Event | ForwardRequest
+    yielded: Event | ForwardRequest
     result: Result
 
-    def __init__(self, steps: EngineCoroutine[Result]) -> None:
-        self._steps, self.ended = steps, False
+    def __init__(self, coroutine: EngineCoroutine[Result]) -> None:
+        self._coroutine, self.ended = coroutine, False
 
-    def go(self, logits: Tensor | None = None) -> None:
-        """Begin, or on from an event, or with the ``logits`` that a Feed wanted."""
-        self._on(lambda: self._steps.send(logits))
+    def resume(self, logits: Tensor | None = None) -> None:
+        """Start the coroutine, or continue it after an event, or with the ``logits`` it asked for."""
+        self._advance(lambda: self._coroutine.send(logits))
 
-    def fail(self, e: Exception) -> None:
-        """On from a Feed that could not be computed."""
-        self._on(lambda: self._steps.throw(e))
+    def fail(self, error: Exception) -> None:
+        """Raise the forward pass's error inside the coroutine."""
+        self._advance(lambda: self._coroutine.throw(error))
 
     def close(self) -> None:
-        """Let the steps clean up; nothing more is wanted of them."""
-        self._steps.close()
+        """End the coroutine where it is; its ``finally`` blocks run."""
+        self._coroutine.close()
 
-    def _on(self, step: Callable[[], Event | ForwardRequest]) -> None:
+    def _advance(self, step: Callable[[], Event | ForwardRequest]) -> None:
         try:
-            self.got = step()
+            self.yielded = step()
         except StopIteration as end:
             self.ended, self.result = True, end.value
 
 
-def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> Compute:
-    """Each Feed computed by itself, when it is asked for."""
-    return lambda feed: model.forward_each([feed], cancelled)[0]
+def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> ForwardOne:
+    """Return a function that computes each forward request in a pass of its own."""
+    return lambda request: model.forward_each([request], cancelled)[0]
 
 
-def drive(steps: EngineCoroutine[Result], compute: Compute) -> Generator[Event, None, Result]:
-    """Run ``steps``: their events, and what they return.
+def drive(coroutine: EngineCoroutine[Result], compute: ForwardOne) -> Generator[Event, None, Result]:
+    """Run a coroutine, computing its forward requests one by one; yields its events and returns its result.
 
-    What ``compute`` raises, Cancelled too, is raised where they asked it.
+    What ``compute`` raises, Cancelled too, is raised inside the coroutine.
     """
-    with closing(CoroutineRunner(steps)) as running:
-        running.go()
-        while not running.ended:
-            if not isinstance(running.got, ForwardRequest):
-                yield running.got
-                running.go()
+    with closing(CoroutineRunner(coroutine)) as runner:
+        runner.resume()
+        while not runner.ended:
+            if not isinstance(runner.yielded, ForwardRequest):
+                yield runner.yielded
+                runner.resume()
                 continue
             try:
-                logits = compute(running.got)
+                logits = compute(runner.yielded)
             except Exception as e:
-                running.fail(e)
+                runner.fail(e)
             else:
-                running.go(logits)
-        return running.result
+                runner.resume(logits)
+        return runner.result
 
 
-def run_to_end(steps: EngineCoroutine[Result], compute: Compute) -> Result:
-    """Run ``steps`` to their end; what they return. Nobody hears their events."""
-    return consume(drive(steps, compute), lambda event: None)
+def run_to_end(coroutine: EngineCoroutine[Result], compute: ForwardOne) -> Result:
+    """Run a coroutine and return its result; its events are dropped."""
+    return consume(drive(coroutine, compute), lambda event: None)
 
 
-def consume(events: Generator[Event, None, Result], hear: Callable[[Event], None]) -> Result:
-    """``hear`` events to the end; what they were leading to."""
+def consume(events: Generator[Event, None, Result], on_event: Callable[[Event], None]) -> Result:
+    """Call ``on_event`` with every event; returns what the generator returns."""
     with closing(events):
         while True:
             try:
-                hear(next(events))
+                on_event(next(events))
             except StopIteration as end:
                 return end.value
 
 
 def flat_map_events(
-    steps: EngineCoroutine[Result],
-    each: Callable[[Event], Iterable[Event]],
-    rest: Callable[[], Iterable[Event]] = tuple,
+    coroutine: EngineCoroutine[Result],
+    transform: Callable[[Event], Iterable[Event]],
+    at_end: Callable[[], Iterable[Event]] = tuple,
 ) -> EngineCoroutine[Result]:
-    """The same steps, with what ``each`` makes of an event in its place, and ``rest`` after the last, or when they are
-    cancelled.
+    """The same coroutine with each event replaced by those ``transform`` returns, and ``at_end`` after the last one or
+    when the coroutine is cancelled.
     """
-    with closing(CoroutineRunner(steps)) as running:
-        running.go()
-        while not running.ended:
-            if not isinstance(running.got, ForwardRequest):
-                yield from each(running.got)
-                running.go()
+    with closing(CoroutineRunner(coroutine)) as runner:
+        runner.resume()
+        while not runner.ended:
+            if not isinstance(runner.yielded, ForwardRequest):
+                yield from transform(runner.yielded)
+                runner.resume()
                 continue
             try:
-                logits = yield running.got
+                logits = yield runner.yielded
             except Exception as e:
                 if isinstance(e, Cancelled):
-                    yield from rest()
-                running.fail(e)
+                    yield from at_end()
+                runner.fail(e)
             else:
-                running.go(logits)
-        yield from rest()
-        return running.result
+                runner.resume(logits)
+        yield from at_end()
+        return runner.result
 
 
-def map_events(steps: EngineCoroutine[Result], alter: Callable[[Event], Event | None]) -> EngineCoroutine[Result]:
-    """The same steps, each event as ``alter`` makes it; None leaves it out."""
-    return flat_map_events(steps, lambda event: filter(None, [alter(event)]))
+def map_events(
+    coroutine: EngineCoroutine[Result], transform: Callable[[Event], Event | None]
+) -> EngineCoroutine[Result]:
+    """The same coroutine with each event replaced by what ``transform`` returns; None drops the event."""
+    return flat_map_events(coroutine, lambda event: filter(None, [transform(event)]))

@@ -1,11 +1,15 @@
-"""What the engine tells while it works. Every skin (terminal, window, HTTP) renders these same events."""
+"""Events: what the engine reports while it works. Terminal, window, HTTP and Python API all get the same ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from localctx.engine.request_report import AnswerReport, PrepareReport
+
 WHERE = {"d": "device", "h": "host", "s": "disk", "p": "in part", "x": "dropped", "o": "open"}
-"""The letters of a page map: a tier; kept of it what each head chose; gone; still filling, at full precision."""
+"""The letters of a page map: the page's tier, or that each head kept a part of it, that it was dropped, that it is
+open.
+"""
 
 COUNTED = {
     "reading": "tokens",
@@ -24,17 +28,17 @@ COUNTED = {
     "summaries": "summaries",
     "questions": "questions",
 }
-"""What a phase counts, by its first word."""
+"""The unit of a phase's progress, by the phase's first word."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """Before work starts: how the question will be answered and what it will cost.
+    """Before work starts: how the question will be answered, and what that will cost.
 
-    ``tokens`` the prompt has, ``reused`` of them already kept; ``kv_bytes`` the whole cache, and by ``tiers`` what must
-    be held beside the kept pages; ``seconds`` expected until the first token, None before any measurement;
-    ``answer_tokens`` there is room for; ``window`` the tokens the model reads at most. ``unusual``: not everything is
-    read as the model was trained to, and ``reason`` says why.
+    ``tokens`` of the prompt, of which ``reused`` are kept; ``kv_bytes`` of the whole cache, and in ``tiers`` the bytes
+    needed beside the kept pages; ``seconds`` expected until the first token, None before anything was measured;
+    ``answer_tokens``, the most the answer may have; ``window``, the most tokens the model reads. ``unusual``: not
+    everything is read as the model was trained to, and ``reason`` says why.
     """
 
     mode: str
@@ -53,7 +57,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Progress:
-    """Work of one phase, in its ``unit``; ``rate`` per second and ``eta`` in seconds when known."""
+    """Progress of one phase, in its ``unit``; ``rate`` per second and ``eta`` in seconds if known."""
 
     phase: str
     done: int
@@ -64,20 +68,20 @@ class Progress:
 
     @property
     def unit(self) -> str:
-        """What ``done`` and ``total`` count; bytes unless COUNTED knows better."""
+        """What ``done`` and ``total`` count: as COUNTED says, else bytes."""
         return COUNTED.get(self.phase.partition(" ")[0], "bytes")
 
 
 @dataclass(frozen=True)
 class Note:
-    """Something the user should know that stops nothing, in one line."""
+    """One line that the user should know, and that stops nothing."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Evicted:
-    """The keeper dropped something: ``tokens`` in all so far, by ``ranges`` [start, stop) of the prompt."""
+    """The keeper evicted pages: ``tokens`` in all so far, in ``ranges`` [start, stop) of the prompt."""
 
     keeper: str
     tokens: int
@@ -86,7 +90,7 @@ class Evicted:
 
 @dataclass(frozen=True)
 class Quoted:
-    """Words of a document which support the answer, before that: ``citation`` is as the report has it."""
+    """Words of a document that support the answer, given before it; ``citation`` is as in the report."""
 
     citation: dict[str, Any]
 
@@ -102,15 +106,15 @@ class Token:
 
 @dataclass(frozen=True)
 class Done:
-    """The end: ``report`` is what ``--json`` prints. ``failed`` says in one line what could not be kept."""
+    """The end: ``report.to_json()`` is what ``--json`` prints; ``failed`` says in one line what could not be kept."""
 
-    report: dict[str, Any]
+    report: AnswerReport | PrepareReport
     failed: str | None = None
 
 
 @dataclass(frozen=True)
 class InUse:
-    """Bytes in use: the weights of the model loaded on ``device``, and of open KV what each tier has."""
+    """Bytes in use: the ``weights`` of the model on ``device``, and the ``kv`` of open caches by tier."""
 
     device: str = ""
     weights: int = 0

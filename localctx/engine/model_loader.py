@@ -1,4 +1,4 @@
-"""Loading: models in memory, which sessions may share."""
+"""Loads models, and shares a loaded model among sessions."""
 
 import gc
 import time
@@ -14,45 +14,46 @@ from localctx.models.load import load_model
 from localctx.models.resolve import resolve_model
 from localctx.settings import Settings
 
-LOADED_BY = ("model", "home", "device", "dtype", "weights", "threads", "rope")  # which model, and how
+LOADED_BY = ("model", "home", "device", "dtype", "weights", "threads", "rope")
+"""The settings that decide which model is loaded, and how."""
 
 
 class ModelLoader:
-    """Has the model that was loaded last; each session gets a view of it, with a window of its own. Their caches are in
-    the same ``pools``.
+    """Holds the model that was loaded last, and the ``pools`` of its caches. Each session gets a view of the model with
+    a context window of its own.
     """
 
     def __init__(self) -> None:
         self.pools = PoolSet()
         self._model: Model | None = None
-        self._of: Settings | None = None
+        self._settings: Settings | None = None
 
     def load(self, settings: Settings, progress: Callable[[Progress], None]) -> tuple[Model, float]:
-        """The model that ``settings`` name, fetched and loaded where it is not here, and the seconds it took.
+        """The model that ``settings`` name, downloaded and loaded if it is not loaded, and the seconds that took.
 
         Raises ModelError.
         """
         start = time.perf_counter()
-        if self._model is None or self._of is None or not same_model(self._of, settings):
-            if self._model:  # another takes its room; what is in cycles would be frozen with the rest, for ever
+        if self._model is None or self._settings is None or not same_model(self._settings, settings):
+            if self._model:  # free its memory first; garbage in cycles would be frozen with what is loaded next
                 self._model, self.pools = None, PoolSet()
                 gc.collect()
-            self._model, self._of = _load(settings, progress), settings
+            self._model, self._settings = _load(settings, progress), settings
         return self._model.view(), time.perf_counter() - start
 
-    def compute(self, feeds: Sequence[ForwardRequest], cancelled: Callable[[], bool]) -> list[Tensor]:
-        """One pass of the model over sequences of sessions that share it."""
-        assert self._model, "who has a sequence has loaded the model"
-        return self._model.forward_each(feeds, cancelled)
+    def forward_each(self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool]) -> list[Tensor]:
+        """Compute one forward pass over sequences of several sessions. See ``Model.forward_each``."""
+        assert self._model, "a session with a sequence has loaded the model"
+        return self._model.forward_each(requests, cancelled)
 
 
 def same_model(a: Settings, b: Settings) -> bool:
-    """Whether two settings name one model, loaded alike."""
+    """True if both settings name one model, loaded the same way."""
     return all(getattr(a, name) == getattr(b, name) for name in LOADED_BY)
 
 
 def _load(s: Settings, progress: Callable[[Progress], None]) -> Model:
-    gc.disable()  # loading makes a million objects that stay: looking through them takes a fifth of the time
+    gc.disable()  # loading makes a million objects that stay: scanning them takes a fifth of the time
     try:
         folder = resolve_model(s.model, s.models, lambda phase, done, total: progress(Progress(phase, done, total)))
         refuse_too_big(folder, s)

@@ -1,6 +1,6 @@
-"""The page map: where each page of an answered conversation was, and how hard the answer looked at it."""
+"""The page map: where each page of an answered request was, and how much attention the answer paid to it."""
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,30 +10,36 @@ from localctx.shape import PAGE
 _TIERS = {"device": "d", "host": "h", "disk": "s"}
 
 
-def page_map(cache: Cache, restored: int) -> dict[str, Any]:
-    """``where`` every page of the text is, a letter of WHERE each; the first ``reused`` of them were kept from before.
-
-    ``looks`` are the shares of the answer's looks that the pages read before it got, in order; none where nothing was
-    watched. ``restored``: tokens that were kept.
+@dataclass(frozen=True)
+class PageMap:
+    """``where`` each page of the prompt and answer was: one letter of ``events.WHERE`` a page, of which the first
+    ``reused`` pages were kept from before. ``looks``: the share of the answer's attention that each page of the prompt
+    got, in order; empty where attention was not recorded.
     """
+
+    where: str
+    reused: int
+    looks: list[float]
+
+
+def page_map(cache: Cache, restored: int) -> PageMap:
+    """Map the pages of ``cache``, the first ``restored`` tokens of which came from the store."""
     where = ["x"] * -(-cache.length // PAGE)
-    for gone in cache.evicted:
-        if gone.kept:
-            where[gone.start // PAGE : gone.stop // PAGE] = "p" * ((gone.stop - gone.start) // PAGE)
-    for place in cache.placed_pages:
-        number = place.token // PAGE
+    for evicted in cache.evicted:
+        if evicted.kept:
+            pages = slice(evicted.start // PAGE, evicted.stop // PAGE)
+            where[pages] = "p" * (pages.stop - pages.start)
+    for placed in cache.placed_pages:
+        number = placed.token // PAGE
         if where[number] != "p":
-            where[number] = _TIERS[cache.pool.tier_of(place.page)]
+            where[number] = _TIERS[cache.pool.tier_of(placed.page)]
     if cache.tail:
         where[-1] = "o"
-    return {
-        "where": "".join(where),
-        "reused": min(-(-restored // PAGE), len(where)),
-        "looks": _shares(cache.attention_mass),
-    }
+    reused = min(-(-restored // PAGE), len(where))
+    return PageMap("".join(where), reused, _shares(cache.attention_mass))
 
 
-def _shares(looks: np.ndarray | None) -> list[float]:
-    if looks is None or not (total := looks.sum()):
+def _shares(mass: np.ndarray | None) -> list[float]:
+    if mass is None or not (total := mass.sum()):
         return []
-    return [round(float(share), 4) for share in looks / total]
+    return [round(float(share), 4) for share in mass / total]

@@ -6,8 +6,8 @@ Nothing here stops an answer: when the store cannot be used, ``failed`` says why
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from localctx.budget import measure_kept
-from localctx.errors import StoreError, size
+from localctx.budget import measure_store_budget
+from localctx.errors import StoreError, format_bytes
 from localctx.kv.cache import Cache
 from localctx.shape import PAGE
 from localctx.store.caches import CacheRow
@@ -175,7 +175,7 @@ class CachePersister:
 
     def _make_room(self, store: Store, need: int) -> bool:
         kept = store.pages.nbytes()
-        budget = measure_kept(store.home, kept, self._disk)
+        budget = measure_store_budget(store.home, kept, self._disk)
         if kept + need <= budget:
             return True
         self._commit(store)  # or pages that this cache found kept would not count as its own
@@ -185,7 +185,8 @@ class CachePersister:
             self._full = True
             left = len(self._tokens) - self._written * PAGE
             self.notes.append(
-                f"{left:,} tokens are not kept: kept pages may take {size(budget)}; raise --disk, or unpin or remove "
+                f"{left:,} tokens are not kept: kept pages may take {format_bytes(budget)}; "
+                "raise --disk, or unpin or remove "
                 "a document"
             )
         return not self._full

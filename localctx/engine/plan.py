@@ -5,7 +5,7 @@ from pathlib import Path
 from localctx.budget import measure_device
 from localctx.engine.cache_plan import CachePlan
 from localctx.engine.events import Planned
-from localctx.errors import ModelError, TooLong, size
+from localctx.errors import ModelError, TooLong, format_bytes
 from localctx.models.base import Model
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.load import loading_bytes
@@ -86,10 +86,10 @@ def _placed(need: int, memory: CachePlan, shape: KVShape, tokens: int) -> dict[s
         placed[tier] = left if limit is None else min(left, limit)
         left -= placed[tier]
     if left > 0:
-        room = ", ".join(f"{size(n)} of {tier}" for tier, n in rooms.items() if n is not None)
+        room = ", ".join(f"{format_bytes(n)} of {tier}" for tier, n in rooms.items() if n is not None)
         smaller = "" if memory.codec == "int4" else ", try a smaller --kv (localctx quality says what it costs)"
         raise TooLong(
-            f"remembering {tokens:,} tokens takes {size(need)} of KV; there are {room}",
+            f"remembering {tokens:,} tokens takes {format_bytes(need)} of KV; there are {room}",
             f"close other programs, raise --memory, --ram or --disk{smaller}, or ask a shorter part",
         )
     return placed

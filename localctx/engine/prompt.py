@@ -1,4 +1,6 @@
-"""Documents and a question as one conversation, whose beginning depends only on what comes before the question."""
+"""Builds prompts: documents and a question as one conversation, with the documents first so that their pages are
+shared.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,8 +10,8 @@ from localctx.errors import Cancelled
 from localctx.models.base import Messages, Tokenizer
 
 ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
-_PROBES = ("\0", "A")  # other questions: two, that no question begins as both do
-_PIECE = 100_000  # characters tokenized between looks at the cancel flag
+_PROBES = ("\0", "A")  # two other questions: no question begins like both
+_PIECE = 100_000  # characters tokenized between two checks for a cancel
 
 
 Exchange = tuple[str, str]
@@ -18,22 +20,22 @@ Exchange = tuple[str, str]
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a question continues: a ``chat`` and its ``history``; ``keep`` where it has a keeper of its own.
+    """What a question continues: a ``chat`` (its id) and its ``history``; ``keeper`` if the chat has one of its own.
 
-    ``form``: how a first question is put to documents, with ``{question}`` and ``{s}`` (of several documents) in it.
-    ``messages``: what is said word for word in place of all that; ``most`` tokens of its answer, where it says so.
+    ``form`` is the wording of a first question about documents, with ``{question}`` and ``{s}`` (plural) in it.
+    ``messages`` replace all of that by a conversation word for word, with ``max_tokens`` of answer (0: the setting).
     """
 
     chat: str | None = None
     history: Sequence[Exchange] = ()
-    keep: str = ""
+    keeper: str = ""
     form: str = ASK
     messages: Messages = ()
-    most: int = 0
+    max_tokens: int = 0
 
 
 NO_CONVERSATION = Conversation()
-"""A question outside of any chat."""
+"""A question that is not part of a chat."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,10 @@ class Prompt:
 def make_prompt(
     tokenizer: Tokenizer, texts: Sequence[str], question: str, history: Sequence[Exchange] = (), form: str = ASK
 ) -> Prompt:
-    """The documents first, then what was asked and answered, the question last: reading ends where it begins.
+    """The prompt: documents first, then earlier questions and answers, the question last.
 
-    Names are left out: a renamed file is the same document. Where the question begins is found by asking another, so
-    no chat template needs to be understood.
+    Names of files are left out, so that a renamed file has the same pages. Where the question begins is found by
+    comparing the prompts of two other questions, so no chat template needs to be understood.
     """
     tokens, *others = (tokenizer.encode_chat(_messages(texts, history, q, form)) for q in (question, *_PROBES))
     left = min(map(len, (tokens, *others))) - 1  # one token at least is left to be read
@@ -58,13 +60,13 @@ def make_prompt(
 
 
 def plain_prompt(tokenizer: Tokenizer, messages: Messages) -> Prompt:
-    """Messages as they are. Whatever pages of their beginning are kept, one token is left to be read."""
+    """The prompt of a conversation word for word. All but the last token are shared: one token is left to prefill."""
     tokens = tokenizer.encode_chat(messages)
     return Prompt(tokens, len(tokens) - 1)
 
 
 def common(tokens: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens both begin with."""
+    """The number of tokens that both begin with."""
     differ = (i for i, (a, b) in enumerate(zip(tokens, other, strict=False)) if a != b)
     return next(differ, min(len(tokens), len(other)))
 
@@ -72,9 +74,9 @@ def common(tokens: Sequence[int], other: Sequence[int]) -> int:
 def estimate_tokens(
     tokenizer: Tokenizer, texts: Sequence[str], enough: int, cancelled: Callable[[], bool] = lambda: False
 ) -> int:
-    """The tokens of ``texts``, about: counting stops past ``enough``, the rest is taken to be like it.
+    """Estimate the tokens of ``texts``: counting stops past ``enough``, and the rest is extrapolated.
 
-    A book of millions of characters is so refused in a moment. Raises Cancelled.
+    A book of millions of characters is refused in a moment that way. Raises Cancelled.
     """
     counted = read = 0
     for text in texts:
@@ -89,7 +91,7 @@ def estimate_tokens(
 
 
 def _messages(texts: Sequence[str], history: Sequence[Exchange], question: str, form: str) -> list[dict[str, str]]:
-    """The documents stand in the first question."""
+    """The conversation as messages; the documents are part of the first one."""
     questions = [*(asked for asked, _ in history), question]
     asked = [{"role": "user", "content": q} for q in (content(texts, questions[0], form), *questions[1:])]
     answers = [{"role": "assistant", "content": answer} for _, answer in history]

@@ -1,8 +1,8 @@
-"""Work: one question, or one reading without a question, on its way, and what is reported of it."""
+"""A request: one question, or one document to be read, from its prompt to its result."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -10,159 +10,173 @@ from localctx.budget import measure_process
 from localctx.engine.cache_plan import MemoryRelief
 from localctx.engine.drafting import PromptLookup
 from localctx.engine.events import Planned, Token
+from localctx.engine.page_map import PageMap
 from localctx.engine.persist import CachePersister
 from localctx.engine.repetition import Repetition
+from localctx.engine.request_report import AnswerReport, KVReport, PrepareReport, TokenCounts
 from localctx.kv.cache import Cache, EvictedRange
+from localctx.models.base import Model
 from localctx.shape import PAGE
 from localctx.store.documents import StoredDocument
 
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
 
+AnswerFrom = Literal["prompt", "sentences", "nothing"]
+"""Where an answer comes from: the whole prompt, the best sentences of its passage (a small model reads closely), or
+nothing, because no passage makes the question likelier.
+"""
+
 
 @dataclass
 class Request:
-    """``tokens`` are to be read, what is kept ends at ``boundary``; ``started`` is the clock when the model was loaded.
+    """What is known of one request while it runs, and what is reported of it at the end.
 
-    ``restored`` tokens were kept from before; ``news``: why there were not more. ``passages`` it answers from, where
-    not whole documents were read, and the works that were ``ranked`` to find them. ``likelihood`` is the mean of the
-    log-likelihoods of a greedy answer's tokens. ``following`` gives the tokens a
-    next question comes after, by the answer to this one.
+    Set by the builder: the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of the prompt,
+    which are persisted up to ``boundary``; its ``cache``, in which the first ``restored`` tokens come from the store
+    (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``; ``relief`` for when memory
+    runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to the tokens that a next
+    question of the conversation begins with.
+
+    Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled``,
+    ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy answer's tokens.
+
+    Set by retrieval: the ``passages`` it answers from, the ``candidates`` found (as JSON), and the requests that
+    ``ranked`` them.
     """
 
-    held: Sequence[StoredDocument]
+    model: Model
+    model_name: str
+    documents: Sequence[StoredDocument]
     tokens: list[int]
     boundary: int
     cache: Cache
-    keeping: CachePersister | None
+    persister: CachePersister | None
     plan: Planned
     relief: MemoryRelief
     started: float
     seconds: dict[str, float]
+    restored: int = 0
+    restore_notes: list[str] = field(default_factory=list)
+    next_prompt: Callable[[str], list[int]] = lambda answer: []
+    logits: Tensor | None = None
     answers: list[list[Token]] = field(default_factory=lambda: [[]])
     stopped: str = "cancelled"
-    read: int = 0
-    restored: int = 0
-    map: dict[str, Any] = field(default_factory=dict)
-    pages: dict[str, int] = field(default_factory=dict)
-    bytes: dict[str, int] = field(default_factory=dict)
-    sketched: int = 0
-    evicted: list[EvictedRange] = field(default_factory=list)
-    news: list[str] = field(default_factory=list)
-    passages: Sequence[dict[str, Any]] = ()
-    ranked: Sequence["Request"] = ()
+    prefilled: int = 0
     citations: list[dict[str, Any]] = field(default_factory=list)
     lookup: PromptLookup = field(default_factory=lambda: PromptLookup((), 0))
     likelihood: float = 0.0
     repetition: Repetition = field(default_factory=Repetition)
-    following: Callable[[str], list[int]] = lambda answer: []
+    answer_from: AnswerFrom = "prompt"
+    passages: Sequence[Any] = ()
+    candidates: Sequence[dict[str, Any]] = ()
+    ranked: Sequence["Request"] = ()
+    evicted: list[EvictedRange] = field(default_factory=list)
+    _kv: KVReport | None = None
 
-    def enter(self) -> None:
+    def begin_persisting(self) -> None:
         """Enter in the store what is about to be read."""
-        if self.keeping:
-            self.keeping.enter(self.cache)
+        if self.persister:
+            self.persister.enter(self.cache)
 
     @property
-    def said(self) -> str:
-        """The first answer as it came."""
+    def text(self) -> str:
+        """The first answer as it came, with its white space."""
         return "".join(token.text for token in self.answers[0])
 
     @property
-    def failed(self) -> str | None:
-        """Why the pages could not be kept, in one line."""
-        return str(self.keeping.failed) if self.keeping and self.keeping.failed else None
-
-    @property
-    def notes(self) -> list[str]:
-        """What keeping the pages cost other documents, in lines."""
-        return self.keeping.notes if self.keeping else []
-
-    @property
     def texts(self) -> list[str]:
-        """The answers as text."""
+        """The answers as text, stripped."""
         return ["".join(token.text for token in answer).strip() for answer in self.answers]
 
-    def answered(self, model: str) -> dict[str, Any]:
-        """What ``ask --json`` prints. Fields are added with time, none is renamed."""
-        texts = self.texts
-        return {
-            "answer": texts[0],
-            "answers": texts,
-            "mode": self.plan.mode,
-            "model": model,
-            "stopped": self.stopped,
-            "tokens": {
-                "prompt": len(self.tokens),
-                "reused": self.plan.reused,
-                "prefilled": self.read,
-                "generated": sum(map(len, self.answers)),
-                "longest": max(map(len, self.answers)),
-                "drafted": self.lookup.drafted,
-                "accepted": self.lookup.accepted,
-            },
-            "passages": list(self.passages),
-            "ranking": self._ranking(),
-            "seconds": self._seconds(),
-            "kv": self._kv(),
-            "memory": {"peak_bytes": measure_process().peak},
-            "citations": self.citations,
-        }
+    @property
+    def persist_error(self) -> str | None:
+        """Why the pages could not be kept, in one line; None if they were, or were not to be."""
+        return str(self.persister.failed) if self.persister and self.persister.failed else None
 
-    def prepared(self, model: str) -> dict[str, Any]:
-        """What ``prepare --json`` prints of one document."""
-        row = self.held[0][0]
-        return {
-            "document": row.id,
-            "name": row.name,
-            "model": model,
-            "stopped": self.stopped,
-            "tokens": {"prompt": len(self.tokens), "reused": self.plan.reused, "prefilled": self.read},
-            "kept": self._kept(),
-            "seconds": self._seconds(),
-            "kv": self._kv(),
-        }
+    @property
+    def persist_notes(self) -> list[str]:
+        """What keeping the pages cost other documents, in lines."""
+        return self.persister.notes if self.persister else []
+
+    def record_kv(self, pages: PageMap) -> None:
+        """Remember what is reported of the cache, before it is dropped."""
+        pool, ids = self.cache.pool, self.cache.pages
+        self.evicted = list(self.cache.evicted)
+        self._kv = KVReport(
+            codec=pool.codec,
+            keeper=self.cache.keeper.name,
+            bytes_per_token=pool.shape.bytes_per_token(pool.codec),
+            pages=pool.counts(ids),
+            bytes=pool.nbytes(ids),
+            sketch_bytes=self.cache.sketch_bytes(),
+            window=self.plan.window,
+            chunk=self.relief.chunk,
+            evicted=[{"start": e.start, "stop": e.stop, "kept": round(e.kept, 4)} for e in self.evicted],
+            map=asdict(pages),
+        )
+
+    def answer_report(self) -> AnswerReport:
+        """What is reported of the answer."""
+        texts = self.texts
+        return AnswerReport(
+            answer=texts[0],
+            answers=texts,
+            mode=self.plan.mode,
+            model=self.model_name,
+            stopped=self.stopped,
+            tokens=self.token_counts(),
+            passages=list(self.candidates),
+            ranking=self._ranking(),
+            seconds=self._seconds(),
+            kv=self._recorded_kv(),
+            memory={"peak_bytes": measure_process().peak},
+            citations=self.citations,
+        )
+
+    def prepare_report(self) -> PrepareReport:
+        """What is reported of a document that was read for no question."""
+        row = self.documents[0].row
+        tokens = {"prompt": len(self.tokens), "reused": self.plan.reused, "prefilled": self.prefilled}
+        report = PrepareReport(row.id, row.name, self.model_name, self.stopped, tokens)
+        return replace(report, kept=self._kept(), seconds=self._seconds(), kv=self._recorded_kv())
+
+    def chat_stats(self) -> dict[str, Any]:
+        """What a chat stores with the answer, which it does before the cache is dropped."""
+        kv = {"codec": self.cache.pool.codec, "keeper": self.cache.keeper.name, "window": self.plan.window}
+        counts = {"tokens": asdict(self.token_counts()), "seconds": self._seconds()}
+        return {"model": self.model_name, "mode": self.plan.mode, **counts, "kv": kv}
+
+    def token_counts(self) -> TokenCounts:
+        """Tokens so far."""
+        return TokenCounts(
+            prompt=len(self.tokens),
+            reused=self.plan.reused,
+            prefilled=self.prefilled,
+            generated=sum(map(len, self.answers)),
+            longest=max(map(len, self.answers)),
+            drafted=self.lookup.drafted,
+            accepted=self.lookup.accepted,
+        )
+
+    def _recorded_kv(self) -> KVReport:
+        assert self._kv, "a request is reported once it is closed"
+        return self._kv
 
     def _ranking(self) -> dict[str, int] | None:
-        """What was read of all passages that were ranked; None where none was."""
+        """Tokens of all passages that were ranked; None where none was."""
         if not self.ranked:
             return None
-        counts = {
-            "tokens": sum(len(w.tokens) for w in self.ranked),
-            "reused": sum(w.plan.reused for w in self.ranked),
-            "prefilled": sum(w.read for w in self.ranked),
+        return {
+            "passages": len(self.ranked),
+            "tokens": sum(len(request.tokens) for request in self.ranked),
+            "reused": sum(request.plan.reused for request in self.ranked),
+            "prefilled": sum(request.prefilled for request in self.ranked),
         }
-        return {"passages": len(self.ranked), **counts}
 
     def _kept(self) -> dict[str, int]:
-        pages = self.keeping.kept if self.keeping else 0
-        nbytes = self.keeping.nbytes if self.keeping and pages else 0
+        pages = self.persister.kept if self.persister else 0
+        nbytes = self.persister.nbytes if self.persister and pages else 0
         return {"pages": pages, "tokens": min(pages * PAGE, self.boundary), "bytes": nbytes}
 
     def _seconds(self) -> dict[str, float]:
         return {phase: round(self.seconds.get(phase, 0.0), 4) for phase in PHASES}
-
-    def _kv(self) -> dict[str, Any]:
-        pool = self.cache.pool
-        return {
-            "codec": pool.codec,
-            "keeper": self.cache.keeper.name,
-            "bytes_per_token": pool.shape.bytes_per_token(pool.codec),
-            "pages": self.pages,
-            "bytes": self.bytes,
-            "sketch_bytes": self.sketched,
-            "window": self.plan.window,
-            "chunk": self.relief.chunk,
-            "evicted": [{"start": e.start, "stop": e.stop, "kept": round(e.kept, 4)} for e in self.evicted],
-            "map": self.map,
-        }
-
-
-class Begun(NamedTuple):
-    """Work that is to be answered; its last logits where it is read already, and the passages it is about, if any.
-    ``closely``: from sentences of the passage. ``answerable``: some passage makes the question likelier.
-    """
-
-    work: Request
-    logits: Tensor | None = None
-    passages: Sequence[Any] = ()
-    closely: bool = False
-    answerable: bool = True

@@ -1,16 +1,17 @@
-"""Opening a prompt: window, codec, keeper and budgets are decided, what is kept of it is put back, it is planned."""
+"""Builds requests: prompt, window, codec, keeper and memory limits are decided, kept pages are restored, and the work
+is planned. Nothing is computed or written yet.
+"""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from localctx.engine.cache_plan import (
     CachePlan,
     MemoryRelief,
-    PoolSet,
     choose_codec,
     choose_window,
-    longest,
+    longest_prompt,
     plan_cache,
     smaller_codec,
 )
@@ -18,149 +19,157 @@ from localctx.engine.persist import CacheIdentity, CachePersister
 from localctx.engine.plan import plan, refuse_too_long
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, Prompt, estimate_tokens, make_prompt, plain_prompt
 from localctx.engine.request import Request
+from localctx.engine.runtime import Runtime
 from localctx.errors import UsageError
 from localctx.models.base import Model
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
-from localctx.store.store import Store, read_store
 
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
 
 
 class RequestBuilder:
-    """Opens prompts for ``model`` under ``settings``, with caches in ``pools``. ``cancelled`` is looked at while a long
-    text is counted.
-    """
+    """Builds requests for the model of a ``runtime``, under its settings."""
 
-    def __init__(
-        self,
-        model: Model,
-        settings: Settings,
-        open_store: Callable[[], Store],
-        cancelled: Callable[[], bool],
-        pools: PoolSet | None = None,
-    ) -> None:
-        self.model, self._settings, self._open_store, self._cancelled = model, settings, open_store, cancelled
-        self._window = settings.rope
-        self._pools = pools or PoolSet()
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._rope = runtime.settings.rope  # the RoPE scaling that the model has now
 
-    def open(
+    @property
+    def model(self) -> Model:
+        """The runtime's model. Raises ModelError."""
+        return self.runtime.model
+
+    def build(
         self,
         documents: Sequence[StoredDocument],
         texts: Sequence[str],
         question: str | None,
         *,
-        keep: bool,
+        persist: bool,
         part: str = "",
-        of: Conversation = NO_CONVERSATION,
+        conversation: Conversation = NO_CONVERSATION,
     ) -> Request:
-        """The work of asking ``question`` of ``texts``, or of reading them (None); nothing is read or written yet.
+        """The request to ask ``question`` of ``texts``, or to prefill them (None).
 
         ``part`` says which part of the ``documents`` the texts are, where they are not the whole. Raises TooLong before
-        anything is kept; UsageError for a keeper that would leave nothing to keep.
+        anything is persisted; UsageError for a keeper that would leave nothing to persist.
         """
-        started, model, settings = time.perf_counter(), self.model, self._settings_of(of)
-        prompt = self.prompt(texts, question or "", of)
+        started, model, settings = time.perf_counter(), self.model, self._settings_of(conversation)
+        prompt = self.prompt(texts, question or "", conversation)
         boundary = _boundary(prompt, part)
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
-        memory = plan_cache(model, settings, self._codec(), len(tokens))
-        if not memory.keeper.turns:
+        cache_plan = plan_cache(model, settings, self._codec(), len(tokens))
+        if not cache_plan.keeper.turns:
             refuse_too_long(len(tokens), model.context, model.name)
-        drops = self._drops(memory, len(tokens), documents[0][0].name if question is None else "")
-        keep = keep and (not drops or of.chat is not None)  # a chat that forgets goes on from where it had not yet
-        cache = memory.new_cache(model, self._settings.home / "spill", self._pools)
-        keeping = self._keeping(documents, prompt.tokens[:boundary], memory.codec, part, of.chat) if keep else None
+        drops = self._drops(cache_plan, len(tokens), documents[0].name if question is None else "")
+        persist = persist and (not drops or conversation.chat is not None)  # a chat goes on from before it dropped
+        cache = cache_plan.new_cache(model, settings.home / "spill", self.runtime.pools)
+        kept_tokens = prompt.tokens[:boundary]
+        persister = (
+            self._persister(documents, kept_tokens, cache_plan.codec, part, conversation.chat) if persist else None
+        )
         restoring = time.perf_counter()
-        news = keeping.restore(cache) if keeping else []
+        restore_notes = persister.restore(cache) if persister else []
         return Request(
-            held=documents,
+            model=model,
+            model_name=settings.model,
+            documents=documents,
             tokens=tokens,
             boundary=boundary,
             cache=cache,
-            keeping=keeping,
+            persister=persister,
             plan=plan(
                 model,
-                memory,
+                cache_plan,
                 tokens=len(tokens),
                 reused=cache.length,
-                answer=of.most or self._settings.max_tokens,
-                per_second=keeping.rate if keeping else None,
+                answer=conversation.max_tokens or settings.max_tokens,
+                per_second=persister.rate if persister else None,
             ),
-            relief=MemoryRelief(memory.chunk, self._smaller),
+            relief=MemoryRelief(cache_plan.chunk, self._smaller_codec),
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
-            news=news,
             restored=cache.length,
-            following=lambda answer: self._following(texts, part, of, question or "", answer),
+            restore_notes=restore_notes,
+            next_prompt=lambda answer: self._next_prompt(texts, part, conversation, question or "", answer),
         )
 
     @property
-    def longest(self) -> float:
-        """Tokens of the longest prompt that is read, stretched where that is how the model reads long ones."""
-        return longest(self._settings, self.model)
+    def max_prompt_tokens(self) -> float:
+        """The most tokens a prompt may have, with RoPE scaling where the settings allow it; may be infinite."""
+        return longest_prompt(self.runtime.settings, self.model)
 
     @property
     def fingerprint(self) -> bytes:
-        """What pages are kept under now."""
+        """The fingerprint that pages are named under now."""
         return self.model.fingerprint(self._codec())
 
-    def prompt(self, texts: Sequence[str], question: str, of: Conversation = NO_CONVERSATION) -> Prompt:
-        """The prompt, and the model's window as it wants it. Raises TooLong; what is hopelessly long is not even
-        counted.
+    def prompt(self, texts: Sequence[str], question: str, conversation: Conversation = NO_CONVERSATION) -> Prompt:
+        """The prompt; the model's RoPE scaling becomes what the prompt's length needs.
+
+        Raises TooLong, for a text that is far too long without tokenizing all of it.
         """
-        model, settings = self.model, self._settings_of(of)
-        most = longest(settings, model)
-        if sum(map(len, texts)) > SURELY_COUNTED * most:
-            guess = estimate_tokens(model.tokenizer, texts, int(most), self._cancelled)
-            refuse_too_long(guess, most, model.name, "about ")
-        if of.messages:
-            prompt = plain_prompt(model.tokenizer, of.messages)
+        model, settings = self.model, self._settings_of(conversation)
+        max_tokens = longest_prompt(settings, model)
+        if sum(map(len, texts)) > SURELY_COUNTED * max_tokens:
+            estimate = estimate_tokens(model.tokenizer, texts, int(max_tokens), self.runtime.cancelled)
+            refuse_too_long(estimate, max_tokens, model.name, "about ")
+        if conversation.messages:
+            prompt = plain_prompt(model.tokenizer, conversation.messages)
         else:
-            prompt = make_prompt(model.tokenizer, texts, question, of.history, of.form)
-        refuse_too_long(len(prompt.tokens), most, model.name)
-        window = choose_window(settings, model, prompt.shared, len(prompt.tokens)).rope
-        if window != self._window:
-            model.stretch(window)
-            self._window = window
+            prompt = make_prompt(model.tokenizer, texts, question, conversation.history, conversation.form)
+        refuse_too_long(len(prompt.tokens), max_tokens, model.name)
+        rope = choose_window(settings, model, prompt.shared, len(prompt.tokens)).rope
+        if rope != self._rope:
+            model.stretch(rope)
+            self._rope = rope
         return prompt
 
-    def _settings_of(self, of: Conversation) -> Settings:
-        return replace(self._settings, keep=of.keep) if of.keep else self._settings
+    def _settings_of(self, conversation: Conversation) -> Settings:
+        settings = self.runtime.settings
+        return replace(settings, keep=conversation.keeper) if conversation.keeper else settings
 
-    def _following(self, texts: Sequence[str], part: str, of: Conversation, question: str, answer: str) -> list[int]:
-        """The tokens that any next question of a conversation comes after."""
-        prompt = make_prompt(self.model.tokenizer, texts, "", [*of.history, (question, answer)], of.form)
+    def _next_prompt(
+        self, texts: Sequence[str], part: str, conversation: Conversation, question: str, answer: str
+    ) -> list[int]:
+        """The tokens that any next question of the conversation begins with."""
+        history = [*conversation.history, (question, answer)]
+        prompt = make_prompt(self.model.tokenizer, texts, "", history, conversation.form)
         return prompt.tokens[: _boundary(prompt, part)]
 
-    def _drops(self, memory: CachePlan, tokens: int, only_read: str) -> bool:
-        """Whether the keeper drops part of the prompt, so that nothing of it can be kept. Raises UsageError for a
-        document, ``only_read``, that is to be read for nothing else.
+    def _drops(self, cache_plan: CachePlan, tokens: int, only_prefilled: str) -> bool:
+        """True if the keeper evicts part of the prompt, so that no page of it can be persisted.
+
+        Raises UsageError for a document, ``only_prefilled``, that is read for nothing but to be persisted.
         """
-        drops = memory.keeper.drops and memory.keeper.held(tokens) < tokens
-        if drops and only_read:
-            what = f"{memory.keeper.name} drops part of {only_read}: nothing could be kept for later"
+        drops = cache_plan.keeper.drops and cache_plan.keeper.held(tokens) < tokens
+        if drops and only_prefilled:
+            what = f"{cache_plan.keeper.name} drops part of {only_prefilled}: nothing could be kept for later"
             raise UsageError(what, "prepare it with --keep full, snapkv or select, or ask at once")
         return drops
 
     def _codec(self) -> str:
-        s = self._settings
-        return choose_codec(self.model.shape, self._passed) if s.kv == "auto" else s.kv
+        kv = self.runtime.settings.kv
+        return choose_codec(self.model.shape, self._passed) if kv == "auto" else kv
 
-    def _smaller(self, codec: str) -> str | None:
-        return smaller_codec(self.model.shape, self._passed, codec) if self._settings.kv == "auto" else None
+    def _smaller_codec(self, codec: str) -> str | None:
+        auto = self.runtime.settings.kv == "auto"
+        return smaller_codec(self.model.shape, self._passed, codec) if auto else None
 
     def _passed(self, codec: str) -> bool | None:
-        """What the quality gate said of a codec with this model; None where it was not asked, or cannot be."""
+        """Whether the quality gate passed a codec with this model; None where that was not measured."""
         fingerprint = self.model.fingerprint(codec)
-        return read_store(self._settings.home, self._open_store, lambda store: store.verdicts.passed(fingerprint))
+        return self.runtime.read_store(lambda store: store.verdicts.passed(fingerprint))
 
-    def _keeping(
+    def _persister(
         self, documents: Sequence[StoredDocument], tokens: list[int], codec: str, part: str, chat: str | None
     ) -> CachePersister:
-        identity = CacheIdentity(self.model.fingerprint(codec), self._settings.model, codec, part, chat)
-        return CachePersister(self._open_store, documents, identity, tokens, self._settings.caps["disk"])
+        settings = self.runtime.settings
+        identity = CacheIdentity(self.model.fingerprint(codec), settings.model, codec, part, chat)
+        return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"])
 
 
 def _boundary(prompt: Prompt, part: str) -> int:
-    """Where keeping ends: of a part that is ranked, the question's first token is foretold too."""
+    """Where persisting ends: the logits after a ranked passage must predict the question's first token too."""
     return prompt.shared - bool(part)

@@ -1,4 +1,4 @@
-"""Answering an opened prompt: it is read, or ranked, answered, and shut. ``Request`` holds what is to be reported."""
+"""Running a request: prefill or rank its prompt, generate its answer, and close it."""
 
 import time
 from collections.abc import Iterator
@@ -16,122 +16,143 @@ from localctx.engine.prefill_decode import decode, decode_each, likelihood, pref
 from localctx.engine.prompt import common
 from localctx.engine.request import Request
 from localctx.errors import Cancelled, NoRoom
-from localctx.models.base import Model, Tokenizer
 from localctx.models.sampling import Sampler
 from localctx.settings import Settings
 from localctx.shape import PAGE
 
-DRAFTED = 8192  # tokens; beyond, a guess costs as much attention as a right one saves of reading weights
-MIN_RATED = 256  # tokens; a shorter reading says little about speed
+MAX_DRAFTED_PROMPT = 8192  # tokens; in longer prompts a wrong guess costs as much attention as a right one saves
+MIN_RATED_TOKENS = 256  # a shorter prefill says little about speed
 
 
-def read(work: Request, stop: int | None = None) -> EngineCoroutine[Tensor | None]:
-    """Read the prompt up to ``stop`` (None: its end), keeping pages behind; the last logits, None if all was there.
+def run_request(request: Request, work: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """Run ``work``, which answers or reads a request, and close the request however that ends.
+
+    A cancel ends the work and is no error: ``request.stopped`` is then ``cancelled``, and what was generated stands.
+    """
+    try:
+        yield from work
+    except Cancelled:
+        pass
+    finally:
+        close_request(request)
+
+
+def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None]:
+    """Prefill what is left of the prompt and generate the answer. Raises Cancelled, NoRoom."""
+    if request.logits is None:
+        yield from prefill_request(request)
+    yield from generate(request, settings)
+
+
+def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutine[None]:
+    """Prefill the prompt up to token ``stop`` (None: all of it), persisting pages behind; sets ``request.logits``.
 
     Raises Cancelled, NoRoom.
     """
-    start, tokens = time.perf_counter(), work.tokens[:stop]
-    if work.cache.length >= len(tokens):
-        return None
+    start, tokens = time.perf_counter(), request.tokens[:stop]
+    if request.cache.length >= len(tokens):
+        return
     try:
-        return (
-            yield from prefill(
-                work.cache,
-                tokens,
-                chunk=work.relief,
-                boundary=work.boundary,
-                after_chunk=work.keeping or (lambda cache: None),
-            )
+        request.logits = yield from prefill(
+            request.cache,
+            tokens,
+            chunk=request.relief,
+            boundary=request.boundary,
+            after_chunk=request.persister or (lambda cache: None),
         )
     finally:
-        work.read = work.cache.length - work.plan.reused
-        work.seconds["prefill"] = time.perf_counter() - start
+        request.prefilled = request.cache.length - request.plan.reused
+        request.seconds["prefill"] = time.perf_counter() - start
 
 
-def rank(work: Request) -> EngineCoroutine[tuple[float, Tensor]]:
-    """Read the prompt; how likely its question is after what comes before, and the last logits."""
-    yield from read(work, work.boundary)
+def rank_request(request: Request) -> EngineCoroutine[float]:
+    """Prefill the prompt; returns the log-likelihood of its question after the text before it.
+
+    Raises Cancelled, NoRoom.
+    """
+    yield from prefill_request(request, request.boundary)
     start = time.perf_counter()
-    found = yield from likelihood(work.cache, work.tokens)
-    work.read = work.cache.length - work.plan.reused
-    work.seconds["prefill"] = work.seconds.get("prefill", 0.0) + time.perf_counter() - start
-    return found
+    logprob, request.logits = yield from likelihood(request.cache, request.tokens)
+    request.prefilled = request.cache.length - request.plan.reused
+    request.seconds["prefill"] = request.seconds.get("prefill", 0.0) + time.perf_counter() - start
+    return logprob
 
 
-def answer(work: Request, logits: Tensor, tokenizer: Tokenizer, settings: Settings) -> EngineCoroutine[None]:
-    """The answer, or several, after the prompt's last ``logits``; what it looks at is watched.
+def generate(request: Request, settings: Settings) -> EngineCoroutine[None]:
+    """Generate the answer, or several, after a prompt that was prefilled; its attention is recorded.
 
-    Raises Cancelled, NoRoom; what came stands.
+    Raises Cancelled, NoRoom; what was generated before stands.
     """
 
-    def note(event: Event) -> Event:
+    def record(event: Event) -> Event:
         if isinstance(event, Token):
             now = time.perf_counter()
-            work.seconds.setdefault("first_token", now - work.started)
-            work.seconds["decode"] = now - work.started - work.seconds["first_token"]
-            work.answers[event.answer].append(event)
+            request.seconds.setdefault("first_token", now - request.started)
+            request.seconds["decode"] = now - request.started - request.seconds["first_token"]
+            request.answers[event.answer].append(event)
         return event
 
-    work.cache.record_attention()
-    yield from map_events(_decoding(work, logits, tokenizer, settings), note)
-    work.seconds.setdefault("first_token", time.perf_counter() - work.started)  # the model had nothing to say
-    if work.repetition.found:
-        work.stopped = "repeated"
+    assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
+    request.cache.record_attention()
+    yield from map_events(_decode(request, request.logits, settings), record)
+    request.seconds.setdefault("first_token", time.perf_counter() - request.started)  # an empty answer
+    if request.repetition.found:
+        request.stopped = "repeated"
     else:
-        work.stopped = "length" if max(map(len, work.answers)) == work.plan.answer_tokens else "eos"
+        request.stopped = "length" if max(map(len, request.answers)) == request.plan.answer_tokens else "eos"
 
 
-def say(work: Request, text: str, tokenizer: Tokenizer) -> Iterator[Token]:
-    """Give ``text`` as the answer, which the model did not write."""
+def emit_text(request: Request, text: str) -> Iterator[Token]:
+    """Give ``text`` as the answer, although the model did not generate it."""
+    tokenizer = request.model.tokenizer
     text_of = tokenizer.stream()
     for token in tokenizer.encode(text):
-        work.answers[0].append(Token(text_of(token), token))
-        yield work.answers[0][-1]
+        request.answers[0].append(Token(text_of(token), token))
+        yield request.answers[0][-1]
 
 
-def settle(model: Model, work: Request, branch: int, cancelled: CancelCheck) -> None:
-    """Read on to where a next question would begin, and keep all of it under the chat's ``branch``.
+def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> None:
+    """Prefill up to where a next question would begin, and persist all of it under the chat's ``branch``.
 
-    The answer's pages stay as far as its text gives the same tokens again; templates and tokenizers see to the rest,
-    which is read. Where the keeper dropped something, or there is no room, the next question reads more.
+    The answer's pages stay as far as its text is tokenized the same way again; the rest, as the chat template has it,
+    is prefilled. If the keeper evicted something or memory is short, nothing is done and the next question prefills
+    more.
     """
-    tokens, cache = work.following(work.said), work.cache
-    if not work.keeping or work.failed or not cache.exact or len(tokens) > model.context:
+    tokens, cache = request.next_prompt(request.text), request.cache
+    if not request.persister or request.persist_error or not cache.exact or len(tokens) > request.model.context:
         return
-    same = min(cache.length, common([*work.tokens, *(t.id for t in work.answers[0])], tokens))
+    same = min(cache.length, common([*request.tokens, *(t.id for t in request.answers[0])], tokens))
     sealed = len(cache.pages) * PAGE
-    cache.trim(same if same >= sealed else same // PAGE * PAGE)  # a page that is cut open is not what was read
-    work.keeping.extend(cache, tokens, branch)
+    cache.trim(same if same >= sealed else same // PAGE * PAGE)  # a page that is reopened is not what was prefilled
+    request.persister.extend(cache, tokens, branch)
     with suppress(Cancelled, NoRoom):
         if cache.length < len(tokens):
-            run_to_end(prefill(cache, tokens, chunk=work.relief, boundary=len(tokens)), compute_alone(model, cancelled))
+            rest = prefill(cache, tokens, chunk=request.relief, boundary=len(tokens))
+            run_to_end(rest, compute_alone(request.model, cancelled))
 
 
-def shut(work: Request) -> None:
-    """Keep what was read, remember what is to be reported of the cache, and drop it."""
-    if work.keeping:
-        rate = work.read / work.seconds["prefill"] if work.read >= MIN_RATED else None
-        work.keeping.close(work.cache, rate)
-    pool, pages = work.cache.pool, work.cache.pages
-    work.pages, work.evicted = pool.counts(pages), list(work.cache.evicted)
-    work.bytes, work.sketched = pool.nbytes(pages), work.cache.sketch_bytes()
-    work.map = page_map(work.cache, work.restored)
-    work.cache.drop()
+def close_request(request: Request) -> None:
+    """Persist what was prefilled, record what is reported of the cache, and drop the cache."""
+    if request.persister:
+        enough = request.prefilled >= MIN_RATED_TOKENS
+        request.persister.close(request.cache, request.prefilled / request.seconds["prefill"] if enough else None)
+    request.record_kv(page_map(request.cache, request.restored))
+    request.cache.drop()
 
 
-def _decoding(work: Request, logits: Tensor, tokenizer: Tokenizer, s: Settings) -> EngineCoroutine[None]:
-    how: dict[str, Any] = {"tokenizer": tokenizer, "limit": work.plan.answer_tokens}
+def _decode(request: Request, logits: Tensor, s: Settings) -> EngineCoroutine[None]:
+    how: dict[str, Any] = {"tokenizer": request.model.tokenizer, "limit": request.plan.answer_tokens}
     if s.beams > 1:
-        yield from beam_search(work.cache, logits, width=s.beams, **how)
+        yield from beam_search(request.cache, logits, width=s.beams, **how)
         return
     seeds = [None if s.seed is None else s.seed + i for i in range(s.n)]
     samplers = [Sampler(s.temperature, s.top_p, s.top_k, seed) for seed in seeds]
-    work.answers = [[] for _ in samplers]
-    if s.n == 1:
-        work.lookup = PromptLookup(work.tokens, s.draft if len(work.tokens) <= DRAFTED else 0)
-        if samplers[0].greedy and s.repeats == "stop":
-            how["repetition"] = work.repetition
-        yield from decode(work.cache, logits, sampler=samplers[0], lookup=work.lookup, **how)
-        work.likelihood = samplers[0].likelihood
-    else:
-        yield from decode_each(work.cache, logits, samplers=samplers, **how)
+    request.answers = [[] for _ in samplers]
+    if s.n > 1:
+        yield from decode_each(request.cache, logits, samplers=samplers, **how)
+        return
+    request.lookup = PromptLookup(request.tokens, s.draft if len(request.tokens) <= MAX_DRAFTED_PROMPT else 0)
+    if samplers[0].greedy and s.repeats == "stop":
+        how["repetition"] = request.repetition
+    yield from decode(request.cache, logits, sampler=samplers[0], lookup=request.lookup, **how)
+    request.likelihood = samplers[0].likelihood

@@ -1,9 +1,9 @@
-"""Scheduling: steps of several sequences are computed together, so that the weights are read once for all of them.
+"""The scheduler: forward passes that several sequences share, so that the weights are read once for all of them.
 
-Sequences join and leave between any two passes (Orca, OSDI 2022). A pass takes the next token of every sequence that
-answers and, of those that read, a chunk in turn (Sarathi-Serve, arXiv:2403.02310): nobody's answer waits longer for
-another's prompt. Where memory is short, those who came last pause (vLLM, arXiv:2309.06180); their pages, which nobody
-needs then, are what is pushed to lower tiers, and come back.
+Sequences are added and removed between any two passes (continuous batching: Orca, OSDI 2022). A pass computes the next
+token of every sequence that decodes and, of those that prefill, chunks in turn (Sarathi-Serve, arXiv:2403.02310), so
+that no answer waits for another sequence's whole prompt. Where memory is short, the sequences added last are preempted
+(vLLM, arXiv:2309.06180): they are left out of passes, and their pages are the first to move to lower tiers.
 """
 
 from collections import Counter
@@ -20,114 +20,117 @@ from localctx.kv.decode_batch import MAX_DECODE_TOKENS
 from localctx.kv.pool import Pool
 from localctx.models.base import ForwardRequest
 
-ENOUGH = 8  # sequences that answer: with these, a pass is worth its while
-MOST_EVENTS = 64  # of one sequence between two passes: work that never needs the model holds nobody up
+FULL_DECODE_BATCH = 8  # decoding sequences that make a pass worth its cost without a long prefill chunk
+MAX_EVENTS = 64  # of one sequence between two passes: a coroutine that needs no model holds up no other
 
 ForwardFunction = Callable[[list[ForwardRequest], CancelCheck], list[Tensor]]
+Scheduled = tuple[Sequence, ForwardRequest]
 
 
 class Scheduler:
-    """Serves the sequences taken in it. A pass reads at most ``rows`` tokens, or one chunk that has more.
+    """Runs sequences together. A pass prefills at most ``max_prefill_tokens``, or one chunk that has more.
 
-    ``in_order``: who came first reads first, and no long chunk is read while ENOUGH others answer, so that those who
-    read a lot end one after another, and not all at the end.
+    ``in_order``: sequences prefill in the order they were added, and no long chunk is prefilled while
+    FULL_DECODE_BATCH others decode, so that long work ends piece by piece and not all at once.
     """
 
-    def __init__(self, compute: ForwardFunction, rows: int = 512, in_order: bool = False) -> None:
-        self._compute, self._rows, self._in_order = compute, rows, in_order
+    def __init__(self, compute: ForwardFunction, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
+        self._compute, self._max_prefill_tokens, self._in_order = compute, max_prefill_tokens, in_order
         self._passes = 0
         self.sequences = list[Sequence]()
 
-    def add(self, steps: EngineCoroutine[Result], cancelled: CancelCheck = never_cancelled) -> Sequence[Result]:
-        """Take a sequence; its steps begin at once."""
-        sequence = Sequence(steps, cancelled)
+    def add(self, coroutine: EngineCoroutine[Result], cancelled: CancelCheck = never_cancelled) -> Sequence[Result]:
+        """Add a sequence; its coroutine starts at once."""
+        sequence = Sequence(coroutine, cancelled)
         self.sequences.append(sequence)
         return sequence
 
     def remove(self, sequence: Sequence) -> None:
-        """Give a sequence up, wherever its steps are."""
+        """Remove a sequence and end its coroutine where it is."""
         self.sequences.remove(sequence)
         sequence.close()
 
     def run(self) -> Iterator[tuple[Sequence, Event]]:
-        """What comes of all sequences, until every one has ended; others may join and leave meanwhile."""
+        """Step until every sequence has ended; yields events. Sequences may be added and removed meanwhile."""
         while self.sequences:
             yield from self.step()
 
     def step(self) -> Iterator[tuple[Sequence, Event]]:
-        """One pass of the model: what is told before it. Seats that have ended are free afterwards."""
+        """Yield the events before the next forward pass, then compute that pass. Ended sequences are removed."""
         yield from self.collect_events()
-        if chosen := self._schedule():
+        if scheduled := self._schedule():
             self._passes += 1
-            self._run_batch(chosen)
+            self._forward(scheduled)
 
     def collect_events(self) -> Iterator[tuple[Sequence, Event]]:
-        """What is told up to where the model is needed, or some of it."""
+        """Run every sequence up to its next forward request, or for MAX_EVENTS events; yields the events."""
         for sequence in list(self.sequences):
-            for event in islice(sequence.events(), MOST_EVENTS):
+            for event in islice(sequence.events(), MAX_EVENTS):
                 yield sequence, event
         self.sequences = [sequence for sequence in self.sequences if not sequence.ended]
 
     @property
     def would_preempt(self) -> bool:
-        """Whether somebody who has a sequence would have to pause now: nobody else should join."""
-        wanting = [sequence for sequence in self.sequences if sequence.feed]
-        return len(self._resident()) < len(wanting)
+        """True if admitting another sequence would cause a preemption."""
+        waiting = [sequence for sequence in self.sequences if sequence.forward_request]
+        return len(self._resident()) < len(waiting)
 
-    def _resident(self) -> list[tuple[Sequence, ForwardRequest]]:
-        """Who wants the model, in the order they came, as far as the sequences of all fit where the model computes.
+    def _resident(self) -> list[Scheduled]:
+        """The sequences that wait for a pass, in order of arrival, as long as their KV fits in the device tier
+        together.
 
-        The first of a pool does in any case: it spills.
+        The first sequence of a pool is always resident: its pages spill.
         """
-        wanting = [(sequence, sequence.feed) for sequence in self.sequences if sequence.feed]
-        taken, fitting = Counter[Pool](), list[tuple[Sequence, ForwardRequest]]()
-        for sequence, feed in wanting:
-            pool, need = feed.cache.pool, feed.cache.bytes_with(len(feed.tokens))
+        waiting = [(sequence, request) for sequence in self.sequences if (request := sequence.forward_request)]
+        used, resident = Counter[Pool](), list[Scheduled]()
+        for sequence, request in waiting:
+            pool, need = request.cache.pool, request.cache.bytes_with(len(request.tokens))
             limit = pool.device_tier.limit
-            if limit is None or not taken[pool] or taken[pool] + need <= limit:
-                taken[pool] += need
-                fitting.append((sequence, feed))
-        return fitting
+            if limit is None or not used[pool] or used[pool] + need <= limit:
+                used[pool] += need
+                resident.append((sequence, request))
+        return resident
 
-    def _schedule(self) -> list[tuple[Sequence, ForwardRequest]]:
-        """Who is computed next: all who answer, and of those who read who waits longest, while there is room."""
-        chosen, room, rope = list[tuple[Sequence, ForwardRequest]](), self._rows, None
-        fitting = self._resident()
-        busy = self._in_order and sum(len(feed.tokens) <= MAX_DECODE_TOKENS for _, feed in fitting) >= ENOUGH
-        for sequence, feed in fitting if self._in_order else sorted(fitting, key=lambda one: one[0].served):
-            size, turning = len(feed.tokens), feed.cache.pool.rope
-            if busy and size >= self._rows:
+    def _schedule(self) -> list[Scheduled]:
+        """Choose the next pass: every sequence that decodes and, while there is room, those waiting longest."""
+        scheduled, room, rope = list[Scheduled](), self._max_prefill_tokens, None
+        resident = self._resident()
+        decoding = sum(len(request.tokens) <= MAX_DECODE_TOKENS for _, request in resident)
+        no_long_chunk = self._in_order and decoding >= FULL_DECODE_BATCH
+        in_turn = resident if self._in_order else sorted(resident, key=lambda one: one[0].last_pass)
+        for sequence, request in in_turn:
+            size = len(request.tokens)
+            if no_long_chunk and size >= self._max_prefill_tokens:
                 continue
-            rope = rope if chosen else turning
-            if turning is not rope:  # a pass turns keys in one way
+            rope = rope if scheduled else request.cache.pool.rope
+            if request.cache.pool.rope is not rope:  # a pass has one RoPE scaling
                 continue
-            if size > MAX_DECODE_TOKENS and (size <= room or room == self._rows):
+            if size > MAX_DECODE_TOKENS and (size <= room or room == self._max_prefill_tokens):
                 room -= size
             elif size > MAX_DECODE_TOKENS:
                 continue
-            chosen.append((sequence, feed))
-        return chosen
+            scheduled.append((sequence, request))
+        return scheduled
 
-    def _run_batch(self, chosen: list[tuple[Sequence, ForwardRequest]]) -> None:
-        """One pass. Where it fails, who is cancelled hears of it and the others are computed one by one."""
+    def _forward(self, scheduled: list[Scheduled]) -> None:
+        """Compute one pass. If it fails, cancelled sequences are told and the others are computed one by one."""
+        cancelled: CancelCheck = lambda: any(sequence.cancelled() for sequence, _ in scheduled)  # noqa: E731
         try:
-            found = self._compute(
-                [feed for _, feed in chosen], lambda: any(sequence.cancelled() for sequence, _ in chosen)
-            )
+            logits = self._compute([request for _, request in scheduled], cancelled)
         except Exception as e:
-            self._run_separately(chosen, e)
+            self._recover(scheduled, e)
             return
-        for (sequence, _), logits in zip(chosen, found, strict=True):
-            sequence.served = self._passes
-            sequence.give(logits)
+        for (sequence, _), its_logits in zip(scheduled, logits, strict=True):
+            sequence.last_pass = self._passes
+            sequence.resume(its_logits)
 
-    def _run_separately(self, chosen: list[tuple[Sequence, ForwardRequest]], e: Exception) -> None:
-        if len(chosen) == 1:
-            chosen[0][0].fail(e)
-        elif isinstance(e, Cancelled):
-            for sequence, _ in chosen:
+    def _recover(self, scheduled: list[Scheduled], error: Exception) -> None:
+        if len(scheduled) == 1:
+            scheduled[0][0].fail(error)
+        elif isinstance(error, Cancelled):
+            for sequence, _ in scheduled:
                 if sequence.cancelled():
-                    sequence.fail(e)  # the others are as before, and come again
+                    sequence.fail(error)  # the others are as before, and are scheduled again
         else:
-            for one in chosen:
-                self._run_batch([one])
+            for one in scheduled:
+                self._forward([one])

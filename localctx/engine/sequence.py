@@ -1,4 +1,4 @@
-"""A sequence in the scheduler: one coroutine on its way, and what it asks of the model next."""
+"""A sequence in the scheduler: one coroutine, and the forward pass it is waiting for."""
 
 from collections.abc import Callable, Iterator
 from typing import Generic
@@ -11,49 +11,49 @@ from localctx.models.base import ForwardRequest
 
 
 class Sequence(Generic[Result]):
-    """One sequence's place: its steps on their way, until it has ``ended``, with a ``result`` or an ``error``."""
+    """A coroutine that the scheduler runs until it has ``ended``, with a ``result`` or an ``error``."""
 
     result: Result
 
-    def __init__(self, steps: EngineCoroutine[Result], cancelled: CancelCheck) -> None:
+    def __init__(self, coroutine: EngineCoroutine[Result], cancelled: CancelCheck) -> None:
         self.cancelled = cancelled
         self.error: Exception | None = None
-        self.served = 0  # the number of the pass it was last part of
-        self._running = CoroutineRunner(steps)
-        self._try(self._running.go)
+        self.last_pass = 0  # the number of the last forward pass it was part of
+        self._runner = CoroutineRunner(coroutine)
+        self._advance(self._runner.resume)
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more comes of it."""
-        return self._running.ended or self.error is not None
+        """True once the coroutine has returned or raised."""
+        return self._runner.ended or self.error is not None
 
     def events(self) -> Iterator[Event]:
-        """Go on to where the model is needed."""
-        while not self.ended and not isinstance(self._running.got, ForwardRequest):
-            yield self._running.got
-            self._try(self._running.go)
+        """Run the coroutine up to its next forward request; yields the events on the way."""
+        while not self.ended and not isinstance(self._runner.yielded, ForwardRequest):
+            yield self._runner.yielded
+            self._advance(self._runner.resume)
 
     @property
-    def feed(self) -> ForwardRequest | None:
-        """What the model is needed for; None while events are to be heard first, and when it has ended."""
-        return None if self.ended or not isinstance(self._running.got, ForwardRequest) else self._running.got
+    def forward_request(self) -> ForwardRequest | None:
+        """The forward pass it waits for; None while it has events to yield, and once it has ended."""
+        return None if self.ended or not isinstance(self._runner.yielded, ForwardRequest) else self._runner.yielded
 
-    def give(self, logits: Tensor) -> None:
-        """What was needed."""
-        self._try(lambda: self._running.go(logits))
+    def resume(self, logits: Tensor) -> None:
+        """Send the logits of its forward request to the coroutine."""
+        self._advance(lambda: self._runner.resume(logits))
 
-    def fail(self, e: Exception) -> None:
-        """Why it cannot be had; the steps may know a way on."""
-        self._try(lambda: self._running.fail(e))
+    def fail(self, error: Exception) -> None:
+        """Raise the forward pass's error inside the coroutine, which may recover from it."""
+        self._advance(lambda: self._runner.fail(error))
 
     def close(self) -> None:
-        """Nothing more is wanted of it."""
-        self._running.close()
+        """End the coroutine where it is."""
+        self._runner.close()
 
-    def _try(self, on: Callable[[], None]) -> None:
+    def _advance(self, step: Callable[[], None]) -> None:
         try:
-            on()
+            step()
         except Exception as e:
             self.error = e
-        if self._running.ended:
-            self.result = self._running.result
+        if self._runner.ended:
+            self.result = self._runner.result

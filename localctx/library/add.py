@@ -1,4 +1,4 @@
-"""Adding to the library: each file is read, kept and told about; one that fails leaves the rest alone."""
+"""Adds documents to the library: reads each file and stores its text. A file that fails does not stop the others."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from localctx.errors import Cancelled, DocumentError
-from localctx.library.read_document import Document, is_read_so, read_document
+from localctx.library.read_document import Document, matches_ocr, read_document
 from localctx.store.documents import DocumentRow, text_id
 from localctx.store.store import Store
 
 
 @dataclass(frozen=True)
 class Added:
-    """What became of one file: ``status`` is added, unchanged, new version or failed; ``why`` it failed."""
+    """The result for one file: ``status`` is added, unchanged, new version or failed; ``why`` is the error."""
 
     path: str
     id: str
@@ -31,10 +31,10 @@ def add_documents(
     ocr: str = "auto",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[Added]:
-    """Read and keep the files ``sources``, one by one. ``progress`` hears the source and its pages done, of all.
+    """Reads and stores the files ``sources`` one by one; a document is durable when its result is yielded.
 
-    ``ocr`` as for ``read_document``.
-    What was yielded is durable. Raises StoreError when the store cannot be written, Cancelled.
+    Calls ``progress(source, pages done, pages in all)``. ``ocr`` is as in ``read_document``. Raises StoreError when the
+    store cannot be written, and Cancelled.
     """
     for source in sources:
         start = time.perf_counter()
@@ -51,39 +51,35 @@ def _add(
 ) -> tuple[DocumentRow, str, int]:
     if cancelled():
         raise Cancelled
-    if kept := _untouched(store, source, ocr):
-        return kept, "unchanged", store.documents.count_spans(kept.id, "page")
+    if stored := _stored_and_unchanged(store, source, ocr):
+        return stored, "unchanged", store.documents.count_spans(stored.id, "page")
     progress(source, 0, 0)
     document = read_document(source, lambda done, total: progress(source, done, total), ocr, cancelled)
-    return document.row, keep(store, document), sum(s.kind == "page" for s in document.spans)
+    status = store.documents.add(document.row, document.text, document.spans)
+    return document.row, status, sum(s.kind == "page" for s in document.spans)
 
 
-def keep(store: Store, document: Document) -> str:
-    """All that adding does to the store, here and only here; the status."""
-    return store.documents.add(document.row, document.text, document.spans)
+def find_stored(store: Store, source: str, ocr: str = "auto") -> Document | None:
+    """Returns the stored document with the id ``source``, or the one stored for the file ``source`` if the file has not
+    changed since and would be read the same way with this ``ocr``.
 
-
-def find_kept(store: Store, source: str, ocr: str = "auto") -> Document | None:
-    """The document kept of a file that has not been written since, as ``read_document`` with this ``ocr`` made it; or
-    the one whose id ``source`` is.
-
-    None where there is no such file, or what is kept of it is damaged: then read it.
+    Returns None where the file must be read: it is not stored, has changed, or its stored text is damaged.
     """
     documents = store.documents
-    row = documents.find(source) if documents.has(source) else _untouched(store, source, ocr)
+    row = documents.find(source) if documents.has(source) else _stored_and_unchanged(store, source, ocr)
     if not row:
         return None
     text = store.documents.text(row.id)
-    now = replace(row, used=time.time())
-    return Document(now, text, tuple(store.documents.spans(row.id))) if text_id(text) == row.id else None
+    used_now = replace(row, used=time.time())
+    return Document(used_now, text, tuple(store.documents.spans(row.id))) if text_id(text) == row.id else None
 
 
-def _untouched(store: Store, source: str, ocr: str) -> DocumentRow | None:
+def _stored_and_unchanged(store: Store, source: str, ocr: str) -> DocumentRow | None:
     if source == "-":
         return None
     try:
         about = Path(source).stat()
     except (OSError, ValueError):
-        return None  # who reads it says why
+        return None  # reading it raises the error
     row = store.documents.untouched(str(Path(source).absolute()), about.st_size, about.st_mtime_ns)
-    return row if row and is_read_so(row.encoding, ocr) else None
+    return row if row and matches_ocr(row.encoding, ocr) else None

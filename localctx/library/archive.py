@@ -1,4 +1,4 @@
-"""Documents that are zip files (Word, EPUB): which one it is, and members read within limits. Runs in the child."""
+"""Reads documents that are zip files (Word, EPUB), within limits. Runs in the child process."""
 
 import io
 import zipfile
@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 from localctx.errors import DocumentError
 
 MAX_UNPACKED = 256 << 20
-"""Bytes unpacked from one document, all members together."""
+"""Limit on the bytes unpacked from one document, all members together."""
 
-_AGAIN = "get it again, or open it in its own program and save it anew"
+_DAMAGED_REMEDY = "get it again, or open it in its own program and save it anew"
 _OTHERS = {
     "xl/": ("is a spreadsheet", "save each sheet as CSV"),
     "ppt/": ("is a presentation", "save it as PDF"),
@@ -18,23 +18,25 @@ _OTHERS = {
 
 
 class Archive:
-    """A zip file in memory. Members come out whole, and never more than MAX_UNPACKED bytes of all of them."""
+    """A zip file in memory that unpacks at most MAX_UNPACKED bytes, all members together."""
 
     def __init__(self, data: bytes) -> None:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as e:
-            raise DocumentError("is a damaged zip, Word or EPUB file", _AGAIN) from e
+            raise DocumentError("is a damaged zip, Word or EPUB file", _DAMAGED_REMEDY) from e
         self.names = set(self._zip.namelist())
         self._left = MAX_UNPACKED
 
     def read(self, name: str) -> bytes:
-        """A member's bytes. Raises DocumentError when it is missing, locked or too large, and what zipfile does."""
+        """Returns a member's bytes. Raises DocumentError when it is missing, encrypted or too large, and what zipfile
+        raises for damaged data.
+        """
         if name not in self.names:
-            raise DocumentError(f"is damaged: {name[:80]} is missing in it", _AGAIN)
+            raise DocumentError(f"is damaged: {name[:80]} is missing in it", _DAMAGED_REMEDY)
         if self._zip.getinfo(name).flag_bits & 1:
             raise DocumentError("is locked with a password", "save a copy without one")
-        with self._zip.open(name) as member:  # what the file says of its size is not believed
+        with self._zip.open(name) as member:  # the size in its header may be wrong
             data = member.read(self._left + 1)
         self._left -= len(data)
         if self._left < 0:
@@ -44,14 +46,14 @@ class Archive:
         return data
 
     def xml(self, name: str) -> ElementTree.Element:
-        """A member parsed. Entities that multiply are refused by expat. Raises DocumentError."""
+        """Returns a member parsed as XML. expat refuses entity bombs. Raises DocumentError."""
         try:
             return ElementTree.fromstring(self.read(name))
         except ElementTree.ParseError as e:
-            raise DocumentError(f"is damaged: {name[:80]} in it is not XML ({e})", _AGAIN) from e
+            raise DocumentError(f"is damaged: {name[:80]} in it is not XML ({e})", _DAMAGED_REMEDY) from e
 
     def kind(self) -> str:
-        """``docx`` or ``epub``. Raises DocumentError for every other archive."""
+        """Returns ``docx`` or ``epub``. Raises DocumentError for every other archive."""
         if "META-INF/container.xml" in self.names and "content.xml" not in self.names:
             return "epub"
         if any(name.startswith("word/") for name in self.names):
@@ -63,10 +65,10 @@ class Archive:
 
 
 def local(tag: str) -> str:
-    """An XML name without its namespace."""
+    """Returns an XML name without its namespace."""
     return tag.rpartition("}")[2]
 
 
 def attribute(attributes: dict[str, str], name: str) -> str:
-    """The attribute of this name in whatever namespace; empty where there is none."""
+    """Returns the attribute called ``name`` in any namespace; empty text where there is none."""
     return next((value for key, value in attributes.items() if local(key) == name), "")

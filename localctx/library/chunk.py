@@ -1,6 +1,6 @@
-"""Text to chunks: the ranges that are searched and shown. A paragraph is a chunk, unless it is very short or long.
+"""Divides text into chunks: the ranges that search finds. A paragraph is a chunk, unless it is very short or long.
 
-A chunk lies under one heading, begins and ends with a visible character, and is at most WHOLE characters long. Chunks
+A chunk lies under one heading, begins and ends with a visible character, and has at most MAX_CHUNK characters. Chunks
 are in order, do not overlap, and leave out only white space.
 """
 
@@ -12,10 +12,10 @@ from typing import NamedTuple
 from localctx.library.sentences import stripped
 from localctx.store.documents import Span
 
-WHOLE = 2200  # characters; a paragraph up to here is not divided
-TARGET = 1000  # a longer one becomes parts of at most this, and so do short neighbours together
-SHORT = 150  # what is shorter joins a neighbour
-VIEW = 350  # characters; what a vector is made of, since a vector of a whole paragraph says little of its parts
+MAX_CHUNK = 2200  # characters; a longer paragraph is divided
+TARGET = 1000  # characters; limit of the parts of a long paragraph, and of short paragraphs joined to one chunk
+SHORT = 150  # characters; a shorter chunk joins a neighbour
+VIEW = 350  # characters that one vector stands for: a vector of a whole paragraph finds little of its details
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)\]]))\s+|(?<=[。！？])\s*")  # noqa: RUF001
 _LINE = re.compile(r"\s*\n\s*")
@@ -31,8 +31,8 @@ class Chunk(NamedTuple):
 
 
 def chunks(text: str, spans: Sequence[Span] = (), lines: bool = False) -> Iterator[Chunk]:
-    """The chunks of ``text``. ``spans`` tell where headings are; with ``lines`` (source code, tables) what is too long
-    is divided at line ends, else at sentence ends first.
+    """Yields the chunks of ``text``. ``spans`` contain its headings. Long paragraphs are divided at sentence ends or,
+    with ``lines`` (source code, tables), at line ends.
     """
     cuts = {edge for s in spans if s.kind == "heading" for edge in (s.start, s.end)}
     for start, end in pairwise(sorted({0, *cuts, len(text)})):
@@ -40,51 +40,53 @@ def chunks(text: str, spans: Sequence[Span] = (), lines: bool = False) -> Iterat
 
 
 def views(text: str, chunk: Chunk, lines: bool = False) -> Iterator[Chunk]:
-    """A chunk in parts of a few sentences or, with ``lines``, lines; each at most VIEW long."""
+    """Yields the parts of a chunk for which vectors are made: a few sentences or, with ``lines``, lines; each has at
+    most VIEW characters.
+    """
     return _merged(_pieces(text, chunk, VIEW, _BREAKS[lines]), VIEW, VIEW)
 
 
 def _paragraphs(text: str, section: Chunk, lines: bool) -> Iterator[Chunk]:
     for paragraph in _divided(text, section, _PARAGRAPH):
-        if _length(paragraph) <= WHOLE:
+        if _length(paragraph) <= MAX_CHUNK:
             yield paragraph
         else:
             yield from _merged(_pieces(text, paragraph, TARGET, _BREAKS[lines]), TARGET, TARGET)
 
 
-def _pieces(text: str, chunk: Chunk, most: int, breaks: Sequence[re.Pattern[str]]) -> Iterator[Chunk]:
-    """What ``chunk`` falls into at the first kind of break, and where that is longer than ``most`` at the next."""
+def _pieces(text: str, chunk: Chunk, max_length: int, breaks: Sequence[re.Pattern[str]]) -> Iterator[Chunk]:
+    """Divides ``chunk`` at the first kind of break, and pieces longer than ``max_length`` at the next kind."""
     start, end = chunk
-    if end - start <= most:
+    if end - start <= max_length:
         yield chunk
     elif breaks:
         for piece in _divided(text, chunk, breaks[0]):
-            yield from _pieces(text, piece, most, breaks[1:])
+            yield from _pieces(text, piece, max_length, breaks[1:])
     else:
-        yield from (Chunk(at, min(at + most, end)) for at in range(start, end, most))
+        yield from (Chunk(at, min(at + max_length, end)) for at in range(start, end, max_length))
 
 
-def _divided(text: str, chunk: Chunk, at: re.Pattern[str]) -> Iterator[Chunk]:
-    """The parts of ``chunk`` between the matches of ``at``, without white space around them or nothing in them."""
+def _divided(text: str, chunk: Chunk, separator: re.Pattern[str]) -> Iterator[Chunk]:
+    """Yields the parts of ``chunk`` between matches of ``separator``, without white space around them or empty ones."""
     start, end = chunk
-    for match in at.finditer(text, start, end):
+    for match in separator.finditer(text, start, end):
         yield from starmap(Chunk, stripped(text, start, match.start()))
         start = match.end()
     yield from starmap(Chunk, stripped(text, start, end))
 
 
-def _merged(pieces: Iterable[Chunk], most: int, short: int) -> Iterator[Chunk]:
-    """Neighbours together up to ``most`` characters, where one of them is shorter than ``short``."""
-    held: Chunk | None = None
+def _merged(pieces: Iterable[Chunk], max_length: int, short: int) -> Iterator[Chunk]:
+    """Joins neighbours up to ``max_length`` characters where one of them is shorter than ``short``."""
+    previous: Chunk | None = None
     for piece in pieces:
-        if held and piece.end - held.start <= most and min(_length(held), _length(piece)) < short:
-            held = Chunk(held.start, piece.end)
+        if previous and piece.end - previous.start <= max_length and min(_length(previous), _length(piece)) < short:
+            previous = Chunk(previous.start, piece.end)
             continue
-        if held:
-            yield held
-        held = piece
-    if held:
-        yield held
+        if previous:
+            yield previous
+        previous = piece
+    if previous:
+        yield previous
 
 
 def _length(chunk: Chunk) -> int:

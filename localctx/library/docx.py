@@ -1,6 +1,7 @@
-"""A Word document's text: body, tables, text boxes, insertions, then notes. Runs in the child process.
+"""Reads a Word document's text: body, tables, text boxes, insertions, then notes. Runs in the child process.
 
-Parsed as a stream of events: python-docx loads every picture, and leaves out insertions, content controls and boxes.
+It parses a stream of XML events, because python-docx loads every picture and leaves out insertions, content controls
+and text boxes.
 """
 
 from xml.etree import ElementTree
@@ -9,20 +10,20 @@ from localctx.errors import DocumentError
 from localctx.library.archive import Archive, attribute, local
 from localctx.library.text_builder import TextBuilder
 
-_PASSED_OVER = {"Fallback", "tabs", "moveFrom", "del"}  # said elsewhere, not text, or struck out
+_SKIPPED = {"Fallback", "tabs", "moveFrom", "del"}  # a duplicate, not text, moved away, or deleted
 _CHARACTERS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-"}
 
 
 def read(archive: Archive) -> TextBuilder:
-    """Raises DocumentError where a part is missing or is not XML."""
-    flow, main = TextBuilder(), _main(archive)
+    """Returns the document's text. Raises DocumentError where a part is missing or is not XML."""
+    builder, main = TextBuilder(), _main(archive)
     folder = main.rpartition("/")[0]
     styles = _heading_styles(archive, f"{folder}/styles.xml")
     for part in (main, f"{folder}/footnotes.xml", f"{folder}/endnotes.xml"):
         if part == main or part in archive.names:
-            _feed(archive.read(part), _Body(flow, styles))
-            flow.line(2)
-    return flow
+            _feed(archive.read(part), _Body(builder, styles))
+            builder.line(2)
+    return builder
 
 
 def _main(archive: Archive) -> str:
@@ -43,7 +44,7 @@ def _feed(data: bytes, target: "_Body") -> None:
 
 
 def _heading_styles(archive: Archive, part: str) -> set[str]:
-    """Ids of the styles that are headings or a title, by name, outline level, or the style they are based on."""
+    """Returns ids of the styles that are headings or titles by name, outline level, or the style they are based on."""
     if part not in archive.names:
         return set()
     found: set[str] = set()
@@ -56,54 +57,54 @@ def _heading_styles(archive: Archive, part: str) -> set[str]:
 
 
 class _Body:
-    """Receives the elements of a part and writes their text."""
+    """The parser target: receives the XML events of a part and appends their text to a TextBuilder."""
 
-    def __init__(self, flow: TextBuilder, heading_styles: set[str]) -> None:
-        self._flow, self._styles = flow, heading_styles
-        self._passing = self._tables = 0
+    def __init__(self, builder: TextBuilder, heading_styles: set[str]) -> None:
+        self._builder, self._styles = builder, heading_styles
+        self._skip_depth = self._tables = 0
         self._in_text = False
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         name = local(tag)
-        if self._passing or name in _PASSED_OVER:
-            self._passing += 1
+        if self._skip_depth or name in _SKIPPED:
+            self._skip_depth += 1
         elif name == "p" and not self._tables:
-            self._flow.line(2)
+            self._builder.line(2)
         elif name == "tbl":
             self._tables += 1
         elif name == "pStyle" and attribute(attributes, "val") in self._styles and not self._tables:
-            self._flow.begin_heading()
+            self._builder.begin_heading()
         self._in_text = name == "t"
 
-    def doctype(self, *of: str | None) -> None:
-        """Word writes none; only bombs declare entities."""
+    def doctype(self, *args: str | None) -> None:
+        """Refuses a document type: Word writes none, and entity bombs need one."""
         raise DocumentError("is no true Word document: it declares entities", "do not trust it")
 
     def data(self, text: str) -> None:
-        if self._in_text and not self._passing:
-            self._flow.words(text)
+        if self._in_text and not self._skip_depth:
+            self._builder.words(text)
 
     def end(self, tag: str) -> None:
         self._in_text = False
-        if self._passing:
-            self._passing -= 1
+        if self._skip_depth:
+            self._skip_depth -= 1
             return
         name = local(tag)
         if name in _CHARACTERS:
-            self._flow.verbatim(_CHARACTERS[name])
+            self._builder.verbatim(_CHARACTERS[name])
         elif name == "p":
             self._paragraph()
         elif name == "tc":
-            self._flow.cell()
+            self._builder.cell()
         elif name == "tr":
-            self._flow.line()
+            self._builder.line()
         elif name == "tbl":
             self._tables -= 1
-            self._flow.line(2)
+            self._builder.line(2)
 
     def _paragraph(self) -> None:
-        self._flow.end_heading()
+        self._builder.end_heading()
         if self._tables:
-            self._flow.words(" ")
+            self._builder.words(" ")
         else:
-            self._flow.line(2)
+            self._builder.line(2)

@@ -1,4 +1,4 @@
-"""An EPUB's chapters in reading order. Runs in the child process."""
+"""Reads an EPUB's chapters in reading order. Runs in the child process."""
 
 import posixpath
 import re
@@ -14,19 +14,19 @@ _ENCODING = re.compile(rb"""^[^>]*encoding=["']([-\w]+)""")
 
 
 def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
-    """Raises DocumentError for a book that is locked, damaged or without chapters."""
-    flow = TextBuilder()
+    """Returns the book's text. Raises DocumentError for a book that is encrypted, damaged or without chapters."""
+    builder = TextBuilder()
     chapters = list(_chapters(archive))
     _refuse_locked(archive, chapters)
     for i, chapter in enumerate(chapters):
-        html.read(_decode(archive.read(chapter)), flow)
-        flow.line(2)
+        html.read(_decode(archive.read(chapter)), builder)
+        builder.line(2)
         progress(i + 1, len(chapters))
-    return flow
+    return builder
 
 
 def _chapters(archive: Archive) -> Iterator[str]:
-    """Names of the members that the book's spine lists."""
+    """Yields the names of the zip members that the book's spine lists."""
     container = archive.xml("META-INF/container.xml")
     package = next((path for e in container.iter() if (path := e.get("full-path"))), "")
     elements = list(archive.xml(package).iter())
@@ -37,7 +37,7 @@ def _chapters(archive: Archive) -> Iterator[str]:
 
 
 def _refuse_locked(archive: Archive, chapters: list[str]) -> None:
-    """Fonts may be encrypted; where chapters are, the text is not there to be read."""
+    """Raises DocumentError if chapters are encrypted. Encrypted fonts do not matter."""
     if "META-INF/encryption.xml" in archive.names:
         locked = {unquote(e.get("URI", "")) for e in archive.xml("META-INF/encryption.xml").iter()}
         if not locked.isdisjoint(chapters):
@@ -45,7 +45,7 @@ def _refuse_locked(archive: Archive, chapters: list[str]) -> None:
 
 
 def _decode(chapter: bytes) -> str:
-    """XHTML is UTF-8 unless it says otherwise."""
+    """Decodes XHTML, which is UTF-8 unless it declares another encoding."""
     marked = "utf-16" if chapter[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     declared = _ENCODING.match(chapter[:200])
     try:

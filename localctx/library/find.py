@@ -1,4 +1,4 @@
-"""Paths, folders and patterns to the files they mean, in order; what is passed over is told."""
+"""Expands paths, folders and patterns to files, in order, and reports the files it skips."""
 
 import glob
 import os
@@ -12,53 +12,53 @@ _NO_DOCUMENTS = {
     *(".a", ".bin", ".class", ".dll", ".dylib", ".exe", ".o", ".pyc", ".so", ".wasm"),
     *(".db", ".gguf", ".npy", ".npz", ".parquet", ".pickle", ".pkl", ".pt", ".safetensors", ".sqlite"),
     *(".otf", ".ttf", ".woff", ".woff2"),
-}  # in a folder these are neighbours of documents; named alone, they are read and told about
+}  # skipped in a folder; a file that the user names is read whatever its suffix
 
 
-def find_documents(sources: Iterable[str], passed_over: Callable[[str, str], None]) -> Iterator[str]:
-    """The files that ``sources`` mean: files as named, ``*`` patterns, folders with all below, sorted, each once.
+def find_documents(sources: Iterable[str], on_skip: Callable[[str, str], None]) -> Iterator[str]:
+    """Yields the files that ``sources`` name: files, ``*`` patterns, and folders with all below; sorted, each once.
 
-    ``-`` stays. ``passed_over(path, why)`` hears of what a folder holds that is not read: hidden names, links to
-    folders, what is no file or no document, folders that cannot be opened.
+    ``-`` (standard input) is yielded as it is. Calls ``on_skip(path, why)`` for what is skipped in a folder: hidden
+    names, links to folders, special files, files that are not documents, folders that cannot be opened.
     """
     seen: set[str] = set()
     for source in sources:
-        for file in _expand(source, passed_over):
-            if (place := file if file == "-" else str(Path(file).absolute())) not in seen:
-                seen.add(place)
+        for file in _expand(source, on_skip):
+            if (key := file if file == "-" else str(Path(file).absolute())) not in seen:
+                seen.add(key)
                 yield file
 
 
-def _expand(source: str, passed_over: Callable[[str, str], None]) -> Iterator[str]:
+def _expand(source: str, on_skip: Callable[[str, str], None]) -> Iterator[str]:
     literal = source == "-" or os.path.lexists(source)
-    named = [] if literal else sorted(glob.glob(source, recursive=True))  # noqa: PTH207 (patterns may be absolute)
-    for path in named or [source]:  # what is not there is told by who reads it
+    matches = [] if literal else sorted(glob.glob(source, recursive=True))  # noqa: PTH207 (patterns may be absolute)
+    for path in matches or [source]:  # reading a missing file raises the error
         if path != "-" and os.path.isdir(path):  # noqa: PTH112 (pathlib raises for names that cannot be)
-            yield from _below(path, passed_over)
+            yield from _walk_folder(path, on_skip)
         else:
             yield path
 
 
-def _below(folder: str, passed_over: Callable[[str, str], None]) -> Iterator[str]:
-    def closed(e: OSError) -> None:
-        passed_over(str(e.filename), f"cannot be opened ({e.strerror})")
+def _walk_folder(folder: str, on_skip: Callable[[str, str], None]) -> Iterator[str]:
+    def on_error(e: OSError) -> None:
+        on_skip(str(e.filename), f"cannot be opened ({e.strerror})")
 
-    for here, folders, files in os.walk(folder, onerror=closed):  # follows no links: no loops
+    for parent, folders, files in os.walk(folder, onerror=on_error):  # does not follow links, so it ends
         for name in sorted(folders):
-            path = Path(here, name)
+            path = Path(parent, name)
             if why := "is hidden" if name.startswith(".") else "is a link to a folder" if path.is_symlink() else "":
-                passed_over(str(path), why)
+                on_skip(str(path), why)
                 folders.remove(name)
         folders.sort()
-        for path in (Path(here, name) for name in sorted(files)):
-            if why := _no_document(path):
-                passed_over(str(path), why)
+        for path in (Path(parent, name) for name in sorted(files)):
+            if why := _skip_reason(path):
+                on_skip(str(path), why)
             else:
                 yield str(path)
 
 
-def _no_document(path: Path) -> str:
-    """Why a file found in a folder is not read; empty where it is."""
+def _skip_reason(path: Path) -> str:
+    """Returns why a file in a folder is skipped; empty text where it is a document."""
     if path.name.startswith("."):
         return "is hidden"
     if path.suffix.lower() in _NO_DOCUMENTS:

@@ -1,4 +1,4 @@
-"""Languages: which one a text is in, as far as that is certain, and a warning where a model was not made for it."""
+"""Detects the language of a text, and warns where a model was not trained for it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -9,19 +9,19 @@ from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 
-SAMPLE = 4_000  # characters from the middle of a text that are looked at
-ENOUGH = 60  # characters; of less nothing is said
-SURE = 0.9  # probability
+SAMPLE = 4_000  # characters from the middle of a text that are examined
+MIN_SAMPLE = 60  # characters; the language of a shorter text stays unknown
+MIN_PROBABILITY = 0.9
 _ENGLISH = frozenset(
     re.findall(r"\w+", "the of and to in is that for it was with as on be by this are from which have")
 )
-_PLAINLY = 0.15  # of the words of a text are among these few in English prose alone
+_ENGLISH_SHARE = 0.15  # only in English prose are so many of the words among these
 _SCRIPTS = (
-    ("ja", re.compile(r"[\u3040-\u30ff]")),  # kana, which stand among Chinese signs
+    ("ja", re.compile(r"[\u3040-\u30ff]")),  # kana; tested before Chinese, because Japanese text contains both
     ("ko", re.compile(r"[\uac00-\ud7af]")),
     ("zh", re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")),
 )
-_OWN_SCRIPT = 0.2  # of all characters
+_SCRIPT_SHARE = 0.2  # of all characters
 _WORD = re.compile(r"[^\W\d_]+")
 
 NAMES = {
@@ -52,49 +52,51 @@ NAMES = {
     "vi": "Vietnamese",
     "zh": "Chinese",
 }
-"""Languages that people have documents in, by their ISO 639-1 codes."""
+"""Languages that are detected, by their ISO 639-1 codes."""
 
 
 def language_of(text: str) -> str | None:
-    """The ISO 639-1 code of the language of ``text``; None where that is not certain, or it is none of NAMES."""
+    """Returns the ISO 639-1 code of the language of ``text``; None if it is uncertain or not one of NAMES."""
     start = max(0, (len(text) - SAMPLE) // 2)
     sample = text[start : start + SAMPLE]
-    if len(sample) < ENOUGH:
+    if len(sample) < MIN_SAMPLE:
         return None
     words = _WORD.findall(sample.lower())
-    if words and sum(word in _ENGLISH for word in words) >= _PLAINLY * len(words):
-        return "en"  # most documents are: the model below takes most of a second to load
-    for code, signs in _SCRIPTS:
-        if len(signs.findall(sample)) >= _OWN_SCRIPT * len(sample):
+    if words and sum(word in _ENGLISH for word in words) >= _ENGLISH_SHARE * len(words):
+        return "en"  # the common case, without the model below, which takes most of a second to load
+    for code, characters in _SCRIPTS:
+        if len(characters.findall(sample)) >= _SCRIPT_SHARE * len(sample):
             return code
     code, probability = _identifier().classify(sample)
-    return code if probability >= SURE and code in NAMES else None
+    return code if probability >= MIN_PROBABILITY and code in NAMES else None
 
 
 def language_warnings(settings: Settings, documents: Sequence[StoredDocument]) -> Iterator[str]:
-    """A line for each language of ``documents`` that the model of ``settings`` was not made for, as far as is known."""
-    known = load_catalog()
-    reads = known[settings.model].languages if settings.model in known else ()
-    searches = known[settings.embedder].languages if settings.embedder in known else ()
-    if not reads:
+    """Yields a warning for each language of ``documents`` that the catalogue does not list for the model of
+    ``settings``.
+    """
+    catalog = load_catalog()
+    model_languages = catalog[settings.model].languages if settings.model in catalog else ()
+    embedder_languages = catalog[settings.embedder].languages if settings.embedder in catalog else ()
+    if not model_languages:
         return
-    told = set[str]()
+    warned = set[str]()
     for row, text, _ in documents:
         language = language_of(text)
-        if language is None or language in reads or language in told:
+        if language is None or language in model_languages or language in warned:
             continue
-        told.add(language)
-        by_words = searches and language not in searches
-        means = ", and passages are found by their words rather than their meaning" if by_words else ""
+        warned.add(language)
+        by_words = embedder_languages and language not in embedder_languages
+        search_note = ", and passages are found by their words rather than their meaning" if by_words else ""
         yield (
             f"{row.name} is in {NAMES[language]}, which {settings.model} was not made for: trust the quoted words, not "
-            f"the answer{means}; models that read it: localctx models list"
+            f"the answer{search_note}; models that read it: localctx models list"
         )
 
 
 @cache
 def _identifier() -> Any:
-    """py3langid's model (Lui and Baldwin, "langid.py", ACL 2012)."""
+    """Loads py3langid's model (Lui and Baldwin, "langid.py", ACL 2012)."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)

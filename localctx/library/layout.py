@@ -1,4 +1,4 @@
-"""Boxes of text that were seen on a page to its text: columns one after the other, lines, paragraphs."""
+"""Turns boxes of text that OCR found on a page into text in reading order: columns, lines, paragraphs."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Box(NamedTuple):
-    """A piece of a line and where it is, in pixels from the upper left corner."""
+    """A piece of a line with its position in pixels from the upper left corner."""
 
     left: float
     top: float
@@ -18,25 +18,22 @@ class Box(NamedTuple):
     text: str
 
 
-_Axis = tuple[Callable[[Box], float], Callable[[Box], float]]  # where a box begins on it, and ends
+_Axis = tuple[Callable[[Box], float], Callable[[Box], float]]  # a box's start and end along the axis
 _ACROSS: _Axis = (attrgetter("left"), attrgetter("right"))
 _DOWN: _Axis = (attrgetter("top"), attrgetter("bottom"))
-_DIVIDED = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_A-Z])")
+_HYPHENATED = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_A-Z])")
 
 
 def text_of(boxes: Sequence[Box]) -> str:
-    """The text in reading order. Lines end in a newline, paragraphs that stand apart in two.
-
-    A word divided at the end of a line is put together.
-    """
+    """Returns the text in reading order. Lines end in one newline, paragraphs in two. Hyphenated words are joined."""
     if not boxes:
         return ""
     rows = [row for block in _blocks(list(boxes)) for row in _rows(block)]
-    apart = 0.7 * median(box.bottom - box.top for box in boxes)
+    paragraph_gap = 0.7 * median(box.bottom - box.top for box in boxes)
     text = _line(rows[0])
     for above, row in pairwise(rows):
-        text += ("\n\n" if _gap(above, row) > apart else "\n") + _line(row)
-    return _DIVIDED.sub("", text)
+        text += ("\n\n" if _gap(above, row) > paragraph_gap else "\n") + _line(row)
+    return _HYPHENATED.sub("", text)
 
 
 def _line(row: list[Box]) -> str:
@@ -44,7 +41,7 @@ def _line(row: list[Box]) -> str:
 
 
 def _blocks(boxes: list[Box]) -> Iterator[list[Box]]:
-    """Columns from left to right; without any, what the widest gaps part, from the top. A block has no gap across."""
+    """Divides boxes recursively into columns from left to right or else, at the widest gaps, into bands."""
     parts = _columns(boxes) or _bands(boxes)
     if len(parts) < 2:
         yield boxes
@@ -54,28 +51,29 @@ def _blocks(boxes: list[Box]) -> Iterator[list[Box]]:
 
 
 def _columns(boxes: list[Box]) -> list[list[Box]]:
-    """Columns of running text, if it is in columns. Those of a table, of numbers or bullets are read line by line."""
-    columns = _parted(boxes, _ACROSS, 0)
+    """Returns columns of running text; nothing where the columns are a table, numbers or bullets, read line by line."""
+    columns = _split_at_gaps(boxes, _ACROSS, 0)
     width = max(box.right for box in boxes) - min(box.left for box in boxes)
     return columns if len(columns) > 1 and all(_is_running(c, width) for c in columns) else []
 
 
 def _is_running(column: list[Box], width: float) -> bool:
-    """Whether lines fill the column, and the column enough of the page."""
+    """Returns True if most lines fill the column, and the column enough of the page's ``width``."""
     left = min(box.left for box in column)
-    own = max(box.right for box in column) - left
-    return len(column) > 3 and own > width / 5 and median(box.right - left for box in column) > 0.55 * own
+    column_width = max(box.right for box in column) - left
+    line_width = median(box.right - left for box in column)
+    return len(column) > 3 and column_width > width / 5 and line_width > 0.55 * column_width
 
 
 def _bands(boxes: list[Box]) -> list[list[Box]]:
-    """What the widest gaps part, from the top. Each time they are a fifth narrower, so that this ends soon."""
-    gaps = [_gap(above, below) for above, below in pairwise(_parted(boxes, _DOWN, 0))]
-    return _parted(boxes, _DOWN, 0.8 * max(gaps, default=0))
+    """Divides boxes from the top at gaps of at least 0.8 of the widest one, so that the recursion is shallow."""
+    gaps = [_gap(above, below) for above, below in pairwise(_split_at_gaps(boxes, _DOWN, 0))]
+    return _split_at_gaps(boxes, _DOWN, 0.8 * max(gaps, default=0))
 
 
-def _parted(boxes: list[Box], along: _Axis, gap: float) -> list[list[Box]]:
-    """Groups along an axis, parted by gaps that are there and at least this wide."""
-    start, end = along
+def _split_at_gaps(boxes: list[Box], axis: _Axis, gap: float) -> list[list[Box]]:
+    """Groups boxes along an axis; between two groups is a gap of at least ``gap`` pixels and more than none."""
+    start, end = axis
     groups: list[list[Box]] = []
     reach = 0.0
     for box in sorted(boxes, key=start):
@@ -87,7 +85,7 @@ def _parted(boxes: list[Box], along: _Axis, gap: float) -> list[list[Box]]:
 
 
 def _rows(block: list[Box]) -> list[list[Box]]:
-    """Lines from the top, each from left to right: boxes beside each other at about the same height are one line."""
+    """Groups boxes at about the same height into lines from the top, each sorted from left to right."""
     rows: list[list[Box]] = []
     for box in sorted(block, key=_middle):
         if rows and _middle(box) - _middle(rows[-1][0]) < 0.5 * (box.bottom - box.top):

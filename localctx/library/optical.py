@@ -1,6 +1,6 @@
-"""Reading a picture of a page by RapidOCR, which is an optional extra. Runs in the child process.
+"""OCR: reads a picture of a page with RapidOCR, which is an optional extra. Runs in the child process.
 
-The models are those that came with the package: nothing is fetched.
+It uses the models in RapidOCR's package; nothing is downloaded.
 """
 
 import os
@@ -11,25 +11,25 @@ from typing import Any
 from localctx.library.layout import Box, text_of
 
 INSTALL = "pip install 'localctx[ocr]'"
-_MOST_THREADS = 4  # each takes address space, which is limited here
-_INK = 48  # how much darker than paper, of 255
+_MAX_THREADS = 4  # each takes address space, which the child process may use only so much of
+_INK = 48  # difference from the paper's brightness, of 255
 _MARGIN = 16  # pixels
-_SURE = 0.85  # of 1: pages the right way up are at 0.95 and more, others below 0.8
+_SURE = 0.85  # confidence; upright pages reach 0.95 and more, rotated ones less than 0.8
 
 
 def is_installed() -> bool:
-    """Whether the extra is there."""
+    """Returns True if the extra ``ocr`` is installed."""
     return all(find_spec(name) for name in ("rapidocr", "onnxruntime"))
 
 
-class Reader:
-    """Loads the models, in about a second."""
+class OpticalReader:
+    """The loaded OCR models. Loading takes about a second."""
 
     def __init__(self) -> None:
         import rapidocr
 
         models = Path(rapidocr.__file__).parent / "models"
-        unlimited = 1 << 16  # pixels: whoever makes the picture bounds it
+        unlimited = 1 << 16  # pixels; the caller bounds the picture
         self._read: Any = rapidocr.RapidOCR(
             params={
                 "Global.log_level": "critical",
@@ -39,34 +39,36 @@ class Reader:
                 "Det.limit_side_len": unlimited,
                 "Det.model_path": str(models / "PP-OCRv6_det_small.onnx"),
                 "Rec.model_path": str(models / "PP-OCRv6_rec_small.onnx"),
-                "EngineConfig.onnxruntime.intra_op_num_threads": min(_MOST_THREADS, _processors()),
+                "EngineConfig.onnxruntime.intra_op_num_threads": min(_MAX_THREADS, _processors()),
                 "EngineConfig.onnxruntime.inter_op_num_threads": 1,
             }
         )
 
     def read(self, picture: Any) -> str:
-        """The text on a page given as an array of gray, [height, width], bytes. It may lie on a side or its head."""
-        inked = _trimmed(picture)
-        if not inked.size:
+        """Returns the text of a page in any of four orientations, given as gray values, uint8 [height, width]."""
+        trimmed = _trimmed(picture)
+        if not trimmed.size:
             return ""
-        best, surest = list[Box](), 0.0
+        best, highest = list[Box](), 0.0
         for quarters in (0, 2, 1, 3):
-            boxes, sure = self._seen(inked, quarters)
-            if sure > surest:
-                best, surest = boxes, sure
-            if surest > _SURE or not boxes:
+            boxes, confidence = self._detect(trimmed, quarters)
+            if confidence > highest:
+                best, highest = boxes, confidence
+            if highest > _SURE or not boxes:
                 break
         return text_of(best)
 
-    def _seen(self, picture: Any, quarters: int) -> tuple[list[Box], float]:
-        """What is seen when the picture is turned left so often, and how sure the letters on level lines are."""
+    def _detect(self, picture: Any, quarters: int) -> tuple[list[Box], float]:
+        """Rotates the picture left by ``quarters`` of 90 degrees; returns the boxes found, and the mean confidence of
+        the characters, where those on vertical lines count as 0.
+        """
         import numpy as np
 
-        found = self._read(np.ascontiguousarray(np.rot90(picture, quarters)))
-        if not found:
+        result = self._read(np.ascontiguousarray(np.rot90(picture, quarters)))
+        if not result:
             return [], 0.0
-        boxes = [_box(*at) for at in zip(found.boxes, found.txts, strict=True)]
-        scored = zip(boxes, found.scores, strict=True)
+        boxes = [_box(*item) for item in zip(result.boxes, result.txts, strict=True)]
+        scored = zip(boxes, result.scores, strict=True)
         level = sum(len(b.text) * score for b, score in scored if b.right - b.left > b.bottom - b.top)
         return boxes, level / sum(len(box.text) for box in boxes)
 
@@ -76,7 +78,7 @@ def _processors() -> int:
 
 
 def _trimmed(picture: Any) -> Any:
-    """Without empty margins, which take as long to look at as text; nothing of an empty page."""
+    """Crops empty margins, which take as long to process as text; returns an empty array for an empty page."""
     import numpy as np
 
     ink = picture < int(picture.max()) - _INK
@@ -88,6 +90,8 @@ def _trimmed(picture: Any) -> Any:
 
 
 def _box(corners: Any, text: str) -> Box:
-    """Of a slanted line, its height in the middle. ``corners``: from the upper left, clockwise."""
+    """Returns the box of a line whose ``corners`` [4, 2] run clockwise from the upper left; a slanted line's edges are
+    taken at its middle.
+    """
     across, down = corners[:, 0], corners[:, 1]
     return Box(across.min(), down[:2].mean(), across.max(), down[2:].mean(), text)

@@ -1,6 +1,6 @@
-"""A file or standard input to a Document: text, where its parts are, and an id made of the text alone.
+"""Reads a file or standard input into a Document: its text, its spans, and an id that is a hash of the text.
 
-What a file is, its content decides, and only then its name. All but text is parsed in a child process.
+The content of a file decides its kind, and only then its name. Everything but text is parsed in a child process.
 """
 
 import os
@@ -36,29 +36,29 @@ _TAG = re.compile(r"<[a-zA-Z/!]")
 
 @dataclass(frozen=True)
 class Document:
-    """A document as read: its listing, its text (newlines are \\n) and its spans."""
+    """A document: its row in the library, its text (newlines are \\n), and the spans of its pages and headings."""
 
     row: DocumentRow
     text: str = field(repr=False)
     spans: tuple[Span, ...] = field(repr=False)
 
 
-def _unheard(done: int, total: int) -> None:
+def _no_progress(done: int, total: int) -> None:
     pass
 
 
 def read_document(
     source: str,
-    progress: Callable[[int, int], None] = _unheard,
+    progress: Callable[[int, int], None] = _no_progress,
     ocr: str = "auto",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Document:
-    """The document at path ``source``, or on standard input for ``-``. ``progress`` hears of pages done, of all.
+    """Reads the document at path ``source``; ``-`` is standard input. Calls ``progress(pages done, pages in all)``.
 
-    ``ocr`` says which pages of a PDF are read optically: ``auto`` (those without text), ``on`` (all), ``off``.
-    Raises DocumentError for what is missing, a folder, empty, too large, damaged or not a document; Cancelled.
+    ``ocr`` selects the pages of a PDF that are read optically: ``auto`` (those without text), ``on`` (all), ``off``.
+    Raises DocumentError for a file that is missing, a folder, empty, too large, damaged or not a document; Cancelled.
     """
-    shown = "standard input" if source == "-" else source
+    shown = "standard input" if source == "-" else source  # in messages
     data, modified = (_limited(sys.stdin.buffer, shown), 0) if source == "-" else _file(Path(source))
     name, path = ("stdin", "-") if source == "-" else (Path(source).name, str(Path(source).absolute()))
     parsed = _parsed(data, name, shown, lambda what, data: parse(what, data, progress, ocr=ocr, cancelled=cancelled))
@@ -66,36 +66,36 @@ def read_document(
     if not text.strip():
         raise DocumentError(f"{shown} is empty", "give a file with text in it")
     row = DocumentRow(text_id(text), name, path, parsed.format, len(data), len(text), now, now, modified)
-    return Document(row, text, tuple(spans_of(parsed.marks, len(text))))
+    return Document(row, text, tuple(make_spans(parsed.marks, len(text))))
 
 
-def is_read_so(form: str, ocr: str) -> bool:
-    """Whether reading again with this ``ocr`` would end in this format, of an untouched file."""
+def matches_ocr(form: str, ocr: str) -> bool:
+    """Returns True if reading the same file again with this ``ocr`` would give text of the format ``form``."""
     wanted = {"on": OPTICAL, "off": "pdf"}.get(ocr)
     return wanted in (None, form) or not form.startswith("pdf")
 
 
-def spans_of(marks: list[Mark], length: int) -> list[Span]:
-    """Parts of a text of ``length`` characters; each reaches to where the next of its kind begins."""
+def make_spans(marks: list[Mark], length: int) -> list[Span]:
+    """Returns the spans of a text of ``length`` characters; each ends where the next of its kind begins."""
     spans = []
     for kind in sorted({kind for _, kind, _ in marks}, reverse=True):  # pages before headings
-        own = [(start, label) for start, of, label in marks if of == kind]
+        own = [(start, label) for start, mark_kind, label in marks if mark_kind == kind]
         spans += [Span(start, end, kind, label) for (start, label), (end, _) in pairwise([*own, (length, "")])]
     return sorted(spans, key=lambda s: s.start)
 
 
-def _parsed(data: bytes, name: str, shown: str, parse_apart: Callable[[str, bytes], Parsed]) -> Parsed:
-    if what := _kind(data, shown):
-        return _apart(what, data, shown, parse_apart)
+def _parsed(data: bytes, name: str, shown: str, parse_in_child: Callable[[str, bytes], Parsed]) -> Parsed:
+    if kind := _kind(data, shown):
+        return _with_name(kind, data, shown, parse_in_child)
     text, encoding = decode_text(data, shown)
     suffix = Path(name).suffix.lower()
     if _HTML.match(text[:4096]) or (suffix in (".html", ".htm", ".xhtml") and _TAG.search(text)):
-        return _apart("html", text.encode(), shown, parse_apart)
+        return _with_name("html", text.encode(), shown, parse_in_child)
     return Parsed(encoding, text, headings(text) if suffix in (".md", ".markdown") else [])
 
 
 def _kind(data: bytes, shown: str) -> str:
-    """``pdf``, ``zip``, or nothing where it may be text. Raises DocumentError for what is known not to be read here."""
+    """Returns ``pdf``, ``zip``, or empty text where it may be text. Raises DocumentError for unsupported formats."""
     head = data[:1024]
     if head.lstrip().startswith(b"%PDF-") or (b"%PDF-" in head and b"%%EOF" in data[-1024:]):
         return "pdf"
@@ -107,22 +107,23 @@ def _kind(data: bytes, shown: str) -> str:
     return ""
 
 
-def _apart(what: str, data: bytes, shown: str, parse_apart: Callable[[str, bytes], Parsed]) -> Parsed:
+def _with_name(kind: str, data: bytes, shown: str, parse_in_child: Callable[[str, bytes], Parsed]) -> Parsed:
+    """Parses in the child process; puts the document's name into the error it raises."""
     try:
-        return parse_apart(what, data)
+        return parse_in_child(kind, data)
     except DocumentError as e:
         raise DocumentError(f"{shown} {e.problem}", e.remedy) from e
 
 
 def _file(path: Path) -> tuple[bytes, int]:
-    """A file's bytes and when it was last changed, in nanoseconds since 1970."""
+    """Returns a file's bytes and the time of its last change, in nanoseconds since 1970."""
     try:
         about = path.stat()
         if stat.S_ISDIR(about.st_mode):
             raise DocumentError(f"{path} is a folder", f"add it with: localctx library add {path}")
         if stat.S_ISCHR(about.st_mode) or stat.S_ISBLK(about.st_mode):
             raise DocumentError(f"{path} is a device, not a document", "name a text file")
-        with open(path, "rb", opener=_open_at_once) as f:
+        with open(path, "rb", opener=_open_without_waiting) as f:
             return _limited(f, str(path)), os.fstat(f.fileno()).st_mtime_ns
     except FileNotFoundError as e:
         raise DocumentError(f"{path} does not exist", "check the name and the folder") from e
@@ -130,8 +131,8 @@ def _file(path: Path) -> tuple[bytes, int]:
         raise DocumentError(f"{path} cannot be read ({e})", "check that it is a file you may read") from e
 
 
-def _open_at_once(path: str, flags: int) -> int:
-    """Opening a pipe waits for who writes into it, for ever if nobody does; reading such a one finds its end."""
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Opens a named pipe even if no process writes into it, which would otherwise block for ever; it reads as empty."""
     fd = os.open(path, flags | os.O_NONBLOCK)
     os.set_blocking(fd, True)
     return fd

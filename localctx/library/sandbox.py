@@ -1,4 +1,4 @@
-"""Parsing in a child process with limits, so that a bomb or a crash costs one file and one clear message."""
+"""Parses a document in a child process with limits, so that a malicious or damaged file costs one error message."""
 
 import json
 import signal
@@ -15,14 +15,15 @@ from typing import IO, Any
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.text_builder import Mark
 
-HEARD = 0.2  # seconds within which a wish to stop is heard
+POLL_SECONDS = 0.2  # between checks of the deadline and of ``cancelled``
 _ROOT = str(Path(__file__).parents[2])
 
 
 @dataclass(frozen=True)
 class SandboxLimits:
-    """What one parse may take: CPU seconds, for the file and again for each page that is read optically; wall-clock
-    seconds without a word; bytes of memory beside the file, and more for what reads optically; characters of text.
+    """Limits of one parse: CPU ``seconds`` for the file, and again for each page read by OCR; ``wall``-clock seconds
+    between two messages; bytes of ``memory`` beyond the file's size, and ``optical`` more for OCR; ``characters`` of
+    text.
     """
 
     seconds: int = 60
@@ -34,7 +35,7 @@ class SandboxLimits:
 
 @dataclass(frozen=True)
 class Parsed:
-    """What a parser made of a file: its format, its text, and where its parts begin."""
+    """The result of a parser: the file's format, its text, and the starts of its pages and headings."""
 
     format: str
     text: str
@@ -49,58 +50,57 @@ def parse(
     ocr: str = "auto",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Parsed:
-    """Parse a ``pdf``, ``zip`` (Word or EPUB) or ``html`` (as UTF-8). ``progress`` hears of pages done, of all.
+    """Parses ``data``, which is a ``pdf``, ``zip`` (Word or EPUB) or ``html`` (UTF-8) as ``what`` says.
 
-    Pages of a PDF are read optically if ``ocr`` is ``on``, where they have no text if ``auto``, or not (``off``).
-    Raises DocumentError, whose problem lacks the file's name, and Cancelled soon after ``cancelled`` says so. Whatever
-    ends it, the child is dead afterwards.
+    Calls ``progress(pages done, pages in all)``. ``ocr`` is as in ``read_document``. Raises DocumentError, whose
+    problem lacks the file's name, and Cancelled soon after ``cancelled()`` is True. On return the child has ended.
     """
     limits = limits or SandboxLimits()
-    with _child(limits.wall, cancelled) as (child, heard):
+    with _child(limits.wall, cancelled) as (child, restart_timer):
         _send(child, {"what": what, "ocr": ocr}, data, limits)
-        for answer in _answers(child, limits):
-            heard()
-            if "done" not in answer:
-                return _accepted(answer)
-            progress(int(answer["done"]), int(answer["total"]))
+        for message in _messages(child, limits):
+            restart_timer()
+            if "done" not in message:
+                return _result(message)
+            progress(int(message["done"]), int(message["total"]))
         code = child.wait()
-        raise Cancelled if cancelled() else _death(code, limits)
+        raise Cancelled if cancelled() else _exit_error(code, limits)
 
 
 @contextmanager
 def _child(wall: int, cancelled: Callable[[], bool]) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], None]]]:
-    """A fresh interpreter that imports one parser, from where we would: without ``site`` it starts in half the time.
+    """Starts a Python process with this one's import path; without ``site`` it starts in half the time.
 
-    It has a session of its own: Ctrl-C reaches it through us alone. It is killed when ``cancelled``, and ``wall``
-    seconds after its last word: call what comes with it when one is heard.
+    Yields the process and a function that restarts its timer. It is killed when ``cancelled()`` is True or ``wall``
+    seconds after the timer was last restarted. It has a session of its own, so that Ctrl-C reaches only the parent.
     """
     start = f"import sys; sys.path[:] = {[_ROOT, *sys.path]!r}; from localctx.library.parse_child import main; main()"
     command, pipe = [sys.executable, "-I", "-S", "-c", start], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True) as child:
-        watch = _Watch(wall, child.kill, cancelled)
-        watch.start()
+        watchdog = _Watchdog(wall, child.kill, cancelled)
+        watchdog.start()
         try:
-            yield child, watch.heard
+            yield child, watchdog.restart
         finally:
-            watch.ended.set()
+            watchdog.ended.set()
             child.kill()
             with suppress(BrokenPipeError):
                 _pipes(child)[0].close()
 
 
-class _Watch(threading.Thread):
-    """Kills what was not heard of for ``wall`` seconds, or was ``cancelled``."""
+class _Watchdog(threading.Thread):
+    """Calls ``kill`` once ``cancelled()`` is True or ``wall`` seconds have passed since ``restart``."""
 
     def __init__(self, wall: int, kill: Callable[[], None], cancelled: Callable[[], bool] = lambda: False) -> None:
         super().__init__(daemon=True)
         self.ended, self._wall, self._cancelled, self._kill = threading.Event(), wall, cancelled, kill
-        self.heard()
+        self.restart()
 
-    def heard(self) -> None:
+    def restart(self) -> None:
         self._deadline = time.monotonic() + self._wall
 
     def run(self) -> None:
-        while not self.ended.wait(HEARD):
+        while not self.ended.wait(POLL_SECONDS):
             if time.monotonic() >= self._deadline or self._cancelled():
                 self._kill()
                 break
@@ -114,37 +114,37 @@ def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 def _send(child: subprocess.Popen[bytes], request: dict[str, Any], data: bytes, limits: SandboxLimits) -> None:
     request = {**request, "bytes": len(data), **asdict(limits)}
-    ours, _ = _pipes(child)
-    with suppress(BrokenPipeError):  # it died: what it left to read, and its exit, tell why
-        ours.write(json.dumps(request).encode() + b"\n")
-        ours.write(data)
-        ours.flush()
+    stdin, _ = _pipes(child)
+    with suppress(BrokenPipeError):  # it has ended; its output or its exit code tells why
+        stdin.write(json.dumps(request).encode() + b"\n")
+        stdin.write(data)
+        stdin.flush()
 
 
-def _answers(child: subprocess.Popen[bytes], limits: SandboxLimits) -> Iterator[dict[str, Any]]:
-    """What the child says, line by line; nothing of what a broken parser might say beyond the limit."""
-    most = 4 * limits.characters + (1 << 20)
-    while line := _pipes(child)[1].readline(most):
+def _messages(child: subprocess.Popen[bytes], limits: SandboxLimits) -> Iterator[dict[str, Any]]:
+    """Yields the child's messages, one a line; ends at a line that is too long or not JSON."""
+    max_bytes = 4 * limits.characters + (1 << 20)
+    while line := _pipes(child)[1].readline(max_bytes):
         try:
             yield json.loads(line)
         except ValueError:
             return
 
 
-def _accepted(answer: dict[str, Any]) -> Parsed:
-    """What the child made of the file. Raises DocumentError with what it says instead."""
-    if "problem" in answer:
-        raise DocumentError(_one_line(answer["problem"]), _one_line(answer["remedy"]))
-    return Parsed(answer["format"], answer["text"], [(start, kind, label) for start, kind, label in answer["marks"]])
+def _result(message: dict[str, Any]) -> Parsed:
+    """Returns the document in the child's last message. Raises DocumentError if it reports a problem instead."""
+    if "problem" in message:
+        raise DocumentError(_one_line(message["problem"]), _one_line(message["remedy"]))
+    return Parsed(message["format"], message["text"], [(start, kind, label) for start, kind, label in message["marks"]])
 
 
-def _one_line(words: str) -> str:
-    """Messages of parsers quote the file: nothing of it may steer a terminal."""
-    return " ".join("".join(c if c.isprintable() else " " for c in words).split())[:300]
+def _one_line(text: str) -> str:
+    """Removes control characters: a parser's message may quote the file, which must not control the terminal."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
 
 
-def _death(code: int, limits: SandboxLimits) -> DocumentError:
-    """Why the child died without an answer."""
-    if code in (-signal.SIGXCPU, -signal.SIGKILL):  # of its own clock, or ours
+def _exit_error(code: int, limits: SandboxLimits) -> DocumentError:
+    """Returns the error for a child that ended without a result."""
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):  # its CPU limit, or the watchdog
         return DocumentError(f"takes more than {limits.seconds} s to read", "split it into parts, or do not trust it")
     return DocumentError(f"makes its reader crash (exit {code})", "open it elsewhere and save it anew")

@@ -1,4 +1,4 @@
-"""Search over documents: an index of words and vectors, and the passages that both lists together put first."""
+"""Hybrid search over documents: BM25 and vectors, fused by reciprocal rank, return passages."""
 
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ from localctx.store.search_index import ChunkRow
 from localctx.store.store import Store
 
 T = TypeVar("T")
-Progress = Callable[[str, int, int], None]  # phase, characters done, of how many
+IndexProgress = Callable[[str, int, int], None]  # phase, characters done, characters in all
 
-K = 5  # of reciprocal rank fusion: a list's hit of rank r counts its weight / (K + r)
-WEIGHTS = {"words": 1.0, "vectors": 0.5}  # words alone put the right paragraph first more often than vectors alone
+K = 5  # of reciprocal rank fusion: a hit of rank r in a list scores the list's weight / (K + r)
+WEIGHTS = {"words": 1.0, "vectors": 0.5}  # words alone rank the right paragraph first more often than vectors alone
 DEPTH = 20  # hits of each list that are fused
-BATCH = 4  # chunks embedded between two looks at the flag: half a second on one slow core
+BATCH = 4  # chunks embedded between two checks for cancellation: half a second on one slow core
 _SEPARATORS = re.compile(r"[_.-]+")
 _PROSE = {"", ".txt", ".md", ".markdown", ".rst", ".html", ".htm", ".xhtml", ".pdf", ".docx", ".odt", ".epub", ".tex"}
 
@@ -31,8 +31,8 @@ _PROSE = {"", ".txt", ".md", ".markdown", ".rst", ".html", ".htm", ".xhtml", ".p
 class Passage:
     """Characters ``start..end`` of a document, found by a search.
 
-    ``heading`` and ``page`` are those it begins under, None where there is none. ``ranks`` tells which lists found it
-    (``words``, ``vectors``) and at what rank, from 1. ``score`` orders the passages of one search.
+    ``heading`` and ``page`` are those it begins under, None where there is none. ``ranks`` is its rank, from 1, in each
+    list that contains it (``words``, ``vectors``). ``score`` orders the passages of one search.
     """
 
     document: str
@@ -48,7 +48,7 @@ class Passage:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The passages of a search, best first; ``words_only`` of the ``chunks`` searched had no vector to be found by."""
+    """The passages of a search, best first. ``chunks`` were searched, ``words_only`` of them without a vector."""
 
     passages: list[Passage] = field(default_factory=list)
     chunks: int = 0
@@ -59,24 +59,24 @@ def index(
     store: Store,
     document: DocumentRow,
     embedder: Embedder | None,
-    progress: Progress = lambda *p: None,
+    progress: IndexProgress = lambda *p: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Make a kept document searchable: by words and, with an ``embedder``, by vectors. What is there is not made again.
+    """Indexes a stored document by words and, with an ``embedder``, by vectors. Existing entries are not made again.
 
-    Reports ``indexing`` and ``embedding`` in characters. Raises Cancelled within a second of ``cancelled``; vectors
-    made by then are kept, and the next call goes on with the rest.
+    Calls ``progress`` with the phases ``indexing`` and ``embedding``, in characters. Raises Cancelled within a second
+    of ``cancelled()``; vectors made by then stay, and the next call makes the rest.
     """
     if not store.index.has(document.id):
         text = store.documents.text(document.id)
         titled = _titled(document, text, store.documents.spans(document.id))
-        store.index.add(document.id, text, _watched(titled, len(text), progress, cancelled))
+        store.index.add(document.id, text, _with_progress(titled, len(text), progress, cancelled))
     if embedder:
         _embed(store, document, embedder, progress, cancelled)
 
 
 def unindexed(store: Store, embedder: Embedder | None) -> list[DocumentRow]:
-    """The documents for which ``index`` has something to do."""
+    """Returns the documents that ``index`` has not indexed completely."""
     name = embedder.name if embedder else None
     return [d for d in store.documents.all() if _unfinished(*store.index.coverage(name, [d.id]), name)]
 
@@ -85,29 +85,29 @@ def index_all(
     store: Store,
     embedder: Embedder | None,
     documents: Container[str] | None = None,
-    progress: Progress = lambda *p: None,
+    progress: IndexProgress = lambda *p: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> None:
-    """``index`` for each of these documents (ids), or of all, that needs it. Raises Cancelled."""
+    """Indexes those of ``documents`` (ids; None: all) that are not indexed completely. Raises Cancelled."""
     for row in unindexed(store, embedder):
         if documents is None or row.id in documents:
             index(store, row, embedder, progress, cancelled)
 
 
-def with_vectors(load: Callable[[], Embedder | None], work: Callable[[Embedder | None], T]) -> tuple[T, str | None]:
-    """What ``work`` gives with the embedder; where that cannot be had, without it, and why."""
+def try_with_embedder(load: Callable[[], Embedder | None], run: Callable[[Embedder | None], T]) -> tuple[T, str | None]:
+    """Returns ``run(embedder)`` and None or, if the embedder cannot be loaded, ``run(None)`` and a warning."""
     try:
-        return work(load()), None
+        return run(load()), None
     except ModelError as e:
-        return work(None), f"{e.problem}; passages are searched by their words alone"
+        return run(None), f"{e.problem}; passages are searched by their words alone"
 
 
 def search(
     store: Store, query: str, embedder: Embedder | None, documents: Sequence[str] | None = None, top: int = 10
 ) -> SearchResult:
-    """The ``top`` passages for ``query`` in these documents (ids), or all: BM25 and vectors fused by reciprocal rank.
+    """Returns the ``top`` passages for ``query`` in ``documents`` (ids; None: all), BM25 and vectors fused by rank.
 
-    Nothing is indexed. Where vectors are absent words alone decide, and ``SearchResult.words_only`` tells.
+    Searches what is indexed now. Chunks without a vector are found by words alone; ``words_only`` counts them.
     """
     depth = max(top, DEPTH)
     lists = {"words": store.index.by_words(query, depth, documents)}
@@ -117,25 +117,25 @@ def search(
     scores = fuse(lists)
     best = store.index.get(sorted(scores, key=lambda c: (-scores[c], c))[:top])
     ranks = {c.id: {name: l.index(c.id) + 1 for name, l in lists.items() if c.id in l} for c in best}
-    open_ = _opener(store)
-    passages = [_passage(open_(c.document), c, scores[c.id], ranks[c.id]) for c in best]
+    document = _document_cache(store)
+    passages = [_passage(document(c.document), c, scores[c.id], ranks[c.id]) for c in best]
     return SearchResult(passages, total, total - embedded)
 
 
-def words_of(query: str) -> re.Pattern[str] | None:
-    """What matches the words of a query, whatever their case; None where it has none."""
+def query_pattern(query: str) -> re.Pattern[str] | None:
+    """Returns a pattern that matches the words of a query in any case; None where it has none."""
     terms = "|".join(map(re.escape, re.findall(r"\w+", query)))
     return re.compile(rf"\b(?:{terms})\b", re.IGNORECASE) if terms else None
 
 
-def join_neighbours(store: Store, passages: Sequence[Passage]) -> list[Passage]:
-    """Passages with those made one that lie side by side under one heading; as good as the best of them, best first."""
+def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
+    """Joins adjacent passages under the same heading, with the best score among them; returns passages best first."""
     joined = list[Passage]()
-    open_ = _opener(store)
+    document = _document_cache(store)
     for p in sorted(passages, key=lambda p: (p.document, p.start)):
         last = joined[-1] if joined else None
-        text = open_(p.document).text
-        if last and _touch(last, p, text):
+        text = document(p.document).text
+        if last and _adjacent(last, p, text):
             ranks = {n: min(r[n] for r in (last.ranks, p.ranks) if n in r) for n in last.ranks | p.ranks}
             score, inside = max(last.score, p.score), text[last.start : p.end]
             joined[-1] = replace(last, end=p.end, text=inside, score=score, ranks=ranks)
@@ -145,7 +145,7 @@ def join_neighbours(store: Store, passages: Sequence[Passage]) -> list[Passage]:
 
 
 def fuse(lists: Mapping[str, Sequence[int]]) -> dict[int, float]:
-    """Weighted reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009): the score of each chunk in the lists."""
+    """Returns each chunk's score by weighted reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)."""
     scores = dict[int, float]()
     for name, ranked in lists.items():
         for rank, chunk in enumerate(ranked, 1):
@@ -154,8 +154,8 @@ def fuse(lists: Mapping[str, Sequence[int]]) -> dict[int, float]:
 
 
 @dataclass(frozen=True)
-class _Open:
-    """A document at hand, and what its headings and pages are at a position."""
+class _LoadedDocument:
+    """A document in memory, and functions from a position in it to its heading and its page."""
 
     row: DocumentRow
     text: str
@@ -163,19 +163,20 @@ class _Open:
     page: Callable[[int], str | None]
 
 
-def _opener(store: Store) -> Callable[[str], _Open]:
+def _document_cache(store: Store) -> Callable[[str], _LoadedDocument]:
+    """Returns a function from an id to its document, which reads each document once."""
     rows = {d.id: d for d in store.documents.all()}
 
     @cache
-    def open_(document: str) -> _Open:
+    def load(document: str) -> _LoadedDocument:
         spans = store.documents.spans(document)
         text = store.documents.text(document)
-        return _Open(rows[document], text, labels(spans, "heading"), labels(spans, "page"))
+        return _LoadedDocument(rows[document], text, labels(spans, "heading"), labels(spans, "page"))
 
-    return open_
+    return load
 
 
-def _passage(document: _Open, chunk: ChunkRow, score: float, ranks: dict[str, int]) -> Passage:
+def _passage(document: _LoadedDocument, chunk: ChunkRow, score: float, ranks: dict[str, int]) -> Passage:
     return Passage(
         document.row.id,
         document.row.name,
@@ -189,7 +190,7 @@ def _passage(document: _Open, chunk: ChunkRow, score: float, ranks: dict[str, in
     )
 
 
-def _touch(a: Passage, b: Passage, text: str) -> bool:
+def _adjacent(a: Passage, b: Passage, text: str) -> bool:
     between = text[a.end : b.start]
     return (a.document, a.heading) == (b.document, b.heading) and not between.strip()
 
@@ -199,15 +200,15 @@ def _unfinished(total: int, embedded: int, embedder: str | None) -> bool:
 
 
 def _titled(document: DocumentRow, text: str, spans: Sequence[Span]) -> Iterator[tuple[int, int, str]]:
-    """The chunks of a document, each with the document's name and the heading it is under, which are searched too."""
+    """Yields a document's chunks with their titles: the document's name and the chunk's heading, searched as well."""
     name = Path(document.name)
     heading = labels(spans, "heading")
-    for start, end in chunks(text, spans, in_lines(document.name)):
+    for start, end in chunks(text, spans, is_line_based(document.name)):
         yield start, end, " ".join(filter(None, [_SEPARATORS.sub(" ", name.stem), heading(start)]))
 
 
-def _watched(
-    rows: Iterator[tuple[int, int, str]], total: int, progress: Progress, cancelled: Callable[[], bool]
+def _with_progress(
+    rows: Iterator[tuple[int, int, str]], total: int, progress: IndexProgress, cancelled: Callable[[], bool]
 ) -> Iterator[tuple[int, int, str]]:
     for count, row in enumerate(rows):
         if cancelled():
@@ -218,7 +219,7 @@ def _watched(
 
 
 def _embed(
-    store: Store, document: DocumentRow, embedder: Embedder, progress: Progress, cancelled: Callable[[], bool]
+    store: Store, document: DocumentRow, embedder: Embedder, progress: IndexProgress, cancelled: Callable[[], bool]
 ) -> None:
     if not (rows := store.index.lacking(document.id, embedder.name)):
         return
@@ -228,12 +229,14 @@ def _embed(
             raise Cancelled
         progress("embedding", done, total)
         batch = rows[at : at + BATCH]
-        parts = [[text[slice(*v)] for v in views(text, Chunk(c.start, c.end), in_lines(document.name))] for c in batch]
-        made = embedder.embed([f"{c.title}\n{part}" for c, some in zip(batch, parts, strict=True) for part in some])
-        store.index.put_vectors(embedder.name, batch, np.split(made, np.cumsum([len(some) for some in parts])[:-1]))
+        parts = [
+            [text[slice(*v)] for v in views(text, Chunk(c.start, c.end), is_line_based(document.name))] for c in batch
+        ]
+        vectors = embedder.embed([f"{c.title}\n{part}" for c, some in zip(batch, parts, strict=True) for part in some])
+        store.index.put_vectors(embedder.name, batch, np.split(vectors, np.cumsum([len(some) for some in parts])[:-1]))
         done += sum(c.end - c.start for c in batch)
 
 
-def in_lines(name: str) -> bool:
-    """Whether a document of this name is source code or a table, which is divided at line ends."""
+def is_line_based(name: str) -> bool:
+    """Returns True if the suffix of ``name`` is not that of prose: source code and tables are divided at line ends."""
     return Path(name).suffix.lower() not in _PROSE

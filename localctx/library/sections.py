@@ -1,4 +1,4 @@
-"""Text to sections: what is read at a time of a text that is too long to be read whole.
+"""Divides a text that does not fit into the context window into sections that do.
 
 A section ends at a heading where there are any, else between paragraphs, else between sentences. Sections are in order,
 do not overlap, and leave out only white space.
@@ -13,14 +13,14 @@ from typing import NamedTuple
 from localctx.library.chunk import Chunk, chunks, views
 from localctx.store.documents import Span, labels
 
-FEW = 4  # what has less than this part of the most joins a neighbour
+SHORT_DIVISOR = 4  # a part with less than a quarter of the tokens allowed joins a neighbour
 
 
 @dataclass(frozen=True)
 class Section:
-    """Characters ``start..end`` of a document, under this heading and on these pages (``3-5``), where it has such.
+    """Characters ``start..end`` of a document, with its heading and pages (``3-5``), None where it has none.
 
-    Of short ones that were joined, ``heading`` has the first and the last.
+    ``heading`` of a section made of several short ones contains the first and the last heading.
     """
 
     start: int
@@ -36,21 +36,23 @@ class _Piece(NamedTuple):
 
 
 def sections(
-    text: str, spans: Sequence[Span], count: Callable[[str], int], most: int, lines: bool = False
+    text: str, spans: Sequence[Span], count: Callable[[str], int], max_tokens: int, lines: bool = False
 ) -> list[Section]:
-    """The sections of ``text``, each of at most ``most`` tokens as ``count`` counts them; ``lines`` as for ``chunks``.
+    """Returns the sections of ``text``, each of at most ``max_tokens`` tokens; ``count`` returns the tokens of a text.
 
-    A part without any break may be longer, of at most VIEW characters.
+    ``lines`` is as for ``chunks``. A part without any break may have more tokens, in at most VIEW characters.
     """
     heads = [s.start for s in spans if s.kind == "heading"]
-    pieces = (piece for chunk in chunks(text, spans, lines) for piece in _fitting(text, chunk, count, most, lines))
-    under = groupby(pieces, lambda piece: bisect_right(heads, piece.start))
-    parts = (part for _, own in under for part in _even(list(own), most))
-    return [section_of(spans, part.start, part.end) for part in _joined(parts, most)]
+    pieces = (
+        piece for chunk in chunks(text, spans, lines) for piece in _fitting(text, chunk, count, max_tokens, lines)
+    )
+    by_heading = groupby(pieces, lambda piece: bisect_right(heads, piece.start))
+    parts = (part for _, own in by_heading for part in _even(list(own), max_tokens))
+    return [section_at(spans, part.start, part.end) for part in _joined(parts, max_tokens)]
 
 
-def section_of(spans: Sequence[Span], start: int, end: int) -> Section:
-    """Characters ``start..end`` with the heading and the pages they are under."""
+def section_at(spans: Sequence[Span], start: int, end: int) -> Section:
+    """Returns characters ``start..end`` as a section, with their headings and pages."""
     first, last = ({kind: labels(spans, kind)(at) for kind in ("heading", "page")} for at in (start, end - 1))
     heading, pages = (
         " … ".join(dict.fromkeys(filter(None, both))) for both in zip(first.values(), last.values(), strict=True)
@@ -58,41 +60,45 @@ def section_of(spans: Sequence[Span], start: int, end: int) -> Section:
     return Section(start, end, heading or None, pages.replace(" … ", "-") or None)
 
 
-def _fitting(text: str, chunk: Chunk, count: Callable[[str], int], most: int, lines: bool) -> Iterator[_Piece]:
+def _fitting(text: str, chunk: Chunk, count: Callable[[str], int], max_tokens: int, lines: bool) -> Iterator[_Piece]:
     tokens = count(text[chunk.start : chunk.end])
-    if tokens <= most:
+    if tokens <= max_tokens:
         yield _Piece(*chunk, tokens)
     else:
         yield from (_Piece(*view, count(text[view.start : view.end])) for view in views(text, chunk, lines))
 
 
-def _even(pieces: Sequence[_Piece], most: int) -> Iterator[_Piece]:
-    """The pieces under one heading together, in as few parts as there can be, of about the same length."""
+def _even(pieces: Sequence[_Piece], max_tokens: int) -> Iterator[_Piece]:
+    """Joins the pieces under one heading into as few parts as possible, of about the same length."""
     total = sum(piece.tokens for piece in pieces)
-    share = total / max(1, -(-total // most))
-    held, *rest = pieces
+    share = total / max(1, -(-total // max_tokens))
+    previous, *rest = pieces
     for piece in rest:
-        if held.tokens + piece.tokens <= most and held.tokens + piece.tokens / 2 <= share:
-            held = _together(held, piece)
+        if previous.tokens + piece.tokens <= max_tokens and previous.tokens + piece.tokens / 2 <= share:
+            previous = _merge(previous, piece)
         else:
-            yield held
-            held = piece
-    yield held
+            yield previous
+            previous = piece
+    yield previous
 
 
-def _joined(parts: Iterable[_Piece], most: int) -> Iterator[_Piece]:
-    """Neighbours together, where one of them is short and both fit."""
-    held: _Piece | None = None
+def _joined(parts: Iterable[_Piece], max_tokens: int) -> Iterator[_Piece]:
+    """Joins neighbours where one of them is short and both fit."""
+    previous: _Piece | None = None
     for part in parts:
-        if held and held.tokens + part.tokens <= most and min(held.tokens, part.tokens) * FEW < most:
-            held = _together(held, part)
+        if previous and previous.tokens + part.tokens <= max_tokens and _is_short(previous, part, max_tokens):
+            previous = _merge(previous, part)
             continue
-        if held:
-            yield held
-        held = part
-    if held:
-        yield held
+        if previous:
+            yield previous
+        previous = part
+    if previous:
+        yield previous
 
 
-def _together(a: _Piece, b: _Piece) -> _Piece:
+def _is_short(a: _Piece, b: _Piece, max_tokens: int) -> bool:
+    return min(a.tokens, b.tokens) * SHORT_DIVISOR < max_tokens
+
+
+def _merge(a: _Piece, b: _Piece) -> _Piece:
     return _Piece(a.start, b.end, a.tokens + b.tokens)

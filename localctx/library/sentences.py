@@ -1,10 +1,10 @@
-"""Where the sentences of a text are. They end at punctuation, not at abbreviations or initials, and at empty lines."""
+"""Divides text into sentences. They end at punctuation, but not after abbreviations or initials, and at empty lines."""
 
 import re
 from collections.abc import Iterator
 
 ENDS = ".!?…。！？"  # noqa: RUF001
-LONG = 1000  # characters; what is longer is no sentence, and falls into lines
+LONG = 1000  # characters; a longer sentence is divided into lines
 _GAP = re.compile(
     r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+"  # noqa: RUF001
     r"|(?<=[。！？])\s*"  # noqa: RUF001
@@ -19,17 +19,17 @@ _ABBREVIATED = re.compile(
 
 
 def sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The sentences of ``text[start:end]`` as (start, end), in order, without the white space around them."""
+    """Yields the sentences of ``text[start:end]`` as (start, end), in order, without white space around them."""
     at = start
     for gap in _GAP.finditer(text, start, end):
-        if not _goes_on(text, gap.start(), gap.end()):
+        if not _continues(text, gap.start(), gap.end()):
             yield from _lines(text, at, gap.start())
             at = gap.end()
     yield from _lines(text, at, end)
 
 
-def _goes_on(text: str, stop: int, after: int) -> bool:
-    """Whether the sentence that seems to stop does not: after an abbreviation, or before a small letter."""
+def _continues(text: str, stop: int, after: int) -> bool:
+    """Returns True if the sentence continues at ``after``: after an abbreviation, or with a lower case letter."""
     if not text.endswith(".", 0, stop) or "\n\n" in text[stop:after]:
         return False
     return text[after : after + 1].islower() or bool(_ABBREVIATED.search(text, max(0, stop - 16), stop))
@@ -47,14 +47,14 @@ def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def stripped(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """``text[start:end]`` as (start, end) without the white space around it; nothing where that is all."""
+    """Yields (start, end) of ``text[start:end]`` without white space around it; nothing for white space alone."""
     part = text[start:end]
     if inside := part.strip():
         start += len(part) - len(part.lstrip())
         yield start, start + len(inside)
 
 
-def finished(text: str) -> str:
-    """A text that was cut, up to its last whole sentence; as it is where there is none."""
-    *whole, cut = sentences(text, 0, len(text)) if text else [(0, 0)]
-    return text[: whole[-1][1]] if whole and text[cut[1] - 1] not in ENDS else text
+def trim_to_sentence(text: str) -> str:
+    """Removes an unfinished last sentence, unless it is the only one."""
+    *complete, last = sentences(text, 0, len(text)) if text else [(0, 0)]
+    return text[: complete[-1][1]] if complete and text[last[1] - 1] not in ENDS else text

@@ -1,4 +1,4 @@
-"""Bytes to text: by byte order mark, as UTF-8, as declared, or by detection; Markdown's headings."""
+"""Decodes bytes to text by byte order mark, as UTF-8, as declared, or by detection; finds Markdown headings."""
 
 import codecs
 import re
@@ -16,22 +16,22 @@ _BOMS = (
 _CODE_PAGES = (
     *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "iso8859_2", "koi8_r"),
     *("cp932", "euc_jp", "gb18030", "big5", "cp949", "utf_16_le", "utf_16_be", "cp437", "cp850"),
-)  # what files without a mark are in; detection among all that Python knows finds exotic ones in plain French
+)  # candidates for detection; among all of Python's encodings it finds exotic ones even in plain French
 _SYMBOL_IN_WORD = re.compile(r"[^\W\d_][\xa1-\xa9\xab-\xb4\xb6\xb8\xb9\xbb-\xbf][^\W\d_]")
 _DECLARED = re.compile(rb"""^\s*<[^\0]*?\b(?:charset|encoding)\s*=\s*["']?\s*([-\w]+)""")
 _HEADING = re.compile(r"^#{1,6}[ \t](.*)$", re.MULTILINE)
 
 
 def decode_text(data: bytes, source: str) -> tuple[str, str]:
-    """Text, its newlines as \\n, and the encoding it was in. Raises DocumentError for what is no text."""
+    """Returns the text, with newlines as \\n, and its encoding. Raises DocumentError for data that is not text."""
     text, encoding = _decode(data, source)
     return text.replace("\r\n", "\n").replace("\r", "\n"), encoding
 
 
 def headings(text: str) -> list[Mark]:
-    """Markdown's headings. Fenced code is passed over."""
-    found = _HEADING.finditer(_blank_fences(text))
-    return [(m.start(), "heading", m.group(1).strip(" \t#")) for m in found]
+    """Returns the headings of a Markdown text, without those in fenced code."""
+    matches = _HEADING.finditer(_blank_fences(text))
+    return [(m.start(), "heading", m.group(1).strip(" \t#")) for m in matches]
 
 
 def _blank_fences(text: str) -> str:
@@ -41,7 +41,7 @@ def _blank_fences(text: str) -> str:
 def _decode(data: bytes, source: str) -> tuple[str, str]:
     for bom, encoding in _BOMS:
         if data.startswith(bom):
-            return _as_marked(data, encoding, source), encoding
+            return _decode_with_bom(data, encoding, source), encoding
     if b"\0" not in data:
         for encoding in ("utf-8", *_declared(data)):
             try:
@@ -52,13 +52,13 @@ def _decode(data: bytes, source: str) -> tuple[str, str]:
 
 
 def _declared(data: bytes) -> list[str]:
-    """What a web page says it is in. On the web, latin-1 means cp1252."""
-    found = _DECLARED.match(data[:1024])
-    name = found.group(1).decode().lower() if found else ""
+    """Returns the encoding that a web page declares, if any. On the web, latin-1 means cp1252."""
+    match = _DECLARED.match(data[:1024])
+    name = match.group(1).decode().lower() if match else ""
     return ["cp1252" if name in ("iso-8859-1", "latin1", "latin-1", "us-ascii") else name] if name else []
 
 
-def _as_marked(data: bytes, encoding: str, source: str) -> str:
+def _decode_with_bom(data: bytes, encoding: str, source: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as e:
@@ -68,11 +68,13 @@ def _as_marked(data: bytes, encoding: str, source: str) -> str:
 def _detect(data: bytes, source: str) -> tuple[str, str]:
     from charset_normalizer import from_bytes
 
-    found = from_bytes(data, cp_isolation=list(_CODE_PAGES)) if data else None
-    best = found.best() if found else None
-    western = next((m for m in found or () if m.encoding == "cp1252"), None)
+    matches = from_bytes(data, cp_isolation=list(_CODE_PAGES)) if data else None
+    best = matches.best() if matches else None
+    western = next((m for m in matches or () if m.encoding == "cp1252"), None)
     if best and western and best.coherence - western.coherence < 0.05 and western.chaos - best.chaos < 0.1:
-        best = best if _SYMBOL_IN_WORD.search(str(western)) else western  # the commonest, where it is as likely
+        best = (
+            best if _SYMBOL_IN_WORD.search(str(western)) else western
+        )  # the most common one, if it is about as likely
     if data and (best is None or _looks_binary(str(best))):
         raise DocumentError(f"{source} is not text in any encoding known here", "give a text file, best in UTF-8")
     return (str(best), best.encoding) if best else ("", "utf-8")

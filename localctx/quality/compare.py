@@ -1,4 +1,4 @@
-"""Comparing what two caches make a model predict: divergence, agreement, perplexity."""
+"""Compares a model's predictions over two KV caches: KL divergence, top-1 agreement, perplexity."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,18 +8,19 @@ import torch
 from torch import Tensor
 
 Forward = Callable[[Sequence[int], int], Tensor]
-"""``forward(tokens, keep)``: read tokens; logits [keep, vocabulary] of the last."""
+"""``forward(tokens, n)`` reads tokens; returns logits [n, vocabulary] of the last ``n``."""
 
-SCORED = 1000  # tokens at the end, each read with all before it in the cache, each predicting its successor
-STEP = 48  # tokens read at a time there: what is compared are cached keys and values, not those of the same step
-EVEN = 16  # tokens are read by multiples of it: peers pack up to four codes to a byte, across tokens
+SCORED = 1000  # last tokens, whose successors are predicted and compared
+STEP = 48  # tokens of a scored step; few, so that attention goes to cached keys and values, not to those of the step
+EVEN = 16  # numbers of tokens are multiples of it, because peers pack up to four codes across tokens into a byte
 MIN_TOKENS = 256
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """From full precision: Kullback-Leibler divergence in nats (mean, 99th percentile) and the share of tokens whose
-    likeliest successor is the same; beside it the perplexity of the text itself."""
+    """The divergence from full precision: Kullback-Leibler divergence in nats (mean and 99th percentile) and top-1
+    agreement; also the perplexity of the text.
+    """
 
     kl_mean: float
     kl_p99: float
@@ -28,28 +29,32 @@ class Divergence:
 
 
 def split(tokens: int) -> int:
-    """Of ``tokens`` (a multiple of EVEN), how many are read before the scored ones: all but 1,000, or half of few."""
+    """Returns how many of ``tokens`` (a multiple of EVEN) precede the scored ones: all but SCORED, at least half."""
     return tokens - min(SCORED, tokens // 2)
 
 
 def score(forward: Forward, tokens: Sequence[int], first: int) -> list[Tensor]:
-    """log p [up to STEP, vocabulary] of each step over ``tokens[first:]``; what precedes them was read."""
+    """Returns log probabilities [up to STEP, vocabulary] for each step over ``tokens[first:]``; ``tokens[:first]`` must
+    have been read.
+    """
     steps = [tokens[at : at + STEP] for at in range(first, len(tokens), STEP)]
     return [forward(step, len(step)).log_softmax(-1) for step in steps]
 
 
 def compare(reference: Sequence[Tensor], logs: Sequence[Tensor], targets: Sequence[int]) -> Divergence:
-    """The divergence of ``logs`` from ``reference``, both log p as ``score`` gives them, over the true ``targets``."""
+    """Returns the divergence of ``logs`` from ``reference``, both as ``score`` returns them; ``targets`` are the true
+    next tokens.
+    """
     pairs = [(p.double(), q.double()) for p, q in zip(reference, logs, strict=True)]
     divergence = torch.cat([(p.exp() * (p - q)).nan_to_num().sum(-1) for p, q in pairs]).clamp_min(0)
     agree = torch.cat([p.argmax(-1) == q.argmax(-1) for p, q in pairs])
-    nll = surprise(logs, targets).mean()
+    nll = negative_log_likelihood(logs, targets).mean()
     return Divergence(
         divergence.mean().item(), divergence.quantile(0.99).item(), agree.double().mean().item(), math.exp(nll)
     )
 
 
-def surprise(logs: Sequence[Tensor], targets: Sequence[int]) -> Tensor:
-    """-log p of each target, in nats: [targets] float64, on the CPU."""
+def negative_log_likelihood(logs: Sequence[Tensor], targets: Sequence[int]) -> Tensor:
+    """Returns -log p of each target in nats, float64 [targets], on the CPU."""
     rows = zip(logs, torch.tensor(targets).split([len(log) for log in logs]), strict=True)
     return torch.cat([-log.cpu().gather(1, t[:, None])[:, 0].double() for log, t in rows])

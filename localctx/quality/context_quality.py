@@ -1,8 +1,8 @@
-"""The effective context of a model: up to which length its answers from the whole are as good as from passages.
+"""Measures a model's effective context: the length up to which its answers from a whole text are as good as those from
+retrieved passages.
 
-Questions are made from the user's own text: facts planted in it, and sentences of it with a name or a number left out.
-Each is asked of the whole and of passages. As RULER (arXiv:2404.06654) does, one bound is told: the last length at
-which, and below which, reading the whole did not lose.
+Questions are made from the user's own text: planted needles, and sentences with a name or a number left out (cloze
+questions). As in RULER (arXiv:2404.06654), the result is one bound: up to it, reading the whole was never worse.
 """
 
 import re
@@ -14,36 +14,36 @@ from localctx.engine.events import Progress
 from localctx.errors import DocumentError
 from localctx.library.sentences import sentences
 from localctx.models.base import Tokenizer
-from localctx.quality.needles import head_of, make_needles, plant
+from localctx.quality.needles import decode_tokens, make_needles, plant
 
 SHORTEST = 512  # tokens; each next length is twice as long
-DEPTHS = (0.3, 0.7)  # of the needles in a piece
-GAPS = 6  # sentences with something left out, of a piece
-PIECES = 3  # of a length at most
+DEPTHS = (0.3, 0.7)  # of the needles in a haystack
+CLOZE_QUESTIONS = 6  # for a haystack
+HAYSTACKS = 3  # of one length, at most
 _PROPER = re.compile(r"(?<=[a-z,;] )(?:[A-Z][a-z]{2,}|\d[\d,.]*\d|\d{2,})(?=[ ,.;:!?])")
-_SIZES = range(50, 260)  # characters of such a sentence
+_SIZES = range(50, 260)  # characters of the sentence of a cloze question
 
 Mode = Literal["full", "retrieve"]
-Ask = Callable[[str, str, Mode], str]
-"""Gives the answer to a question on a text, quotations left out."""
+AskFunction = Callable[[str, str, Mode], str]
+"""``ask(text, question, mode)`` returns the answer without quotations."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """``words`` to be asked, and the words one of which a right answer has."""
+    """A question (``words``) and the words ``expected`` in its answer, any of which makes it right."""
 
     words: str
     expected: tuple[str, ...]
 
     def answered_by(self, answer: str) -> bool:
-        """Whether the answer has what was expected, however the thousands of a number are set apart."""
-        said = re.sub(r"(?<=\d)[, .](?=\d{3})", "", answer).casefold()
-        return any(re.sub(r"(?<=\d)[, .](?=\d{3})", "", word).casefold() in said for word in self.expected)
+        """Returns True if the answer contains an expected word, with any thousands separator in numbers."""
+        normalized = re.sub(r"(?<=\d)[, .](?=\d{3})", "", answer).casefold()
+        return any(re.sub(r"(?<=\d)[, .](?=\d{3})", "", word).casefold() in normalized for word in self.expected)
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A text of about ``length`` tokens, and what is asked of it."""
+class Haystack:
+    """A text of about ``length`` tokens, with the questions asked about it."""
 
     length: int
     text: str
@@ -51,8 +51,10 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """Of the questions asked at a ``length``, how many were answered rightly from the whole and from passages."""
+class LengthResult:
+    """The result at one ``length``: how many questions were ``asked``, and how many were answered correctly from the
+    ``whole`` text and from ``passages``.
+    """
 
     length: int
     asked: int
@@ -61,72 +63,75 @@ class Compared:
 
     @property
     def as_good(self) -> bool:
-        """Whether nothing was lost by reading the whole."""
+        """True if reading the whole text was not worse than reading passages."""
         return self.whole >= self.passages
 
     def to_json(self) -> dict[str, Any]:
-        """As ``--json`` prints it."""
+        """Returns the result as ``--json`` prints it."""
         return {**vars(self), "as_good": self.as_good}
 
 
-def make_pieces(tokenizer: Tokenizer, text: str, longest: int) -> list[Piece]:
-    """Pieces of ``text`` at SHORTEST tokens, twice that, and so on up to ``longest``. Raises DocumentError."""
+def make_haystacks(tokenizer: Tokenizer, text: str, longest: int) -> list[Haystack]:
+    """Cuts ``text`` into haystacks of SHORTEST tokens, twice that, ... up to ``longest``. Raises DocumentError."""
     tokens = tokenizer.encode(text)
     lengths = [n for n in (SHORTEST << i for i in range(20)) if n <= min(longest, len(tokens))]
     if not lengths:
         raise DocumentError(f"{len(tokens):,} tokens are too few to measure on", f"take {SHORTEST} or more")
     return [
-        make_piece(length, head_of(tokenizer, tokens[at : at + length]))
+        make_haystack(length, decode_tokens(tokenizer, tokens[at : at + length]))
         for length in lengths
-        for at in range(0, min(len(tokens) - length + 1, PIECES * length), length)
+        for at in range(0, min(len(tokens) - length + 1, HAYSTACKS * length), length)
     ]
 
 
-def make_piece(length: int, text: str) -> Piece:
-    """``text`` with needles planted, and questions on these and on its own sentences."""
-    gaps = list(left_out(text))[:: max(1, len(list(left_out(text))) // GAPS)][:GAPS]
+def make_haystack(length: int, text: str) -> Haystack:
+    """Plants needles in ``text``; returns it with questions about the needles and about its own sentences."""
+    cloze = list(make_cloze_questions(text))
+    cloze = cloze[:: max(1, len(cloze) // CLOZE_QUESTIONS)][:CLOZE_QUESTIONS]
     needles = make_needles(DEPTHS)
     for needle in needles:
         text = plant(text, needle)
-    return Piece(length, text, [*(Question(n.question, (n.number,)) for n in needles), *gaps])
+    return Haystack(length, text, [*(Question(n.question, (n.number,)) for n in needles), *cloze])
 
 
-def left_out(text: str) -> Iterator[Question]:
-    """Sentences that name somebody, some place or a number that the text has but once, with that left out."""
+def make_cloze_questions(text: str) -> Iterator[Question]:
+    """Yields a question for each sentence with a name or a number that occurs only once in the text; it is left out."""
     for start, end in sentences(text, 0, len(text)):
         sentence = " ".join(text[start:end].split())
-        found = _PROPER.search(sentence) if len(sentence) in _SIZES else None
-        if found and text.count(found.group()) == 1:
-            gap = f"{sentence[: found.start()]}____{sentence[found.end() :]}"
-            yield Question(f'Which word is left out of this sentence of the text? "{gap}"', (found.group(),))
+        match = _PROPER.search(sentence) if len(sentence) in _SIZES else None
+        if match and text.count(match.group()) == 1:
+            cloze = f"{sentence[: match.start()]}____{sentence[match.end() :]}"
+            yield Question(f'Which word is left out of this sentence of the text? "{cloze}"', (match.group(),))
 
 
 def compare_lengths(
-    pieces: Sequence[Piece], ask: Ask, hear: Callable[[Progress], None] = lambda progress: None
-) -> Iterator[Compared]:
-    """Ask everything both ways, length by length; no longer ones once the whole lost at two lengths in a row."""
+    pieces: Sequence[Haystack], ask: AskFunction, on_progress: Callable[[Progress], None] = lambda progress: None
+) -> Iterator[LengthResult]:
+    """Asks every question in both modes; yields the result of each length, shortest first. Stops once reading the whole
+    was worse at two lengths in a row.
+    """
     lost, done, total = 0, 0, sum(len(p.questions) for p in pieces)
     for length in sorted({p.length for p in pieces}):
-        right = {"full": 0, "retrieve": 0}
-        here = [(p.text, q) for p in pieces if p.length == length for q in p.questions]
-        for text, question in here:
+        correct = {"full": 0, "retrieve": 0}
+        asked = [(p.text, q) for p in pieces if p.length == length for q in p.questions]
+        for text, question in asked:
             modes: tuple[Mode, Mode] = ("full", "retrieve")
             for mode in modes:
-                right[mode] += question.answered_by(ask(text, question.words, mode))
+                correct[mode] += question.answered_by(ask(text, question.words, mode))
             done += 1
-            hear(Progress("measuring", done, total))
-        compared = Compared(length, len(here), right["full"], right["retrieve"])
-        yield compared
-        lost = 0 if compared.as_good else lost + 1
+            on_progress(Progress("measuring", done, total))
+        result = LengthResult(length, len(asked), correct["full"], correct["retrieve"])
+        yield result
+        lost = 0 if result.as_good else lost + 1
         if lost == 2:
             return
 
 
-def effective(compared: Sequence[Compared]) -> int:
-    """The last length up to which the whole was as good at every one; half of the first where it never was."""
-    best = compared[0].length // 2
-    for one in sorted(compared, key=lambda c: c.length):
-        if not one.as_good:
+def effective_context(results: Sequence[LengthResult]) -> int:
+    """Returns the longest length at and below which the whole was as good; half of the first if it never was."""
+    best = results[0].length // 2
+    for result in sorted(results, key=lambda r: r.length):
+        if not result.as_good:
             break
-        best = one.length
+        best = result.length
     return best

@@ -1,6 +1,6 @@
-"""Needles: a fact planted in the user's text at some depth, asked for when everything has been read.
+"""Needle in a haystack: plants a fact in the user's text at some depth, and asks for it.
 
-One needle a context, as in RULER's niah_single (arXiv:2404.06654) with the user's text as the haystack.
+There is one needle in a context, as in RULER's niah_single (arXiv:2404.06654).
 """
 
 import random
@@ -20,14 +20,14 @@ from localctx.shape import PAGE
 
 DEPTHS = (0.05, 0.275, 0.5, 0.725, 0.95)
 ANSWER = 24  # tokens
-ROOM = 256  # tokens for needle, question, the turns around them and the answer
+ROOM = 256  # tokens for needle, question, chat template and answer
 _CITIES = ("Oakwood", "Riverton", "Ashford", "Millbrook", "Fairview")
 _SENTENCE = re.compile(r"[.!?][\"')\]]*\s+|\n+")
 
 
 @dataclass(frozen=True)
 class Needle:
-    """A number that only the planted sentence tells. ``depth`` is the share of the text before it."""
+    """A number that only the planted sentence contains. ``depth`` is the share of the text before it."""
 
     depth: float
     city: str
@@ -35,21 +35,21 @@ class Needle:
 
     @property
     def sentence(self) -> str:
-        """What is planted."""
+        """The sentence that is planted."""
         return f"The special magic number for {self.city} is {self.number}."
 
     @property
     def question(self) -> str:
-        """What is asked."""
+        """The question for the number."""
         return f"What is the special magic number for {self.city}?"
 
     def found_in(self, answer: str) -> bool:
-        """Whether the answer tells the number, however its thousands are set apart."""
+        """Returns True if the answer contains the number, with any thousands separator."""
         return self.number in re.sub(r"(?<=\d)[, .](?=\d)", "", answer)
 
 
 def make_needles(depths: Sequence[float] = DEPTHS, seed: int = 7) -> list[Needle]:
-    """One needle a depth, the same in every run: another city and another number of seven digits each."""
+    """Returns a needle for each depth, with its own city and number of seven digits; the same for the same ``seed``."""
     numbers = random.Random(seed)
     return [
         Needle(d, _CITIES[i % len(_CITIES)], str(numbers.randrange(1_000_000, 10_000_000)))
@@ -58,68 +58,69 @@ def make_needles(depths: Sequence[float] = DEPTHS, seed: int = 7) -> list[Needle
 
 
 def plant(text: str, needle: Needle) -> str:
-    """``text`` with the needle's sentence between the two of its sentences that are nearest to the depth."""
+    """Inserts the needle's sentence into ``text`` at the sentence boundary nearest to its depth."""
     ends = [0, *(m.end() for m in _SENTENCE.finditer(text)), len(text)]
     at = min(ends, key=lambda end: abs(end - needle.depth * len(text)))
     before = text[:at] if not at or text[at - 1].isspace() else text[:at] + " "
     return f"{before}{needle.sentence} {text[at:]}"
 
 
-def head_of(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
-    """The text of ``tokens``."""
-    text_of = tokenizer.stream()
-    return "".join(map(text_of, tokens))
+def decode_tokens(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
+    """Returns the text of ``tokens``."""
+    decode_next = tokenizer.stream()
+    return "".join(map(decode_next, tokens))
 
 
-def retrieve(
-    on: Setup, variants: Sequence[Variant], text: str, read: Callable[[int], None] = lambda tokens: None
+def find_needles(
+    setup: Setup, variants: Sequence[Variant], text: str, read: Callable[[int], None] = lambda tokens: None
 ) -> dict[Variant, tuple[bool, ...]]:
-    """Whether each of a group of variants, which share each reading, finds the needle at each of DEPTHS.
+    """Returns for each variant whether it finds the needle at each of DEPTHS. The variants share each prefill.
 
-    The deepest comes first: where nothing was dropped, the next starts from the text before both. ``read`` hears of
-    tokens read.
+    The deepest needle comes first, so that the next one can reuse the prefix that both texts share, if the keeper drops
+    nothing. Calls ``read`` with the number of tokens read.
     """
     found: dict[Variant, list[bool]] = {v: [] for v in variants}
-    cache, before = on.new_cache(variants[0], 0), list[int]()
+    cache, before = setup.new_cache(variants[0], 0), list[int]()
     for needle in reversed(make_needles()):
-        prompt = make_prompt(on.model.tokenizer, [plant(text, needle)], needle.question)
-        size = len(prompt.tokens)
-        cache = _rewound(on, cache, variants[0], _same(before, prompt.tokens), size)
+        prompt = make_prompt(setup.model.tokenizer, [plant(text, needle)], needle.question)
+        length = len(prompt.tokens)
+        cache = _trimmed(setup, cache, variants[0], _common_prefix(before, prompt.tokens), length)
         before = prompt.tokens[: prompt.shared // PAGE * PAGE]
-        read_all(on, cache, before, read)
+        prefill_all(setup, cache, before, read)
         for variant in variants:
-            found[variant].insert(0, needle.found_in(answer(on, fork_for(cache, variant, size), prompt)))
+            found[variant].insert(0, needle.found_in(answer(setup, fork_for(cache, variant, length), prompt)))
     cache.drop()
-    return {variant: tuple(marks) for variant, marks in found.items()}
+    return {variant: tuple(hits) for variant, hits in found.items()}
 
 
-def read_all(on: Setup, cache: Cache, tokens: Sequence[int], read: Callable[[int], None]) -> None:
-    """Read ``tokens`` from where the cache ends; ``read`` hears of the tokens of each chunk."""
+def prefill_all(setup: Setup, cache: Cache, tokens: Sequence[int], read: Callable[[int], None]) -> None:
+    """Prefills ``tokens`` from the cache's end; calls ``read`` with the number of tokens of each chunk."""
     done = cache.length
-    reading = drive(prefill(cache, tokens, chunk=on.chunk, boundary=len(tokens)), compute_alone(on.model))
-    for event in reading if done < len(tokens) else ():
+    events = drive(prefill(cache, tokens, chunk=setup.chunk, boundary=len(tokens)), compute_alone(setup.model))
+    for event in events if done < len(tokens) else ():
         if isinstance(event, Progress):
             read(event.done - done)
             done = event.done
 
 
-def _rewound(on: Setup, cache: Cache, variant: Variant, common: int, tokens: int) -> Cache:
-    if variant.late:
+def _trimmed(setup: Setup, cache: Cache, variant: Variant, common: int, tokens: int) -> Cache:
+    """Trims the cache to whole pages of the ``common`` first tokens; returns a new one where pages may be missing."""
+    if variant.shares_prefill:
         cache.trim(common // PAGE * PAGE)
         return cache
     cache.drop()
-    return on.new_cache(variant, tokens)
+    return setup.new_cache(variant, tokens)
 
 
-def answer(on: Setup, cache: Cache, prompt: Prompt) -> str:
-    """The answer to ``prompt``, of which ``cache`` holds the beginning; the cache is dropped."""
-    logits = run_to_end(prefill(cache, prompt.tokens, chunk=on.chunk), compute_alone(on.model))
-    said = decode(cache, logits, tokenizer=on.model.tokenizer, sampler=Sampler(), limit=ANSWER)
-    text = "".join(t.text for t in drive(said, compute_alone(on.model)) if isinstance(t, Token))
+def answer(setup: Setup, cache: Cache, prompt: Prompt) -> str:
+    """Answers ``prompt``, whose first tokens are in ``cache``; drops the cache."""
+    logits = run_to_end(prefill(cache, prompt.tokens, chunk=setup.chunk), compute_alone(setup.model))
+    decoding = decode(cache, logits, tokenizer=setup.model.tokenizer, sampler=Sampler(), limit=ANSWER)
+    text = "".join(t.text for t in drive(decoding, compute_alone(setup.model)) if isinstance(t, Token))
     cache.drop()
     return text
 
 
-def _same(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many tokens two sequences begin with alike."""
+def _common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """Returns the length of the common prefix of two token sequences."""
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

@@ -1,4 +1,4 @@
-"""Peers measured: transformers' quantized caches on the very tokens and steps of a gate."""
+"""Measures transformers' quantized caches on the tokens and steps of a quality gate."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,32 +13,32 @@ from localctx.quality.gate import QualityGate
 
 
 def measure_peers(
-    folder: Path, model: Model, gate: QualityGate, hear: Callable[[Progress], None], say: Callable[[str], None]
+    folder: Path, model: Model, gate: QualityGate, on_progress: Callable[[Progress], None], warn: Callable[[str], None]
 ) -> Iterator[dict[str, Any]]:
-    """What each installed peer gives with ``model``, which is in ``folder``, as ``--json`` prints it. ``gate`` has run:
-    its reference is theirs. Raises ModelError.
+    """Yields the result of each installed peer with ``model``, loaded from ``folder``, as ``--json`` prints it.
 
-    A peer that cannot keep this model is told of through ``say``, and so are those not installed.
+    ``gate`` must have run: its reference is used. Calls ``warn`` for peers that are not installed or do not support
+    this model. Raises ModelError.
     """
-    here = installed_peers()
-    if missing := sorted({p.backend for p in PEERS} - {p.backend for p in here}):
-        say(f"{' and '.join(missing)} not installed; pip install 'localctx[peers]'")
+    installed = installed_peers()
+    if missing := sorted({p.backend for p in PEERS} - {p.backend for p in installed}):
+        warn(f"{' and '.join(missing)} not installed; pip install 'localctx[peers]'")
     module = load_stock(folder, model)
-    for peer in here:
+    for peer in installed:
         try:
-            yield _measured(module, gate, peer, hear)
-        except (ValueError, ImportError, RuntimeError, AssertionError) as e:  # what their libraries refuse with
-            say(f"{peer.name} was not measured ({str(e) or type(e).__name__})".splitlines()[0])
+            yield _measure(module, gate, peer, on_progress)
+        except (ValueError, ImportError, RuntimeError, AssertionError) as e:  # an unsupported model raises any of these
+            warn(f"{peer.name} was not measured ({str(e) or type(e).__name__})".splitlines()[0])
 
 
-def _measured(
-    module: Any, gate: QualityGate, peer: TransformersCachePeer, hear: Callable[[Progress], None]
+def _measure(
+    module: Any, gate: QualityGate, peer: TransformersCachePeer, on_progress: Callable[[Progress], None]
 ) -> dict[str, Any]:
     start, total = time.perf_counter(), len(gate.tokens)
     reader = PeerReader(module, peer)
-    for at in range(0, gate.first, gate.on.chunk):
-        reader.forward(gate.tokens[at : min(at + gate.on.chunk, gate.first)])
-        hear(Progress(f"reading {peer.name}", reader.length, total))
+    for at in range(0, gate.first, gate.setup.chunk):
+        reader.forward(gate.tokens[at : min(at + gate.setup.chunk, gate.first)])
+        on_progress(Progress(f"reading {peer.name}", reader.length, total))
     divergence = gate.compare(reader.forward)
     nbytes = reader.nbytes // reader.length
     seconds = round(time.perf_counter() - start, 1)

@@ -1,20 +1,20 @@
-"""The picture: which needles each variant found, by depth and by length of text."""
+"""Draws which needles each variant found, by depth and by length of the text."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from localctx.quality.gate import Result
+from localctx.quality.gate import QualityResult
 from localctx.quality.needles import DEPTHS
 
 
-def draw(results: Sequence[Result], path: Path, title: str) -> None:
-    """Write a PNG, one panel a variant: found is green and marked. Raises OSError."""
+def draw_needles(results: Sequence[QualityResult], path: Path, title: str) -> None:
+    """Writes a PNG with one panel for each variant; needles that were found are green. Raises OSError."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1.2 + 1.9 * len(results), 3.6), layout="constrained")
-    FigureCanvasAgg(figure)  # no window, whatever the machine has
+    FigureCanvasAgg(figure)  # draws without a window system
     panels = figure.subplots(1, len(results), squeeze=False, sharey=True)[0]
     for panel, result in zip(panels, results, strict=True):
         _panel(panel, result)
@@ -24,11 +24,11 @@ def draw(results: Sequence[Result], path: Path, title: str) -> None:
     figure.savefig(path, dpi=120, format="png")
 
 
-def _panel(panel: Any, result: Result) -> None:
+def _panel(panel: Any, result: QualityResult) -> None:
     lengths = list(result.needles)
-    marks = [[result.needles[n][i] for n in lengths] for i in range(len(DEPTHS))]
-    panel.imshow(marks, cmap="RdYlGn", vmin=0, vmax=1, aspect="auto")
-    for row, line in enumerate(marks):
+    cells = [[result.needles[n][i] for n in lengths] for i in range(len(DEPTHS))]
+    panel.imshow(cells, cmap="RdYlGn", vmin=0, vmax=1, aspect="auto")
+    for row, line in enumerate(cells):
         for column, found in enumerate(line):
             panel.text(column, row, "found" if found else "lost", ha="center", va="center")
     panel.set_xticks(range(len(lengths)), [f"{n:,}" for n in lengths])

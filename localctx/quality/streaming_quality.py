@@ -1,6 +1,7 @@
-"""Streaming: a text of any length through one cache, with the memory it takes and what a fresh window would predict.
+"""Measures streaming: reads a text of any length through one cache; reports its perplexity and the process's memory.
 
-The measure of StreamingLLM (arXiv:2309.17453): perplexity stays that of a recomputed window, memory stays.
+As in StreamingLLM (arXiv:2309.17453), the perplexity should equal that of a recomputed window, and memory should not
+grow.
 """
 
 import math
@@ -17,21 +18,22 @@ from localctx.engine.events import Progress
 from localctx.errors import DocumentError
 from localctx.kv.cache import Cache
 from localctx.models.base import Model
-from localctx.quality.compare import MIN_TOKENS, surprise
-from localctx.quality.variants import REFERENCE, Setup, Variant, held_bytes
+from localctx.quality.compare import MIN_TOKENS, negative_log_likelihood
+from localctx.quality.variants import REFERENCE, Setup, Variant, cache_nbytes
 
-LAST = 10_000  # tokens scored at the end
-WINDOW = 2_048  # tokens a fresh window reads before a block
-BLOCK = 64  # tokens scored after each
-SAMPLES = 20
+LAST = 10_000  # tokens at the end that are scored
+WINDOW = 2_048  # tokens of a recomputed window before a block
+BLOCK = 64  # tokens scored at a time
+SAMPLES = 20  # blocks scored after a recomputed window too
 
 
 @dataclass(frozen=True)
-class Streamed:
-    """What streaming gave. ``early`` and ``end``: the process after a tenth of the tokens and after all, in bytes.
+class StreamingResult:
+    """The result of streaming. ``early`` and ``end`` are the process's memory after a tenth of the tokens and after
+    all.
 
-    ``perplexity`` is over the last tokens; ``sampled`` and ``fresh`` are over the same blocks of them, as streamed and
-    after a fresh window of ``window`` tokens.
+    ``perplexity`` is over the ``scored`` last tokens. ``sampled`` and ``fresh`` are the perplexity of the same
+    ``blocks`` of them, as streamed and after a recomputed window of ``window`` tokens.
     """
 
     variant: Variant
@@ -47,42 +49,42 @@ class Streamed:
     blocks: int
 
     def to_json(self) -> dict[str, Any]:
-        """The report that ``--json`` prints."""
+        """Returns the report that ``--json`` prints."""
         return asdict(self)
 
 
-def stream(
-    on: Setup,
+def measure_streaming(
+    setup: Setup,
     text: str,
     tokens: int,
     variant: Variant,
     *,
-    hear: Callable[[Progress], None] = lambda progress: None,
-) -> Streamed:
-    """Read ``tokens`` tokens of the text, from its beginning again where it ends. Raises DocumentError."""
-    once = on.model.tokenizer.encode(text)
-    if not once or tokens < MIN_TOKENS:
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> StreamingResult:
+    """Reads ``tokens`` tokens of the text through one cache, repeating the text if needed. Raises DocumentError."""
+    encoded = setup.model.tokenizer.encode(text)
+    if not encoded or tokens < MIN_TOKENS:
         raise DocumentError(f"{tokens:,} tokens are too few to stream", f"take {MIN_TOKENS} or more")
-    line = list(islice(cycle(once), tokens + 1))  # the last is only predicted
-    first, cache = tokens - min(LAST, tokens // 2), on.new_cache(variant, tokens)
+    tokens_read = list(islice(cycle(encoded), tokens + 1))  # the last is only predicted
+    first, cache = tokens - min(LAST, tokens // 2), setup.new_cache(variant, tokens)
 
-    def tell(at: int) -> None:
-        hear(Progress(f"reading {variant.name}", at, tokens))
+    def report(at: int) -> None:
+        on_progress(Progress(f"reading {variant.name}", at, tokens))
 
     early = None
-    for at in _read(on, cache, line, first):
-        tell(at)
+    for at in _read(setup, cache, tokens_read, first):
+        report(at)
         early = early or (measure_process() if at >= tokens // 10 else None)
-    nll = _score(on.model, cache, line, first, tokens, tell)
-    end, nbytes = measure_process(), held_bytes(cache)
+    nll = _score(setup.model, cache, tokens_read, first, tokens, report)
+    end, nbytes = measure_process(), cache_nbytes(cache)
     cache.drop()
     window, blocks = min(WINDOW, first), _blocks(first, tokens)
     fresh = []
     for i, at in enumerate(blocks):
-        hear(Progress("reading fresh windows", i * (window + BLOCK), len(blocks) * (window + BLOCK)))
-        fresh.append(_fresh(on, line, at, window))
+        on_progress(Progress("reading fresh windows", i * (window + BLOCK), len(blocks) * (window + BLOCK)))
+        fresh.append(_fresh(setup, tokens_read, at, window))
     sampled = torch.cat([nll[at - first : at - first + BLOCK] for at in blocks])
-    return Streamed(
+    return StreamingResult(
         variant=variant,
         tokens=tokens,
         cache_bytes=nbytes,
@@ -97,40 +99,41 @@ def stream(
     )
 
 
-def _read(on: Setup, cache: Cache, line: Sequence[int], stop: int) -> Iterator[int]:
-    for at in range(0, stop, on.chunk):
-        end = min(at + on.chunk, stop)
-        on.model.forward(line[at:end], cache)
+def _read(setup: Setup, cache: Cache, tokens_read: Sequence[int], stop: int) -> Iterator[int]:
+    for at in range(0, stop, setup.chunk):
+        end = min(at + setup.chunk, stop)
+        setup.model.forward(tokens_read[at:end], cache)
         yield end
 
 
 def _score(
-    model: Model, cache: Cache, line: Sequence[int], start: int, stop: int, hear: Callable[[int], None]
+    model: Model, cache: Cache, tokens_read: Sequence[int], start: int, stop: int, on_progress: Callable[[int], None]
 ) -> Tensor:
-    """-log p of ``line[start + 1 : stop + 1]``, read block by block: the logits of a whole chunk would be the peak.
+    """Returns -log p of ``tokens_read[start + 1 : stop + 1]``. Reads block by block, because the logits of a whole
+    chunk would set the peak of memory.
 
-    Written into one tensor made before: small ones kept among the freed logits would leave the heap in holes that no
-    later logits fit (3.4 GB after 10,000 tokens).
+    The result is one tensor allocated beforehand: small tensors allocated between logits fragment the heap (3.4 GB
+    after 10,000 tokens).
     """
     nll = torch.empty(stop - start, dtype=torch.float64)
     for at in range(start, stop, BLOCK):
         end = min(at + BLOCK, stop)
-        logits = model.forward(line[at:end], cache, end - at)
-        nll[at - start : end - start] = surprise([logits.log_softmax(-1)], line[at + 1 : end + 1])
-        hear(end)
+        logits = model.forward(tokens_read[at:end], cache, end - at)
+        nll[at - start : end - start] = negative_log_likelihood([logits.log_softmax(-1)], tokens_read[at + 1 : end + 1])
+        on_progress(end)
     return nll
 
 
-def _fresh(on: Setup, line: Sequence[int], at: int, window: int) -> Tensor:
-    """-log p of the block at ``at`` after only the ``window`` tokens before it, at full precision."""
-    cache = on.new_cache(Variant(REFERENCE), window)
-    for _ in _read(on, cache, line[at - window : at], window):
+def _fresh(setup: Setup, tokens_read: Sequence[int], at: int, window: int) -> Tensor:
+    """Returns -log p of the block at ``at`` after only the ``window`` tokens before it, at full precision."""
+    cache = setup.new_cache(Variant(REFERENCE), window)
+    for _ in _read(setup, cache, tokens_read[at - window : at], window):
         pass
-    return _score(on.model, cache, line, at, at + BLOCK, lambda at: None)
+    return _score(setup.model, cache, tokens_read, at, at + BLOCK, lambda at: None)
 
 
 def _blocks(first: int, stop: int) -> list[int]:
-    """Where the sampled blocks begin: SAMPLES of them, evenly from ``first`` on, each of the tokens streamed."""
+    """Returns the starts of up to SAMPLES blocks, evenly spaced in the tokens ``first..stop``."""
     last = stop - BLOCK
     count = min(SAMPLES, (stop - first) // BLOCK)
     return [first + (last - first) * i // max(1, count - 1) for i in range(count)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from localctx.engine.events import Planned
 from localctx.models.base import Messages
-from localctx.settings import Settings, changed
+from localctx.settings import Settings, with_changes
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 MAX_STOPS = 16  # stop texts in a request
@@ -152,7 +152,7 @@ def _sampled(body: dict[str, Any], settings: Settings) -> Settings:
     for name, value in given.items():
         if not isinstance(value, kinds[name]) or isinstance(value, bool):
             raise ApiError(f"{name} must be a number", name)
-    return changed(replace(settings, n=1, beams=1), given)
+    return with_changes(replace(settings, n=1, beams=1), given)
 
 
 def _stop(body: dict[str, Any]) -> tuple[str, ...]:

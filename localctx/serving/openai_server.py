@@ -70,7 +70,7 @@ class OpenAIServer:
         """Load the model. Yields progress. Raises ModelError."""
 
         def job(session: Session) -> Generator[Any, Any, None]:
-            self._window = session.window
+            self._window = session.workflows.max_prompt_tokens
             yield from ()
 
         yield from (event for event in self._worker.submit(job) if isinstance(event, Progress))
@@ -109,7 +109,7 @@ class OpenAIServer:
         return JSONResponse(await answer.collect(), headers=HEADERS)
 
     def _submit(self, completion: CompletionRequest) -> EventStream:
-        return self._worker.submit(lambda session: session.steps.reply(completion.messages, completion.settings))
+        return self._worker.submit(lambda session: session.workflows.reply(completion.messages, completion.settings))
 
     async def _events(self, request: Request, stream: EventStream) -> AsyncGenerator[Any, None]:
         """Yield a job's events until the client disconnects, which cancels the job. Raises ApiError."""
@@ -174,7 +174,7 @@ class _StreamedCompletion:
                     if self._cut.stopped:
                         return
                 elif isinstance(event, Done):
-                    self._finish = "length" if event.report["stopped"] == "length" else "stop"
+                    self._finish = "length" if event.report.stopped == "length" else "stop"
                 elif not self._generated and time.monotonic() - sent >= KEEPALIVE_INTERVAL:
                     sent = time.monotonic()
                     yield ""

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from localctx.engine.events import Done, Event, InUse
+from localctx.engine.request_report import AnswerReport
 from localctx.errors import Cancelled, UserError
 from localctx.settings import Settings
 
@@ -214,10 +215,10 @@ class EngineWorker:
     def _record(self, event: Any) -> None:
         """Update the memory in use and keep the report of an answer in a chat."""
         self._update_usage()
-        if isinstance(event, Done) and (chat := event.report.get("chat")):
+        if isinstance(event, Done) and isinstance(event.report, AnswerReport) and (chat := event.report.chat):
             with self._changed:
                 self._reports.pop(chat, None)
-                self._reports[chat] = event.report
+                self._reports[chat] = event.report.to_json()
                 if len(self._reports) > MAX_REPORTS:
                     del self._reports[next(iter(self._reports))]
 
@@ -288,7 +289,7 @@ class EngineWorker:
     def _scheduler(self) -> "Scheduler":
         from localctx.engine.scheduler import Scheduler
 
-        return Scheduler(self._loader.compute)
+        return Scheduler(self._loader.forward_each)
 
 
 def _unless_cancelled(stream: EventStream, session: "Session") -> Generator[Any, Any, None]:

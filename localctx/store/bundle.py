@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 from xxhash import xxh3_128_digest
 
-from localctx.errors import DocumentError, StoreError, size
+from localctx.errors import DocumentError, StoreError, format_bytes
 from localctx.kv.pages import next_name, unpack_tokens
 from localctx.shape import PAGE
 from localctx.store.caches import CacheRow, cache_id
@@ -241,7 +241,7 @@ def _write(store: Store, bundle: Bundle, cache: int, writer: PageWriter, budget:
     need = sum(writer.takes(i, page.nbytes) for i, page in enumerate(prepared.pages))
     if not make_room(store, budget, need, using=cache_id(prepared.fingerprint, [bundle.row.id])).enough:
         raise StoreError(
-            f"its pages take {size(need)}, and all kept pages may take {size(budget)}",
+            f"its pages take {format_bytes(need)}, and all kept pages may take {format_bytes(budget)}",
             "raise --disk, or import it with --text-only",
         )
     for i, payload in enumerate(_payloads(bundle.path, cache, prepared.pages)):

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
-from localctx.errors import size
+from localctx.errors import format_bytes
 from localctx.store.caches import CacheRow
 from localctx.store.store import Store
 
@@ -19,7 +19,8 @@ class EvictedCache:
     bytes: int
 
     def __str__(self) -> str:
-        return f"{', '.join(self.names)}: {self.tokens:,} tokens given up to make room on disk ({size(self.bytes)})"
+        size = format_bytes(self.bytes)
+        return f"{', '.join(self.names)}: {self.tokens:,} tokens given up to make room on disk ({size})"
 
 
 @dataclass

@@ -1,57 +1,87 @@
-"""Asking: a question's documents are read whole where the model can bear their length, else passages of them."""
+"""Ask: documents are read whole if the model can use their length, else the answer comes from passages of them."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from localctx.engine.attribution import attention_by_text
 from localctx.engine.coroutine import EngineCoroutine
-from localctx.engine.effective_context import effective_context
-from localctx.engine.events import Note, Quoted
+from localctx.engine.effective_context import MEASURED, effective_context
+from localctx.engine.events import Done, Note, Quoted
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
 from localctx.engine.quotation import quotation_first
-from localctx.engine.request import Begun, Request
+from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
-from localctx.engine.run_request import answer, read, say
+from localctx.engine.run_request import answer_request, emit_text, prefill_request, run_request
 from localctx.errors import ChatFull, TooLong
-from localctx.library.cite import glimpses, quote_range, quotes
+from localctx.library.cite import cite_from_attention, cite_passages, cite_range
 from localctx.library.language import language_warnings
+from localctx.library.search import Passage
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
-from localctx.workflows.close_reading import answer_twice, invents, rank_sentences, silently
+from localctx.workflows.close_reading import answer_from_sentences, invents, rank_sentences, without_tokens
 from localctx.workflows.rag import RetrievalWorkflow
+from localctx.workflows.read_sources import read_sources
 
 UNANSWERED = "None of the passages found answers this question; the words quoted come nearest."
+INVENTED = "the answer has a name or a number that the passage does not have: trust the quotation"
 
 
 class AskWorkflow:
-    """Opens the work on questions under ``settings``, and says what their answers stand on. ``measured`` gives what
-    ``localctx quality --context`` found out about the model here, if anything.
-    """
+    """Answers questions about documents, and prepares documents for questions."""
 
-    def __init__(
+    def __init__(self, builder: RequestBuilder, retrieval: RetrievalWorkflow) -> None:
+        self._builder, self._retrieval, self._runtime = builder, retrieval, builder.runtime
+
+    def ask(
+        self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False
+    ) -> EngineCoroutine[None]:
+        """Answer ``question`` from ``sources``, or from passages of all documents of the ``library``; the last event is
+        Done.
+
+        Without ``persist`` the store is not touched. Raises UserError before any work that would be wasted. A store
+        that cannot be written costs the pages (``Done.failed``), not the answer. Raises Cancelled if cancelled before
+        prefill began.
+        """
+        with self._runtime.running():
+            documents, seconds = self._read(sources, persist)
+            request = yield from self.open(None if library else documents, question, persist)
+            request.seconds |= seconds
+            yield from run_request(request, self.answer(request, question, self._runtime.settings))
+        yield from map(Note, request.persist_notes)
+        yield Done(request.answer_report(), request.persist_error)
+
+    def prepare(self, source: str) -> EngineCoroutine[None]:
+        """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. One that
+        will be answered from passages is made searchable instead. The last event is Done.
+        """
+        with self._runtime.running():
+            documents, seconds = self._read([source], True)
+            if why := self.why_passages(documents):
+                yield Note(f"{why}: it was made searchable, and answers will come from its passages")
+                yield Done(self._retrieval.prepare(documents[0]))
+                return
+            request = yield from self.open_whole(documents, None, True)
+            request.seconds |= seconds
+            yield from run_request(request, _prefill_only(request))
+        yield from map(Note, request.persist_notes)
+        yield Done(request.prepare_report(), request.persist_error)
+
+    def open(
         self,
-        opener: RequestBuilder,
-        open_retrieval: Callable[[], RetrievalWorkflow],
-        settings: Settings,
-        measured: Callable[[], dict[str, Any] | None],
-        cancelled: Callable[[], bool],
-    ) -> None:
-        self._opener, self._open_retrieval, self._settings = opener, open_retrieval, settings
-        self._measured, self._cancelled = measured, cancelled
+        documents: Sequence[StoredDocument] | None,
+        question: str,
+        persist: bool,
+        conversation: Conversation = NO_CONVERSATION,
+    ) -> EngineCoroutine[Request]:
+        """Build the request that answers from ``documents``, or from passages of the whole library (None).
 
-    def begin(
-        self, documents: Sequence[StoredDocument] | None, question: str, keep: bool, of: Conversation = NO_CONVERSATION
-    ) -> EngineCoroutine[Begun]:
-        """The work of answering from ``documents``, or from passages of the whole library (None).
-
-        Raises TooLong where the mode forbids passages; ChatFull where either would do without what was said before.
+        Raises TooLong if the mode forbids passages; ChatFull if the question would fit without what was said before.
         """
         try:
-            return (yield from self._begin(documents, question, keep, of))
+            return (yield from self._open(documents, question, persist, conversation))
         except TooLong as e:
-            if not of.history:
+            if not conversation.history:
                 raise
             raise ChatFull(
                 f"this chat is full: with what was said before, {e.problem}",
@@ -59,119 +89,155 @@ class AskWorkflow:
                 "message) or new (a new chat)",
             ) from e
 
-    def whole(
-        self, documents: Sequence[StoredDocument], question: str | None, keep: bool, of: Conversation = NO_CONVERSATION
+    def open_whole(
+        self,
+        documents: Sequence[StoredDocument],
+        question: str | None,
+        persist: bool,
+        conversation: Conversation = NO_CONVERSATION,
     ) -> EngineCoroutine[Request]:
-        """The work of reading whole documents, and a question where there is one. Raises TooLong."""
-        work = self._opener.open(documents, [text for _, text, _ in documents], question, keep=keep, of=of)
-        yield from map(Note, (*work.news, *language_warnings(self._settings, documents)))
-        yield work.plan
-        work.enter()
-        return work
+        """Build the request that reads documents whole, and a question if there is one. Raises TooLong."""
+        texts = [document.text for document in documents]
+        request = self._builder.build(documents, texts, question, persist=persist, conversation=conversation)
+        warnings = language_warnings(self._runtime.settings, documents)
+        yield from map(Note, (*request.restore_notes, *warnings))
+        yield request.plan
+        request.begin_persisting()
+        return request
 
-    def answer(self, begun: Begun, question: str, settings: Settings) -> EngineCoroutine[None]:
-        """Read what is left to be read, and answer: where passages were read, after a quotation of them. In the end the
-        work has what the answer stands on. Raises Cancelled, NoRoom; what came stands.
+    def answer(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
+        """Prefill what is left and answer; an answer from passages comes after a quotation of them. Afterwards the
+        request has its citations. Raises Cancelled, NoRoom; what was generated stands.
         """
-        if not begun.answerable:
-            yield from self._unanswered(begun, question)
-        elif begun.closely:
-            yield from self._closely(begun, question, settings)
-        else:
-            yield from self._plainly(begun, question, settings)
+        match request.answer_from:
+            case "nothing":
+                yield from self._answer_unanswered(request, question)
+            case "sentences":
+                yield from self._answer_from_sentences(request, question, settings)
+            case "prompt":
+                yield from self._answer_from_prompt(request, question, settings)
 
-    def _plainly(self, begun: Begun, question: str, settings: Settings) -> EngineCoroutine[None]:
-        work, logits = begun.work, begun.logits
-        if logits is None:
-            logits = yield from read(work)
-        assert logits is not None, "a question is never there before it is read"
-        steps = answer(work, logits, self._opener.model.tokenizer, settings)
-        yield from quotation_first(steps, lambda: self._quotation(begun, question)) if begun.passages else steps
-        self.cite(begun, question)
+    def _answer_from_prompt(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
+        coroutine = answer_request(request, settings)
+        if request.passages:
+            coroutine = quotation_first(coroutine, lambda: _quotation(request, question))
+        yield from coroutine
+        self.cite(request, question)
 
-    def _closely(self, begun: Begun, question: str, settings: Settings) -> EngineCoroutine[None]:
-        """The better of two answers from the sentences of the passage that make the question likeliest. Where both have
-        names or numbers that the passage does not have, one from the whole passage, if that is better.
+    def _answer_from_sentences(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
+        """Give the better of two answers from the sentences that make the question likeliest. If both have names or
+        numbers that the passage does not have, give one from the whole passage, if that is better.
         """
-        work, (passage,), opener = begun.work, begun.passages, self._opener
-        held = next(h for h in work.held if h[0].id == passage.document)
-        ranked = yield from rank_sentences(opener, held, passage, question)
-        found, sentences = yield from answer_twice(opener, settings, held, passage.text, ranked, question)
-        cited = [quote_range(found.texts[0], passage, start, end) for start, end in ranked[:sentences]]
-        if invents(found.texts[0], passage.text, question):
-            yield from silently(self._plainly(begun, question, settings))
-        if not work.said or invents(work.texts[0], passage.text, question):
-            work.answers, work.stopped = found.answers, found.stopped
-            work.citations = [asdict(citation) for citation in cited]
-        yield from map(Quoted, work.citations[:1])
-        work.seconds["first_token"] = time.perf_counter() - work.started
-        yield from work.answers[0]
-        if invents(work.texts[0], passage.text, question):
-            yield Note("the answer has a name or a number that the passage does not have: trust the quotation")
+        passage, document = _only_passage(request)
+        ranked = yield from rank_sentences(self._builder, document, passage, question)
+        closest, sentences = yield from answer_from_sentences(
+            self._builder, settings, document, passage.text, ranked, question
+        )
+        cited = [cite_range(closest.texts[0], passage, start, end) for start, end in ranked[:sentences]]
+        if invents(closest.texts[0], passage.text, question):
+            yield from without_tokens(self._answer_from_prompt(request, question, settings))
+        if not request.text or invents(request.texts[0], passage.text, question):
+            request.answers, request.stopped = closest.answers, closest.stopped
+            request.citations = [asdict(citation) for citation in cited]
+        yield from map(Quoted, request.citations[:1])
+        request.seconds["first_token"] = time.perf_counter() - request.started
+        yield from request.answers[0]
+        if invents(request.texts[0], passage.text, question):
+            yield Note(INVENTED)
 
-    def _unanswered(self, begun: Begun, question: str) -> EngineCoroutine[None]:
+    def _answer_unanswered(self, request: Request, question: str) -> EngineCoroutine[None]:
         """Say that nothing answers the question, after the words that come nearest."""
-        passage = begun.passages[0]
-        held = next(h for h in begun.work.held if h[0].id == passage.document)
-        (start, end), *_ = yield from rank_sentences(self._opener, held, passage, question)
-        begun.work.citations = [asdict(quote_range("", passage, start, end))]
-        yield Quoted(begun.work.citations[0])
-        begun.work.seconds["first_token"] = time.perf_counter() - begun.work.started
-        yield from say(begun.work, UNANSWERED, self._opener.model.tokenizer)
-        begun.work.stopped = "unanswered"
+        passage, document = request.passages[0], _document_of(request, request.passages[0])
+        (start, end), *_ = yield from rank_sentences(self._builder, document, passage, question)
+        request.citations = [asdict(cite_range("", passage, start, end))]
+        yield Quoted(request.citations[0])
+        request.seconds["first_token"] = time.perf_counter() - request.started
+        yield from emit_text(request, UNANSWERED)
+        request.stopped = "unanswered"
 
-    def cite(self, begun: Begun, question: str) -> None:
-        """What the answer stands on: sentences of its passages, or of what the model looked at in whole documents."""
-        work = begun.work
-        if begun.passages:
-            found = quotes(work.texts[0], question, begun.passages)
+    def cite(self, request: Request, question: str) -> None:
+        """Set the citations: sentences of the passages, or of the text that got the answer's attention."""
+        if request.passages:
+            found = cite_passages(request.texts[0], question, request.passages)
         else:
-            texts = [text for _, text, _ in work.held]
-            seen = attention_by_text(work.cache, self._opener.model.tokenizer, work.tokens[: work.boundary], texts)
-            found = glimpses(work.texts[0], question, work.held, seen)
-        work.citations = [asdict(citation) for citation in found]
+            texts = [document.text for document in request.documents]
+            read = request.tokens[: request.boundary]
+            shares = attention_by_text(request.cache, request.model.tokenizer, read, texts)
+            found = cite_from_attention(request.texts[0], question, request.documents, shares)
+        request.citations = [asdict(citation) for citation in found]
 
-    def _quotation(self, begun: Begun, question: str) -> Quoted | None:
-        found = quotes(begun.work.texts[0], question, begun.passages)
-        return Quoted(asdict(found[0])) if found else None
+    def why_passages(self, documents: Sequence[StoredDocument] | None) -> str | None:
+        """Why an answer from ``documents`` comes from passages of them; None if they are read whole, if they fit."""
+        settings = self._runtime.settings
+        if documents is None:
+            return "the whole library was asked"
+        if settings.mode == "full" or not documents:
+            return None
+        if settings.mode == "retrieve":
+            return "passages were asked for"
+        return None if settings.keep != "full" else self._longer_than_effective(documents)
 
-    def _begin(
-        self, documents: Sequence[StoredDocument] | None, question: str, keep: bool, of: Conversation
-    ) -> EngineCoroutine[Begun]:
+    def _open(
+        self,
+        documents: Sequence[StoredDocument] | None,
+        question: str,
+        persist: bool,
+        conversation: Conversation,
+    ) -> EngineCoroutine[Request]:
         why = self.why_passages(documents)
         if why is None:
             assert documents is not None
             try:
-                return Begun((yield from self.whole(documents, question, keep, of)))
+                return (yield from self.open_whole(documents, question, persist, conversation))
             except TooLong as e:
-                if not documents or self._settings.mode == "full" or (of.history and self._fit(documents, question)):
+                only_full = self._runtime.settings.mode == "full"
+                if not documents or only_full or (conversation.history and self._fits_alone(documents, question)):
                     raise
                 why = e.problem
-        return (yield from self._open_retrieval().begin(documents, question, keep, why, of))
+        return (yield from self._retrieval.open(documents, question, persist, why, conversation))
 
-    def why_passages(self, documents: Sequence[StoredDocument] | None) -> str | None:
-        """Why an answer from ``documents`` comes from passages of them; None where they are read whole, if they fit."""
-        mode = self._settings.mode
-        if documents is None:
-            return "the whole library was asked"
-        if mode == "full" or not documents:
+    def _longer_than_effective(self, documents: Sequence[StoredDocument]) -> str | None:
+        model, runtime = self._builder.model, self._runtime
+        name = runtime.settings.model
+        measured = lambda: runtime.read_store(lambda store: store.verdicts.of(name).get(MEASURED))  # noqa: E731
+        effective = effective_context(runtime.settings, model, measured)
+        texts = [document.text for document in documents]
+        tokens = estimate_tokens(model.tokenizer, texts, effective.tokens, runtime.cancelled)
+        if tokens <= effective.tokens:
             return None
-        if mode == "retrieve":
-            return "passages were asked for"
-        return None if self._settings.keep != "full" else self._more_than_it_bears(documents)
+        best = f"{model.name} answers best from up to {effective.words}"
+        return f"passages, because {best}, and here are about {tokens:,}"
 
-    def _more_than_it_bears(self, documents: Sequence[StoredDocument]) -> str | None:
-        model, texts = self._opener.model, [text for _, text, _ in documents]
-        bears = effective_context(self._settings, model, self._measured)
-        tokens = estimate_tokens(model.tokenizer, texts, bears.tokens, self._cancelled)
-        if tokens <= bears.tokens:
-            return None
-        return f"passages, because {model.name} answers best from up to {bears.words}, and here are about {tokens:,}"
-
-    def _fit(self, documents: Sequence[StoredDocument], question: str) -> bool:
-        """Whether the documents can be read whole, with nothing said before."""
+    def _fits_alone(self, documents: Sequence[StoredDocument], question: str) -> bool:
+        """True if the documents can be read whole with nothing said before."""
+        texts = [document.text for document in documents]
         try:
-            self._opener.open(documents, [text for _, text, _ in documents], question, keep=False).cache.drop()
+            self._builder.build(documents, texts, question, persist=False).cache.drop()
         except TooLong:
             return False
         return True
+
+    def _read(self, sources: Sequence[str], reuse_stored: bool) -> tuple[list[StoredDocument], dict[str, float]]:
+        """The documents, and seconds by phase. The model is loaded afterwards: a wrong file name is told at once."""
+        start = time.perf_counter()
+        documents = read_sources(self._runtime, sources, reuse_stored)
+        return documents, {"parse": time.perf_counter() - start, "load": self._runtime.load()}
+
+
+def _prefill_only(request: Request) -> EngineCoroutine[None]:
+    yield from prefill_request(request)
+    request.stopped = "eos"
+
+
+def _quotation(request: Request, question: str) -> Quoted | None:
+    found = cite_passages(request.texts[0], question, request.passages)
+    return Quoted(asdict(found[0])) if found else None
+
+
+def _only_passage(request: Request) -> tuple[Passage, StoredDocument]:
+    (passage,) = request.passages
+    return passage, _document_of(request, passage)
+
+
+def _document_of(request: Request, passage: Passage) -> StoredDocument:
+    return next(document for document in request.documents if document.id == passage.document)

@@ -1,182 +1,222 @@
-"""Chatting: what was said on a branch of a chat is the history of its next question, and the answer becomes part of it.
+"""Chat: what was said on a branch of a chat is the history of its next question, and the answer becomes part of it.
 
-A question is in the chat before it is answered. An answer is in it before anything more is done, also a part of one.
+A question is stored before it is answered. An answer, also a part of one, is stored before anything else is done.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Done, Note, Token
 from localctx.engine.prompt import Conversation, Exchange
-from localctx.engine.request import Begun, Request
+from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
-from localctx.engine.run_request import answer, read, settle, shut
+from localctx.engine.run_request import answer_request, persist_answer, run_request
 from localctx.errors import Cancelled, ChatError, StoreError, TooLong, UsageError
 from localctx.settings import Settings
-from localctx.store.chats import SUMMARY, UNTITLED, Chat, Message
+from localctx.store.chats import SUMMARY, UNTITLED, Chat, Chats, Message
 from localctx.store.documents import StoredDocument
-from localctx.store.store import Store, store_errors
+from localctx.store.store import store_errors
+from localctx.workflows.ask import AskWorkflow
+from localctx.workflows.read_sources import store_sources
 
-TITLE = 60  # characters of its first question that name a chat
+TITLE_LENGTH = 60  # characters of its first question that name a chat
 _SUMMARIZE = "Summarize what was said so far."
 
 FullChatAction = Literal["sink-window", "summarize", "new"]
-"""What becomes of a chat that is full: only its ends are seen, what was said becomes a summary, or another begins."""
-
-Beginning = EngineCoroutine[Begun]
-Begin = Callable[[Sequence[StoredDocument] | None, str, Conversation], Beginning]
-Answer = Callable[[Begun, str, Settings], EngineCoroutine[None]]
+"""What is done with a full chat: the sink-window keeper evicts its middle, a summary replaces what was said, or a new
+chat about the same documents begins.
+"""
 
 
 class ChatWorkflow:
-    """Answers in the chats of a store.
+    """Asks and answers in the chats of the store. A chat whose settings say ``library`` is about the whole library.
 
-    ``begin`` opens the work on a question about documents (None: all of the library) after a conversation; ``answer``
-    answers it, and says in it what the answer stands on. A chat whose settings say ``library`` is about all of it.
+    Coroutines end with the event Done, whose report names the chat, and raise ChatFull if the documents would fit, but
+    not with everything that was said; the question then waits for ``make_room``.
     """
 
-    def __init__(
-        self,
-        opener: RequestBuilder,
-        settings: Settings,
-        store: Store,
-        begin: Begin,
-        answer: Answer,
-        cancelled: Callable[[], bool],
-    ) -> None:
-        self._opener, self._settings, self._store = opener, settings, store
-        self._begin, self._answer, self._cancelled = begin, answer, cancelled
+    def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
+        self._builder, self._ask, self._runtime = builder, ask, builder.runtime
+
+    def start(self, sources: Sequence[str]) -> Chat:
+        """Create a chat about the files ``sources``, which are added to the library. Raises UserError."""
+        documents = store_sources(self._runtime, sources)
+        with store_errors(self._runtime.store.home):
+            return self._chats.create("", documents, {"model": self._runtime.settings.model})
+
+    def restart(self, chat: str) -> Chat:
+        """Create a chat about the documents of another."""
+        with store_errors(self._runtime.store.home):
+            return self._chats.restart(chat, {"model": self._runtime.settings.model})
+
+    def add_documents(self, chat: str, sources: Sequence[str]) -> None:
+        """Let a chat be about the files ``sources`` too; what was said is then prefilled anew after them."""
+        documents = store_sources(self._runtime, sources)
+        with store_errors(self._runtime.store.home), self._runtime.store.db.atomic():
+            for document in documents:
+                self._chats.add_document(chat, document)
 
     def ask(self, chat: str, text: str) -> EngineCoroutine[None]:
-        """Answer ``text`` after the last answer of the branch shown."""
-        with store_errors(self._store.home):
-            said = answered(self._store.chats.messages(chat))
-            if not said and self._store.chats.get(chat).title == UNTITLED:
-                self._store.chats.rename(chat, text[:TITLE])
-            question = self._store.chats.append(chat, said[-1].id if said else None, "user", text)
-        yield from self._reply(question, said, self._settings)
+        """Answer ``text`` after the last answer of the branch that is shown."""
+        with self._running() as loaded:
+            yield from self._ask_next(chat, text, loaded)
 
     def edit(self, chat: str, text: str, message: int | None = None) -> EngineCoroutine[None]:
         """Answer ``text`` in place of the question ``message`` (None: the last), on a branch of its own.
 
         Raises ChatError.
         """
-        with store_errors(self._store.home):
-            before, old = self._question(chat, message)
-            question = self._store.chats.edit(old, text)
-        yield from self._reply(question, before, self._settings)
+        with self._running() as loaded:
+            with store_errors(self._runtime.store.home):
+                before, old = self._question(chat, message)
+                question = self._chats.edit(old, text)
+            yield from self._answer(question, before, self._runtime.settings, loaded)
 
-    def go_on(self, chat: str, way: FullChatAction) -> EngineCoroutine[None]:
-        """Answer the question that found the chat full, having made room in this ``way``.
-
-        ``new`` goes on in another chat about the same documents, which Done's report names. Raises ChatError.
+    def make_room(self, chat: str, action: FullChatAction) -> EngineCoroutine[None]:
+        """Make room in a full chat by ``action``, then answer the question that waits. ``new`` goes on in another chat,
+        which Done's report names. Raises ChatError.
         """
-        with store_errors(self._store.home):
-            chats, (_, question) = self._store.chats, self._question(chat)
-            if way == "sink-window":
-                chats.set(chat, {"keep": way})
-            elif way == "new":
-                chat = chats.restart(chat, {"model": self._settings.model}).id
-        if way == "new":
-            yield Note("this is a new chat about the same documents")
-        if way == "sink-window":
-            yield Note("from here on only the beginning and the end of this chat are seen")
-            yield from self.regenerate(chat)
-            return
-        if way == "summarize":
-            yield Note("summarizing what was said")
-            yield from map_events(self.summarize(chat), lambda event: None if isinstance(event, Token) else event)
-        yield from self.ask(chat, question.text)
+        with self._running() as loaded:
+            yield from self._make_room(chat, action, loaded)
 
     def regenerate(self, chat: str, temperature: float | None = None) -> EngineCoroutine[None]:
-        """Answer the last question again, on a branch of its own; a seed counts on with each answer.
+        """Answer the last question again, on a branch of its own; the seed counts on with each answer.
 
         Raises ChatError; UsageError where the answer would be the same.
         """
-        s = self._settings
+        with self._running() as loaded:
+            yield from self._regenerate(chat, temperature, loaded)
+
+    def summarize(self, chat: str) -> EngineCoroutine[None]:
+        """Let the model write a summary that replaces what was said in later prompts; the messages stay in the chat.
+
+        If the history alone does not fit, its older half is left out until it fits, with a note. Raises Cancelled.
+        """
+        with self._running():
+            yield from self._summarize(chat)
+
+    @contextmanager
+    def _running(self) -> Iterator[float]:
+        """The model is loaded, in so many seconds, and something runs that can be cancelled."""
+        with self._runtime.running():
+            yield self._runtime.load()
+
+    @property
+    def _chats(self) -> Chats:
+        return self._runtime.store.chats
+
+    def _ask_next(self, chat: str, text: str, loaded: float) -> EngineCoroutine[None]:
+        with store_errors(self._runtime.store.home):
+            before = answered(self._chats.messages(chat))
+            if not before and self._chats.get(chat).title == UNTITLED:
+                self._chats.rename(chat, text[:TITLE_LENGTH])
+            question = self._chats.append(chat, before[-1].id if before else None, "user", text)
+        yield from self._answer(question, before, self._runtime.settings, loaded)
+
+    def _make_room(self, chat: str, action: FullChatAction, loaded: float) -> EngineCoroutine[None]:
+        with store_errors(self._runtime.store.home):
+            _, question = self._question(chat)
+            if action == "sink-window":
+                self._chats.set(chat, {"keep": action})
+            elif action == "new":
+                chat = self._chats.restart(chat, {"model": self._runtime.settings.model}).id
+        if action == "sink-window":
+            yield Note("from here on only the beginning and the end of this chat are seen")
+            yield from self._regenerate(chat, None, loaded)
+            return
+        if action == "new":
+            yield Note("this is a new chat about the same documents")
+        else:
+            yield Note("summarizing what was said")
+            yield from map_events(self._summarize(chat), lambda event: None if isinstance(event, Token) else event)
+        yield from self._ask_next(chat, question.text, loaded)
+
+    def _regenerate(self, chat: str, temperature: float | None, loaded: float) -> EngineCoroutine[None]:
+        s = self._runtime.settings
         s = replace(s, temperature=s.temperature if temperature is None else temperature)
-        with store_errors(self._store.home):
+        with store_errors(self._runtime.store.home):
             before, question = self._question(chat)
-            older = self._store.chats.replies(chat, question.id)
+            older = self._chats.replies(chat, question.id)
         if not s.temperature and any(m.stopped != "cancelled" and m.stats["model"] == s.model for m in older):
             raise UsageError("at temperature 0 the answer would be the same", "give a temperature, for example 0.8")
         s = replace(s, seed=None if s.seed is None else s.seed + len(older))
-        yield from self._reply(question, before, s)
+        yield from self._answer(question, before, s, loaded)
 
-    def summarize(self, chat: str) -> EngineCoroutine[None]:
-        """Put a summary, made by the model, in the place of what was said; what was said stays in the chat.
-
-        Of a history that does not fit the window by itself the older half is left out, until it fits, and told.
-        """
-        turns = history(said := answered(self._store.chats.messages(chat)))
+    def _summarize(self, chat: str) -> EngineCoroutine[None]:
+        messages = answered(self._chats.messages(chat))
+        exchanges = history(messages)
         while True:
             try:
-                transcript = "\n\n".join(f"{asked}\n{replied}" for asked, replied in turns)
-                work = self._opener.open([], [transcript], _SUMMARIZE, keep=False)
+                transcript = "\n\n".join(f"{question}\n{answer}" for question, answer in exchanges)
+                request = self._builder.build([], [transcript], _SUMMARIZE, persist=False)
                 break
             except TooLong:
-                if len(turns) < 2:
+                if len(exchanges) < 2:
                     raise
-                yield Note(f"the oldest {len(turns) // 2:,} of {len(turns):,} answers are left out of the summary")
-                turns = turns[len(turns) // 2 :]
-        yield work.plan
-        try:
-            logits = yield from read(work)
-            assert logits is not None, "the instruction is always left to be read"
-            yield from answer(work, logits, self._opener.model.tokenizer, self._settings)
-        except Cancelled:
-            pass
-        shut(work)
-        if work.stopped == "cancelled":
+                half = len(exchanges) // 2
+                yield Note(f"the oldest {half:,} of {len(exchanges):,} answers are left out of the summary")
+                exchanges = exchanges[half:]
+        yield request.plan
+        yield from run_request(request, answer_request(request, self._runtime.settings))
+        if request.stopped == "cancelled":
             raise Cancelled
-        with store_errors(self._store.home):
-            self._store.chats.append(chat, said[-1].id, SUMMARY, work.said, stopped=work.stopped)
+        with store_errors(self._runtime.store.home):
+            self._chats.append(chat, messages[-1].id, SUMMARY, request.text, stopped=request.stopped)
         yield Note("what was said before is remembered as a summary from here on")
 
-    def _reply(self, question: Message, before: Sequence[Message], settings: Settings) -> EngineCoroutine[None]:
-        with store_errors(self._store.home):
-            chat = self._store.chats.get(question.chat)
+    def _answer(
+        self, question: Message, before: Sequence[Message], settings: Settings, loaded: float
+    ) -> EngineCoroutine[None]:
+        with store_errors(self._runtime.store.home):
+            chat = self._chats.get(question.chat)
             documents = None if chat.settings.get("library") else self._documents(chat)
-        for about in chat.documents:
-            if about.removed:
-                yield Note(f"{about.name} was removed from the library: the answer does without it")
-        of = Conversation(chat.id, history(before), chat.settings.get("keep", ""))
-        begun = yield from self._begin(documents, question.text, of)
-        work = begun.work
-        message, failed = None, None
-        try:
-            with suppress(Cancelled):  # an answer that is cancelled stays as far as it came
-                yield from self._answer(begun, question.text, settings)
-        finally:  # also when who listens has gone
-            try:
-                message = self._remember(question, work)
-            except StoreError as e:
-                failed = str(e)
-            shut(work)
-        yield from map(Note, work.notes)
-        report = work.answered(settings.model) | {"chat": chat.id, "message": message}
-        yield Done(report, failed or work.failed)
+        for document in chat.documents:
+            if document.removed:
+                yield Note(f"{document.name} was removed from the library: the answer does without it")
+        conversation = Conversation(chat.id, history(before), chat.settings.get("keep", ""))
+        request = yield from self._ask.open(documents, question.text, True, conversation)
+        request.seconds["load"] = loaded
+        stored = _StoredAnswer()
+        yield from run_request(request, self._answer_and_store(request, question, settings, stored))
+        yield from map(Note, request.persist_notes)
+        report = replace(request.answer_report(), chat=chat.id, message=stored.message)
+        yield Done(report, stored.error or request.persist_error)
 
-    def _remember(self, question: Message, work: Request) -> int | None:
-        """Store the answer, then its pages; the message's id, None where nothing was said."""
-        if not work.said and work.stopped == "cancelled":
+    def _answer_and_store(
+        self, request: Request, question: Message, settings: Settings, stored: "_StoredAnswer"
+    ) -> EngineCoroutine[None]:
+        """Answer, and store as much of the answer as was generated: also when it is cancelled, or its listener left."""
+        try:
+            yield from self._ask.answer(request, question.text, settings)
+        finally:
+            try:
+                stored.message = self._store_answer(request, question)
+            except StoreError as e:
+                stored.error = str(e)
+
+    def _store_answer(self, request: Request, question: Message) -> int | None:
+        """Store the answer, then its pages; returns the message's id, None if nothing was generated."""
+        if not request.text and request.stopped == "cancelled":
             return None
-        report = work.answered(self._settings.model)
-        stats = {field: report[field] for field in ("model", "mode", "tokens", "seconds")}
-        stats["kv"] = {field: report["kv"][field] for field in ("codec", "keeper", "window")}
-        with store_errors(self._store.home):
-            chats = self._store.chats
-            message = chats.append(
-                question.chat, question.id, "assistant", work.said, report["citations"], stats, work.stopped
+        with store_errors(self._runtime.store.home):
+            message = self._chats.append(
+                question.chat,
+                question.id,
+                "assistant",
+                request.text,
+                request.citations,
+                request.chat_stats(),
+                request.stopped,
             ).id
-            settle(self._opener.model, work, chats.branch_of(message), self._cancelled)
+            persist_answer(request, self._chats.branch_of(message), self._runtime.cancelled)
         return message
 
     def _documents(self, chat: Chat) -> list[StoredDocument]:
-        documents, rows = self._store.documents, {d.id: d for d in self._store.documents.all()}
+        documents = self._runtime.store.documents
+        rows = {row.id: row for row in documents.all()}
         return [
             StoredDocument(rows[d.id], documents.text(d.id), documents.spans(d.id))
             for d in chat.documents
@@ -184,28 +224,36 @@ class ChatWorkflow:
         ]
 
     def _question(self, chat: str, message: int | None = None) -> tuple[list[Message], Message]:
-        """A question (None: the last of the branch shown), and what was said before it. Raises ChatError."""
-        said = self._store.chats.messages(chat, message)
-        while said and said[-1].role != "user":
-            said.pop()
-        if not said:
+        """A question (None: the last of the branch shown), and the messages before it. Raises ChatError."""
+        messages = self._chats.messages(chat, message)
+        while messages and messages[-1].role != "user":
+            messages.pop()
+        if not messages:
             raise ChatError("nothing was asked in this chat yet", "ask something first")
-        return said[:-1], said[-1]
+        return messages[:-1], messages[-1]
 
 
-def answered(said: Sequence[Message]) -> list[Message]:
-    """A branch up to its last answer."""
-    return list(said[:-1] if said and said[-1].role == "user" else said)
+@dataclass
+class _StoredAnswer:
+    """What became of storing an answer: its message's id, or why it could not be stored."""
+
+    message: int | None = None
+    error: str | None = None
 
 
-def history(said: Sequence[Message]) -> list[Exchange]:
-    """The turns of a branch that the model is told; a summary stands for all before it."""
-    turns, asked = list[Exchange](), ""
-    for message in said:
+def answered(messages: Sequence[Message]) -> list[Message]:
+    """The messages of a branch up to its last answer."""
+    return list(messages[:-1] if messages and messages[-1].role == "user" else messages)
+
+
+def history(messages: Sequence[Message]) -> list[Exchange]:
+    """The exchanges of a branch that are part of the prompt; a summary replaces everything before it."""
+    exchanges, question = list[Exchange](), ""
+    for message in messages:
         if message.role == "user":
-            asked = message.text
+            question = message.text
         elif message.role == SUMMARY:
-            turns = [(_SUMMARIZE, message.text)]
+            exchanges = [(_SUMMARIZE, message.text)]
         else:
-            turns.append((asked, message.text))
-    return turns
+            exchanges.append((question, message.text))
+    return exchanges

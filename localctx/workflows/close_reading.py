@@ -1,6 +1,6 @@
 """Close reading: a small model answers from the one or two sentences that make the question likeliest, in two ways.
 
-Models of some hundred million parameters lose the answer in a paragraph that has it. Which sentence a question is about
+Models of some hundred million parameters miss the answer in a paragraph that has it. Which sentence a question is about
 they know well: by how likely they find the question after it, as passages are ranked (arXiv:2204.07496). Of the two
 answers the one that the model finds likelier is given.
 """
@@ -14,7 +14,8 @@ from localctx.engine.events import Quoted, Token
 from localctx.engine.prompt import ASK, Conversation
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
-from localctx.engine.run_request import answer, rank, read, shut
+from localctx.engine.run_request import answer_request, close_request, rank_request, run_request
+from localctx.errors import Cancelled
 from localctx.library.cite import split_words
 from localctx.library.search import Passage
 from localctx.library.sentences import sentences
@@ -34,22 +35,20 @@ Range = tuple[int, int]
 
 
 def reads_closely(model: Model, settings: Settings) -> bool:
-    """Whether ``model`` is small enough for it to help, and one greedy answer is wanted."""
+    """True if close reading helps: the model is small, and one greedy answer is wanted."""
     greedy = settings.temperature == 0 and settings.n == settings.beams == 1
     return settings.careful != "off" and greedy and model.parameters < SMALL
 
 
-def lift(opener: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[bool]:
-    """Whether a passage, after which the question has this log-likelihood, makes it likelier than it is by itself.
+def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[bool]:
+    """True if a passage, after which the question has this log-``likelihood``, makes it likelier than it is alone.
 
-    Where even the best passage does not, nothing answers it.
+    If even the best passage does not, nothing in the documents answers the question.
     """
-    work = opener.open([], [], question, keep=False, part="question", of=Conversation(form="{question}"))
-    try:
-        alone, _ = yield from rank(work)
-        tokens = len(work.tokens) - work.boundary - 1
-    finally:
-        shut(work)
+    alone_form = Conversation(form="{question}")
+    request = builder.build([], [], question, persist=False, part="question", conversation=alone_form)
+    alone = yield from _likelihood(request)
+    tokens = len(request.tokens) - request.boundary - 1
     return likelihood - alone > min(NO_LIFT, NO_LIFT_EACH * tokens)
 
 
@@ -62,77 +61,84 @@ def without_question(text: str, question: str) -> str:
 
 
 def rank_sentences(
-    opener: RequestBuilder, held: StoredDocument, passage: Passage, question: str
+    builder: RequestBuilder, document: StoredDocument, passage: Passage, question: str
 ) -> EngineCoroutine[list[Range]]:
     """The sentences of ``passage`` as ranges of its text, those first that make the question likeliest."""
     everything = sentences(passage.text, 0, len(passage.text))
     found = [(a, b) for a, b in everything if says_something(without_question(passage.text[a:b], question))]
     found = found or [(0, len(passage.text))]
-    likely = list[float]()
+    likelihoods = list[float]()
     for start, end in found if len(found) > 1 else ():
         text = without_question(passage.text[start:end], question)
-        work = opener.open([held], [text], question, keep=False, part="sentence")
-        try:
-            likely.append((yield from rank(work))[0])
-        finally:
-            shut(work)
-    order = sorted(range(len(likely)), key=lambda i: -likely[i])
+        request = builder.build([document], [text], question, persist=False, part="sentence")
+        likelihoods.append((yield from _likelihood(request)))
+    order = sorted(range(len(likelihoods)), key=lambda i: -likelihoods[i])
     return [found[i] for i in order] or found
 
 
 def says_something(sentence: str) -> bool:
-    """Whether it is more than a heading or a rule."""
+    """True if a sentence is more than a heading or a rule."""
     return len(split_words(sentence)) >= LEAST_WORDS
 
 
-def answer_twice(
-    opener: RequestBuilder, settings: Settings, held: StoredDocument, text: str, ranked: Sequence[Range], question: str
+def answer_from_sentences(
+    builder: RequestBuilder,
+    settings: Settings,
+    document: StoredDocument,
+    text: str,
+    ranked: Sequence[Range],
+    question: str,
 ) -> EngineCoroutine[tuple[Request, int]]:
-    """The better of two answers, and the number of sentences it is from: of the best sentence in its own words, and of
-    the best two. One that invents nothing is better than one that does, then the likelier. Nothing of them is told;
-    whoever gets the work reports it.
+    """The better of two answers, and the number of sentences it is from: one from the best sentence in the sentence's
+    own words, and one from the best two. An answer that invents nothing is better than one that does; then the likelier
+    one is better. The coroutine yields no tokens.
     """
     two = " ".join(text[a:b] for a, b in sorted(ranked[:2]))
-    (start, end), found = ranked[0], list[tuple[Request, int]]()
-    for said, form, count in ((text[start:end], WITH_ITS_WORDS, 1), (two, ASK, 2)):
-        source = without_question(said, question)
-        found.append(((yield from _answer(opener, settings, held, source, question, form)), count))
-    return max(found, key=lambda one: (not invents(one[0].texts[0], text, question), one[0].likelihood))
+    (start, end), answers = ranked[0], list[tuple[Request, int]]()
+    for sentence, form, count in ((text[start:end], WITH_ITS_WORDS, 1), (two, ASK, 2)):
+        source = without_question(sentence, question)
+        answers.append(((yield from _answer(builder, settings, document, source, question, form)), count))
+    return max(answers, key=lambda one: (not invents(one[0].texts[0], text, question), one[0].likelihood))
 
 
 def invents(answer: str, text: str, question: str) -> bool:
-    """Whether an answer has a number or a name that neither ``text`` nor the question has."""
+    """True if an answer has a number or a name that neither ``text`` nor the question has."""
     known = f"{text} {question}".casefold()
     return any(name.casefold() not in known for name in _NAME.findall(answer))
 
 
-def _answer(
-    opener: RequestBuilder, settings: Settings, held: StoredDocument, text: str, question: str, form: str
-) -> EngineCoroutine[Request]:
-    work = opener.open([held], [text], question, keep=False, part="sentence", of=Conversation(form=form))
+def without_tokens(coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """The same coroutine without the tokens and quotations it yields."""
+    return map_events(coroutine, lambda event: None if isinstance(event, Token | Quoted) else event)
+
+
+def _likelihood(request: Request) -> EngineCoroutine[float]:
     try:
-        logits = yield from read(work)
-        assert logits is not None, "nothing of it was kept"
-        plain = replace(settings, draft=0)  # a sentence has little that could be looked up
-        steps = answer(work, logits, opener.model.tokenizer, plain)
-        yield from silently(steps)
+        return (yield from rank_request(request))
     finally:
-        shut(work)
-    work.answers[0] = before_next_question(work.answers[0])
-    return work
+        close_request(request)
 
 
-def silently(steps: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """The same ``steps``, without the answer they tell."""
-    return map_events(steps, lambda event: None if isinstance(event, Token | Quoted) else event)
+def _answer(
+    builder: RequestBuilder, settings: Settings, document: StoredDocument, text: str, question: str, form: str
+) -> EngineCoroutine[Request]:
+    request = builder.build(
+        [document], [text], question, persist=False, part="sentence", conversation=Conversation(form=form)
+    )
+    undrafted = replace(settings, draft=0)  # a sentence has little that could be looked up
+    yield from without_tokens(run_request(request, answer_request(request, undrafted)))
+    if request.stopped == "cancelled":
+        raise Cancelled
+    request.answers[0] = before_next_question(request.answers[0])
+    return request
 
 
 def before_next_question(tokens: Sequence[Token]) -> list[Token]:
     """An answer up to where the model goes on by asking itself another question, as some do."""
-    said, kept = "", list[Token]()
+    text, kept = "", list[Token]()
     for token in tokens:
-        said += token.text
-        if found := _NEXT_QUESTION.search(said):
+        text += token.text
+        if found := _NEXT_QUESTION.search(text):
             while kept and len("".join(t.text for t in kept)) > found.start():
                 kept.pop()
             break

@@ -1,109 +1,93 @@
-"""Shelving: what is done with the library beside asking it. Files are read into it and indexed, passages are found,
-documents prepared elsewhere are taken in. The command and the window both do it through here.
+"""The library beside asking it: files are added and indexed, passages are found, prepared documents are imported.
+
+The command, the window and the Python API all do it through here.
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Container, Iterable, Iterator, Sequence
 
-from localctx.budget import measure_kept
-from localctx.engine.events import Progress
+from localctx.budget import measure_store_budget
 from localctx.engine.request_builder import RequestBuilder
 from localctx.kv.pages import pack_tokens
 from localctx.library.add import Added, add_documents
-from localctx.library.search import SearchResult, index_all, search, with_vectors
-from localctx.models.embedder import Embedder, load_embedder
-from localctx.settings import Settings
+from localctx.library.search import SearchResult, index_all, search, try_with_embedder
+from localctx.models.embedder import Embedder
 from localctx.shape import FORMATS, PAGE, SINKS
 from localctx.store.bundle import Bundle, BundleCache, import_document
-from localctx.store.store import Store, store_errors
+from localctx.store.store import store_errors
 
 
 class LibraryWorkflow:
-    """The library of one session. ``progress`` hears of files, of the embedder and of indexing.
+    """Adds to the library of one session, and searches it. ``running`` the runtime is the caller's care.
 
-    Everything raises StoreError, and Cancelled within a second of ``cancelled``.
+    Everything raises StoreError, and Cancelled within a second of a cancel.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        open_store: Callable[[], Store],
-        open_opener: Callable[[], RequestBuilder],
-        progress: Callable[[Progress], None],
-        cancelled: Callable[[], bool],
-    ) -> None:
-        self._settings, self._open_store, self._open_opener = settings, open_store, open_opener
-        self._progress, self._cancelled = progress, cancelled
+    def __init__(self, builder: RequestBuilder) -> None:
+        self._builder, self._runtime = builder, builder.runtime
 
     def add(self, sources: Iterable[str], ocr: str | None = None) -> Iterator[Added]:
-        """Read and keep the files ``sources``, one by one; what was yielded is durable. ``ocr``: None is as set."""
-        store = self._open_store()
-        with store_errors(store.home):
-            yield from add_documents(store, sources, self._turning, ocr or self._settings.ocr, self._cancelled)
+        """Read and store the files ``sources`` one by one; what was yielded is durable. ``ocr``: None is as set."""
+        runtime = self._runtime
+        with store_errors(runtime.store.home):
+            mode = ocr or runtime.settings.ocr
+            yield from add_documents(runtime.store, sources, self._report_pages, mode, runtime.cancelled)
 
     def index(self, documents: Container[str] | None = None) -> str | None:
-        """Make these documents (ids), or all, searchable; why by their words alone, where vectors cannot be had."""
-        store = self._open_store()
-        with store_errors(store.home):
-            _, why = with_vectors(lambda: self._embedder, lambda embedder: self._index(store, embedder, documents))
-        return why
+        """Make these documents (ids), or all, searchable; returns why by words alone, if there are no vectors."""
+        with store_errors(self._runtime.store.home):
+            _, doubt = try_with_embedder(
+                lambda: self._runtime.embedder, lambda embedder: self._index(embedder, documents)
+            )
+        return doubt
 
     def search(
         self, words: str, documents: Sequence[str] | None = None, top: int = 10
     ) -> tuple[SearchResult, str | None]:
-        """The ``top`` passages for ``words`` in these documents (ids), or in all; and what ``index`` says.
+        """The ``top`` passages for ``words`` in these documents (ids), or in all; and the doubt that ``index`` returns.
 
-        What was not searched before is indexed first.
+        Documents that are not indexed yet are indexed first.
         """
-        store = self._open_store()
+        store = self._runtime.store
 
         def find(embedder: Embedder | None) -> SearchResult:
-            self._index(store, embedder, documents)
+            self._index(embedder, documents)
             return search(store, words, embedder, documents, top)
 
         with store_errors(store.home):
-            return with_vectors(lambda: self._embedder, find)
+            return try_with_embedder(lambda: self._runtime.embedder, find)
 
-    def usable(self, bundle: Bundle) -> list[BundleCache]:
-        """The caches of a document prepared elsewhere that this session's model can use. Loads the model."""
-        return [cache for cache in bundle.caches if _fits(self._open_opener(), bundle.text, cache)]
+    def usable_caches(self, bundle: Bundle) -> list[BundleCache]:
+        """The caches of an exported document that this session's model can use. Loads the model."""
+        return [cache for cache in bundle.caches if _is_usable(self._builder, bundle.text, cache)]
 
-    def take_in(self, bundle: Bundle, caches: Sequence[BundleCache]) -> int:
-        """Keep a document prepared elsewhere with these of its caches; how many pages came with it.
+    def import_bundle(self, bundle: Bundle, caches: Sequence[BundleCache]) -> int:
+        """Store an exported document with these of its caches; returns the number of pages that came with it.
 
         Raises DocumentError for a damaged page.
         """
-        store, s = self._open_store(), self._settings
+        store, settings = self._runtime.store, self._runtime.settings
         with store_errors(store.home):
-            budget = measure_kept(s.home, store.pages.nbytes(), s.caps["disk"])
+            budget = measure_store_budget(settings.home, store.pages.nbytes(), settings.caps["disk"])
             return import_document(store, bundle, caches.__contains__, budget)
 
-    @cached_property
-    def _embedder(self) -> Embedder | None:
-        s = self._settings
-        return load_embedder(s.embedder, s.models, self._tell)
+    def _index(self, embedder: Embedder | None, documents: Container[str] | None) -> None:
+        index_all(self._runtime.store, embedder, documents, self._runtime.report, self._runtime.cancelled)
 
-    def _index(self, store: Store, embedder: Embedder | None, documents: Container[str] | None) -> None:
-        index_all(store, embedder, documents, self._tell, self._cancelled)
-
-    def _tell(self, phase: str, done: int, total: int) -> None:
-        self._progress(Progress(phase, done, total))
-
-    def _turning(self, source: str, done: int, total: int) -> None:
-        self._tell(f"pages of {source}" if total else source, done, total)
+    def _report_pages(self, source: str, done: int, total: int) -> None:
+        self._runtime.report(f"pages of {source}" if total else source, done, total)
 
 
-def _fits(opener: RequestBuilder, text: str, kept: BundleCache) -> bool:
-    """Whether pages made elsewhere have the fingerprint, tokens and sizes that this ``text`` has here."""
-    model, prompt, count = opener.model, opener.prompt([text], ""), len(kept.pages)
+def _is_usable(builder: RequestBuilder, text: str, cache: BundleCache) -> bool:
+    """True if the pages of an exported cache have the fingerprint, tokens and sizes that ``text`` has here."""
+    model, prompt, count = builder.model, builder.prompt([text], ""), len(cache.pages)
     shape, tokens = model.shape, prompt.tokens[: prompt.shared]
-    sizes = [shape.page_bytes(kept.codec, sinks=i < SINKS) for i in range(count)] if kept.codec in FORMATS else []
-    if opened := count and len(tokens[(count - 1) * PAGE :][:PAGE]) % PAGE:
-        sizes[-1:] = [shape.tail_bytes(model.dtype.itemsize) // PAGE * opened]
+    sizes = [shape.page_bytes(cache.codec, sinks=i < SINKS) for i in range(count)] if cache.codec in FORMATS else []
+    if open_tokens := count and len(tokens[(count - 1) * PAGE :][:PAGE]) % PAGE:
+        sizes[-1:] = [shape.tail_bytes(model.dtype.itemsize) // PAGE * open_tokens]
     return (
-        [page.nbytes for page in kept.pages] == sizes
-        and kept.fingerprint == model.fingerprint(kept.codec)
-        and kept.slot_bytes == shape.slot_bytes(kept.codec)
-        and b"".join(page.tokens for page in kept.pages) == pack_tokens(tokens[: count * PAGE])
-        and kept.tokens == len(tokens)
+        [page.nbytes for page in cache.pages] == sizes
+        and cache.fingerprint == model.fingerprint(cache.codec)
+        and cache.slot_bytes == shape.slot_bytes(cache.codec)
+        and b"".join(page.tokens for page in cache.pages) == pack_tokens(tokens[: count * PAGE])
+        and cache.tokens == len(tokens)
     )

@@ -1,185 +1,184 @@
-"""Retrieval: answering from passages. Words and vectors find them, the model's own likelihood of the question ranks
-them, and the best are what is read; every passage's pages are kept, so that ranking again costs the question's tokens.
+"""Answering from passages: search finds them by words and vectors, the model's likelihood of the question ranks them,
+and the best are read. Every passage's pages are persisted, so that ranking it again costs the question's tokens alone.
 """
 
 import re
 import tempfile
 import time
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from torch import Tensor
-
-from localctx.engine.blending import Blending, blend, choose_blending
-from localctx.engine.blending import CachedPassage as Alone
+from localctx.engine.blending import Blending, CachedPassage, blend, choose_blending
 from localctx.engine.coroutine import EngineCoroutine
-from localctx.engine.events import Note, Planned, Progress
+from localctx.engine.events import Note, Planned
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
-from localctx.engine.request import Begun, Request
+from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
-from localctx.engine.run_request import rank, read, shut
+from localctx.engine.request_report import PrepareReport
+from localctx.engine.run_request import close_request, prefill_request, rank_request
 from localctx.errors import NothingFound
 from localctx.library.language import language_warnings
-from localctx.library.search import Passage, index_all, join_neighbours, search, with_vectors
+from localctx.library.search import Passage, index_all, join_adjacent, search, try_with_embedder
 from localctx.models.catalog import load_catalog
-from localctx.models.embedder import Embedder, load_embedder
-from localctx.settings import Settings
+from localctx.models.embedder import Embedder
 from localctx.store.documents import StoredDocument
-from localctx.store.store import Store, read_store, store_errors
-from localctx.workflows.close_reading import lift, reads_closely, without_question
+from localctx.store.store import Store, store_errors
+from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
 
-RANKED = 5  # passages whose likelihood is asked
-OF_SEARCH = 20  # nats that a score of search counts for: between the first passage and the fifth lie about two
+RANKED = 5  # passages whose likelihood is computed
+SEARCH_WEIGHT = 20  # nats for a search score of 1: the first passage and the fifth are about two nats apart
 _WHOLE = r"summari[sz]e|summary|overview|list (all|every|each|the)|overall|main (points?|ideas?|themes?)|throughout"
 _OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
 _OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total)\b", re.IGNORECASE)
 
 
+WHOLE_ASKED = (
+    "this may ask about the whole, but passages are read, not the documents: --mode full reads them, where they "
+    "fit the model's window"
+)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A question to be answered from passages, and ``why`` not from whole documents."""
+
+    text: str
+    why: str
+    persist: bool
+    conversation: Conversation
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """The passages that search found, their documents by id, and a doubt about the search, if there is one."""
+
+    passages: list[Passage]
+    documents: dict[str, StoredDocument]
+    doubt: str | None
+
+
 class RetrievalWorkflow:
-    """Finds passages and opens work on them. ``progress`` hears of the embedder, of indexing and of embedding."""
+    """Finds passages and builds requests that answer from them."""
 
-    def __init__(
-        self,
-        opener: RequestBuilder,
-        settings: Settings,
-        open_store: Callable[[], Store],
-        progress: Callable[[Progress], None],
-        cancelled: Callable[[], bool],
-    ) -> None:
-        self._opener, self._settings, self._open_store = opener, settings, open_store
-        self._progress, self._cancelled = progress, cancelled
-        self._doubt: str | None = None
+    def __init__(self, builder: RequestBuilder) -> None:
+        self._builder, self._runtime = builder, builder.runtime
 
-    def begin(
+    def open(
         self,
         documents: Sequence[StoredDocument] | None,
         question: str,
-        keep: bool,
+        persist: bool,
         why: str,
-        of: Conversation = NO_CONVERSATION,
-    ) -> EngineCoroutine[Begun]:
-        """The work of answering from the best passages of ``documents`` (None: of the whole library), read.
+        conversation: Conversation = NO_CONVERSATION,
+    ) -> EngineCoroutine[Request]:
+        """The request that answers from the best passages of ``documents`` (None: of the whole library), prefilled.
 
         In a chat, what was said before stands between passages and question, and has no part in the ranking.
         Raises UserError, Cancelled.
         """
-        with self._shelf(keep) as store:
-            return (yield from self._begin(store, documents, question, keep, why, of))
+        with self._open_store(persist) as store:
+            return (yield from self._open(store, documents, _Question(question, why, persist, conversation)))
 
-    def _begin(
-        self,
-        store: Store,
-        documents: Sequence[StoredDocument] | None,
-        question: str,
-        keep: bool,
-        why: str,
-        of: Conversation,
-    ) -> EngineCoroutine[Begun]:
-        start = time.perf_counter()
-        with store_errors(store.home):
-            if documents is not None and not of.chat:  # a chat's were entered with it
-                for row, text, spans in documents:
-                    store.documents.add(row, text, spans)
-            passages, held = self._find(store, documents, question, why)
-        searched = time.perf_counter() - start
-        plain = [replace(p, text=without_question(p.text, question)) for p in passages]
-        works = [self._open([held[p.document]], [p], question, keep) for p in plain]
-        yield from map(Note, language_warnings(self._settings, list(held.values())))
-        if self._doubt:
-            yield Note(self._doubt)
-        if _OVER_ALL.search(question):
-            yield Note(
-                "this may ask about the whole, but passages are read, not the documents: --mode full reads them, where "
-                "they fit the model's window"
+    def prepare(self, document: StoredDocument) -> PrepareReport:
+        """Make a document searchable. Raises Cancelled."""
+        start, runtime = time.perf_counter(), self._runtime
+        with store_errors(runtime.store.home):
+            runtime.store.documents.add(*document)
+            try_with_embedder(
+                lambda: runtime.embedder, lambda embedder: self._index(runtime.store, embedder, [document.id])
             )
-        yield self._plan(works, why)
-        start = time.perf_counter()
-        begun = yield from self._best(store, works, passages, held, question, keep, of)
-        begun.work.started -= searched
-        begun.work.seconds |= {"search": searched, "rank": time.perf_counter() - start}
-        return begun
-
-    def prepared(self, document: StoredDocument) -> dict[str, Any]:
-        """Make a document searchable; what ``prepare --json`` prints of it. Raises Cancelled."""
-        start, (row, text, spans) = time.perf_counter(), document
-        store = self._open_store()
-        with store_errors(store.home):
-            store.documents.add(row, text, spans)
-            with_vectors(lambda: self._embedder, lambda embedder: self._index(store, embedder, [row.id]))
-        tokens = estimate_tokens(self._opener.model.tokenizer, [text], 0)
-        return {
-            "document": row.id,
-            "name": row.name,
-            "model": self._settings.model,
-            "stopped": "eos",
-            "tokens": {"prompt": tokens, "reused": 0, "prefilled": 0},
-            "kept": {"pages": 0, "tokens": 0, "bytes": 0},
-            "seconds": {"search": round(time.perf_counter() - start, 4), "prefill": 0.0},
-            "kv": {},
-        }
+        tokens = estimate_tokens(self._builder.model.tokenizer, [document.text], 0)
+        return PrepareReport(
+            document=document.id,
+            name=document.name,
+            model=runtime.settings.model,
+            stopped="eos",
+            tokens={"prompt": tokens, "reused": 0, "prefilled": 0},
+            seconds={"search": round(time.perf_counter() - start, 4), "prefill": 0.0},
+        )
 
     @property
     def count(self) -> int:
-        """Passages answered from: as set, or as many as the model was measured to bear; one until it is measured."""
-        entry = load_catalog().get(self._settings.model)
-        return self._settings.passages or (entry.passages if entry else 0) or 1
+        """Passages answered from: as set, or as many as the model was measured to use; 1 for an unmeasured model."""
+        settings = self._runtime.settings
+        entry = load_catalog().get(settings.model)
+        return settings.passages or (entry.passages if entry else 0) or 1
 
-    @cached_property
-    def _embedder(self) -> Embedder | None:
-        s = self._settings
-        return load_embedder(s.embedder, s.models, lambda *p: self._progress(Progress(*p)))
+    def _open(
+        self, store: Store, documents: Sequence[StoredDocument] | None, question: _Question
+    ) -> EngineCoroutine[Request]:
+        start = time.perf_counter()
+        with store_errors(store.home):
+            if documents is not None and not question.conversation.chat:  # a chat's documents are stored with it
+                for document in documents:
+                    store.documents.add(*document)
+            found = self._find(store, documents, question)
+        searched = time.perf_counter() - start
+        plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
+        requests = [self._build([found.documents[p.document]], [p], question, NO_CONVERSATION) for p in plain]
+        yield from map(Note, language_warnings(self._runtime.settings, list(found.documents.values())))
+        if found.doubt:
+            yield Note(found.doubt)
+        if _OVER_ALL.search(question.text):
+            yield Note(WHOLE_ASKED)
+        yield self._plan(requests, question.why)
+        start = time.perf_counter()
+        request = yield from self._best(store, requests, found, question)
+        request.started -= searched
+        request.seconds |= {"search": searched, "rank": time.perf_counter() - start}
+        return request
 
     @contextmanager
-    def _shelf(self, keep: bool) -> Iterator[Store]:
-        """The store, or one that is gone afterwards."""
-        if keep:
-            yield self._open_store()
+    def _open_store(self, persist: bool) -> Iterator[Store]:
+        """The store, or a temporary one."""
+        if persist:
+            yield self._runtime.store
             return
         with tempfile.TemporaryDirectory() as home, closing(Store(Path(home))) as store:
             yield store
 
-    def _find(
-        self, store: Store, documents: Sequence[StoredDocument] | None, question: str, why: str
-    ) -> tuple[list[Passage], dict[str, StoredDocument]]:
-        ids = None if documents is None else [row.id for row, _, _ in documents]
+    def _find(self, store: Store, documents: Sequence[StoredDocument] | None, question: _Question) -> _Candidates:
+        ids = None if documents is None else [document.id for document in documents]
         rows = {d.id: d for d in store.documents.all() if (d.id in ids if ids is not None else not d.superseded)}
 
         def find(embedder: Embedder | None) -> list[Passage]:
             self._index(store, embedder, rows)
-            return search(store, question, embedder, list(rows), max(RANKED, self.count)).passages
+            return search(store, question.text, embedder, list(rows), max(RANKED, self.count)).passages
 
-        found, self._doubt = with_vectors(lambda: self._embedder, find)
-        if not found:
-            raise NothingFound(f"{why}, and nothing in the documents is like the question", "say it in other words")
-        spans_of, text_of = store.documents.spans, store.documents.text
-        return found, {d: StoredDocument(rows[d], text_of(d), spans_of(d)) for d in {p.document for p in found}}
+        passages, doubt = try_with_embedder(lambda: self._runtime.embedder, find)
+        if not passages:
+            what = f"{question.why}, and nothing in the documents is like the question"
+            raise NothingFound(what, "say it in other words")
+        text_of, spans_of = store.documents.text, store.documents.spans
+        found = {d: StoredDocument(rows[d], text_of(d), spans_of(d)) for d in {p.document for p in passages}}
+        return _Candidates(passages, found, doubt)
 
     def _index(self, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
-        index_all(store, embedder, documents, lambda *p: self._progress(Progress(*p)), self._cancelled)
+        index_all(store, embedder, documents, self._runtime.report, self._runtime.cancelled)
 
-    def _open(
+    def _build(
         self,
-        held: Sequence[StoredDocument],
+        documents: Sequence[StoredDocument],
         passages: Sequence[Passage],
-        question: str,
-        keep: bool,
-        of: Conversation = NO_CONVERSATION,
+        question: _Question,
+        conversation: Conversation,
     ) -> Request:
         part = "+".join(f"{p.document}:{p.start}-{p.end}" for p in passages)
-        return self._opener.open(held, [p.text for p in passages], question, keep=keep, part=part, of=of)
+        texts = [p.text for p in passages]
+        return self._builder.build(
+            documents, texts, question.text, persist=question.persist, part=part, conversation=conversation
+        )
 
-    def _plan(self, works: Sequence[Request], why: str) -> Planned:
-        """One plan for all that is ranked."""
-        plans = [w.plan for w in works]
+    def _plan(self, requests: Sequence[Request], why: str) -> Planned:
+        """One plan for everything that is ranked."""
+        plans = [request.plan for request in requests]
         seconds = [p.seconds for p in plans if p.seconds is not None]
         return replace(
             plans[0],
             mode="retrieve",
-            reason=f"{why}: the answer comes from the best {self.count} of {len(works)} passages found",
+            reason=f"{why}: the answer comes from the best {self.count} of {len(requests)} passages found",
             tokens=sum(p.tokens for p in plans),
             reused=sum(p.reused for p in plans),
             kv_bytes=sum(p.kv_bytes for p in plans),
@@ -188,76 +187,87 @@ class RetrievalWorkflow:
         )
 
     def _best(
-        self,
-        store: Store,
-        works: Sequence[Request],
-        passages: Sequence[Passage],
-        held: dict[str, StoredDocument],
-        question: str,
-        keep: bool,
-        of: Conversation,
-    ) -> EngineCoroutine[Begun]:
-        likely, ends = list[float](), list[Tensor]()
-        left = list(works)
+        self, store: Store, requests: Sequence[Request], found: _Candidates, question: _Question
+    ) -> EngineCoroutine[Request]:
+        """Rank the passages; returns the request that answers from the best of them, and closes the others."""
+        open_requests = list(requests)
         try:
-            for i, work in enumerate(works):
-                self._progress(Progress("ranking passages", i, len(works)))
-                work.enter()
-                score, end = yield from rank(work)
-                likely.append(score)
-                ends.append(end)
-            order = sorted(range(len(works)), key=lambda i: -likely[i] - OF_SEARCH * passages[i].score)
-            listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(passages, likely, strict=True)]
+            likelihoods = yield from self._rank(requests)
+            scores = [n + SEARCH_WEIGHT * p.score for n, p in zip(likelihoods, found.passages, strict=True)]
+            order = sorted(range(len(requests)), key=lambda i: -scores[i])
             best = order[: self.count]
-            if len(best) == 1 and not of.chat:
-                begun = Begun(left.pop(best[0]), ends[best[0]], [passages[best[0]]])
+            if len(best) == 1 and not question.conversation.chat:
+                request = open_requests.pop(best[0])
+                request.passages = [found.passages[best[0]]]
             else:
-                chosen = sorted(((passages[i], works[i]) for i in best), key=lambda c: (c[0].document, c[0].start))
-                begun = yield from self._several(store, chosen, held, question, keep, of)
+                chosen = [(found.passages[i], requests[i]) for i in best]
+                chosen.sort(key=lambda one: (one[0].document, one[0].start))
+                request = yield from self._join(store, chosen, found.documents, question)
         finally:
-            for work in left:
-                shut(work)
-        begun.work.passages, begun.work.ranked = [listed[i] for i in order], works
-        begun.work.plan = replace(begun.work.plan, mode="retrieve")
-        if _OF_THE_WHOLE.search(question):
-            return begun
-        if self._settings.careful != "off" and not of.history:  # what goes on from before may be a word or two
-            begun = begun._replace(answerable=(yield from lift(self._opener, question, max(likely))))
-        closely = len(best) == 1 and reads_closely(self._opener.model, self._settings)
-        return begun._replace(closely=closely)
+            for other in open_requests:
+                close_request(other)
+        listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(found.passages, likelihoods, strict=True)]
+        request.candidates, request.ranked = [listed[i] for i in order], requests
+        request.plan = replace(request.plan, mode="retrieve")
+        yield from self._choose_answer(request, question, max(likelihoods), len(best) == 1)
+        return request
 
-    def _several(
+    def _rank(self, requests: Sequence[Request]) -> EngineCoroutine[list[float]]:
+        likelihoods = list[float]()
+        for i, request in enumerate(requests):
+            self._runtime.report("ranking passages", i, len(requests))
+            request.begin_persisting()
+            likelihoods.append((yield from rank_request(request)))
+        return likelihoods
+
+    def _choose_answer(
+        self, request: Request, question: _Question, likelihood: float, one_passage: bool
+    ) -> EngineCoroutine[None]:
+        """Decide whether the passages answer the question at all, and whether a small model reads them closely."""
+        settings = self._runtime.settings
+        if _OF_THE_WHOLE.search(question.text):
+            return
+        if settings.careful != "off" and not question.conversation.history:  # a follow-up may be a word or two
+            answerable = yield from makes_likelier(self._builder, question.text, likelihood)
+            if not answerable:
+                request.answer_from = "nothing"
+                return
+        if one_passage and reads_closely(request.model, settings):
+            request.answer_from = "sentences"
+
+    def _join(
         self,
         store: Store,
         chosen: Sequence[tuple[Passage, Request]],
-        held: dict[str, StoredDocument],
-        question: str,
-        keep: bool,
-        of: Conversation,
-    ) -> EngineCoroutine[Begun]:
-        """Several passages in one prompt, in the order of the text: the same ones are then the same prompt.
+        documents: dict[str, StoredDocument],
+        question: _Question,
+    ) -> EngineCoroutine[Request]:
+        """Several passages in one prompt, in the order of the text, so that the same passages make the same prompt.
 
-        Neighbours are one, unless what was ranked is blended.
+        Neighbours are joined, unless the ranked passages are blended.
         """
-        model, passages = self._opener.model, [p for p, _ in chosen]
-        blending = choose_blending(self._settings.blend, self._verdict)
+        passages = [passage for passage, _ in chosen]
+        blending = choose_blending(self._runtime.settings.blend, self._blending_passed)
         if not blending:
-            passages = sorted(join_neighbours(store, passages), key=lambda p: (p.document, p.start))
-        documents = [held[d] for d in dict.fromkeys(p.document for p in passages)]
-        work = self._open(documents, passages, question, keep, of)
+            passages = sorted(join_adjacent(store, passages), key=lambda p: (p.document, p.start))
+        used = [documents[d] for d in dict.fromkeys(p.document for p in passages)]
+        request = self._build(used, passages, question, question.conversation)
         try:
-            work.enter()
+            request.begin_persisting()
             if blending:
-                alone = [Alone(w.tokens, w.cache) for _, w in chosen]
-                reused = yield from blend(model, work.cache, work.tokens, alone, blending, chunk=work.relief)
-                work.plan = replace(work.plan, reused=reused)
-            logits = yield from read(work)
+                alone = [CachedPassage(ranked.tokens, ranked.cache) for _, ranked in chosen]
+                reused = yield from blend(
+                    request.model, request.cache, request.tokens, alone, blending, chunk=request.relief
+                )
+                request.plan = replace(request.plan, reused=reused)
+            yield from prefill_request(request)
         except BaseException:
-            shut(work)
+            close_request(request)
             raise
-        return Begun(work, logits, passages)
+        request.passages = passages
+        return request
 
-    def _verdict(self, blending: Blending) -> bool | None:
-        """Whether ``localctx quality --blend`` found it good enough for the model and codec in use."""
-        key = blending.key(self._opener.fingerprint)
-        return read_store(self._settings.home, self._open_store, lambda store: store.verdicts.passed(key))
+    def _blending_passed(self, blending: Blending) -> bool | None:
+        """Whether ``localctx quality --blend`` passed it for the model and codec in use; None if not measured."""
+        key = blending.key(self._builder.fingerprint)
+        return self._runtime.read_store(lambda store: store.verdicts.passed(key))

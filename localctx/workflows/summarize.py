@@ -1,7 +1,7 @@
-"""Summarizing: what is done of one document of a batch, as steps; several documents' may be run together.
+"""Summarize: one document to a summary with citations, or to answers to questions, as a coroutine of the engine.
 
-A document that fits is read whole. A longer one falls into sections, and either the summaries of these are summarized
-until there is one, or the summary is carried from section to section. What is said of a section stays linked to it.
+A document that fits is read whole. A longer one is cut into sections, and either their summaries are summarized until
+one is left, or the summary is carried from section to section. The summary of a section stays linked to it.
 """
 
 import time
@@ -11,208 +11,202 @@ from typing import Any, NamedTuple
 
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Note, Progress
-from localctx.errors import Cancelled, NothingFound, TooLong
-from localctx.library.cite import quotes
-from localctx.library.search import Passage, in_lines
-from localctx.library.sections import Section, section_of, sections
+from localctx.engine.runtime import Runtime
+from localctx.errors import NothingFound, TooLong
+from localctx.library.cite import cite_passages
+from localctx.library.search import Passage, is_line_based
+from localctx.library.sections import Section, section_at, sections
 from localctx.library.sentences import sentences
-from localctx.settings import Settings
 from localctx.store.batch_results import part_of
 from localctx.store.documents import StoredDocument, labels
-from localctx.store.store import Store, read_store, store_errors
+from localctx.store.store import store_errors
 from localctx.workflows.summary_task import PART, SummaryTask, digest
 from localctx.workflows.text_generator import TextGenerator
 
-MOST = 2048  # tokens of a section: more is read at once as well, but small models then tell the first and last of it
-LEAST = 64  # tokens; what has no room for a section of these cannot be summarized
-SUPPORT = 0.3  # of a sentence's words, by weight, that its source must have: a summary says things in other words
-NEAR = 2  # sections in which the words that support a sentence are looked for
+MAX_SECTION = 2048  # tokens; longer ones can be read, but small models then summarize their first and last sentences
+MIN_SECTION = 64  # tokens; a document whose sections would have to be shorter cannot be summarized
+MIN_SUPPORT = 0.3  # of a sentence's words, by weight, that its source must have: a summary uses other words
+MAX_SOURCES = 2  # sections in which the words that support a sentence are searched for
 
 
 class _SectionSummary(NamedTuple):
-    """A section and what was said of it."""
-
     section: Section
-    said: str
+    summary: str
 
 
 class SummarizeWorkflow:
-    """Summarizes documents, or asks them all the same. ``open_speaker`` gives who speaks about one, ``read_file`` reads
-    a file or finds it kept.
+    """Summarizes documents, or asks all of them the same questions. ``open_generator`` gives the text generator for a
+    document: the model here, or a server.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        open_store: Callable[[], Store],
-        open_speaker: Callable[[StoredDocument], TextGenerator],
-        read_file: Callable[[str], StoredDocument],
-        cancelled: Callable[[], bool],
-    ) -> None:
-        self.settings, self.open_store, self.read_file = settings, open_store, read_file
-        self._open_speaker, self._cancelled = open_speaker, cancelled
+    def __init__(self, runtime: Runtime, open_generator: Callable[[StoredDocument], TextGenerator]) -> None:
+        self.runtime, self._open_generator = runtime, open_generator
 
-    def of(self, held: StoredDocument, task: SummaryTask, keep: bool = False) -> EngineCoroutine[dict[str, Any]]:
-        """What ``task`` wants of a document, as JSON; ``keep`` its pages where it is read whole for a summary.
+    def summarize(
+        self, document: StoredDocument, task: SummaryTask, persist: bool = False
+    ) -> EngineCoroutine[dict[str, Any]]:
+        """Do ``task`` on a document; returns the result as JSON. ``persist`` the pages of a document that is read
+        whole.
 
-        Raises DocumentError, TooLong or NoRoom where it cannot be had of this one, Cancelled.
+        Raises DocumentError, TooLong or NoRoom for what is wrong with this document; Cancelled.
         """
-        speaker, start = self._open_speaker(held), time.perf_counter()
-        job = _DocumentSummary(speaker, held, task, _PartialResults(self, held, task))
-        found = (yield from job.answers()) if task.questions else (yield from job.summary(keep))
+        generator, start = self._open_generator(document), time.perf_counter()
+        partial = _PartialResults(self.runtime, document, task)
+        job = _DocumentSummary(generator, document, task, partial)
+        result = (yield from job.answers()) if task.questions else (yield from job.summary(persist))
         seconds = round(time.perf_counter() - start, 4)
-        return {**found, "model": speaker.model, "tokens": dict(speaker.spent), "seconds": seconds}
-
-    def check(self) -> None:
-        """Raises Cancelled."""
-        if self._cancelled():
-            raise Cancelled
+        return {**result, "model": generator.model, "tokens": dict(generator.token_counts), "seconds": seconds}
 
 
 class _PartialResults:
-    """What was said on the way to a result: it is kept until that is there, however often a run is killed."""
+    """Texts generated on the way to a result: they are stored until that is there, however often a run is killed."""
 
-    def __init__(self, of: SummarizeWorkflow, held: StoredDocument, task: SummaryTask) -> None:
-        self._of, self._held, self._recipe = of, held, task.recipe(of.settings)
+    def __init__(self, runtime: Runtime, document: StoredDocument, task: SummaryTask) -> None:
+        self._runtime, self._document, self._recipe = runtime, document, task.recipe(runtime.settings)
 
-    def once(self, asked: list[str], say: Callable[[], EngineCoroutine[str]]) -> EngineCoroutine[str]:
-        """What was said when just this was ``asked``, or is now. Raises StoreError."""
-        (row, text, spans), recipe, home = self._held, part_of(self._recipe, digest(asked)), self._of.settings.home
-        if found := read_store(home, self._of.open_store, lambda store: store.results.get(row.id, recipe)):
+    def once(self, key: list[str], generate: Callable[[], EngineCoroutine[str]]) -> EngineCoroutine[str]:
+        """The text stored under ``key``; it is generated and stored if there is none. Raises StoreError."""
+        document, recipe = self._document, part_of(self._recipe, digest(key))
+        if found := self._runtime.read_store(lambda store: store.results.get(document.id, recipe)):
             return found["said"]
-        said = yield from say()
-        store = self._of.open_store()
-        with store_errors(home), store.db.atomic():
-            store.documents.add(row, text, spans)
-            store.results.put(row.id, recipe, {"said": said})
-        return said
+        text = yield from generate()
+        store = self._runtime.store
+        with store_errors(store.home), store.db.atomic():
+            store.documents.add(*document)
+            store.results.put(document.id, recipe, {"said": text})
+        return text
 
 
 class _DocumentSummary:
-    """A task on one document on its way."""
+    """A task on one document."""
 
-    def __init__(self, speaker: TextGenerator, held: StoredDocument, task: SummaryTask, parts: _PartialResults) -> None:
-        self._speaker, self._held, self._task, self._parts = speaker, held, task, parts
-        self._most = 0  # tokens of a section
+    def __init__(
+        self, generator: TextGenerator, document: StoredDocument, task: SummaryTask, partial: _PartialResults
+    ) -> None:
+        self._generator, self._document, self._task, self._partial = generator, document, task, partial
+        self._section_tokens = 0  # the most tokens of a section
 
     def answers(self) -> EngineCoroutine[dict[str, Any]]:
-        """Every question as it would be answered alone."""
+        """Answer every question as it would be answered alone."""
         answers, questions = list[dict[str, Any]](), self._task.questions
         for i, question in enumerate(questions):
             yield Progress("questions", i, len(questions))
             try:
-                found, why = (yield from self._speaker.answer(question)), ""
+                answer = yield from self._generator.answer(question)
+                found = {"answer": answer.text, "mode": answer.mode, "citations": answer.citations, "why": ""}
             except NothingFound as e:  # the other questions may find something
-                found, why = {"answer": "", "mode": "retrieve", "citations": []}, str(e)
-            answers.append({"question": question, **found, "why": why})
+                found = {"answer": "", "mode": "retrieve", "citations": [], "why": str(e)}
+            answers.append({"question": question, **found})
         return {"summary": None, "answers": answers, "sections": [], "citations": [], "mode": "questions"}
 
-    def summary(self, keep: bool) -> EngineCoroutine[dict[str, Any]]:
-        """The document's summary, what was said of its sections, and the words it stands on."""
-        (_, text, spans), task = self._held, self._task
+    def summary(self, persist: bool) -> EngineCoroutine[dict[str, Any]]:
+        """Summarize the document; with the summaries of its sections and the summary's citations."""
+        (_, text, spans), task = self._document, self._task
         try:
-            said = yield from self._speaker.say_of_all(task.whole, task.tokens, keep)
+            summary = yield from self._generator.generate_from_whole(task.whole, task.tokens, persist)
         except TooLong:
             mode, parts = "refine" if task.refine else "sections", (yield from self._in_sections())
-            said = parts[-1].said if task.refine else (yield from self._together([p.said for p in parts]))
+            summary = parts[-1].summary if task.refine else (yield from self._merge([p.summary for p in parts]))
         else:
             mode = "whole"
-            parts = [_SectionSummary(section_of(spans, 0, len(text)), said)]
-        listed = [{**asdict(section), "summary": words} for section, words in parts]
-        citations = cited(self._held, said, parts)
-        return {"summary": said, "answers": [], "sections": listed, "citations": citations, "mode": mode}
+            parts = [_SectionSummary(section_at(spans, 0, len(text)), summary)]
+        listed = [{**asdict(part.section), "summary": part.summary} for part in parts]
+        citations = cite_summary(self._document, summary, parts)
+        return {"summary": summary, "answers": [], "sections": listed, "citations": citations, "mode": mode}
 
     def _in_sections(self) -> EngineCoroutine[list[_SectionSummary]]:
-        """What is said of each section; where one is too long after all, of sections half as long."""
-        self._most = min(MOST, self._speaker.window // 2)
+        """The summary of each section; if one is too long after all, sections of half the length are tried."""
+        self._section_tokens = min(MAX_SECTION, self._generator.window // 2)
         while True:
             found = self._cut()
             try:
-                return (yield from self._through(found))
+                return (yield from self._summarize_sections(found))
             except TooLong as e:
                 self._halve(e)
-                yield Note(f"{e.problem}; sections of {self._most:,} tokens are tried")
+                yield Note(f"{e.problem}; sections of {self._section_tokens:,} tokens are tried")
 
-    def _through(self, found: Sequence[Section]) -> EngineCoroutine[list[_SectionSummary]]:
-        """What is said of each section, in order; to refine, what is said of all up to it."""
-        parts, said = list[_SectionSummary](), ""
-        text, task = self._held[1], self._task
+    def _summarize_sections(self, found: Sequence[Section]) -> EngineCoroutine[list[_SectionSummary]]:
+        """The summary of each section, in order; to refine, the summary of everything up to its end."""
+        parts, summary = list[_SectionSummary](), ""
+        text, task = self._document.text, self._task
         for i, section in enumerate(found):
             yield Progress("sections", i, len(found))
             part = text[section.start : section.end]
             if not task.refine:
-                said = yield from self._ask([part], task.part, PART[1])
-            elif said:
-                said = yield from self._ask([said, part], task.further, task.tokens)
+                summary = yield from self._generate([part], task.part, PART[1])
+            elif summary:
+                summary = yield from self._generate([summary, part], task.further, task.tokens)
             else:
-                said = yield from self._ask([part], task.whole, task.tokens)
-            parts.append(_SectionSummary(section, said))
+                summary = yield from self._generate([part], task.whole, task.tokens)
+            parts.append(_SectionSummary(section, summary))
         return parts
 
-    def _together(self, said: list[str]) -> EngineCoroutine[str]:
-        """Summaries as one. On each level as many are read together as fit, two at least."""
-        while len(said) > 1:
-            groups, said = self._groups(said), []
+    def _merge(self, summaries: list[str]) -> EngineCoroutine[str]:
+        """Merge summaries into one. On each level as many are read together as fit, at least two."""
+        while len(summaries) > 1:
+            groups, summaries = self._groups(summaries), []
             for i, group in enumerate(groups):
                 yield Progress("summaries", i, len(groups))
-                several = len(group) > 1
-                together = self._ask(["\n\n".join(group)], self._task.together, self._task.tokens)
-                said.append((yield from together) if several else group[0])
-        return said[0]
+                merged = self._generate(["\n\n".join(group)], self._task.together, self._task.tokens)
+                summaries.append((yield from merged) if len(group) > 1 else group[0])
+        return summaries[0]
 
-    def _groups(self, said: Sequence[str]) -> list[list[str]]:
-        count = self._speaker.count
-        groups, tokens = [[said[0]]], count(said[0])
-        for one in said[1:]:
-            more = count(one)
-            if len(groups[-1]) > 1 and tokens + more > self._most:
+    def _groups(self, summaries: Sequence[str]) -> list[list[str]]:
+        count = self._generator.count
+        groups, tokens = [[summaries[0]]], count(summaries[0])
+        for summary in summaries[1:]:
+            more = count(summary)
+            if len(groups[-1]) > 1 and tokens + more > self._section_tokens:
                 groups.append([])
                 tokens = 0
-            groups[-1].append(one)
+            groups[-1].append(summary)
             tokens += more
         return groups
 
     def _cut(self) -> list[Section]:
-        """Sections the longest of which fits the window and the memory there is. Raises TooLong where none would."""
-        row, text, spans = self._held
+        """Sections, the longest of which fits the window and the memory. Raises TooLong if no length would."""
+        row, text, spans = self._document
         while True:
-            found = sections(text, spans, self._speaker.count, self._most, in_lines(row.name))
+            found = sections(text, spans, self._generator.count, self._section_tokens, is_line_based(row.name))
             longest = max((text[s.start : s.end] for s in found), key=len)
             try:
-                carried = [longest[: len(longest) // 2]] if self._task.refine else []  # room for what is carried along
-                self._speaker.refuse_too_long([*carried, longest], self._task.further)
+                carried = [longest[: len(longest) // 2]] if self._task.refine else []  # room for the summary so far
+                self._generator.refuse_too_long([*carried, longest], self._task.further)
                 return found
             except TooLong as e:
                 self._halve(e)
 
     def _halve(self, e: TooLong) -> None:
-        if self._most <= LEAST:
+        if self._section_tokens <= MIN_SECTION:
             raise e
-        self._most //= 2
+        self._section_tokens //= 2
 
-    def _ask(self, texts: Sequence[str], instruction: str, tokens: int) -> EngineCoroutine[str]:
-        """An answer of at most so many ``tokens``, and of half a section: two of them can be read together."""
-        most = min(tokens, self._most // 2)
-        return self._parts.once([*texts, instruction, str(most)], lambda: self._speaker.say(texts, instruction, most))
+    def _generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
+        """A text of at most ``max_tokens``, and of half a section, so that two of them can be read together."""
+        tokens = min(max_tokens, self._section_tokens // 2)
+        generate = lambda: self._generator.generate(texts, instruction, tokens)  # noqa: E731
+        return self._partial.once([*texts, instruction, str(tokens)], generate)
 
 
-def cited(held: StoredDocument, said: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
-    """For each sentence of the summary ``said`` the words of the document that support it best, if any; ``at`` is where
-    in the summary it ends.
+def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
+    """For each sentence of ``summary`` the words of the document that support it best, if any, as citations with
+    ``at``,
+    where in the summary the sentence ends.
 
-    No model is asked to carry page numbers along, which small ones garble: the sentence leads to the sections whose
-    summaries say it, these to their text, and that to its page.
+    No model is asked to carry page numbers along, which small ones garble: a sentence leads to the sections whose
+    summaries say it, these to their text, and the text to its page.
     """
-    (row, text, spans), found = held, list[dict[str, Any]]()
+    (row, text, spans), citations = document, list[dict[str, Any]]()
     page, heading = (labels(spans, kind) for kind in ("page", "heading"))
-    summaries = [_passage(str(i), row.name, 0, words) for i, (_, words) in enumerate(parts)]
-    for start, end in sentences(said, 0, len(said)):
-        near = [parts[int(quote.document)].section for quote in quotes(said[start:end], "", summaries)[:NEAR]]
-        passages = [_passage(row.id, row.name, s.start, text[s.start : s.end]) for s in near]
-        for c in quotes(said[start:end], "", passages)[:1]:
-            if c.weight >= SUPPORT:
-                found.append({**asdict(c), "page": page(c.start), "heading": heading(c.start), "at": end})
-    return found
+    summaries = [_passage(str(i), row.name, 0, part.summary) for i, part in enumerate(parts)]
+    for start, end in sentences(summary, 0, len(summary)):
+        sentence = summary[start:end]
+        sources = [parts[int(quote.document)].section for quote in cite_passages(sentence, "", summaries)[:MAX_SOURCES]]
+        passages = [_passage(row.id, row.name, s.start, text[s.start : s.end]) for s in sources]
+        for c in cite_passages(sentence, "", passages)[:1]:
+            if c.weight >= MIN_SUPPORT:
+                citations.append({**asdict(c), "page": page(c.start), "heading": heading(c.start), "at": end})
+    return citations
 
 
 def _passage(document: str, name: str, start: int, text: str) -> Passage:

@@ -1,145 +1,141 @@
-"""Generates text about a document: ``LocalGenerator`` does it with the model loaded on this machine."""
+"""Text generators: whoever reads texts of a document and writes what is asked about them, here or on a server.
+
+``LocalGenerator`` is the model of this machine.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Note
 from localctx.engine.prompt import Conversation
-from localctx.engine.request import Begun, Request
+from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
-from localctx.engine.run_request import answer, read, shut
+from localctx.engine.run_request import answer_request, run_request
 from localctx.errors import Cancelled
-from localctx.library.sentences import finished
-from localctx.settings import Settings
+from localctx.library.sentences import trim_to_sentence
 from localctx.store.documents import StoredDocument
+from localctx.workflows.ask import AskWorkflow
 from localctx.workflows.summary_task import AS_IT_IS
 
 
 def zero_token_counts() -> Counter[str]:
-    """Tokens, as a result counts them."""
+    """Token counts of a result, all zero."""
     return Counter(prompt=0, reused=0, prefilled=0, generated=0, dropped=0)
 
 
-class TextGenerator(Protocol):
-    """Speaks about one document; ``model`` names who does, ``spent`` counts the tokens.
+@dataclass(frozen=True)
+class GeneratedAnswer:
+    """An answer to a question about a document; ``mode`` is full or retrieve, ``citations`` are as JSON."""
 
-    What cannot be read at once raises TooLong before anything is said of it. Everything raises Cancelled, NoRoom.
+    text: str
+    mode: str
+    citations: list[dict[str, Any]]
+
+
+class TextGenerator(Protocol):
+    """Generates text about one document; ``model`` names the model that does, ``token_counts`` adds up its tokens.
+
+    A text that is too long raises TooLong before anything is generated. Everything raises Cancelled, NoRoom.
     """
 
     model: str
-    spent: Counter[str]
+    token_counts: Counter[str]
 
     @property
     def window(self) -> int:
-        """The tokens it was made to read at once, as far as that is known."""
+        """The tokens the model was trained to read at once, as far as that is known."""
 
     def count(self, text: str) -> int:
-        """Tokens of a text, about."""
+        """The number of tokens of a text, about."""
 
     def refuse_too_long(self, texts: Sequence[str], instruction: str) -> None:
-        """Raises TooLong for texts that could not be read together."""
+        """Raises TooLong for texts that do not fit in one prompt."""
 
-    def say(self, texts: Sequence[str], instruction: str, most: int) -> EngineCoroutine[str]:
-        """What is said of parts of the document, in at most so many tokens."""
+    def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
+        """Follow an instruction about parts of the document, in at most ``max_tokens``."""
 
-    def say_of_all(self, instruction: str, most: int, keep: bool) -> EngineCoroutine[str]:
-        """What is said of the whole document; ``keep`` what was read of it, where there is a way to."""
+    def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> EngineCoroutine[str]:
+        """Follow an instruction about the whole document; ``persist`` its pages, where there is a store for them."""
 
-    def answer(self, question: str) -> EngineCoroutine[dict[str, Any]]:
-        """``answer`` to a question about the document, ``mode`` (full or retrieve) and ``citations``.
-
-        Raises NothingFound where nothing in it is like the question.
-        """
+    def answer(self, question: str) -> EngineCoroutine[GeneratedAnswer]:
+        """Answer a question about the document. Raises NothingFound if nothing in it is like the question."""
 
 
 class LocalGenerator:
-    """The model of this machine. ``begin`` opens the work on a question about documents, ``answer`` answers it and says
-    what the answer stands on.
-    """
+    """Generates with the model of this machine; ``ask`` answers the questions."""
 
-    def __init__(
-        self,
-        opener: RequestBuilder,
-        settings: Settings,
-        held: StoredDocument,
-        begin: Callable[[Sequence[StoredDocument], str], EngineCoroutine[Begun]],
-        answer: Callable[[Begun, str, Settings], EngineCoroutine[None]],
-        cancelled: Callable[[], bool],
-    ) -> None:
-        self.model, self.spent, self.window = settings.model, zero_token_counts(), opener.model.trained
-        # where many answer side by side, a guess takes the place of another's token
-        self._opener, self._settings, self._held = opener, replace(settings, draft=0), held
-        self._begin, self._answer, self._cancelled = begin, answer, cancelled
+    def __init__(self, builder: RequestBuilder, ask: AskWorkflow, document: StoredDocument) -> None:
+        settings = builder.runtime.settings
+        self.model, self.token_counts, self.window = settings.model, zero_token_counts(), builder.model.trained
+        # where many answers are generated side by side, a drafted token takes the place of another answer's
+        self._builder, self._settings, self._document = builder, replace(settings, draft=0), document
+        self._ask, self._runtime = ask, builder.runtime
 
     def count(self, text: str) -> int:
-        """See ``TextGenerator``. To the token."""
-        if self._cancelled():
-            raise Cancelled
-        return len(self._opener.model.tokenizer.encode(text))
+        """See ``TextGenerator``. Exact."""
+        self._runtime.check_cancelled()
+        return len(self._builder.model.tokenizer.encode(text))
 
     def refuse_too_long(self, texts: Sequence[str], instruction: str) -> None:
-        """See ``TextGenerator``. Memory counts, too."""
-        self._open(texts, instruction).cache.drop()
+        """See ``TextGenerator``. What does not fit in memory is too long as well."""
+        self._build(texts, instruction).cache.drop()
 
-    def say(self, texts: Sequence[str], instruction: str, most: int) -> EngineCoroutine[str]:
-        """See ``TextGenerator``. Pages are not kept: each is read once, and they would fill the disk's budget."""
-        return (yield from self._say(Begun(_at_most(most, self._open(texts, instruction)))))
+    def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
+        """See ``TextGenerator``. Pages are not persisted: each is read once, and would use up the disk budget."""
+        return (yield from self._follow(_limited(max_tokens, self._build(texts, instruction))))
 
-    def say_of_all(self, instruction: str, most: int, keep: bool) -> EngineCoroutine[str]:
-        """See ``TextGenerator``. Pages that are kept are used. New ones are not kept unless that is wanted: a night's
-        documents would push out those that somebody asks.
+    def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> EngineCoroutine[str]:
+        """See ``TextGenerator``. Kept pages are reused. New ones are persisted only if that is wanted: a night's
+        documents would evict those that somebody asks about.
         """
-        work = _at_most(most, self._open([self._held[1]], instruction, keep=True))
-        if keep:
-            work.enter()
+        request = _limited(max_tokens, self._build([self._document.text], instruction, persist=True))
+        if persist:
+            request.begin_persisting()
         else:
-            work.keeping = None
-        return (yield from self._say(Begun(work)))
+            request.persister = None
+        return (yield from self._follow(request))
 
-    def answer(self, question: str) -> EngineCoroutine[dict[str, Any]]:
-        """See ``TextGenerator``. As ``ask`` does: of several questions the first reads what the others share."""
-        begun = yield from self._begin([self._held], question)
-        said = yield from self._told(begun, self._answer(begun, question, self._settings))
-        return {"answer": said, "mode": begun.work.plan.mode, "citations": begun.work.citations}
+    def answer(self, question: str) -> EngineCoroutine[GeneratedAnswer]:
+        """See ``TextGenerator``. As ``ask`` does: the first of several questions prefills what they share."""
+        request = yield from self._ask.open([self._document], question, True)
+        text = yield from self._run(request, self._ask.answer(request, question, self._settings))
+        return GeneratedAnswer(text, request.plan.mode, request.citations)
 
-    def _say(self, begun: Begun) -> EngineCoroutine[str]:
-        """The answer to an instruction that is opened, which is shut."""
+    def _follow(self, request: Request) -> EngineCoroutine[str]:
+        return (yield from self._run(request, answer_request(request, self._settings)))
 
-        def steps() -> EngineCoroutine[None]:
-            logits = yield from read(begun.work)
-            assert logits is not None, "an instruction is never there before it is read"
-            yield from answer(begun.work, logits, self._opener.model.tokenizer, self._settings)
-
-        return (yield from self._told(begun, steps()))
-
-    def _told(self, begun: Begun, steps: EngineCoroutine[None]) -> EngineCoroutine[str]:
-        """The answer that ``steps`` give to what is opened, which is shut."""
-        work = begun.work
-        try:
-            yield from steps
-        finally:
-            shut(work)
-        dropped = self._count(work)
-        yield from map(Note, (*work.notes, *([work.failed] if work.failed else [])))
+    def _run(self, request: Request, work: EngineCoroutine[None]) -> EngineCoroutine[str]:
+        """Run a request and count its tokens; returns the answer's text, cut after its last whole sentence where it
+        was cut.
+        """
+        yield from run_request(request, work)
+        if request.stopped == "cancelled":
+            raise Cancelled
+        dropped = self._count_tokens(request)
+        yield from map(Note, (*request.persist_notes, *([request.persist_error] if request.persist_error else [])))
         if dropped:
-            yield Note(f"{work.plan.keeper} dropped {dropped:,} of {len(work.tokens):,} tokens: not all was seen")
-        return finished(work.texts[0]) if work.stopped in ("length", "repeated") else work.texts[0]
+            total = len(request.tokens)
+            yield Note(f"{request.plan.keeper} dropped {dropped:,} of {total:,} tokens: not all was seen")
+        cut = request.stopped in ("length", "repeated")
+        return trim_to_sentence(request.texts[0]) if cut else request.texts[0]
 
-    def _open(self, texts: Sequence[str], instruction: str, keep: bool = False) -> Request:
-        return self._opener.open([self._held], texts, instruction, keep=keep, of=Conversation(form=AS_IT_IS))
+    def _build(self, texts: Sequence[str], instruction: str, persist: bool = False) -> Request:
+        as_it_is = Conversation(form=AS_IT_IS)
+        return self._builder.build([self._document], texts, instruction, persist=persist, conversation=as_it_is)
 
-    def _count(self, work: Request) -> int:
-        """Count what was read and said, also of passages that were ranked; the tokens that were dropped."""
-        dropped = round(sum((e.stop - e.start) * (1 - e.kept) for e in work.evicted))
-        self.spent.update(generated=sum(map(len, work.answers)), dropped=dropped)
-        for one in {id(w): w for w in (*work.ranked, work)}.values():
-            self.spent.update(prompt=len(one.tokens), reused=one.plan.reused, prefilled=one.read)
+    def _count_tokens(self, request: Request) -> int:
+        """Count what was prefilled and generated, also of passages that were ranked; returns the tokens dropped."""
+        dropped = round(sum((e.stop - e.start) * (1 - e.kept) for e in request.evicted))
+        self.token_counts.update(generated=sum(map(len, request.answers)), dropped=dropped)
+        for one in {id(r): r for r in (*request.ranked, request)}.values():
+            self.token_counts.update(prompt=len(one.tokens), reused=one.plan.reused, prefilled=one.prefilled)
         return dropped
 
 
-def _at_most(most: int, work: Request) -> Request:
-    work.plan = replace(work.plan, answer_tokens=max(1, min(work.plan.answer_tokens, most)))
-    return work
+def _limited(max_tokens: int, request: Request) -> Request:
+    """The request with an answer of at most ``max_tokens``."""
+    request.plan = replace(request.plan, answer_tokens=max(1, min(request.plan.answer_tokens, max_tokens)))
+    return request

@@ -241,7 +241,7 @@ class Fake:
 @contextmanager
 def spread(home: Path, model: Path, folder: Path, does):
     fake = Fake(does)
-    with session(home, model) as s, s.summarizing() as summarizing:
+    with session(home, model) as s, s.workflows.summaries() as summarizing:
         over = RayGenerator(fake)
         jobs = plan_jobs([str(folder)], bytes, lambda *passed: None)
         yield fake, over.run(Batch(summarizing, SummaryTask(), [], summarize=over.summarize), jobs)

@@ -16,8 +16,8 @@ from ask_in_process import PLAIN
 from batch_texts import COLOURS, counts, long_text, report_of, summaries, write_texts
 from clock import seconds_since
 from command_checks import assert_one_line
-from conftest import opened
 from fake_server import MODEL, cut, fake_server, silent, status, words
+from processes import opened
 from required_extras import needs_llama
 from tiny_gguf import write_gguf
 
@@ -25,7 +25,7 @@ from localctx.batch import http_connection, server_client
 from localctx.batch.remote_server import KEY, ServerAddress
 from localctx.engine.prompt import content
 from localctx.errors import UsageError
-from localctx.library.sentences import finished
+from localctx.library.sentences import trim_to_sentence
 from localctx.store.store import Store
 from localctx.workflows.summary_task import AS_IT_IS, SummaryTask
 
@@ -424,7 +424,7 @@ def test_llama_cpp_pythons_server_summarizes(run, texts, tmp_path, llama):
     documents = {d["name"]: d for d in json.loads(done.stdout)["documents"]}
     for colour in COLOURS:
         prompt = content([(texts / f"{colour}.txt").read_text()], SummaryTask("9").whole, AS_IT_IS)
-        said = finished(asked_plainly(url, model, prompt, SummaryTask("9").tokens))
+        said = trim_to_sentence(asked_plainly(url, model, prompt, SummaryTask("9").tokens))
         assert documents[f"{colour}.txt"]["summary"] == said
         assert documents[f"{colour}.txt"]["model"] == f"{model} @ {url.removeprefix('http://')}"
     assert documents["zlong.md"]["mode"] == "sections"

@@ -34,9 +34,9 @@ def settings(home, tiny_model, monkeypatch):
 @contextmanager
 def running(settings, jobs, most) -> Iterator[tuple[Kept, Session, Iterator]]:
     kept = Kept()
-    with Session(settings) as session, session.summarizing() as summarizing:
+    with Session(settings) as session, session.workflows.summaries() as summarizing:
         batch = Batch(summarizing, TASK, [kept], force=True)
-        yield kept, session, run_side_by_side(batch.run, jobs, session.compute, session.is_cancelled, most)
+        yield kept, session, run_side_by_side(batch.run, jobs, session.forward_each, session.runtime.cancelled, most)
 
 
 def write(folder: Path, texts) -> list[DocumentJob]:

@@ -16,9 +16,9 @@ from ask_in_process import command, said, start
 from batch_texts import COLOURS, SMALL, counts, long_text, report_of, summaries, write_texts
 from clock import seconds_since
 from command_checks import assert_one_line, elsewhere
-from conftest import opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from processes import opened
 
 from localctx.batch.jobs import DocumentJob, plan_jobs
 from localctx.batch.markdown import FIELDS, SummaryTemplate, fields
@@ -369,7 +369,7 @@ def test_ctrl_c_stops_within_a_second_and_the_rest_is_done_later(localctx, run, 
 def test_a_full_disk_is_told_and_nothing_else_is_lost(run, home, texts, tmp_path, monkeypatch):
     from localctx.batch import outputs
 
-    whole = outputs.write_whole
+    whole = outputs.write_atomically
 
     def full(file: Path, text: str) -> None:
         if "green" in file.name:
@@ -377,12 +377,12 @@ def test_a_full_disk_is_told_and_nothing_else_is_lost(run, home, texts, tmp_path
         whole(file, text)
 
     how = (texts, "-o", tmp_path / "out", "--json", "--length", "short")
-    monkeypatch.setattr(outputs, "write_whole", full)
+    monkeypatch.setattr(outputs, "write_atomically", full)
     done = run("summarize", *how)
     assert done.returncode == 3
     assert "No space left on device" in done.stderr
     assert counts(done) == (4, 0, 1)
-    monkeypatch.setattr(outputs, "write_whole", whole)
+    monkeypatch.setattr(outputs, "write_atomically", whole)
     again = run("summarize", *how)
     assert counts(again) == (0, 5, 0), "what was computed is computed again"
     assert len(summaries(tmp_path / "out")) == 5

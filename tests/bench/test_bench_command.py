@@ -14,13 +14,13 @@ from command_checks import assert_one_line
 from required_extras import needs_llama
 from tiny_gguf import write_gguf as write_other
 
-from localctx.bench import ENGINES, PEER_WAYS, WHAT
-from localctx.bench.engines import Engine, Engines
-from localctx.bench.measure import Bench, room
+from localctx.bench import ENGINES, MEASUREMENTS, PEER_VARIANTS
+from localctx.bench.engines import BenchEngine, Engines
+from localctx.bench.measure import Bench, extra_tokens
 from localctx.bench.peer_state import PersistablePeer
 from localctx.bench.store_and_spill import drop_pages
 from localctx.errors import ModelError
-from localctx.models.peer_llama_cpp import WAYS, LlamaCppPeer, llama_is_here
+from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, LlamaCppPeer, llama_cpp_is_installed
 from localctx.models.peer_llama_gguf import write_gguf
 
 # Engines
@@ -35,10 +35,10 @@ def opened(sharp_model, tmp_path_factory):
     settings = Settings(tmp_path_factory.mktemp("home"), model=str(sharp_model), threads=1, chunk=64)
     model, _ = ModelLoader().load(settings, lambda progress: None)
     model.name, said = "sharp", list[str]()
-    return lambda **how: (Engines(model, settings, say=said.append, **how), said)  # type: ignore[arg-type]
+    return lambda **how: (Engines(model, settings, warn=said.append, **how), said)  # type: ignore[arg-type]
 
 
-def greedy(engine: Engine) -> list[int]:
+def greedy(engine: BenchEngine) -> list[int]:
     return [engine.read(TEXT[:300]), *engine.decode(TEXT[300:339])]
 
 
@@ -46,7 +46,7 @@ def greedy(engine: Engine) -> list[int]:
 def test_peers_have_the_same_weights(opened, prefix):
     """Attention is sharp: were the rows of q and k in another order, other tokens would come."""
     engines, _ = opened(chosen=("localctx", prefix), codecs=["f32"])
-    with engines.open(300, room(5)) as (ours, *peers):
+    with engines.open(300, extra_tokens(5)) as (ours, *peers):
         mine = greedy(ours)
         for peer in peers:
             if "Quantized" not in peer.name:
@@ -65,15 +65,15 @@ def test_peers_have_the_same_weights(opened, prefix):
     ],
 )
 def test_one_way_of_a_peer_is_measured_alone(opened, way, name):
-    assert way in PEER_WAYS
+    assert way in PEER_VARIANTS
     engines, _ = opened(chosen=(way,))
     with engines.open(100, 5) as (engine,):
         assert f"{engine.name} {engine.kv}".startswith(name)
 
 
 def test_ways_are_named_as_llama_cpp_has_them():
-    named = {f"llama.cpp:{'flash-' if way.flash else ''}{way.kv}" for way in WAYS}
-    assert named == {way for way in PEER_WAYS if way.startswith("llama.cpp")}
+    named = {f"llama.cpp:{'flash-' if way.flash else ''}{way.kv}" for way in LLAMA_CPP_VARIANTS}
+    assert named == {way for way in PEER_VARIANTS if way.startswith("llama.cpp")}
 
 
 def test_what_selects_goes_on_from_what_was_read(opened):
@@ -81,7 +81,7 @@ def test_what_selects_goes_on_from_what_was_read(opened):
     with engines.open(400, 40) as (full, selecting):
         full.read(TEXT[:400])
         selecting.read(TEXT[:400])
-        assert not selecting.reads
+        assert not selecting.prefills
         assert selecting.cache.keeper.selected(6) == 4
         assert selecting.cache.pages == full.cache.pages
         assert len(selecting.decode(TEXT[:3])) == 3
@@ -103,10 +103,10 @@ def test_spilled_pages_give_the_same_tokens_also_out_of_the_page_cache(opened):
 def test_llama_goes_on_from_what_it_had_read(opened, tmp_path):
     engines, _ = opened(chosen=("llama.cpp",))
     state = tmp_path / "state"
-    with engines.open(300, room(5)) as (first, other, *_):
+    with engines.open(300, extra_tokens(5)) as (first, other, *_):
         assert isinstance(first, PersistablePeer)
         whole = greedy(first)
-        first.forget()
+        first.reset()
         first.read(TEXT[:300])
         assert first.save(state, TEXT[:300])
         assert first.load(state, TEXT[:300])
@@ -139,7 +139,7 @@ def test_a_gguf_is_made_once_and_is_whole(tiny_model, tmp_path):
     made = tmp_path / "a" / "tiny.gguf"
     write_gguf(tiny_model, made)
     assert [p.name for p in made.parent.iterdir()] == ["tiny.gguf"]
-    with closing(LlamaCppPeer(made, WAYS[0], 64, 1)) as llama:
+    with closing(LlamaCppPeer(made, LLAMA_CPP_VARIANTS[0], 64, 1)) as llama:
         assert llama.vocabulary == 260
 
 
@@ -168,16 +168,16 @@ def test_json_has_this_shape(bench, tmp_path, home):
     done = bench("--json", "--context", "256,128", "--repeat", 2, "--plot", tmp_path / "speed.png", "--kv", "int8,bf16")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert list(said) == ["machine", "versions", *WHAT]
+    assert list(said) == ["machine", "versions", *MEASUREMENTS]
     assert {"cpu", "cores", "memory", "threads", "noise"} <= said["machine"].keys()
     assert {"model", "localctx", "torch", "transformers"} <= said["versions"].keys()
-    keys = {what: {tuple(row) for row in said[what]} for what in WHAT}
+    keys = {what: {tuple(row) for row in said[what]} for what in MEASUREMENTS}
     assert keys["decode"] == {("engine", "kv", "context", "ms_per_token", "spread")}
     assert keys["prefill"] == {("engine", "context", "tokens_per_second", "spread")}
     assert keys["reopen"] == {("engine", "kv", "context", "reopen_ms", "reopen_cached_ms", "read_ms", "spread")}
     assert keys["memory"] == {("engine", "kv", "context", "bytes", "process_peak")}
-    assert all(row["engine"].startswith(ENGINES) for what in WHAT for row in said[what])
-    there = {e for e in ENGINES if e != "llama.cpp" or llama_is_here()}
+    assert all(row["engine"].startswith(ENGINES) for what in MEASUREMENTS for row in said[what])
+    there = {e for e in ENGINES if e != "llama.cpp" or llama_cpp_is_installed()}
     for what in ("decode", "prefill", "memory"):
         assert {e for e in ENGINES for row in said[what] if row["engine"].startswith(e)} == there
         assert {row["context"] for row in said[what]} == {128, 256}
@@ -220,10 +220,10 @@ def test_ctrl_c_ends_it_at_once_and_prints_what_was_measured(bench, monkeypatch,
     def reopen(bench: Bench, context: int) -> None:
         pressed.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
-        while not (hears and bench.engines.stopped()) and time.monotonic() < pressed[0] + 4:
+        while not (hears and bench.engines.cancelled()) and time.monotonic() < pressed[0] + 4:
             time.sleep(0.01)
-        over.append(bench.engines.stopped() and hears)
-        bench.turn("what is never begun", 1, lambda: pytest.fail("it went on"))
+        over.append(bench.engines.cancelled() and hears)
+        bench.run_step("what is never begun", 1, lambda: pytest.fail("it went on"))
 
     monkeypatch.setattr(runs, "reopen", reopen)
     flags = ("--what", "decode,reopen", "--context", "128", "--repeat", 2, "--engines", "localctx", "--json")

@@ -10,7 +10,7 @@ from bench_fakes import Fake, FakePeer, Fakes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.bench.measure import DECODED, spread
+from localctx.bench.measure import DECODE_TOKENS, spread
 from localctx.bench.peer_state import SavedPeerStates
 from localctx.bench.time_left import LONG, BenchStep, TimeLeft, reading
 
@@ -24,7 +24,9 @@ def test_engines_take_turns_on_the_same_tokens():
     assert [(who, what) for who, what, _ in fakes.log[:2]] == [("a", "read"), ("b", "read")]
     turns = fakes.log[2:]
     assert [who for who, _, _ in turns] == ["a", "b"] * 3
-    assert [a[2] == b[2] and len(a[2]) == DECODED for a, b in zip(turns[::2], turns[1::2], strict=True)] == [True] * 3
+    assert [a[2] == b[2] and len(a[2]) == DECODE_TOKENS for a, b in zip(turns[::2], turns[1::2], strict=True)] == [
+        True
+    ] * 3
     assert len({tokens for _, _, tokens in turns}) == 3  # each round goes on in the text
 
 
@@ -38,7 +40,7 @@ def test_rows_are_medians_of_rounds_and_how_far_these_differ(times):
     rows = fakes.measure("decode", repeat=len(times[0])).samples.rows("decode")
     for row, name, took in zip(rows, "ab", times, strict=True):
         assert (row["engine"], row["kv"], row["context"]) == (name, "fake", 100)
-        assert row["ms_per_token"] == pytest.approx(1000 * statistics.median(took) / DECODED, abs=0.002, rel=1e-4)
+        assert row["ms_per_token"] == pytest.approx(1000 * statistics.median(took) / DECODE_TOKENS, abs=0.002, rel=1e-4)
         wanted = (max(took) - min(took)) / statistics.median(took)
         assert (row["spread"] is None) if len(took) == 1 else row["spread"] == pytest.approx(wanted, abs=0.01, rel=0.01)
 
@@ -61,7 +63,7 @@ def test_who_reads_for_long_reads_once():
 def test_contexts_come_shortest_first_and_stopping_keeps_what_there_is():
     fakes = Fakes()
     fakes.engines = [Fake("a", fakes, [1.0] * 99)]
-    fakes.stopped = lambda: sum(what == "decode" for _, what, _ in fakes.log) == 3
+    fakes.cancelled = lambda: sum(what == "decode" for _, what, _ in fakes.log) == 3
     rows = fakes.measure("decode", repeat=2, contexts=(200, 50, 100)).samples.rows("decode")
     assert [row["context"] for row in rows] == [50, 100]
 
@@ -72,7 +74,14 @@ def test_one_reading_goes_through_all_contexts():
     fakes.engines = [Fake("a", fakes, [1.0] * 9, LONG)]
     rows = fakes.measure("decode,prefill", repeat=2, contexts=(200, 100)).samples.rows("prefill")
     lengths = [len(what) if of == "decode" else what for _, of, what in fakes.log]
-    assert lengths == [100, DECODED, DECODED, 200 - 100 - 2 * (DECODED + 1), DECODED, DECODED]
+    assert lengths == [
+        100,
+        DECODE_TOKENS,
+        DECODE_TOKENS,
+        200 - 100 - 2 * (DECODE_TOKENS + 1),
+        DECODE_TOKENS,
+        DECODE_TOKENS,
+    ]
     assert [of for _, of, _ in fakes.log] == ["read", "decode", "decode"] * 2
     assert [row["tokens_per_second"] for row in rows] == [round(100 / LONG, 3), round(182 / (2 * LONG), 3)]
 
@@ -155,9 +164,9 @@ def test_the_reading_used_longest_ago_goes_first(tmp_path):
 def test_all_that_was_kept_is_forgotten(tmp_path):
     kept_run(SavedPeerStates(tmp_path))
     nbytes = sum(path.stat().st_size for path in tmp_path.iterdir())
-    assert SavedPeerStates(tmp_path).forget() == nbytes
+    assert SavedPeerStates(tmp_path).delete_all() == nbytes
     assert not list(tmp_path.iterdir())
-    assert SavedPeerStates(tmp_path / "nowhere").forget() == 0
+    assert SavedPeerStates(tmp_path / "nowhere").delete_all() == 0
 
 
 # How long it still takes
@@ -166,7 +175,7 @@ def test_all_that_was_kept_is_forgotten(tmp_path):
 def test_what_is_left_goes_at_the_pace_of_each():
     ahead = TimeLeft()
     for who in ("quick", "slow"):
-        ahead.expect(BenchStep(who, 10), 2)
+        ahead.add(BenchStep(who, 10), 2)
     assert ahead.seconds is None
     ahead.done(BenchStep("quick", 10), 1.0)
     assert ahead.seconds == pytest.approx(3.0), "the other is taken for as quick"
@@ -176,7 +185,7 @@ def test_what_is_left_goes_at_the_pace_of_each():
 
 def test_who_reads_for_long_is_not_expected_to_read_again():
     ahead = TimeLeft()
-    ahead.expect(reading("a", 100, again=True), 3)
+    ahead.add(reading("a", 100, repeated=True), 3)
     ahead.done(reading("a", 50), 1.0)
     assert 5 < ahead.seconds < 8
     ahead.done(reading("a", 50), 2 * LONG)
@@ -188,9 +197,9 @@ def test_a_run_says_what_is_left_and_that_a_kept_reading_takes_nothing(tmp_path)
     fakes = Fakes()
     fakes.engines = [FakePeer("peer", fakes, [1.0] * 99, 100.0)]
     hear = lambda text, left: heard.append(left)  # noqa: E731
-    fakes.measure("decode", 2, (100, 200), SavedPeerStates(tmp_path), hear=hear)
+    fakes.measure("decode", 2, (100, 200), SavedPeerStates(tmp_path), on_progress=hear)
     first, heard[:] = list(heard), []
-    fakes.measure("decode", 2, (100, 200), SavedPeerStates(tmp_path), hear=hear)
+    fakes.measure("decode", 2, (100, 200), SavedPeerStates(tmp_path), on_progress=hear)
     assert first[0] is None
     assert first[1] > 100, "the second reading is yet to come"
     assert heard[1] < 10

@@ -20,7 +20,8 @@ import pytest
 from ask_in_process import PLAIN, session
 from clock import seconds_since
 from command_checks import assert_one_line, elsewhere
-from conftest import KEPT, opened
+from processes import opened
+from tiny_models import KEPT
 
 from localctx import cli
 from localctx.shape import PAGE

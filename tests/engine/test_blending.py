@@ -82,7 +82,7 @@ def test_a_first_layer_is_taken_over_as_if_it_were_read_there(models, family, st
     model.forward([*before, *TOKENS[start:stop]], plain)
     close(kept(cache, 0), kept(plain, 0))
     assert (cache.length, cache.position, cache.tail) == (plain.length, plain.position, plain.tail)
-    assert [p.position for p in cache.placed_pages] == [p.position for p in plain.places]
+    assert [p.position for p in cache.placed_pages] == [p.position for p in plain.placed_pages]
     assert plain.exact
     assert not cache.exact
 

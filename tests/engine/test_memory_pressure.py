@@ -99,16 +99,16 @@ class Heard:
 
     @property
     def kv(self) -> dict:
-        return self.report["kv"]
+        return self.report.to_json()["kv"]
 
 
 def ask(s: Session, *files: Path, keep: bool = False, question: str = QUESTION) -> Heard:
-    return Heard(list(s.ask([str(f) for f in files], question, keep)))
+    return Heard(list(s.stream(question, [str(f) for f in files], persist=keep)))
 
 
 def answers(heard: Heard) -> list[list[int]]:
     tokens = heard.of(Token)
-    return [[t.id for t in tokens if t.answer == i] for i in range(len(heard.report["answers"]))]
+    return [[t.id for t in tokens if t.answer == i] for i in range(len(heard.report.to_json()["answers"]))]
 
 
 @contextmanager
@@ -163,7 +163,7 @@ def test_part_in_ram_and_the_rest_on_disk_and_kept_pages_are_read_where_they_lie
     assert spread.ids == kept.ids == plain.ids
     assert all(spread.kv["pages"].values())
     assert kept.kv["bytes"] | {"device": 0} == {"device": 0, "host": 0, "disk": 0}
-    assert kept.report["tokens"]["reused"] // PAGE == kept.kv["pages"]["disk"]
+    assert kept.report.to_json()["tokens"]["reused"] // PAGE == kept.kv["pages"]["disk"]
 
 
 def test_no_room_anywhere_is_told_before_reading(run, lakes, home):
@@ -232,7 +232,7 @@ def test_a_smaller_chunk_is_read_and_the_answer_is_the_same(open_session, lakes,
     assert heard.ids == plain.ids
     assert heard.notes == ["memory ran out: reading 256 tokens at a time"]
     assert (heard.kv["chunk"], heard.kv["codec"]) == (256, "int8")
-    assert heard.report["tokens"] == plain.report["tokens"]
+    assert heard.report.to_json()["tokens"] == plain.report.to_json()["tokens"]
 
 
 def test_another_error_is_no_want_of_memory(open_session, lakes):
@@ -272,7 +272,7 @@ def test_a_codec_that_passed_meanwhile_is_taken_and_nothing_more_is_kept(open_se
         assert s.store.health()["pages"] == 1024 // PAGE
     with open_session(kv="int8") as s:
         again = ask(s, lakes, keep=True)
-    assert again.report["tokens"]["reused"] == 1024
+    assert again.report.to_json()["tokens"]["reused"] == 1024
     assert again.ids == plain.ids
 
 
@@ -406,8 +406,8 @@ def test_three_answers_are_those_of_three_runs_and_share_their_pages(open_sessio
         heard = ask(s, document)
     assert [len(a) for a in answers(heard)] == [20, 20, 20]
     assert len({tuple(a) for a in answers(heard)}) == 3
-    assert len(heard.report["answers"]) == 3
-    assert (heard.report["tokens"]["generated"], heard.report["tokens"]["longest"]) == (60, 20)
+    assert len(heard.report.to_json()["answers"]) == 3
+    assert (heard.report.to_json()["tokens"]["generated"], heard.report.to_json()["tokens"]["longest"]) == (60, 20)
     assert max(counts) - counts[0] <= 1, "each has one open page of its own at most"
     assert caches[-1].pool.counts() == {"device": 0, "host": 0, "disk": 0}
     for i, answer in enumerate(answers(heard)):
@@ -557,7 +557,7 @@ def test_a_document_longer_than_the_window(open_session, tmp_path):
     path.write_text("".join(f"Wave {i:04} is high.\n" for i in range(260)))
     with open_session(keep="sink-window:256") as s:
         heard = ask(s, path)
-        assert heard.report["tokens"]["prompt"] > s.model.context
+        assert heard.report.to_json()["tokens"]["prompt"] > s.model.context
         assert len(heard.ids) == 12
         assert heard.kv["evicted"][0]["start"] == PAGE
     with open_session(mode="full") as s, pytest.raises(TooLong, match="at most 4,096"):

@@ -189,7 +189,7 @@ def test_the_largest_context_fits_and_the_next_page_does_not(room, codec):
 )
 @example(43921086, 1408, 73, "cuda")
 def test_the_largest_chunk_fits_and_is_whole_pages(free, wanted, context, device):
-    geometry = Geometry(576, 9, 576, 576, 384, 384, 3 * 1536, 49152, spelled=False)
+    geometry = Geometry(576, 9, 576, 576, 384, 384, 3 * 1536, 49152, eager=False)
     chunk = largest_chunk(geometry, free, wanted, context=context, itemsize=2, device=device)
     assert chunk % PAGE == 0
     assert PAGE <= chunk <= max(PAGE, wanted)

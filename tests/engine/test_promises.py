@@ -9,8 +9,8 @@ from pathlib import Path
 import promises
 import pytest
 from ask_in_process import session
-from conftest import make_tokenizer, save_sharp_model
 from older_processor import AVX2, QUESTIONS
+from tiny_models import make_tokenizer, save_sharp_model
 
 BOUND = {"f32": 1e-4, "bf16": 0.1}  # of logits, with pages in f32, where chunks are of another size
 

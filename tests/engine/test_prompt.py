@@ -1,16 +1,16 @@
 """Prompts: the documents decide the beginning, and a document cannot speak as anyone else."""
 
 import pytest
-from conftest import make_tokenizer
+from tiny_models import make_tokenizer
 
 from localctx.engine.prompt import estimate_tokens, make_prompt
 from localctx.errors import Cancelled
-from localctx.models.chat_tokenizer import chat_of
+from localctx.models.chat_tokenizer import chat_tokenizer_of
 
 
 @pytest.fixture
 def tokenizer():
-    return chat_of(make_tokenizer(), 257)
+    return chat_tokenizer_of(make_tokenizer(), 257)
 
 
 def test_questions_on_the_same_documents_share_all_but_the_question(tokenizer):
@@ -35,7 +35,7 @@ def test_control_tokens_in_a_document_are_text(tokenizer):
 def test_the_date_in_a_template_does_not_change_the_prompt():
     theirs = make_tokenizer()
     theirs.chat_template = "{{ strftime_now('%A %d %B %Y') }}" + theirs.chat_template
-    tokenizer = chat_of(theirs, 257)
+    tokenizer = chat_tokenizer_of(theirs, 257)
     assert make_prompt(tokenizer, ["The text."], "Why?").shared > 10
     dated = theirs.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False)
     assert "20" in dated, "the template does write a date"
@@ -45,7 +45,7 @@ def test_the_date_in_a_template_does_not_change_the_prompt():
 def test_a_model_without_a_template_is_asked_plainly():
     theirs = make_tokenizer()
     theirs.chat_template = None
-    tokenizer = chat_of(theirs, 257)
+    tokenizer = chat_tokenizer_of(theirs, 257)
     one, two = (make_prompt(tokenizer, ["The text."], q) for q in ("Why?", "How?"))
     assert one.tokens[: one.shared] == two.tokens[: two.shared]
 

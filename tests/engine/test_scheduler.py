@@ -67,7 +67,7 @@ PROMPTS = [prompt(i, n) for i, n in enumerate((300, 5, 64, 65, 700, 130))]
 
 def test_answers_are_those_of_each_alone_whoever_joins_and_leaves(model):
     wanted = [answer_alone(model, p) for p in PROMPTS]
-    scheduler, said = Scheduler(model.forward_each, rows=CHUNK), {}
+    scheduler, said = Scheduler(model.forward_each, max_prefill_tokens=CHUNK), {}
     seats = [scheduler.add(steps(model, p)) for p in PROMPTS[:2]]
     for seat, event in scheduler.run():
         if isinstance(event, Token):
@@ -79,7 +79,7 @@ def test_answers_are_those_of_each_alone_whoever_joins_and_leaves(model):
 
 
 def test_an_answer_waits_for_one_chunk_of_anothers_prompt_at_most(model):
-    scheduler, passes = Scheduler(model.forward_each, rows=CHUNK), []
+    scheduler, passes = Scheduler(model.forward_each, max_prefill_tokens=CHUNK), []
     quick = scheduler.add(steps(model, PROMPTS[1]))
     readers = [scheduler.add(steps(model, prompt(9 + i, 1500))) for i in range(2)]
     while not quick.ended:
@@ -87,14 +87,14 @@ def test_an_answer_waits_for_one_chunk_of_anothers_prompt_at_most(model):
         passes.append(len(heard))
     assert sum(passes) == ANSWER
     assert all(n == 1 for n in passes[1 : ANSWER + 1]), "a token with every pass once its prompt is read"
-    assert abs(readers[0].served - readers[1].served) <= 1, "who read take turns"
+    assert abs(readers[0].last_pass - readers[1].last_pass) <= 1, "who read take turns"
     for reader in readers:
         scheduler.remove(reader)
     assert scheduler.sequences == []
 
 
 def test_a_cancel_reaches_only_who_it_is_meant_for(model):
-    stop, scheduler, said = [], Scheduler(model.forward_each, rows=CHUNK), []
+    stop, scheduler, said = [], Scheduler(model.forward_each, max_prefill_tokens=CHUNK), []
     reader = scheduler.add(steps(model, prompt(7, 2000)), lambda: bool(stop))
     other = scheduler.add(steps(model, PROMPTS[3]))
     for seat, event in scheduler.run():
@@ -110,7 +110,7 @@ def test_a_cancel_reaches_only_who_it_is_meant_for(model):
 def test_who_finds_no_room_fails_alone(model):
     page = model.shape.page_bytes("int8")
     small = Cache(Pool(model.shape, "int8", limits=TierLimits(3 * page, 0, 0)), torch.float32)
-    scheduler, said = Scheduler(model.forward_each, rows=4 * CHUNK), []
+    scheduler, said = Scheduler(model.forward_each, max_prefill_tokens=4 * CHUNK), []
     poor = scheduler.add(steps(model, prompt(8, 500), small))
     other = scheduler.add(steps(model, PROMPTS[4]))
     for seat, event in scheduler.run():
@@ -153,7 +153,7 @@ def test_sequences_of_other_windows_share_the_weights_and_not_a_pass(model):
         [e.id for e in drive(a, compute_alone(v)) if isinstance(e, Token)] for v, a in zip(views, asked(), strict=True)
     ]
     assert wanted[0] != wanted[1], "a stretched window answers otherwise, or this shows nothing"
-    scheduler, said = Scheduler(model.forward_each, rows=CHUNK), {}
+    scheduler, said = Scheduler(model.forward_each, max_prefill_tokens=CHUNK), {}
     seats = [scheduler.add(a) for a in asked()]
     for seat, event in scheduler.run():
         if isinstance(event, Token):
@@ -173,7 +173,7 @@ def test_who_came_last_pauses_where_memory_is_short_and_nothing_is_read_twice(mo
         fed.append(sum(len(feed.tokens) for feed in feeds))
         return model.forward_each(feeds, cancelled)
 
-    scheduler, said, most, held = Scheduler(compute, rows=2 * CHUNK), {}, 0, []
+    scheduler, said, most, held = Scheduler(compute, max_prefill_tokens=2 * CHUNK), {}, 0, []
     seats = [scheduler.add(steps(model, p, c)) for p, c in zip(prompts, caches, strict=True)]
     while scheduler.sequences:
         for seat, event in scheduler.step():
@@ -209,7 +209,7 @@ def test_in_order_who_came_first_is_read_first_and_ends_first(model):
         served.append([len(feed.tokens) for feed in feeds])
         return model.forward_each(feeds, cancelled)
 
-    scheduler = Scheduler(compute, rows=CHUNK, in_order=True)
+    scheduler = Scheduler(compute, max_prefill_tokens=CHUNK, in_order=True)
     seats = [scheduler.add(steps(model, prompt(40 + i, 4 * CHUNK), limit=40)) for i in range(10)]
     for _ in scheduler.run():
         ended += [seat for seat in seats if seat.ended and seat not in ended]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from clock import seconds_since
-from conftest import opened
 from made_files import docx, pdf
+from processes import opened
 
 from localctx.store.schema import migrate
 from localctx.store.store import Store

@@ -16,10 +16,10 @@ from localctx.kv.attention import attend_cache
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
-from localctx.library.cite import ENOUGH, Citation, glimpses, quotes
+from localctx.library.cite import ENOUGH, Citation, cite_from_attention, cite_passages
 from localctx.library.sentences import LONG, sentences
 from localctx.models.catalog import DEFAULT
-from localctx.models.chat_tokenizer import chat_of
+from localctx.models.chat_tokenizer import chat_tokenizer_of
 from localctx.shape import PAGE, SINKS
 from localctx.store.documents import DocumentRow, Span
 
@@ -101,21 +101,23 @@ def test_a_quote_is_what_stands_there(answer, question, parts, gap):
         text += " " * gap
         passages.append(Found(part, len(text)))
         text += part
-    for c in quotes(answer, question, passages):
+    for c in cite_passages(answer, question, passages):
         assert text[c.start : c.end] == c.quote == c.quote.strip() != ""
         assert any(p.start <= c.start and c.end <= p.end for p in passages)
         assert 0 <= c.weight <= 1
 
 
 def test_the_sentence_with_the_answer_is_quoted_and_what_does_not_support_it_is_not():
-    (c,) = quotes("431 km", "How long is the Aru?", [Found(LAKES), Found(RIVERS, 100, page="7", heading="Rivers")])
+    (c,) = cite_passages(
+        "431 km", "How long is the Aru?", [Found(LAKES), Found(RIVERS, 100, page="7", heading="Rivers")]
+    )
     at = 100 + RIVERS.index("It is")
     assert c == Citation("d", "d.txt", "7", "Rivers", at, 100 + len(RIVERS), "It is 431 km long.", "passage", 1.0)
 
 
 def test_the_passage_that_says_it_exactly_comes_first():
     apart = Found("The hills there are blue.")
-    assert [c.quote for c in quotes("Blue Hills", "Where?", [apart, Found(RIVERS)])] == [
+    assert [c.quote for c in cite_passages("Blue Hills", "Where?", [apart, Found(RIVERS)])] == [
         "Its source is in the Blue Hills.",
         apart.text,
     ]
@@ -123,25 +125,27 @@ def test_the_passage_that_says_it_exactly_comes_first():
 
 def test_of_two_sentences_with_the_answer_the_one_with_the_question_is_quoted():
     text = "Ulm is old. In 1890 rain fell. The spire was finished in 1890. Much happened in 1890."
-    assert [c.quote for c in quotes("1890", "When was the spire finished?", [Found(text)])] == [
+    assert [c.quote for c in cite_passages("1890", "When was the spire finished?", [Found(text)])] == [
         "The spire was finished in 1890."
     ]
 
 
 def test_an_answer_of_two_sentences_is_quoted_with_both_and_not_with_a_third():
-    (c,) = quotes("From the Blue Hills, 431 km long", "Which way?", [Found("Rain fell. " + RIVERS + " Boats go.")])
+    (c,) = cite_passages(
+        "From the Blue Hills, 431 km long", "Which way?", [Found("Rain fell. " + RIVERS + " Boats go.")]
+    )
     assert c.quote == "Its source is in the Blue Hills. It is 431 km long."
 
 
 def test_words_are_found_in_a_language_that_does_not_part_them():
-    (c,) = quotes("青い丘", "川はどこから?", [Found("川は長い。川は青い丘から流れる。雨が降った。")])
+    (c,) = cite_passages("青い丘", "川はどこから?", [Found("川は長い。川は青い丘から流れる。雨が降った。")])
     assert (c.quote, c.weight) == ("川は青い丘から流れる。", 1.0)
 
 
 def test_where_nothing_supports_the_answer_the_nearest_is_cited_as_weak():
-    (c,) = quotes("Napoleon", "Where do fish live?", [Found(LAKES), Found(RIVERS)])
+    (c,) = cite_passages("Napoleon", "Where do fish live?", [Found(LAKES), Found(RIVERS)])
     assert (c.quote, c.weight) == ("Fish live there.", 0.0)
-    assert quotes("Napoleon", "Who?", [Found(" \n")]) == quotes("Napoleon", "Who?", []) == []
+    assert cite_passages("Napoleon", "Who?", [Found(" \n")]) == cite_passages("Napoleon", "Who?", []) == []
 
 
 # --- What was looked at
@@ -153,7 +157,7 @@ def test_where_nothing_supports_the_answer_the_nearest_is_cited_as_weak():
 def test_a_glimpse_is_what_stands_there_too(answer, question, text, parts):
     parts = [(0, min(a, len(text)), min(a + n, len(text)), share) for a, n, share in parts]
     parts.sort(key=lambda part: -part[3])
-    cited = glimpses(answer, question, [held(text)], parts)
+    cited = cite_from_attention(answer, question, [held(text)], parts)
     assert len(cited) <= 4
     assert len({(c.start, c.end) for c in cited}) == len(cited)
     for c in cited:
@@ -166,7 +170,7 @@ def test_a_glimpse_is_narrowed_to_the_sentence_that_supports_the_answer_or_to_wh
     lakes = text.index("# Lakes")
     document = held(text, Span(0, lakes, "heading", "Rivers"), Span(lakes, len(text), "heading", "Lakes"))
     parts = [(0, 40, lakes - 3, 0.7), (0, lakes + 10, len(text) - 14, 0.3)]
-    rivers, around = glimpses("431 km", "How long?", [document], parts)
+    rivers, around = cite_from_attention("431 km", "How long?", [document], parts)
     assert (rivers.quote, rivers.heading, rivers.weight, rivers.source) == (
         "It is 431 km long.",
         "Rivers",
@@ -179,10 +183,10 @@ def test_a_glimpse_is_narrowed_to_the_sentence_that_supports_the_answer_or_to_wh
 def test_what_nothing_is_known_of_is_searched_only_where_nothing_else_supports_the_answer():
     text = RIVERS + " " + LAKES
     parts = [(0, len(RIVERS) + 1, len(text), 1.0), (0, 0, len(RIVERS), 0.0)]
-    said = [(c.quote, c.source) for c in glimpses("431 km", "How long?", [held(text)], parts)]
+    said = [(c.quote, c.source) for c in cite_from_attention("431 km", "How long?", [held(text)], parts)]
     assert said == [("It is 431 km long.", "passage"), (LAKES, "attention")]
-    assert [c.source for c in glimpses("12 km", "How wide?", [held(text)], parts)] == ["attention"]
-    assert [c.source for c in glimpses("Napoleon", "Who?", [held(text)], parts)] == ["attention"]
+    assert [c.source for c in cite_from_attention("12 km", "How wide?", [held(text)], parts)] == ["attention"]
+    assert [c.source for c in cite_from_attention("Napoleon", "Who?", [held(text)], parts)] == ["attention"]
 
 
 # --- Pages to characters
@@ -190,9 +194,9 @@ def test_what_nothing_is_known_of_is_searched_only_where_nothing_else_supports_t
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    from conftest import make_tokenizer
+    from tiny_models import make_tokenizer
 
-    return chat_of(make_tokenizer(), 257)
+    return chat_tokenizer_of(make_tokenizer(), 257)
 
 
 def watched(got: list[float]) -> Cache:
@@ -327,7 +331,7 @@ def test_every_kind_of_answer_is_cited(home, sharp_model, tmp_path, more):
     texts = {name: "".join(f"{name} {i} is {i * 37} km long.\n" for i in range(26)) for name in ("River", "Road")}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    report = ask(home, sharp_model, *(tmp_path / name for name in texts), **more).report
+    report = ask(home, sharp_model, *(tmp_path / name for name in texts), **more).report.to_json()
     cited = report["citations"]
     assert bool(cited) == (more.get("keep") != "snapkv:256"), "what snapkv packs is no page of the text any more"
     assert all(texts[c["name"]][c["start"] : c["end"]] == c["quote"] for c in cited)
@@ -381,7 +385,7 @@ def test_a_needle_is_cited_by_the_attention_of_the_default_model(default_home, t
         document,
         question="What is the name of the lighthouse keeper of Brannoch?",
         chunk=512,
-    ).report
+    ).report.to_json()
     assert report["tokens"]["prompt"] > 1800
     first = report["citations"][0]
     assert (first["source"], first["quote"]) == ("attention", needle), report

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 from clock import seconds_since
-from conftest import opened
 from made_files import docx, epub, pdf, with_member, zipped
+from processes import opened
 
 from localctx.errors import DocumentError
 from localctx.library.add import add_documents

@@ -24,10 +24,10 @@ from required_extras import needs_ocr
 from localctx.errors import DocumentError
 from localctx.library import optical
 from localctx.library import pdf as pdf_reader
-from localctx.library.add import add_documents, find_kept
+from localctx.library.add import add_documents, find_stored
 from localctx.library.layout import Box, text_of
-from localctx.library.read_document import is_read_so, read_document, spans_of
-from localctx.library.sandbox import _Watch
+from localctx.library.read_document import make_spans, matches_ocr, read_document
+from localctx.library.sandbox import _Watchdog
 from localctx.library.text_builder import OPTICAL
 from localctx.store.store import Store
 
@@ -110,7 +110,7 @@ class Fake:
 def fake(monkeypatch):
     """The extra is installed, so to speak."""
     monkeypatch.setattr(optical, "is_installed", lambda: True)
-    monkeypatch.setattr(optical, "Reader", Fake)
+    monkeypatch.setattr(optical, "OpticalReader", Fake)
 
 
 GARBAGE = "\x01\x02 a few \x03\x04"
@@ -121,7 +121,7 @@ def read(data: bytes, ocr: str = "auto") -> tuple[str, list[tuple[str, str]], in
     renewed: list[None] = []
     form, flow = pdf_reader.read(data, lambda *of: None, ocr, lambda: renewed.append(None))
     text, marks = flow.done()
-    return form, [(s.label, text[s.start : s.end].strip()) for s in spans_of(marks, len(text))], len(renewed)
+    return form, [(s.label, text[s.start : s.end].strip()) for s in make_spans(marks, len(text))], len(renewed)
 
 
 def test_pages_without_usable_text_are_read_optically_and_only_those(fake):
@@ -168,7 +168,7 @@ def test_what_is_left_without_text_is_refused_with_what_would_help(fake, monkeyp
     [(OPTICAL, "auto on"), ("pdf", "auto off"), ("pdf, 1 of 2 pages read optically", "auto"), ("docx", "auto on off")],
 )
 def test_a_document_is_read_again_only_where_that_would_change_it(form, ocrs):
-    assert [ocr for ocr in ("auto", "on", "off") if is_read_so(form, ocr)] == ocrs.split()
+    assert [ocr for ocr in ("auto", "on", "off") if matches_ocr(form, ocr)] == ocrs.split()
 
 
 def test_an_untouched_file_is_not_read_again_by_any_command(home, tmp_path, tiny_model, monkeypatch):
@@ -176,20 +176,20 @@ def test_an_untouched_file_is_not_read_again_by_any_command(home, tmp_path, tiny
     file.write_bytes(pdf(["Some text", "on two pages"]))
     with closing(Store(home)) as store:
         (added,) = add_documents(store, [str(file)], lambda *of: None)
-        kept, again = find_kept(store, str(file)), read_document(str(file))
+        kept, again = find_stored(store, str(file)), read_document(str(file))
         assert kept
         assert (kept.text, kept.spans, kept.row.id) == (again.text, again.spans, added.id)
-        assert find_kept(store, str(file), "on") is find_kept(store, "-") is find_kept(store, "missing") is None
+        assert find_stored(store, str(file), "on") is find_stored(store, "-") is find_stored(store, "missing") is None
     with monkeypatch.context() as patch:
-        patch.setattr("localctx.session.read_document", lambda *of: pytest.fail("it was read again"))
+        patch.setattr("localctx.workflows.read_sources.read_document", lambda *of: pytest.fail("it was read again"))
         with session(home, tiny_model) as s:
-            assert list(s.prepare(str(file)))[-1].report["tokens"]["prompt"]
+            assert list(s.prepare(str(file)))[-1].report.to_json()["tokens"]["prompt"]
             with pytest.raises(pytest.fail.Exception):
-                list(s.ask([str(file)], "What?", keep=False))  # leaves the store alone
+                list(s.stream("What?", [str(file)], persist=False))  # leaves the store alone
     with closing(Store(home)) as store:
         assert store.documents.find("a.pdf").used > kept.row.added
         store.db.execute("UPDATE documents SET text = 'damaged'")
-        assert find_kept(store, str(file)) is None
+        assert find_stored(store, str(file)) is None
 
 
 # Limits
@@ -224,11 +224,11 @@ print(resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLI
 
 def test_a_child_is_killed_only_when_it_falls_silent():
     killed = threading.Event()
-    watch = _Watch(1, killed.set)
+    watch = _Watchdog(1, killed.set)
     watch.start()
     for _ in range(6):
         assert not killed.wait(0.3)
-        watch.heard()
+        watch.restart()
     assert killed.wait(2)
     watch.ended.set()
 
@@ -264,7 +264,7 @@ def test_the_models_are_on_this_machine(monkeypatch):
         monkeypatch.setattr(socket.socket, name, lambda *of: pytest.fail("the network was asked"))
     with closing(pypdfium2.PdfDocument(scanned(["Two words"]))) as source:
         picture = source[0].render(scale=2, grayscale=True).to_numpy()
-    reader = optical.Reader()
+    reader = optical.OpticalReader()
     assert reader.read(picture) == "Two words"
     assert reader.read(picture[:100]) == ""
 
@@ -274,7 +274,7 @@ def test_a_page_on_its_side_or_head_is_read_too():
     text = "The harbour of Lindholm\nis as old as the town"
     with closing(pypdfium2.PdfDocument(scanned([text]))) as source:
         picture = source[0].render(scale=2, grayscale=True).to_numpy()
-    reader = optical.Reader()
+    reader = optical.OpticalReader()
     assert [reader.read(np.rot90(picture, quarters)) for quarters in (1, 2, 3)] == [text] * 3
 
 

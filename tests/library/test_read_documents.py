@@ -14,7 +14,7 @@ from made_files import docx, epub, pdf, with_member, zipped
 
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.find import find_documents
-from localctx.library.read_document import Document, read_document, spans_of
+from localctx.library.read_document import Document, make_spans, read_document
 from localctx.library.text_builder import TextBuilder
 
 WORD = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -240,7 +240,7 @@ def test_marks_are_where_their_words_are_and_pages_cover_the_text_once(steps):
             getattr(flow, step)(text)
     text, marks = flow.done()
     text.encode()
-    spans = spans_of(marks, len(text))
+    spans = make_spans(marks, len(text))
     pages = [s for s in spans if s.kind == "page"]
     assert "".join(text[s.start : s.end] for s in pages) == text
     assert [s.label for s in pages] == [str(i) for i in range(len(pages))]

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localctx.errors import Cancelled, ModelError
-from localctx.library.chunk import TARGET, VIEW, WHOLE, chunks, views
-from localctx.library.search import BATCH, fuse, index, join_neighbours, search, unindexed
+from localctx.library.chunk import MAX_CHUNK, TARGET, VIEW, chunks, views
+from localctx.library.search import BATCH, fuse, index, join_adjacent, search, unindexed
 from localctx.models.catalog import EMBEDDER
 from localctx.models.embedder import TransformerEmbedder, load_embedder
 from localctx.models.resolve import resolve_model
@@ -41,7 +41,7 @@ def test_chunks_hold_all_that_is_visible_once_in_order_and_within_bounds(text, e
     at = 0
     for c in found:
         assert not text[at : c.start].strip()
-        assert 0 < c.end - c.start <= WHOLE
+        assert 0 < c.end - c.start <= MAX_CHUNK
         assert text[c.start : c.end] == text[c.start : c.end].strip()
         assert not any(c.start < e < c.end for e in edges)
         parts = list(views(text, c, lines))
@@ -294,7 +294,7 @@ def test_neighbours_are_joined_and_strangers_are_not(store):
     index(store, add(store, "sky.txt", text), None)
     found = {p.text: p for p in search(store, "comet", None).passages}
     picked = [found[paragraphs[i]] for i in (4, 1, 0)]
-    joined = join_neighbours(store, picked)
+    joined = join_adjacent(store, picked)
     assert {p.text for p in joined} == {paragraphs[4], "\n\n".join(paragraphs[:2])}
     assert all(text[p.start : p.end] == p.text for p in joined)
     assert joined[0].score == max(p.score for p in picked)

@@ -4,14 +4,14 @@ import json
 import shutil
 
 import pytest
-from conftest import TEMPLATE, make_tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2.exceptions import TemplateError
+from tiny_models import TEMPLATE, make_tokenizer
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from localctx.models.chat_tokenizer import _NO_DATE, chat_of
+from localctx.models.chat_tokenizer import _NO_DATE, chat_tokenizer_of
 from localctx.models.load import load_model
 from localctx.models.tokenizer_files import _QWEN_SPLIT, find_tokenizer, stops_of
 
@@ -67,7 +67,7 @@ def made(template):
 @settings(max_examples=60, deadline=None)
 def test_conversations_become_the_tokens_of_transformers(name, talk):
     tokenizer = made(TEMPLATES[name])
-    mine = chat_of(tokenizer, None)
+    mine = chat_tokenizer_of(tokenizer, None)
     assert mine.encode_chat(talk) == theirs_of(tokenizer, talk)
     text = talk[0]["content"]
     assert mine.encode(text) == tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -77,7 +77,7 @@ def test_without_a_template_messages_stand_one_after_another():
     tokenizer = made(None)
     expected = tokenizer("a\n\n</s>\n\n", split_special_tokens=True)["input_ids"]
     said = [{"role": "user", "content": "a"}, {"role": "user", "content": "</s>"}]
-    assert chat_of(tokenizer, None).encode_chat(said) == expected
+    assert chat_tokenizer_of(tokenizer, None).encode_chat(said) == expected
 
 
 def test_listed_control_tokens_are_those_that_are_heeded():
@@ -85,7 +85,7 @@ def test_listed_control_tokens_are_those_that_are_heeded():
     for listed in (None, ["<think>"], []):
         tokenizer.chat_control_tokens = listed
         talk = [{"role": "user", "content": "a<think>b</s>"}]
-        assert chat_of(tokenizer, None).encode_chat(talk) == theirs_of(tokenizer, talk)
+        assert chat_tokenizer_of(tokenizer, None).encode_chat(talk) == theirs_of(tokenizer, talk)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_listed_control_tokens_are_those_that_are_heeded():
 def test_a_template_cannot_leave_its_sandbox(template):
     tokenizer = made(template)
     with pytest.raises(TemplateError):
-        chat_of(tokenizer, None).encode_chat([{"role": "user", "content": "a"}])
+        chat_tokenizer_of(tokenizer, None).encode_chat([{"role": "user", "content": "a"}])
 
 
 # --- Folders
@@ -126,10 +126,10 @@ def same(folder, family="llama"):
     theirs = AutoTokenizer.from_pretrained(folder)
     if mine:
         assert mine.encode_chat(TALK) == theirs_of(theirs, TALK)
-        assert mine.encode(TALK[0]["content"]) == chat_of(theirs, None).encode(TALK[0]["content"])
+        assert mine.encode(TALK[0]["content"]) == chat_tokenizer_of(theirs, None).encode(TALK[0]["content"])
         assert mine._specials == theirs.special_tokens_map
         if family == "llama":  # Qwen's class says nothing as "", not as null
-            assert mine.identity == chat_of(theirs, None).identity
+            assert mine.identity == chat_tokenizer_of(theirs, None).identity
     return mine is not None
 
 

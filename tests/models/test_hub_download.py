@@ -15,7 +15,7 @@ from fake_sources import COMMIT, Hub, running_hub, silent, stop_at
 
 from localctx.errors import ModelError
 from localctx.models import hub_download as hub_child
-from localctx.models.resolve import installed, resolve_model
+from localctx.models.resolve import list_installed, resolve_model
 
 FILES = {
     "config.json": b'{"model_type": "llama"}',
@@ -72,7 +72,7 @@ def test_a_half_filled_folder_is_no_model_when_the_network_goes(
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(ModelError, match=r"hub: Connect.*no hub can be reached.*a \.gguf file that you bring yourself"):
         resolve_model("org/tiny", models, silent)
-    assert [model.state for model in installed(models)] == ["partial"]
+    assert [model.state for model in list_installed(models)] == ["partial"]
 
 
 def test_a_hub_that_says_nothing_is_waited_for_no_longer_than_told(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_hub_that_says_nothing_is_waited_for_no_longer_than_told(tmp_path: Pat
         environment = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"}
         environment |= {"HF_ENDPOINT": endpoint, "NO_PROXY": "127.0.0.1"}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
-    assert done.returncode == hub_child.UNREACHED
+    assert done.returncode == hub_child.HUB_UNREACHABLE
     assert "imeout" in done.stderr.splitlines()[-1]
 
 
@@ -101,4 +101,4 @@ def test_what_the_hub_will_not_give_is_told(hub: Hub, models: Path, name: str, w
     with pytest.raises(ModelError, match=why) as error:
         resolve_model(name, models, silent)
     assert "no hub can be reached" not in str(error.value)
-    assert installed(models) == []
+    assert list_installed(models) == []

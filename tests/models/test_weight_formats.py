@@ -16,8 +16,8 @@ from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models import transformers_model, weight_formats
 from localctx.models.load import load_model
-from localctx.models.sizing import size_of
-from localctx.models.weight_formats import loaded_bits, packing, refuse_weights, stored_bytes
+from localctx.models.sizing import sizing_of
+from localctx.models.weight_formats import bitsandbytes_options, loaded_bits, parameter_bytes, refuse_weights
 from localctx.settings import load_settings
 from localctx.workflows.summary_task import SummaryTask
 
@@ -65,20 +65,20 @@ def test_who_wants_other_weights_loads_another_model_and_does_other_work(home):
 def test_what_was_sized_is_what_it_takes(tiny_model, name):
     """Blocks are filled up to 32 outputs; full ones may be narrower than the precision."""
     model = load_model(tiny_model, "m", dtype="f32", weights=name)
-    sized = size_of(tiny_model / "config.json", torch.float32, name).weights
+    sized = sizing_of(tiny_model / "config.json", torch.float32, name).weights
     assert 0.5 * sized <= model.nbytes <= 1.3 * sized
-    assert name == "full" or sized < size_of(tiny_model / "config.json", torch.float32).weights
+    assert name == "full" or sized < sizing_of(tiny_model / "config.json", torch.float32).weights
 
 
 def test_bytes_by_hand():
     module = torch.nn.Sequential(torch.nn.Embedding(100, 64), torch.nn.Linear(64, 100, dtype=torch.bfloat16))
     module[0].weight.data = module[0].weight.data.bfloat16()
-    assert stored_bytes(module, "full") == 2 * (6400 + 6400 + 100)
-    assert stored_bytes(module, "int8") == 2 * (6400 + 100) + 6400 + 4 * 100
-    assert stored_bytes(module, "nf4") == 2 * (6400 + 100) + 3200 + 4 * 100
+    assert parameter_bytes(module, "full") == 2 * (6400 + 6400 + 100)
+    assert parameter_bytes(module, "int8") == 2 * (6400 + 100) + 6400 + 4 * 100
+    assert parameter_bytes(module, "nf4") == 2 * (6400 + 100) + 3200 + 4 * 100
     module[1].weight = module[0].weight
-    assert stored_bytes(module, "full") == 2 * (6400 + 100), "tied"
-    assert stored_bytes(module, "int8") == 2 * (6400 + 100) + 6400 + 4 * 100, "the embedding stays as it is"
+    assert parameter_bytes(module, "full") == 2 * (6400 + 100), "tied"
+    assert parameter_bytes(module, "int8") == 2 * (6400 + 100) + 6400 + 4 * 100, "the embedding stays as it is"
 
 
 def test_a_processor_has_whole_weights_while_it_loads():
@@ -138,7 +138,7 @@ def test_what_nothing_multiplies_by_is_told_in_one_line(
 def test_a_processor_in_bf16_keeps_full_weights(tiny_model):
     refuse_weights("full", CPU, torch.bfloat16)
     refuse_weights("nf4", GPU, torch.bfloat16)
-    assert packing("int8", CPU) == packing("full", GPU) == {}
+    assert bitsandbytes_options("int8", CPU) == bitsandbytes_options("full", GPU) == {}
     with pytest.raises(ModelError, match="--dtype f32"):
         load_model(tiny_model, "m", device="cpu", dtype="bf16", weights="int8")
 
@@ -146,7 +146,7 @@ def test_a_processor_in_bf16_keeps_full_weights(tiny_model):
 def test_a_gpu_needs_bitsandbytes(monkeypatch):
     monkeypatch.setattr(weight_formats, "find_spec", lambda name: None)
     with pytest.raises(ModelError, match=r"int8 weights on a GPU need bitsandbytes; pip install bitsandbytes"):
-        packing("int8", GPU)
+        bitsandbytes_options("int8", GPU)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_gpu_needs_bitsandbytes(monkeypatch):
 def test_bitsandbytes_is_told_how_and_where(monkeypatch, tiny_model, name, said):
     """It packs weights on the GPU while they are loaded: the module is not moved there."""
     monkeypatch.setattr(weight_formats, "find_spec", lambda library: SimpleNamespace())
-    packed, given = packing(name, GPU), dict[str, Any]()
+    packed, given = bitsandbytes_options(name, GPU), dict[str, Any]()
     monkeypatch.setattr(
         transformers_model,
         "load_whole",

@@ -19,6 +19,7 @@ from localctx.models.catalog import load_catalog
 FOLDER = ROOT / "localctx" / "docs"
 PAGES = sorted(FOLDER.glob("*.md"))
 TEXTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "kernels" / "README.md", *PAGES]
+TEXTS += sorted((ROOT / ".github").glob("*.md"))
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]+`")
@@ -152,7 +153,7 @@ def unknown(words: list[str]) -> str | None:
     return f"more than {context.command_path} takes: {left}" if left else None
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", *PAGES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_commands_in_the_documentation_exist(path):
     wrong = {" ".join(words): why for words in commands(path.read_text()) if (why := unknown(words))}
     assert wrong == {}

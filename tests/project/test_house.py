@@ -5,15 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
-from repository import ROOT
-
-SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+from import_graph import circles, import_graph, imported, levels, modules, package_folders, sources
+from repository import FORMAT, LINT, ROOT
 
 # Imports go strictly down, or stay in their room. A name stands for everything below it that is not named itself.
 FLOORS = {
@@ -29,6 +27,9 @@ FLOORS = {
     "localctx.batch.ray_generator": 9,
     "localctx.quality": 8,
     "localctx.bench": 8,
+    "localctx.api": 9,
+    "localctx.session_chat": 7,
+    "localctx.results": 6,
     "localctx.workflows": 5,
     "localctx.engine": 4,
     "localctx.library": 4,
@@ -44,7 +45,8 @@ FLOORS = {
     "localctx.kernels": 0,
     "localctx.errors": 0,
     "localctx.shape": 0,
-    "localctx": 0,  # the version
+    "localctx.version": 0,
+    "localctx": 13,  # the public API, imported when it is used
 }
 SAME_FLOOR = {("localctx.store", "localctx.kv")}  # the store knows the format of pages
 
@@ -87,18 +89,7 @@ HOMES = {
 }
 
 
-# --- Arrows
-
-
-def imported(nodes: Iterator[ast.AST], package: str) -> Iterator[str]:
-    """Full names of what import statements bring in; a thing in a module counts as a name below it."""
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: -(node.level - 1) or None] if node.level else []
-            base = ".".join([*above, *filter(None, [node.module])])
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+# --- Which way imports go
 
 
 def room(name: str) -> str:
@@ -147,25 +138,6 @@ def run_at_import(node: ast.AST) -> Iterator[ast.AST]:
             yield from run_at_import(child)
 
 
-def modules() -> dict[str, Path]:
-    """Every module of ours by name, wherever its folder is."""
-    names = {}
-    for package, directory in package_folders().items():
-        for path in directory.glob("*.py"):
-            names[package if path.stem == "__init__" else f"{package}.{path.stem}"] = path
-    return names
-
-
-def package_folders() -> dict[str, Path]:
-    """localctx.kernels -> kernels/py, localctx.kv -> localctx/kv, for every package on the list."""
-
-    def place(package: str) -> Path:
-        mapped = SETUPTOOLS["package-dir"].get(package)
-        return ROOT / mapped if mapped else place(package.rpartition(".")[0]) / package.rpartition(".")[2]
-
-    return {package: place(package) for package in SETUPTOOLS["packages"]}
-
-
 def test_imports_go_down():
     found = [
         why
@@ -186,7 +158,7 @@ def test_the_command_imports_nothing_of_ours_until_it_must():
     for name in light:
         tree = ast.parse(command[name].read_text())
         ours = {target for target in imported(run_at_import(tree), name) if target.split(".")[0] == "localctx"}
-        assert {room(target) for target in ours} <= {"localctx", "localctx.errors", "localctx.cli"}, name
+        assert {room(target) for target in ours} <= {"localctx.version", "localctx.errors", "localctx.cli"}, name
         assert not any(target.startswith("localctx.cli.terminal") for target in ours), name
 
 
@@ -227,7 +199,7 @@ def test_an_import_that_breaks_the_rules_is_found(module, source):
             "localctx.engine.plan",
             "from localctx.store import Store\nfrom .events import Planned\nimport os.path, torch",
         ),
-        ("localctx.models.load", "from localctx import __version__\nimport filelock"),
+        ("localctx.models.load", "from localctx.version import __version__\nimport filelock"),
         ("localctx.__main__", "from localctx.cli import main"),
     ],
 )
@@ -243,6 +215,75 @@ def test_relative_imports_of_a_package_start_in_it():
 def test_the_start_of_a_module_is_told_from_its_functions():
     source = "import a\nif TYPE_CHECKING:\n    import b\ntry:\n    import c\nfinally:\n    pass\ndef f():\n    import d"
     assert list(imported(run_at_import(ast.parse(source)), "")) == ["a", "c"]
+
+
+# --- No circles
+
+
+def circles_in(texts: dict[str, str]) -> list[list[str]]:
+    return circles(import_graph({name: (text, name in PACKAGES) for name, text in texts.items()}))
+
+
+PACKAGES = {"localctx", "localctx.kv"}  # of the made-up sources below
+
+
+def test_no_modules_import_each_other():
+    """At file level in the whole tree. Imports inside functions and under TYPE_CHECKING count."""
+    found = circles(import_graph(sources()))
+    assert not found, "\n".join(" <-> ".join(circle) for circle in found)
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from localctx.kv.cache import Cache",
+        "import localctx.kv.cache",
+        "from . import cache",
+        "from .cache import Cache as C",
+        "def f():\n    from localctx.kv import cache",
+        "if TYPE_CHECKING:\n    from localctx.kv.cache import Cache",
+    ],
+)
+def test_a_circle_is_found_however_it_is_imported(back):
+    sources = {"localctx.kv.cache": "from localctx.kv.pool import Pool", "localctx.kv.pool": back}
+    assert circles_in(sources) == [["localctx.kv.cache", "localctx.kv.pool"]]
+
+
+def test_a_circle_through_other_rooms_is_found():
+    sources = {
+        "localctx.session": "from localctx.workflows import ask",
+        "localctx.workflows.ask": "from localctx.kv.pool import Pool",
+        "localctx.kv.pool": "from localctx.session import Session",
+        "localctx.errors": "",
+        "localctx.cli": "from localctx.session import Session",
+    }
+    assert circles_in(sources) == [["localctx.kv.pool", "localctx.session", "localctx.workflows.ask"]]
+
+
+def test_two_circles_are_told_apart():
+    assert circles({"a": {"b"}, "b": {"a"}, "c": {"a", "d"}, "d": {"c"}}) == [["a", "b"], ["c", "d"]]
+
+
+def test_a_package_that_imports_what_imports_the_package_is_a_circle():
+    cache = "from localctx.kv import SIZE"
+    sources = {"localctx.kv": "from localctx.kv.cache import Cache", "localctx.kv.cache": cache}
+    assert circles_in(sources) == [["localctx.kv", "localctx.kv.cache"]]
+
+
+def test_imports_that_go_down_are_no_circle():
+    sources = {
+        "localctx.kv": "from localctx.kv.cache import Cache",
+        "localctx.kv.cache": "from .pool import Pool\nfrom ..errors import UserError\nimport localctx.kv.cache",
+        "localctx.kv.pool": "from localctx import errors",
+        "localctx.errors": "",
+    }
+    assert circles_in(sources) == []
+    order = levels(import_graph({name: (text, name in PACKAGES) for name, text in sources.items()}))
+    assert order == [["localctx.errors"], ["localctx.kv.pool"], ["localctx.kv.cache"], ["localctx.kv"]]
+
+
+def test_levels_put_a_circle_on_one_level():
+    assert levels({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == [["d"], ["b", "c"], ["a"]]
 
 
 # --- Folders
@@ -329,8 +370,8 @@ def test_types(installed):
 
 
 def test_lint():
-    run("ruff", "check", ".")
+    run(*LINT)
 
 
 def test_format():
-    run("ruff", "format", "--check", ".")
+    run(*FORMAT)

@@ -4,14 +4,16 @@ import json
 from contextlib import closing
 
 import pytest
+import quality_fixtures
 
 from localctx.engine.blending import BLENDINGS, Blending
 from localctx.quality import blend_quality
 from localctx.quality.blend_quality import BlendGate
-from localctx.quality.needles import head_of
+from localctx.quality.needles import decode_tokens
 from localctx.quality.variants import Setup
 from localctx.store.store import Store
 
+model, run = quality_fixtures.model, quality_fixtures.run
 TEXT = "".join(f"River {i} is {i * 37} km long. It ends in lake {i % 7}.\n" for i in range(40))
 
 
@@ -42,7 +44,7 @@ def test_a_needle_is_planted_in_each_passage_in_turn(model):
     for i, (case, needle) in enumerate(zip(planted, gate.needles, strict=True)):
         assert [case.passages[j] is plain.passages[j] for j in range(3)] == [j != i for j in range(3)]
         for tokens in (case.passages[i].tokens, case.prompt.tokens):
-            assert needle.sentence in head_of(model.tokenizer, tokens)
+            assert needle.sentence in decode_tokens(model.tokenizer, tokens)
 
 
 def test_who_answers_a_number_finds_its_needle_alone(model, monkeypatch):

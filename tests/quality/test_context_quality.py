@@ -4,19 +4,21 @@ import json
 from contextlib import closing
 
 import pytest
+import quality_fixtures
 
 from localctx.engine.effective_context import MEASURED
 from localctx.quality.context_quality import (
     SHORTEST,
-    Compared,
+    LengthResult,
     Question,
     compare_lengths,
-    effective,
-    left_out,
-    make_pieces,
+    effective_context,
+    make_cloze_questions,
+    make_haystacks,
 )
 from localctx.store.store import Store
 
+model, run = quality_fixtures.model, quality_fixtures.run
 TEXT = "".join(
     f"In the year {1800 + i} the keeper of this long river was Master Ann{chr(97 + i % 26)}{chr(97 + i // 26)} of it. "
     for i in range(60)
@@ -25,7 +27,7 @@ TEXT = "".join(
 
 def test_questions_are_made_of_sentences_that_name_something_once():
     text = "We met him at the old harbour there in the evening. He lives in Lindau by the big old lake, and likes it."
-    (question,) = left_out(text)
+    (question,) = make_cloze_questions(text)
     assert question.expected == ("Lindau",)
     assert "____" in question.words
     assert "Lindau" not in question.words
@@ -43,7 +45,7 @@ def test_thousands_may_be_set_apart():
 
 
 def test_lengths_double_and_each_piece_has_its_needles_and_sentences(model):
-    pieces = make_pieces(model.tokenizer, TEXT, 2048)
+    pieces = make_haystacks(model.tokenizer, TEXT, 2048)
     assert sorted({p.length for p in pieces}) == [512, 1024, 2048]
     for piece in pieces:
         planted = [q for q in piece.questions if "magic number" in q.words]
@@ -53,7 +55,7 @@ def test_lengths_double_and_each_piece_has_its_needles_and_sentences(model):
 
 
 def results(*pairs):
-    return [Compared(SHORTEST << i, 10, whole, passages) for i, (whole, passages) in enumerate(pairs)]
+    return [LengthResult(SHORTEST << i, 10, whole, passages) for i, (whole, passages) in enumerate(pairs)]
 
 
 @pytest.mark.parametrize(
@@ -66,11 +68,11 @@ def results(*pairs):
     ],
 )
 def test_the_effective_context_ends_where_the_whole_first_loses(pairs, tokens):
-    assert effective(results(*pairs)) == tokens
+    assert effective_context(results(*pairs)) == tokens
 
 
 def test_no_longer_texts_are_read_once_the_whole_lost_twice(model):
-    pieces = make_pieces(model.tokenizer, TEXT, 4096)
+    pieces = make_haystacks(model.tokenizer, TEXT, 4096)
     asked = []
 
     def ask(text, question, mode):

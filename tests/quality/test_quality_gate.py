@@ -5,15 +5,18 @@ import math
 from contextlib import closing
 
 import pytest
+import quality_fixtures
 import torch
 
 from localctx.engine.cache_plan import choose_codec
 from localctx.quality.compare import compare, score, split
-from localctx.quality.gate import QualityGate, good_enough, take_tokens
+from localctx.quality.gate import QualityGate, first_tokens, meets_quality_bar
 from localctx.quality.needles import DEPTHS, make_needles, plant
-from localctx.quality.variants import Setup, Variant, groups, held_bytes, variants_of
+from localctx.quality.variants import Setup, Variant, cache_nbytes, group_by_prefill, make_variants
 from localctx.shape import FORMATS, PAGE, KVShape, LayerShape
 from localctx.store.store import Store
+
+model, run = quality_fixtures.model, quality_fixtures.run
 
 
 @pytest.fixture
@@ -61,7 +64,7 @@ def test_the_last_thousand_or_half_are_scored():
 def test_the_rule(kl, top1, found, passes):
     from localctx.quality.compare import Divergence
 
-    assert good_enough(Divergence(kl, 1, top1, 10), found, by_reference=4) is passes
+    assert meets_quality_bar(Divergence(kl, 1, top1, 10), found, by_reference=4) is passes
 
 
 # Needles
@@ -95,29 +98,31 @@ def test_a_number_is_found_however_it_is_written():
 
 
 def test_a_text_is_read_once_for_the_keepers_that_act_later():
-    chosen = variants_of(["int8"], ["select:1/4", "h2o:1/4"])
-    names = [[v.name for v in group] for group in groups(chosen)]
+    chosen = make_variants(["int8"], ["select:1/4", "h2o:1/4"])
+    names = [[v.name for v in group] for group in group_by_prefill(chosen)]
     assert names == [["f32"], ["int8", "int8 select:1/4"], ["int8 h2o:1/4"]]
 
 
 def test_what_is_measured_unless_told():
-    assert [v.codec for v in variants_of([], [])] == list(FORMATS)
-    assert variants_of([], ["h2o:1/4"]) == [Variant("f32"), Variant("int8", "h2o:1/4")]
+    assert [v.codec for v in make_variants([], [])] == list(FORMATS)
+    assert make_variants([], ["h2o:1/4"]) == [Variant("f32"), Variant("int8", "h2o:1/4")]
 
 
 def test_bytes_held_are_sealed_pages_and_the_open_one(model):
     cache = Setup(model).new_cache(Variant("int8"), PAGE + 3)
     model.forward([1] * (PAGE + 3), cache)
-    assert held_bytes(cache) == model.shape.page_bytes("int8", sinks=True) + model.shape.tail_bytes()
+    assert cache_nbytes(cache) == model.shape.page_bytes("int8", sinks=True) + model.shape.tail_bytes()
 
 
 # The gate
 
 
 def test_full_precision_differs_from_itself_in_nothing(model, text):
-    tokens = take_tokens(model, text, 500)
+    tokens = first_tokens(model, text, 500)
     heard = []
-    reference, int8 = QualityGate(Setup(model, 64), tokens, [400], hear=heard.append).run(variants_of(["int8"], []))
+    reference, int8 = QualityGate(Setup(model, 64), tokens, [400], on_progress=heard.append).run(
+        make_variants(["int8"], [])
+    )
     assert reference.divergence.kl_mean == 0
     assert reference.divergence.top1 == 1
     assert 0 < int8.divergence.kl_mean < 0.01
@@ -157,11 +162,11 @@ def test_the_bar_is_what_the_reference_finds_even_if_that_is_nothing(model, text
 
     finds = {"f32": 0, "int8": 5, "bf16": 2}
 
-    def retrieve(on, variants, text, read):
+    def find_needles(on, variants, text, read):
         return {v: tuple(i < finds[v.codec] for i in range(5)) for v in variants}
 
-    monkeypatch.setattr(gate, "retrieve", retrieve)
-    results = QualityGate(Setup(model), take_tokens(model, text, 320), [320]).run(variants_of(["int8", "bf16"], []))
+    monkeypatch.setattr(gate, "find_needles", find_needles)
+    results = QualityGate(Setup(model), first_tokens(model, text, 320), [320]).run(make_variants(["int8", "bf16"], []))
     assert [r.passed for r in results] == [True, True, True]
 
 
@@ -264,7 +269,7 @@ def test_what_cannot_be_measured_is_told_in_one_line(run, document, arguments, c
 def test_a_peer_reads_what_we_read(tiny_model, model, text):
     from localctx.quality.peer_caches import measure_peers
 
-    gate = QualityGate(Setup(model, 64), take_tokens(model, text, 400), [])
+    gate = QualityGate(Setup(model, 64), first_tokens(model, text, 400), [])
     list(gate.run([Variant("f32")]))
     fp8 = next(measure_peers(tiny_model, model, gate, lambda p: None, lambda line: None))
     assert fp8["name"] == "transformers fp8 8 bit"

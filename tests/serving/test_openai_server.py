@@ -80,13 +80,13 @@ def prompt_of(document, question: str) -> str:
 def test_answers_are_those_of_ask(client, home, document, sharp_model):
     with session(home, sharp_model, max_tokens=24) as s:
         for question in ASKED:
-            *_, done = s.ask([str(document)], question, keep=False)
+            *_, done = s.stream(question, [str(document)], persist=False)
             assert isinstance(done, Done)
             found = client.post("chat/completions", json=asking(prompt_of(document, question))).json()
             (choice,) = found["choices"]
-            assert choice["message"]["content"].strip() == done.report["answer"]
-            assert choice["finish_reason"] == {"length": "length", "eos": "stop"}[done.report["stopped"]]
-            tokens = done.report["tokens"]
+            assert choice["message"]["content"].strip() == done.report.to_json()["answer"]
+            assert choice["finish_reason"] == {"length": "length", "eos": "stop"}[done.report.to_json()["stopped"]]
+            tokens = done.report.to_json()["tokens"]
             assert found["usage"] == {
                 "prompt_tokens": tokens["prompt"],
                 "completion_tokens": tokens["generated"],

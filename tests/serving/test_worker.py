@@ -31,13 +31,13 @@ def open_worker(settings, max_parallel):
 
 def asking(document, question):
     def job(session):
-        yield from session.steps.ask([str(document)], question, keep=False)
+        yield from session.workflows.questions.ask([str(document)], question, persist=False)
 
     return job
 
 
 def report(events):
-    return next(e.report for e in events if isinstance(e, Done))
+    return next(e.report.to_json() for e in events if isinstance(e, Done))
 
 
 def together(streams):
@@ -59,7 +59,7 @@ def together(streams):
 
 def test_questions_answered_together_are_answered_as_alone(settings, document):
     with Session(settings) as session:
-        alone = [report(session.ask([str(document)], q, keep=False))["answer"] for q in QUESTIONS]
+        alone = [report(session.stream(q, [str(document)], persist=False))["answer"] for q in QUESTIONS]
     with open_worker(settings, 4) as worker:
         heard, _ = together([worker.submit(asking(document, q)) for q in QUESTIONS])
     assert [report(events)["answer"] for events in heard] == alone

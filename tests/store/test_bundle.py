@@ -230,10 +230,10 @@ def test_pages_for_other_tokens_or_sizes_are_refused_though_the_fingerprint_is_r
         "fingerprint": MODEL,
         "pages": (*cache.pages[:3], short, *cache.pages[4:]),
     }
-    with session(home, tiny_model) as s, s.shelving() as shelving:
-        assert shelving.usable(bundle) == [cache]
+    with session(home, tiny_model) as s, s.workflows.library() as shelving:
+        assert shelving.usable_caches(bundle) == [cache]
         canals = dataclasses.replace(bundle, text=bundle.text.replace("River", "Canal"))
-        assert not shelving.usable(canals), "pages of one text under another"
+        assert not shelving.usable_caches(canals), "pages of one text under another"
         for name, value in wrong.items():
             other = dataclasses.replace(cache, **{name: value})
-            assert not shelving.usable(dataclasses.replace(bundle, caches=(other,))), name
+            assert not shelving.usable_caches(dataclasses.replace(bundle, caches=(other,))), name

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ask_in_process import Answer, ask, session
-from conftest import save_sharp_model
+from tiny_models import save_sharp_model
 
 from localctx.kv.pages import page_names
 from localctx.shape import PAGE, record_layout

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from ask_in_process import ask, start
 from command_checks import assert_one_line
-from conftest import KEPT
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -31,6 +30,7 @@ from stored_documents import (
     segments,
     write,
 )
+from tiny_models import KEPT
 
 from localctx import budget
 from localctx.engine import persist as keeping
@@ -390,16 +390,16 @@ def test_a_document_larger_than_the_budget_is_kept_in_part(home, tiny_model, two
         assert store.pages.nbytes() <= size // 2
         assert [c.state for c in store.caches.of(store.documents.all()[0].id)] == ["writing"]
     again = ask(home, tiny_model, two[0], max_tokens=4, disk=str(size // 2))
-    assert 0 < again.reused <= whole.report["tokens"]["prompt"] // 2
+    assert 0 < again.reused <= whole.report.to_json()["tokens"]["prompt"] // 2
     assert again.ids == whole.ids
 
 
 def test_without_a_word_a_fifth_of_the_disk_is_the_budget(home, monkeypatch):
     monkeypatch.setattr(budget, "measure_disk", lambda folder: budget.Measured(800, 5000))
-    assert budget.measure_kept(home, 200) == 200
-    assert budget.measure_kept(home, 0) == 160
-    assert budget.measure_kept(home, 200, disk=7) == 7
-    assert keeping.measure_kept is budget.measure_kept
+    assert budget.measure_store_budget(home, 200) == 200
+    assert budget.measure_store_budget(home, 0) == 160
+    assert budget.measure_store_budget(home, 200, disk=7) == 7
+    assert keeping.measure_store_budget is budget.measure_store_budget
 
 
 # The command

@@ -114,7 +114,7 @@ def test_a_question_goes_before_many_documents(window, tmp_path):
     wait(batches, lambda b: done_of(b) > 1)
 
     def ask(session):
-        yield from session.steps.ask([str(folder / "7.txt")], "Where?", keep=False)
+        yield from session.workflows.questions.ask([str(folder / "7.txt")], "Where?", persist=False)
 
     turn, before = window.answer_worker.submit(ask), done_of(batches)
     assert window.answer_worker.queue_position(turn) <= 1

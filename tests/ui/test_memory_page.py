@@ -29,8 +29,8 @@ TAB = SimpleNamespace(session_hash="tab")
 
 
 def test_a_second_question_finds_its_pages_kept_and_on_disk(home, tiny_model, document):
-    first = ask(home, tiny_model, document).report["kv"]["map"]
-    again = ask(home, tiny_model, document).report["kv"]["map"]
+    first = ask(home, tiny_model, document).report.to_json()["kv"]["map"]
+    again = ask(home, tiny_model, document).report.to_json()["kv"]["map"]
     assert (first["reused"], first["where"].strip("d")) == (0, "o")
     assert again["reused"] == 12
     assert again["where"][:11] == "s" * 11
@@ -40,14 +40,14 @@ def test_a_second_question_finds_its_pages_kept_and_on_disk(home, tiny_model, do
 
 
 def test_pages_past_a_budget_are_elsewhere(home, tiny_model, document):
-    kv = ask(home, tiny_model, document, memory="20000").report["kv"]
+    kv = ask(home, tiny_model, document, memory="20000").report.to_json()["kv"]
     assert [kv["map"]["where"].count(letter) for letter in "dhs"] == list(kv["pages"].values())
     assert {"d", "s"} <= set(kv["map"]["where"])
 
 
 @pytest.mark.parametrize(("keep", "letter"), [("sink-window:256", "x"), ("h2o:256", "x"), ("snapkv:256", "p")])
 def test_what_a_keeper_dropped_is_told_apart(home, tiny_model, document, keep, letter):
-    kv = ask(home, tiny_model, document, keep=keep).report["kv"]
+    kv = ask(home, tiny_model, document, keep=keep).report.to_json()["kv"]
     gone = sum(e["stop"] - e["start"] for e in kv["evicted"]) // PAGE
     assert gone > 3
     assert kv["map"]["where"].count(letter) == gone
@@ -91,7 +91,7 @@ def test_a_bar_is_as_wide_as_its_parts():
 def planned(home, tiny_model):
     from localctx.engine.capacity import capacity
 
-    return capacity(load_settings(home=home, model=str(tiny_model), memory="64MiB", disk="1GiB"))
+    return capacity(load_settings(home=home, model=str(tiny_model), memory="64MiB", disk="1GiB")).to_json()
 
 
 def test_the_plan_is_a_picture_with_every_codec_and_limit(planned):
@@ -133,7 +133,7 @@ def page(window):
 
 def enter(window, document: Path) -> str:
     def job(session):
-        yield session.enter([str(document)])[0]
+        yield session.workflows.store([str(document)])[0]
 
     return next(e for e in window.answer_worker.submit(job) if isinstance(e, str))
 
@@ -143,8 +143,8 @@ def test_the_page_shows_what_the_worker_holds_and_the_map_of_the_chat(window, pa
     seen = []
 
     def job(session):
-        chat = session.start_chat([str(document)])
-        for event in session.chat(chat.id, "How long is river 7?"):
+        chat = session.workflows.chats.start([str(document)])
+        for event in session.run(session.workflows.chats.ask(chat.id, "How long is river 7?")):
             seen.append(dict(session.in_use.kv))
             yield event
 

@@ -152,8 +152,8 @@ def test_what_is_being_typed_stays_when_the_page_is_looked_at_again(settings_pag
 def prepare(window, document) -> None:
     def job(session):
         yield from session.prepare(str(document))
-        chat = session.start_chat([str(document)])
-        yield from session.chat(chat.id, "How long is river 7?")
+        chat = session.workflows.chats.start([str(document)])
+        yield from session.run(session.workflows.chats.ask(chat.id, "How long is river 7?"))
 
     list(window.answer_worker.submit(job))
 
@@ -181,7 +181,7 @@ def test_a_drained_worker_stops_what_it_does_and_serves_nobody(window):
 
     def endless(session):
         while True:
-            session.tell(Progress("counting", 0, 1))
+            session.runtime.on_progress(Progress("counting", 0, 1))
             going.set()
             yield time.sleep(0.01)
 

@@ -14,9 +14,9 @@ from localctx import machine as machines
 from localctx.budget import Measured
 from localctx.machine import Rates
 from localctx.models import model_advice, resolve
-from localctx.models.catalog import CatalogEntry, HubSource, Member, PipSource
+from localctx.models.catalog import CatalogEntry, HubSource, PipSource, WheelFile
 from localctx.models.download import sha256
-from localctx.models.resolve import installed
+from localctx.models.resolve import list_installed
 
 TAB = SimpleNamespace(session_hash="tab")
 FAST = Rates(1e12, 1e14)
@@ -29,7 +29,7 @@ def small_world(monkeypatch, tmp_path_factory):
     gguf = write_gguf(folder / "tiny.gguf")
     wheel = write_wheel(folder / "wheels", gguf.read_bytes())
     pip = PipSource(
-        "llm-tiny", "1.0", wheel.stat().st_size, (Member("llm_tiny/tiny.gguf", gguf.stat().st_size, sha256(gguf)),)
+        "llm-tiny", "1.0", wheel.stat().st_size, (WheelFile("llm_tiny/tiny.gguf", gguf.stat().st_size, sha256(gguf)),)
     )
     entry = CatalogEntry("tiny", "Tiny", "MIT", 512, 200_000, 95_424, 0, (pip, HubSource("org/tiny")), family="llama")
     for room in (model_advice, resolve):
@@ -80,7 +80,7 @@ def test_it_can_be_stopped_and_goes_on_where_it_was(settings_page, window, home,
     assert "stopped" in last[settings_page.progress]
     assert window.settings.model == str(tiny_model)
     assert not (home / "settings.toml").exists()
-    assert [model.state for model in installed(window.settings.models)] == ["partial"]
+    assert [model.state for model in list_installed(window.settings.models)] == ["partial"]
     shutil.rmtree(small_world)
     *_, last = settings_page._get_model(None, TAB)
     assert "answers from the next question on" in last[settings_page.progress]

@@ -15,7 +15,7 @@ QUESTION = "How long is river 7?"
 def planned(home, model, *files, **settings):
     """What is told before the answer."""
     with session(home, model, max_tokens=2, **settings) as s:
-        return next(e for e in s.ask([str(f) for f in files], QUESTION) if isinstance(e, Planned))
+        return next(e for e in s.stream(QUESTION, [str(f) for f in files]) if isinstance(e, Planned))
 
 
 def test_what_the_model_bears_is_read_whole_and_of_more_passages(home, tiny_model, document):
@@ -57,10 +57,10 @@ def test_what_will_be_answered_from_passages_is_prepared_by_making_it_searchable
     with session(home, tiny_model, effective_context=64) as s:
         *events, done = s.prepare(str(document))
     assert "made searchable" in " ".join(e.text for e in events if isinstance(e, Note))
-    assert done.report["kept"]["pages"] == 0
-    assert done.report["tokens"]["prompt"] > 600
+    assert done.report.to_json()["kept"]["pages"] == 0
+    assert done.report.to_json()["tokens"]["prompt"] > 600
     with closing(Store(home)) as store:
-        assert store.index.has(done.report["document"])
+        assert store.index.has(done.report.to_json()["document"])
 
 
 def test_guesses_grow_with_the_model():
@@ -70,4 +70,4 @@ def test_guesses_grow_with_the_model():
 
 
 def test_the_report_says_the_mode(home, tiny_model, document):
-    assert ask(home, tiny_model, document, effective_context=64, max_tokens=2).report["mode"] == "retrieve"
+    assert ask(home, tiny_model, document, effective_context=64, max_tokens=2).report.to_json()["mode"] == "retrieve"

@@ -24,12 +24,12 @@ def last(events) -> dict:
     events = list(events)
     assert isinstance(events[-1], Done)
     assert events[-1].failed is None
-    return events[-1].report | {"notes": [e.text for e in events if isinstance(e, Note)]}
+    return events[-1].report.to_json() | {"notes": [e.text for e in events if isinstance(e, Note)]}
 
 
 def talk(s, document: Path, *questions: str) -> tuple[str, list[dict]]:
-    chat = s.start_chat([str(document)] if document else []).id
-    return chat, [last(s.chat(chat, q)) for q in questions]
+    chat = s.workflows.chats.start([str(document)] if document else []).id
+    return chat, [last(s.run(s.workflows.chats.ask(chat, q))) for q in questions]
 
 
 def texts(s, chat: str) -> list[str]:
@@ -68,7 +68,7 @@ def test_a_turn_reads_only_its_question_also_after_a_restart(home, document, rea
     with session(home, readable_model, max_tokens=90) as s:
         chat, (first, second) = talk(s, document, "How long is river 7?", "And 8?")
     with session(home, readable_model, max_tokens=90) as s:
-        third = last(s.chat(chat, "And 9?"))
+        third = last(s.run(s.workflows.chats.ask(chat, "And 9?")))
     assert first["tokens"]["reused"] == 0
     for report, question in ((second, "And 8?"), (third, "And 9?")):
         turn = len(f"{question}</s>\n<s>assistant\n") - 5  # a control token is one
@@ -82,7 +82,7 @@ def test_an_answer_that_reads_otherwise_again_costs_only_its_own_reading(home, d
     with session(home, sharp_model, **SMALL) as s:
         chat, _ = talk(s, document, "How long is river 7?")
     with session(home, sharp_model, **SMALL) as s:
-        second = last(s.chat(chat, "And 8?"))
+        second = last(s.run(s.workflows.chats.ask(chat, "And 8?")))
     assert second["tokens"]["prefilled"] <= len("And 8?") + 20
 
 
@@ -92,14 +92,14 @@ def test_a_resumed_chat_answers_as_a_fresh_one_over_the_same_history(home, tmp_p
     with session(home, folder, **SMALL) as s:
         chat, _ = talk(s, document, *questions[:2])
     with session(home, folder, **SMALL) as s:
-        resumed = last(s.chat(chat, questions[2]))
+        resumed = last(s.run(s.workflows.chats.ask(chat, questions[2])))
         messages = s.store.chats.messages(chat)
     with session(tmp_path / "fresh", folder, **SMALL) as s:
-        fresh = s.start_chat([str(document)]).id
+        fresh = s.workflows.chats.start([str(document)]).id
         parent = None
         for m in messages[:4]:
             parent = s.store.chats.append(fresh, parent, m.role, m.text).id
-        anew = last(s.chat(fresh, questions[2]))
+        anew = last(s.run(s.workflows.chats.ask(fresh, questions[2])))
     assert anew["tokens"]["reused"] == 0
     assert resumed["tokens"]["reused"] > 700
     assert resumed["tokens"]["prompt"] == anew["tokens"]["prompt"]
@@ -140,8 +140,8 @@ def test_another_answer_and_another_question_share_what_is_before_them(home, doc
     with session(home, readable_model, max_tokens=70, seed=1) as s:
         chat, _ = talk(s, document, "How long is river 7?", "And 8?")
         before = s.store.pages.live()
-        again = last(s.regenerate(chat, temperature=5))
-        edited = last(s.edit(chat, "And 9?"))
+        again = last(s.run(s.workflows.chats.regenerate(chat, temperature=5)))
+        edited = last(s.run(s.workflows.chats.edit(chat, "And 9?")))
         shown = texts(s, chat)
         assert shown[2] == "And 9?"
         leaves = s.store.chats.branches(chat)
@@ -150,7 +150,7 @@ def test_another_answer_and_another_question_share_what_is_before_them(home, doc
             assert report["tokens"]["prefilled"] <= PAGE + 20
         assert s.store.pages.live() < 2 * before, "each branch has pages of its own for all of it"
         oldest = s.store.chats.select(leaves[-1])
-        on = last(s.chat(chat, "Then?"))
+        on = last(s.run(s.workflows.chats.ask(chat, "Then?")))
         assert texts(s, chat)[-3] == oldest.text
         assert on["tokens"]["reused"] >= 0.98 * on["tokens"]["prompt"] - 10, "an older branch goes on where it was"
 
@@ -159,7 +159,7 @@ def test_an_earlier_question_is_edited_with_what_was_said_before_it(home, docume
     with session(home, tiny_model, **SMALL) as s:
         chat, _ = talk(s, document, "How long is river 7?", "And 8?")
         first = s.store.chats.messages(chat)[0]
-        last(s.edit(chat, "How long is river 9?", first.id))
+        last(s.run(s.workflows.chats.edit(chat, "How long is river 9?", first.id)))
         assert texts(s, chat)[::2] == ["How long is river 9?"]
         assert len(s.store.chats.branches(chat)) == 2
 
@@ -169,7 +169,7 @@ def test_settings_change_and_only_what_they_concern_is_loaded_again(home, docume
         chat, _ = talk(s, document, "How long?")
         model = s.model
         s.change(replace(s.settings, max_tokens=3))
-        assert last(s.chat(chat, "And 8?"))["tokens"]["generated"] <= 3
+        assert last(s.run(s.workflows.chats.ask(chat, "And 8?")))["tokens"]["generated"] <= 3
         assert s.model is model
         s.change(replace(s.settings, threads=2))
         assert s.model is not model
@@ -179,20 +179,20 @@ def test_what_would_be_the_same_is_not_computed_and_a_seed_counts_on(home, docum
     with session(home, tiny_model, seed=3, **SMALL) as s:
         chat, _ = talk(s, document, "How long?")
         with pytest.raises(UsageError, match="would be the same"):
-            last(s.regenerate(chat))
+            last(s.run(s.workflows.chats.regenerate(chat)))
         for _ in range(2):
-            last(s.regenerate(chat, temperature=2))
+            last(s.run(s.workflows.chats.regenerate(chat, temperature=2)))
         answers = {m.text for m in s.store.chats.tree(chat) if m.role == "assistant"}
         assert len(answers) == 3
-        empty = s.start_chat([]).id
+        empty = s.workflows.chats.start([]).id
         with pytest.raises(ChatError, match="nothing was asked"):
-            last(s.regenerate(empty))
+            last(s.run(s.workflows.chats.regenerate(empty)))
 
 
 def test_a_removed_chat_frees_its_pages_and_not_its_documents(home, document, tiny_model):
     with session(home, tiny_model, **SMALL) as s:
         chat, _ = talk(s, document, "How long?")
-        last(s.regenerate(chat, temperature=2))
+        last(s.run(s.workflows.chats.regenerate(chat, temperature=2)))
         assert s.store.remove_chat(chat) > 0
         assert len(s.store.documents.all()) == 1
     assert pages(home) == 0
@@ -203,14 +203,14 @@ def test_a_document_added_is_read_with_the_rest_and_one_removed_is_told(home, tm
     other.write_text("Lakes are deep.\n" * 9)
     with session(home, tiny_model, **SMALL) as s:
         chat, (first,) = talk(s, document, "How long?")
-        s.add_to_chat(chat, [str(other), str(other)])
-        second = last(s.chat(chat, "How deep?"))
+        s.workflows.chats.add_documents(chat, [str(other), str(other)])
+        second = last(s.run(s.workflows.chats.ask(chat, "How deep?")))
         assert second["tokens"]["prompt"] > first["tokens"]["prompt"] + 140
         s.store.remove_document(s.store.chats.get(chat).documents[0].id)
-        third = last(s.chat(chat, "And now?"))
+        third = last(s.run(s.workflows.chats.ask(chat, "And now?")))
         assert third["tokens"]["prompt"] < first["tokens"]["prompt"]
         assert any("rivers.txt was removed" in note for note in third["notes"])
-        s.add_to_chat(chat, [str(document)])
+        s.workflows.chats.add_documents(chat, [str(document)])
         about = s.store.chats.get(chat).documents
         assert [(d.name, d.removed) for d in about] == [("rivers.txt", False), ("lakes.txt", False)]
 
@@ -220,7 +220,7 @@ def test_a_chat_about_an_older_version_stays_about_it(home, document, tiny_model
         chat, _ = talk(s, document, "How long?")
         document.write_text("Quite another text.\n" * 20)
         last(s.prepare(str(document)))
-        assert last(s.chat(chat, "And 8?"))["tokens"]["reused"] > 700
+        assert last(s.run(s.workflows.chats.ask(chat, "And 8?")))["tokens"]["reused"] > 700
         assert s.store.documents.find("rivers.txt").chars == 400, "the newest is still the newest"
 
 
@@ -229,8 +229,8 @@ def test_a_chat_about_an_older_version_stays_about_it(home, document, tiny_model
 
 def test_a_cancelled_answer_stays_as_far_as_it_came(home, document, readable_model):
     with session(home, readable_model, max_tokens=200) as s:
-        chat = s.start_chat([str(document)]).id
-        for n, event in enumerate(events := s.chat(chat, "How long?")):
+        chat = s.workflows.chats.start([str(document)]).id
+        for n, event in enumerate(events := s.run(s.workflows.chats.ask(chat, "How long?"))):
             if isinstance(event, Token) and n > 60:
                 s.cancel()
                 break
@@ -240,20 +240,20 @@ def test_a_cancelled_answer_stays_as_far_as_it_came(home, document, readable_mod
         assert 0 < len(answer.text) < 200
         assert answer.text.strip() == report["answer"]
         assert "Answer (stopped)" in to_markdown(s.store.chats.get(chat), [question, answer])
-        following = last(s.chat(chat, "And 8?"))
+        following = last(s.run(s.workflows.chats.ask(chat, "And 8?")))
         assert following["tokens"]["reused"] >= 12 * PAGE
         assert history(s.store.chats.messages(chat))[0] == ("How long?", answer.text)
 
 
 def test_a_question_cancelled_before_it_was_answered_waits(home, document, tiny_model):
     with session(home, tiny_model, **SMALL) as s:
-        chat = s.start_chat([str(document)]).id
-        events = s.chat(chat, "How long?")
+        chat = s.workflows.chats.start([str(document)]).id
+        events = s.run(s.workflows.chats.ask(chat, "How long?"))
         next(events)
         s.cancel()
         assert last(events)["message"] is None
         assert texts(s, chat) == ["How long?"]
-        last(s.chat(chat, "And 8?"))
+        last(s.run(s.workflows.chats.ask(chat, "And 8?")))
         assert texts(s, chat)[0] == "And 8?", "what was never answered is not history"
         assert len(texts(s, chat)) == 2
 
@@ -261,7 +261,7 @@ def test_a_question_cancelled_before_it_was_answered_waits(home, document, tiny_
 def ask_and_wait(say, home, model, chat: str) -> None:
     """Say each token of an answer."""
     with session(home, model, max_tokens=4000) as s:
-        for event in s.chat(chat, "And 8?"):
+        for event in s.run(s.workflows.chats.ask(chat, "And 8?")):
             if isinstance(event, Token):
                 say(event.text)
 
@@ -278,7 +278,7 @@ def test_killed_in_an_answer_only_that_answer_is_lost(home, document, readable_m
     assert process.exitcode == -signal.SIGKILL
     with session(home, readable_model, **SMALL) as s:
         assert texts(s, chat) == [*before, "And 8?"]
-        report = last(s.regenerate(chat))
+        report = last(s.run(s.workflows.chats.regenerate(chat)))
         assert report["tokens"]["reused"] > 0.96 * report["tokens"]["prompt"]
         assert texts(s, chat)[:2] == before
         assert s.store.health()["damaged_pages"] == 0
@@ -293,7 +293,7 @@ def full(home, tmp_path, tiny_model):
     document = tmp_path / "long.txt"
     document.write_text("".join(f"River {i} is {i * 37} km long.\n" for i in range(130)))  # about 3,600 tokens
     with session(home, tiny_model, **SMALL) as s:
-        chat = s.start_chat([str(document)]).id
+        chat = s.workflows.chats.start([str(document)]).id
         asked = s.store.chats.append(chat, None, "user", "Tell me. " * 30).id
         s.store.chats.append(chat, asked, "assistant", "They are long. " * 30)
         yield s, chat
@@ -302,7 +302,7 @@ def full(home, tmp_path, tiny_model):
 def test_a_full_chat_is_told_with_the_ways_on_and_the_question_waits(full):
     s, chat = full
     with pytest.raises(ChatFull, match=r"this chat is full.* reads at most 4,096") as e:
-        last(s.chat(chat, "And 8?"))
+        last(s.run(s.workflows.chats.ask(chat, "And 8?")))
     assert all(way in e.value.remedy for way in ("sink-window", "summarize", "new"))
     assert texts(s, chat)[-1] == "And 8?"
 
@@ -310,7 +310,7 @@ def test_a_full_chat_is_told_with_the_ways_on_and_the_question_waits(full):
 def test_a_full_chat_goes_on_seeing_its_end(full):
     s, chat = full
     s.store.chats.set(chat, {"keep": "sink-window:1024"})
-    first, second = (last(s.chat(chat, q)) for q in ("And 8?", "And 9?"))
+    first, second = (last(s.run(s.workflows.chats.ask(chat, q))) for q in ("And 8?", "And 9?"))
     assert second["kv"]["keeper"] == "sink-window"
     assert sum(e["stop"] - e["start"] for e in second["kv"]["evicted"]) > 2000
     assert second["tokens"]["prompt"] > max(4096, first["tokens"]["prompt"])
@@ -323,7 +323,7 @@ def test_a_chat_that_forgets_goes_on_from_what_it_had_kept(home, tmp_path, tiny_
         chat, (first,) = talk(s, document, "How long?")
         s.store.chats.set(chat, {"keep": "sink-window:1024"})
         kept = s.store.pages.live()
-        second = last(s.chat(chat, "And 8?"))
+        second = last(s.run(s.workflows.chats.ask(chat, "And 8?")))
         assert second["tokens"]["reused"] >= first["tokens"]["prompt"] - PAGE
         assert second["kv"]["evicted"]
         assert s.store.pages.live() == kept, "pages after something was dropped are not kept"
@@ -331,12 +331,12 @@ def test_a_chat_that_forgets_goes_on_from_what_it_had_kept(home, tmp_path, tiny_
 
 def test_a_full_chat_goes_on_with_a_summary(full):
     s, chat = full
-    events = list(s.summarize(chat))
+    events = list(s.run(s.workflows.chats.summarize(chat)))
     assert any("remembered as a summary" in e.text for e in events if isinstance(e, Note))
     summary = s.store.chats.messages(chat)[-1]
     assert summary.role == "summary"
     assert history(s.store.chats.messages(chat)) == [("Summarize what was said so far.", summary.text)]
-    last(s.chat(chat, "And 8?"))
+    last(s.run(s.workflows.chats.ask(chat, "And 8?")))
     assert len(texts(s, chat)) == 5
     assert "## Summary of what was said before" in to_markdown(s.store.chats.get(chat), s.store.chats.messages(chat))
 
@@ -345,8 +345,8 @@ def test_a_full_chat_goes_on_with_a_summary(full):
 def test_a_full_chat_answers_the_question_that_waits_in_any_way(full, way):
     s, chat = full
     with pytest.raises(ChatFull):
-        last(s.chat(chat, "And 8?"))
-    on = last(s.go_on(chat, way))["chat"]
+        last(s.run(s.workflows.chats.ask(chat, "And 8?")))
+    on = last(s.run(s.workflows.chats.make_room(chat, way)))["chat"]
     assert texts(s, on)[-2] == "And 8?"
     assert (on != chat) == (way == "new")
     assert s.store.chats.get(on).documents == s.store.chats.get(chat).documents
@@ -354,28 +354,28 @@ def test_a_full_chat_answers_the_question_that_waits_in_any_way(full, way):
 
 def test_a_history_longer_than_the_window_is_summarized_from_its_end_and_told(home, tiny_model):
     with session(home, tiny_model, **SMALL) as s:
-        chat, parent = s.start_chat([]).id, None
+        chat, parent = s.workflows.chats.start([]).id, None
         for i in range(8):
             for role in ("user", "assistant"):
                 parent = s.store.chats.append(chat, parent, role, f"{i} " * 200).id
-        notes = [e.text for e in s.summarize(chat) if isinstance(e, Note)]
+        notes = [e.text for e in s.run(s.workflows.chats.summarize(chat)) if isinstance(e, Note)]
     assert notes[0] == "the oldest 4 of 8 answers are left out of the summary"
 
 
 def test_a_new_chat_is_about_the_same_documents(full):
     s, chat = full
-    new = s.restart_chat(chat)
+    new = s.workflows.chats.restart(chat)
     assert new.documents == s.store.chats.get(chat).documents
-    last(s.chat(new.id, "And 8?"))
+    last(s.run(s.workflows.chats.ask(new.id, "And 8?")))
 
 
 def test_an_answer_that_cannot_be_stored_is_told(home, document, tiny_model):
     with session(home, tiny_model, **SMALL) as s:
-        chat = s.start_chat([str(document)]).id
-        for event in (events := s.chat(chat, "How long?")):
+        chat = s.workflows.chats.start([str(document)]).id
+        for event in (events := s.run(s.workflows.chats.ask(chat, "How long?"))):
             if isinstance(event, Token):
                 s.store.db.execute("CREATE TRIGGER no BEFORE INSERT ON messages BEGIN SELECT RAISE(FAIL, 'no'); END")
                 break
         *_, done = events
         assert "changed under our hands" in done.failed
-        assert done.report["answer"]
+        assert done.report.to_json()["answer"]

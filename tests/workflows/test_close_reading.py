@@ -14,7 +14,7 @@ HOW = {"mode": "retrieve", "careful": "auto", "max_tokens": 12, "repeats": "stop
 
 def events_of(home, model, document, question=QUESTION, **how):
     with session(home, model, **{**HOW, **how}) as s:
-        return list(s.ask([str(document)], question))
+        return list(s.stream(question, [str(document)]))
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def everything_answers(monkeypatch):
 def test_where_no_passage_makes_the_question_likelier_that_is_said(home, tiny_model, document):
     *events, done = events_of(home, tiny_model, document)
     assert isinstance(done, Done)
-    assert (done.report["stopped"], done.report["answer"]) == ("unanswered", UNANSWERED)
-    (citation,) = done.report["citations"]
+    assert (done.report.to_json()["stopped"], done.report.to_json()["answer"]) == ("unanswered", UNANSWERED)
+    (citation,) = done.report.to_json()["citations"]
     assert citation["quote"] in document.read_text()
     said = [e for e in events if isinstance(e, Quoted | Token)]
     assert [type(e) for e in said[:2]] == [Quoted, Token]
@@ -41,9 +41,9 @@ def test_the_quotation_comes_first_and_is_of_the_passage(home, tiny_model, docum
     said = [e for e in events if isinstance(e, Quoted | Token)]
     assert isinstance(said[0], Quoted)
     assert all(isinstance(e, Token) for e in said[1:])
-    assert "".join(e.text for e in said[1:]).strip() == done.report["answer"]
-    first, *more = done.report["citations"]
-    passage = done.report["passages"][0]
+    assert "".join(e.text for e in said[1:]).strip() == done.report.to_json()["answer"]
+    first, *more = done.report.to_json()["citations"]
+    passage = done.report.to_json()["passages"][0]
     assert said[0].citation == first
     for citation in (first, *more):
         assert passage["start"] <= citation["start"] < citation["end"] <= passage["end"]
@@ -62,10 +62,10 @@ def test_the_likelier_of_two_answers_is_given(home, tiny_model, document, monkey
 
     monkeypatch.setattr(close_reading, "_answer", answer)
     *_, done = events_of(home, tiny_model, document)
-    text = done.report["passages"][0]["text"]
+    text = done.report.to_json()["passages"][0]["text"]
     best = max(seen, key=lambda work: (not invents(work.texts[0], text, QUESTION), work.likelihood))
     assert len(seen) == 2
-    assert done.report["answer"] == best.texts[0]
+    assert done.report.to_json()["answer"] == best.texts[0]
     assert all(work.likelihood < 0 for work in seen)
 
 
@@ -74,7 +74,7 @@ def test_the_likelier_of_two_answers_is_given(home, tiny_model, document, monkey
 def test_other_answers_are_as_before(home, tiny_model, document, monkeypatch, how):
     monkeypatch.setattr(close_reading, "rank_sentences", None)  # whoever calls it fails
     *_, done = events_of(home, tiny_model, document, **how)
-    assert done.report["stopped"] in ("eos", "length", "repeated")
+    assert done.report.to_json()["stopped"] in ("eos", "length", "repeated")
 
 
 @pytest.mark.parametrize(

@@ -144,20 +144,20 @@ def test_two_conversations_at_once_answer_as_each_alone(home, prose, tmp_path):
         file.write_text(prose[3000 + 4000 * i : 6500 + 4000 * i])
     with Session(settings, loader=loader) as first, Session(settings, loader=loader) as second:
         asked = list(zip((first, second), files, questions, strict=True))
-        alone = [[e.id for e in s.ask([str(f)], q, False) if isinstance(e, Token)] for s, f, q in asked]
+        alone = [[e.id for e in s.stream(q, [str(f)], persist=False) if isinstance(e, Token)] for s, f, q in asked]
         served, said = [], {}
 
         def compute(feeds, cancelled):
             served.append([(feed.cache, len(feed.tokens)) for feed in feeds])
-            return loader.compute(feeds, cancelled)
+            return loader.forward_each(feeds, cancelled)
 
         scheduler = Scheduler(compute, rows=256)
-        seats = [scheduler.add(first.steps.ask([str(files[0])], questions[0], False))]
+        seats = [scheduler.add(first.workflows.questions.ask([str(files[0])], questions[0], False))]
         for seat, event in scheduler.run():
             if isinstance(event, Token):
                 said.setdefault(seat, []).append(event.id)
                 if len(seats) == 1 and len(said[seat]) == 3:
-                    seats.append(scheduler.add(second.steps.ask([str(files[1])], questions[1], False)))
+                    seats.append(scheduler.add(second.workflows.questions.ask([str(files[1])], questions[1], False)))
     assert [said[seat] for seat in seats] == alone
     assert all(sum(n for _, n in one if n > 1) <= 256 for one in served), "a pass reads one chunk"
     for cache in dict.fromkeys(cache for one in served for cache, _ in one):

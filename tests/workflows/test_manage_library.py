@@ -15,7 +15,7 @@ from localctx.library import sandbox
 
 def test_what_is_read_is_found_by_its_words(home, tiny_model, document, tmp_path):
     (tmp_path / "broken.txt").write_bytes(b"\x89PNG\r\n\x1a\n")
-    with session(home, tiny_model) as s, s.shelving() as shelving:
+    with session(home, tiny_model) as s, s.workflows.library() as shelving:
         added = list(shelving.add([str(document), str(tmp_path / "broken.txt")]))
         assert [a.status for a in added] == ["added", "failed"]
         assert shelving.index({added[0].id}) is None
@@ -26,20 +26,20 @@ def test_what_is_read_is_found_by_its_words(home, tiny_model, document, tmp_path
 
 def test_a_kept_document_is_prepared_by_its_id_though_its_file_is_gone(home, tiny_model, document):
     with session(home, tiny_model) as s:
-        (kept,) = s.enter([str(document)])
+        (kept,) = s.workflows.store([str(document)])
         document.unlink()
         *_, done = s.prepare(kept)
-        assert done.report["kept"]["tokens"] == 736
+        assert done.report.to_json()["kept"]["tokens"] == 736
         assert s.store.caches.takes(kept)[1] == 736
 
 
 def test_an_older_version_that_is_prepared_stays_an_older_version(home, tiny_model, document):
     with session(home, tiny_model) as s:
-        (old,) = s.enter([str(document)])
+        (old,) = s.workflows.store([str(document)])
         document.write_text("River 0 is dry.")
-        (new,) = s.enter([str(document)])
+        (new,) = s.workflows.store([str(document)])
         *_, done = s.prepare(old)
-        assert done.report["document"] == old
+        assert done.report.to_json()["document"] == old
         assert {d.id: d.superseded for d in s.store.documents.all()} == {old: new, new: None}
 
 
@@ -49,7 +49,7 @@ def test_pages_of_another_model_are_of_no_use_and_the_text_is(home, tiny_model, 
 
     with session(home, tiny_model) as s:
         *_, done = s.prepare(str(document))
-        row = s.store.documents.find(done.report["document"])
+        row = s.store.documents.find(done.report.to_json()["document"])
         export_document(s.store, row, tmp_path / "r.lctx")
     bundle = open_bundle(tmp_path / "r.lctx")
     for model, pages, words in (
@@ -64,12 +64,12 @@ def test_pages_of_another_model_are_of_no_use_and_the_text_is(home, tiny_model, 
 
 
 def test_a_session_that_is_cancelled_stops_reading_into_the_library(home, tiny_model, document):
-    with session(home, tiny_model) as s, s.shelving() as shelving:
+    with session(home, tiny_model) as s, s.workflows.library() as shelving:
         assert s.cancel()
         with pytest.raises(Cancelled):
             list(shelving.add([str(document)]))
         assert s.store.documents.all() == []
-        with s.shelving() as again:
+        with s.workflows.library() as again:
             assert [a.status for a in again.add([str(document)])] == ["added"]
 
 

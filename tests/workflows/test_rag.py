@@ -17,7 +17,7 @@ from localctx.engine.prompt import make_prompt
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.read_document import read_document
 from localctx.store.store import Store
-from localctx.workflows.rag import OF_SEARCH
+from localctx.workflows.rag import SEARCH_WEIGHT
 
 QUESTION = "How long is the river Quell?"
 
@@ -60,63 +60,65 @@ class Heard:
 
 def test_what_does_not_fit_is_answered_from_passages_and_the_plan_says_why(open_session, lands):
     with open_session() as s:
-        heard = Heard(s.ask([str(lands)], QUESTION))
+        heard = Heard(s.stream(QUESTION, [str(lands)]))
     (plan,) = heard.of(Planned)
-    assert (plan.mode, plan.unusual, heard.report["mode"]) == ("retrieve", True, "retrieve")
+    assert (plan.mode, plan.unusual, heard.report.to_json()["mode"]) == ("retrieve", True, "retrieve")
     assert "reads at most 4,096" in plan.reason
     assert "the answer comes from the best 1 of 5 passages found" in plan.reason
-    assert plan.tokens == heard.report["ranking"]["tokens"] > heard.report["tokens"]["prompt"]
-    assert heard.report["ranking"]["prefilled"] == plan.tokens
+    assert plan.tokens == heard.report.to_json()["ranking"]["tokens"] > heard.report.to_json()["tokens"]["prompt"]
+    assert heard.report.to_json()["ranking"]["prefilled"] == plan.tokens
     assert heard.events.index(plan) < heard.events.index(heard.of(Token)[0])
 
 
 def test_passages_are_text_of_the_document_and_ordered_by_likelihood_and_search(open_session, lands):
     with open_session() as s:
-        passages = Heard(s.ask([str(lands)], QUESTION)).report["passages"]
+        passages = Heard(s.stream(QUESTION, [str(lands)])).report.to_json()["passages"]
     text = read_document(str(lands)).text
     assert all(p["text"] == text[p["start"] : p["end"]] for p in passages)
-    scores = [p["likelihood"] + OF_SEARCH * p["score"] for p in passages]
+    scores = [p["likelihood"] + SEARCH_WEIGHT * p["score"] for p in passages]
     assert scores == sorted(scores, reverse=True)
     assert "Quell" in next(p["text"] for p in passages if p["ranks"]["words"] == 1)
 
 
 def test_a_fitting_document_is_read_whole_unless_passages_are_asked_for(open_session, document):
     with open_session() as s:
-        assert Heard(s.ask([str(document)], "How long is river 7?")).report["mode"] == "full"
+        assert Heard(s.stream("How long is river 7?", [str(document)])).report.to_json()["mode"] == "full"
     with open_session(mode="retrieve") as s:
-        report = Heard(s.ask([str(document)], "How long is river 7?")).report
+        report = Heard(s.stream("How long is river 7?", [str(document)])).report.to_json()
     assert report["mode"] == "retrieve"
     assert "River 7 is 259 km long" in report["passages"][0]["text"]
 
 
 def test_ranking_again_reads_only_the_question_even_in_a_new_session(open_session, lands):
     with open_session() as s:
-        first = Heard(s.ask([str(lands)], QUESTION))
+        first = Heard(s.stream(QUESTION, [str(lands)]))
     with open_session() as s:
-        same = Heard(s.ask([str(lands)], QUESTION))
-        other = Heard(s.ask([str(lands)], "How wide is the river Quell?"))
+        same = Heard(s.stream(QUESTION, [str(lands)]))
+        other = Heard(s.stream("How wide is the river Quell?", [str(lands)]))
     assert same.ids == first.ids
-    assert first.report["ranking"]["reused"] == 0
+    assert first.report.to_json()["ranking"]["reused"] == 0
     suffix = len("How long is the river Quell?</s>\n<s>assistant\n") + 8  # characters are tokens here
     for again in (same, other):
-        ranking = again.report["ranking"]
+        ranking = again.report.to_json()["ranking"]
         assert 0 < ranking["prefilled"] <= 5 * suffix
         assert ranking["reused"] == ranking["tokens"] - ranking["prefilled"]
-    assert [p["start"] for p in same.report["passages"]] == [p["start"] for p in first.report["passages"]]
+    assert [p["start"] for p in same.report.to_json()["passages"]] == [
+        p["start"] for p in first.report.to_json()["passages"]
+    ]
 
 
 def test_the_answer_is_that_of_the_passage_alone(open_session, lands, tmp_path):
     with open_session() as s:
-        heard = Heard(s.ask([str(lands)], QUESTION))
+        heard = Heard(s.stream(QUESTION, [str(lands)]))
         compute_alone = tmp_path / "alone.txt"
-        compute_alone.write_text(heard.report["passages"][0]["text"])
-        assert Heard(s.ask([str(compute_alone)], QUESTION, keep=False)).ids == heard.ids
+        compute_alone.write_text(heard.report.to_json()["passages"][0]["text"])
+        assert Heard(s.stream(QUESTION, [str(compute_alone)], persist=False)).ids == heard.ids
 
 
 def test_several_passages_are_read_in_the_order_of_the_text_and_neighbours_are_one(open_session, lands):
     with open_session(passages=3) as s:
-        heard = Heard(s.ask([str(lands)], QUESTION))
-        chosen = sorted(heard.report["passages"][:3], key=lambda p: p["start"])
+        heard = Heard(s.stream(QUESTION, [str(lands)]))
+        chosen = sorted(heard.report.to_json()["passages"][:3], key=lambda p: p["start"])
         text, texts = read_document(str(lands)).text, list[str]()
         start = end = -9
         for p in chosen:
@@ -127,17 +129,17 @@ def test_several_passages_are_read_in_the_order_of_the_text_and_neighbours_are_o
                 texts.append(p["text"])
             end = p["end"]
         wanted = make_prompt(s.model.tokenizer, texts, QUESTION)
-        again = Heard(s.ask([str(lands)], QUESTION))
-    assert heard.report["tokens"]["prompt"] == len(wanted.tokens)
-    assert again.report["tokens"]["reused"] >= wanted.shared - 1
+        again = Heard(s.stream(QUESTION, [str(lands)]))
+    assert heard.report.to_json()["tokens"]["prompt"] == len(wanted.tokens)
+    assert again.report.to_json()["tokens"]["reused"] >= wanted.shared - 1
     assert again.ids == heard.ids
 
 
 def test_blended_passages_take_over_what_was_ranked(open_session, lands):
     with open_session(passages=3, blend="on", max_tokens=4) as s:
-        report = Heard(s.ask([str(lands)], QUESTION)).report
+        report = Heard(s.stream(QUESTION, [str(lands)])).report.to_json()
     with open_session(passages=3, max_tokens=4) as s:
-        plain = Heard(s.ask([str(lands)], QUESTION)).report
+        plain = Heard(s.stream(QUESTION, [str(lands)])).report.to_json()
     tokens = report["tokens"]
     assert tokens["reused"] + tokens["prefilled"] == tokens["prompt"]
     assert tokens["reused"] > tokens["prompt"] // 2 > plain["tokens"]["reused"]
@@ -146,7 +148,7 @@ def test_blended_passages_take_over_what_was_ranked(open_session, lands):
 
 def test_without_keeping_nothing_is_left(open_session, lands, home):
     with open_session() as s:
-        report = Heard(s.ask([str(lands)], QUESTION, keep=False)).report
+        report = Heard(s.stream(QUESTION, [str(lands)], persist=False)).report.to_json()
     assert report["mode"] == "retrieve"
     assert not Store.is_at(home)
 
@@ -157,8 +159,8 @@ def test_the_whole_library_is_asked(open_session, lands, document, home):
             d = read_document(str(path))
             store.documents.add(d.row, d.text, d.spans)
     with open_session() as s:
-        assert Heard(s.ask([], QUESTION, library=True)).report["passages"][0]["name"] == "lands.txt"
-        (passage,) = Heard(s.ask([], "Which is River 7?", library=True)).report["passages"][:1]
+        assert Heard(s.stream(QUESTION, [], library=True)).report.to_json()["passages"][0]["name"] == "lands.txt"
+        (passage,) = Heard(s.stream("Which is River 7?", [], library=True)).report.to_json()["passages"][:1]
     assert passage["name"] in ("rivers.txt", "lands.txt")
 
 
@@ -174,30 +176,30 @@ def test_the_command_asks_the_library_and_refuses_files_beside_it(run, sharp_mod
 @pytest.mark.parametrize("question", ["Summarize the rivers.", "How many rivers are there?", "List all rivers."])
 def test_a_question_about_everything_is_told_that_passages_were_read(open_session, lands, question):
     with open_session() as s:
-        notes = [n.text for n in Heard(s.ask([str(lands)], question)).of(Note)]
+        notes = [n.text for n in Heard(s.stream(question, [str(lands)])).of(Note)]
     assert any("passages are read, not the documents" in n for n in notes)
 
 
 def test_nothing_like_the_question_is_said(open_session, lands):
     with open_session(mode="retrieve") as s, pytest.raises(DocumentError, match="nothing in the documents is like"):
-        list(s.ask([str(lands)], "xyzzy plugh"))
+        list(s.stream("xyzzy plugh", [str(lands)]))
 
 
 def test_an_embedder_that_cannot_be_had_costs_only_the_vectors(open_session, lands, tmp_path):
     with open_session(embedder=str(tmp_path / "nowhere")) as s:
-        heard = Heard(s.ask([str(lands)], QUESTION))
+        heard = Heard(s.stream(QUESTION, [str(lands)]))
     assert any("searched by their words alone" in n.text for n in heard.of(Note))
-    assert heard.report["passages"]
+    assert heard.report.to_json()["passages"]
 
 
 def test_cancelled_while_ranking_keeps_what_was_read(open_session, lands):
     with open_session() as s:
-        events = s.ask([str(lands)], QUESTION)
+        events = s.stream(QUESTION, [str(lands)])
         next(e for e in events if isinstance(e, Planned))
         s.cancel()
         with pytest.raises(Cancelled):
             list(events)
-        assert Heard(s.ask([str(lands)], QUESTION)).report["passages"], "the session goes on"
+        assert Heard(s.stream(QUESTION, [str(lands)])).report.to_json()["passages"], "the session goes on"
 
 
 def test_the_likelihood_is_that_of_the_question_alone(open_session):

@@ -15,12 +15,12 @@ from localctx.engine.events import Progress
 from localctx.errors import UsageError
 from localctx.library.read_document import read_document
 from localctx.library.sections import Section, sections
-from localctx.library.sentences import finished
+from localctx.library.sentences import trim_to_sentence
 from localctx.settings import load_settings
-from localctx.store.documents import Span
+from localctx.store.documents import Span, StoredDocument
 from localctx.store.store import Store
 from localctx.workflows import summarize
-from localctx.workflows.summarize import _SectionSummary, cited
+from localctx.workflows.summarize import _SectionSummary, cite_summary
 from localctx.workflows.summary_task import LENGTHS, SummaryTask
 
 # Sections
@@ -67,8 +67,8 @@ def result(
     path: Path, *, home: Path, model: Path, task: SummaryTask, keep: bool = False, heard: list | None = None, **more
 ):
     """What a task makes of a file; its events are ``heard``."""
-    with session(home, model, **{**SMALL, **more, "max_tokens": task.tokens}) as s, s.summarizing() as at_work:
-        events = s.run(at_work.of(at_work.read_file(str(path)), task, keep))
+    with session(home, model, **{**SMALL, **more, "max_tokens": task.tokens}) as s, s.workflows.summaries() as at_work:
+        events = s.run(at_work.summarize(s.workflows.read(str(path)), task, keep))
         while True:
             try:
                 event = next(events)
@@ -90,8 +90,8 @@ def test_a_document_that_fits_is_read_whole_and_what_is_kept_of_it_is_used(home,
     assert kept["summary"] == again["summary"] == first["summary"]
     assert again["tokens"]["reused"] > 640
     with session(home, tiny_model, **SMALL) as s:
-        *_, done = s.ask([str(document)], "How long is river 7?")
-    assert done.report["tokens"]["reused"] >= 640, "the document's pages are shared with questions"
+        *_, done = s.stream("How long is river 7?", [str(document)])
+    assert done.report.to_json()["tokens"]["reused"] >= 640, "the document's pages are shared with questions"
 
 
 def test_a_long_document_is_summarized_by_its_sections(home, tmp_path, tiny_model):
@@ -110,7 +110,7 @@ def test_a_long_document_is_summarized_by_its_sections(home, tmp_path, tiny_mode
 
 
 def test_many_summaries_are_summarized_on_several_levels(home, tmp_path, tiny_model, monkeypatch):
-    monkeypatch.setattr(summarize, "MOST", 256)
+    monkeypatch.setattr(summarize, "MAX_SECTION", 256)
     long, heard = tmp_path / "long.md", []
     long.write_text(long_text(9, 5))
     found = result(long, home=home, model=tiny_model, task=SummaryTask("short"), heard=heard)
@@ -149,13 +149,13 @@ def test_every_sentence_of_a_summary_leads_to_the_words_and_the_page_it_stands_o
         _SectionSummary(Section(mill, len(text), None, "2"), "The mill burned in a storm. The road is old."),
     ]
     summary = "The mill burned down in a storm. The bridge was built in 1802. Zebras sing."
-    found = cited((document.row, document.text, spans), summary, told)
+    found = cite_summary(StoredDocument(document.row, document.text, spans), summary, told)
     assert [(c["page"], c["quote"]) for c in found] == [
         ("2", "The mill burned down in a storm."),
         ("1", "The bridge was built in 1802."),
     ]
     assert [summary[: c["at"]][-5:] for c in found] == ["torm.", "1802."]
-    assert cited((document.row, document.text, spans), "", told) == []
+    assert cite_summary(StoredDocument(document.row, document.text, spans), "", told) == []
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_every_sentence_of_a_summary_leads_to_the_words_and_the_page_it_stands_o
     ],
 )
 def test_a_summary_that_was_cut_ends_with_a_whole_sentence(text, kept):
-    assert finished(text) == kept
+    assert trim_to_sentence(text) == kept
 
 
 def test_a_recipe_is_of_all_that_matters_and_nothing_else(home):
@@ -196,14 +196,14 @@ def test_what_was_said_of_sections_is_not_said_again(home, tiny_model, tmp_path)
     file.write_text(long_text(5, 12))
     task, results = SummaryTask(length="20"), []
     for folder in (home, tmp_path / "other"):
-        with session(folder, tiny_model, **{**SMALL, "max_tokens": 20}) as s, s.summarizing() as summarize:
-            held = summarize.read_file(str(file))
+        with session(folder, tiny_model, **{**SMALL, "max_tokens": 20}) as s, s.workflows.summaries() as summarize:
+            held = s.workflows.read(str(file))
             if folder == home:
-                with closing(s.run(summarize.of(held, task))) as cut:
+                with closing(s.run(summarize.summarize(held, task))) as cut:
                     next(e for e in cut if isinstance(e, Progress) and (e.phase, e.done) == ("sections", 3))
                 kept = [row["recipe"] for row in s.store.db["results"].rows]
                 assert len(kept) == 3
-            results.append(consume(s.run(summarize.of(held, task)), lambda event: None))
+            results.append(consume(s.run(summarize.summarize(held, task)), lambda event: None))
     again, fresh = results
     assert again["summary"] == fresh["summary"]
     assert again["sections"] == fresh["sections"]

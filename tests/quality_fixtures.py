@@ -1,4 +1,4 @@
-"""The model and the command that tests of quality share."""
+"""Fixtures that the tests of quality share. A module takes them by assignment: ``model = quality_fixtures.model``."""
 
 import pytest
 from ask_in_process import PLAIN

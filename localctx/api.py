@@ -1,0 +1,89 @@
+"""The public API beside ``Session``: open documents, plan a model, and keep a library of documents."""
+
+from collections.abc import Callable, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+from localctx.engine.capacity import Capacity, capacity
+from localctx.engine.events import Progress
+from localctx.library.add import Added
+from localctx.library.search import Passage
+from localctx.results import Answer
+from localctx.session import Session, ignore
+from localctx.settings import load_settings, parse_size
+from localctx.store.documents import DocumentRow
+
+DocumentSource = str | PathLike[str]
+
+
+def open(*sources: DocumentSource, on_progress: Callable[[Progress], None] = ignore, **settings: Any) -> Session:
+    """Open ``sources`` (files, ``-`` for standard input, ids of stored documents) for questions. Use it in ``with``.
+
+    ``settings`` are those of ``Settings`` by name (``model="..."``, ``max_tokens=64``), and ``home``, the data folder;
+    the others come from the environment and the settings file, as for the command. ``on_progress`` hears of downloads
+    and loading. Nothing is read before the first question. Raises UsageError for a setting that cannot be.
+    """
+    return Session(load_settings(**settings), on_progress, sources=[fspath(source) for source in sources])
+
+
+def plan(context: int | None = None, *, device_memory: str | None = None, **settings: Any) -> Capacity:
+    """What a model and a ``context`` (tokens; None: the model's window) take here, and how much would fit.
+
+    No weights are loaded. Sizes are in bytes. ``device_memory`` (``"16GiB"``) stands in for the memory that is free.
+    Raises UsageError, ModelError.
+    """
+    memory = parse_size(device_memory, "device_memory") if device_memory else None
+    return capacity(load_settings(**settings), context=context, device_memory=memory)
+
+
+class Library:
+    """The documents that were read and are kept, in the data folder ``home`` (None: the command's).
+
+    Use it in ``with``, from one thread at a time. Everything raises StoreError if the folder cannot be used.
+    """
+
+    def __init__(
+        self, home: Path | None = None, *, on_progress: Callable[[Progress], None] = ignore, **settings: Any
+    ) -> None:
+        self._session = Session(load_settings(home=home, **settings), on_progress)
+
+    def __enter__(self) -> "Library":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store."""
+        self._session.close()
+
+    @property
+    def documents(self) -> list[DocumentRow]:
+        """The documents, with id, name, path, size and dates."""
+        return list(self._session.store.documents.all())
+
+    def add(self, *sources: DocumentSource) -> list[Added]:
+        """Read files into the library and make them searchable. A file that cannot be read costs no other: its result
+        says why.
+        """
+        with self._session.workflows.library() as library:
+            results = list(library.add([fspath(source) for source in sources]))
+            library.index({result.id for result in results if result.id})
+        return results
+
+    def remove(self, document: str) -> int:
+        """Delete a document (its id, or the beginning of it, or its name) and its pages; returns the bytes freed.
+
+        Raises DocumentError for a document that is not there.
+        """
+        return self._session.store.remove_document(self._session.store.documents.find(document).id)
+
+    def search(self, words: str, *, top: int = 10, documents: Sequence[str] | None = None) -> list[Passage]:
+        """The ``top`` passages for ``words``, best first, in these documents (ids) or in all."""
+        with self._session.workflows.library() as library:
+            return library.search(words, documents, top)[0].passages
+
+    def ask(self, question: str) -> Answer:
+        """Answer ``question`` from passages of the whole library. Raises NothingFound; see ``Session.ask``."""
+        return self._session.ask(question, library=True)

@@ -1,0 +1,87 @@
+"""What is reported of a request: the objects behind ``--json``. Fields are added with time, none is renamed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TokenCounts:
+    """Tokens of one answered request: of its ``prompt``, of these ``reused`` from kept pages and ``prefilled`` now;
+    ``generated`` in all answers and in the ``longest``; ``drafted`` by prompt lookup and ``accepted`` of these.
+    """
+
+    prompt: int
+    reused: int
+    prefilled: int
+    generated: int
+    longest: int
+    drafted: int = 0
+    accepted: int = 0
+
+
+@dataclass(frozen=True)
+class KVReport:
+    """The KV cache at the end of a request. ``pages`` and ``bytes`` are by tier; ``window`` is in tokens, ``chunk`` the
+    tokens of a prefill step; ``evicted`` are ranges of the prompt, ``map`` is a ``PageMap`` as JSON.
+    """
+
+    codec: str
+    keeper: str
+    bytes_per_token: int | float
+    pages: Mapping[str, int]
+    bytes: Mapping[str, int]
+    sketch_bytes: int
+    window: int
+    chunk: int
+    evicted: Sequence[Mapping[str, float]]
+    map: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class AnswerReport:
+    """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
+    them. ``chat`` and ``message`` (its id) where the answer is part of a chat.
+    """
+
+    answer: str
+    answers: list[str]
+    mode: str
+    model: str
+    stopped: str
+    tokens: TokenCounts
+    passages: list[dict[str, Any]]
+    ranking: dict[str, int] | None
+    seconds: dict[str, float]
+    kv: KVReport
+    memory: dict[str, int]
+    citations: list[dict[str, Any]]
+    chat: str | None = None
+    message: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON; without ``chat`` and ``message`` outside of chats."""
+        report = asdict(self)
+        if self.chat is None:
+            del report["chat"], report["message"]
+        return report
+
+
+@dataclass(frozen=True)
+class PrepareReport:
+    """One document that was read ahead of questions; what ``prepare --json`` prints of it. ``kept``: pages, tokens and
+    bytes that are stored.
+    """
+
+    document: str
+    name: str
+    model: str
+    stopped: str
+    tokens: dict[str, int]
+    kept: dict[str, int] = field(default_factory=lambda: {"pages": 0, "tokens": 0, "bytes": 0})
+    seconds: dict[str, float] = field(default_factory=dict)
+    kv: KVReport | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {**asdict(self), "kv": asdict(self.kv) if self.kv else {}}

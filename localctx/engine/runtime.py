@@ -1,0 +1,128 @@
+"""The runtime: the handles that everything done in one session shares, each made when it is first needed."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from localctx.engine.cache_plan import PoolSet
+from localctx.engine.events import InUse, Progress
+from localctx.engine.model_loader import ModelLoader, same_model
+from localctx.errors import Cancelled
+from localctx.models.base import Model
+from localctx.models.embedder import Embedder, load_embedder
+from localctx.settings import Settings
+from localctx.store.store import Store, read_store
+
+Value = TypeVar("Value")
+
+
+class Runtime:
+    """Settings, store, model, embedder, pools of KV pages, progress and cancelling of one session.
+
+    ``on_progress`` hears of downloads, loading and indexing. Runtimes that share a ``loader`` share the model's weights
+    and the pools. One thread uses a runtime at a time; ``cancel`` may be called from any.
+    """
+
+    def __init__(
+        self, settings: Settings, on_progress: Callable[[Progress], None], loader: ModelLoader | None = None
+    ) -> None:
+        self.settings, self.on_progress = settings, on_progress
+        self._loader = loader or ModelLoader()
+        self._store: Store | None = None
+        self._model: Model | None = None
+        self._embedder: tuple[str, Embedder | None] | None = None
+        self._cancel = threading.Event()
+        self._listening = False
+        self._load_seconds = 0.0
+
+    @property
+    def store(self) -> Store:
+        """The data folder's store. Raises StoreError."""
+        if self._store is None:
+            self._store = Store(self.settings.home)
+        return self._store
+
+    @property
+    def model(self) -> Model:
+        """The model, downloaded and loaded when first needed. Raises ModelError."""
+        if self._model is None:
+            self._model, self._load_seconds = self._loader.load(self.settings, self.on_progress)
+        return self._model
+
+    @property
+    def embedder(self) -> Embedder | None:
+        """The embedder of the settings, or None where these name none. Raises ModelError."""
+        s = self.settings
+        if self._embedder is None or self._embedder[0] != s.embedder:
+            self._embedder = s.embedder, load_embedder(s.embedder, s.models, self.report)
+        return self._embedder[1]
+
+    @property
+    def pools(self) -> PoolSet:
+        """The pools that caches of this model are in."""
+        return self._loader.pools
+
+    @property
+    def in_use(self) -> InUse:
+        """The memory in use now; all zero while no model is loaded."""
+        if self._model is None:
+            return InUse()
+        return InUse(str(self._model.device), self._model.nbytes, self.pools.held)
+
+    def read_store(self, read: Callable[[Store], Value]) -> Value | None:
+        """What ``read`` returns of the store; None where there is no store yet, or it cannot be read."""
+        return read_store(self.settings.home, lambda: self.store, read)
+
+    def report(self, phase: str, done: int, total: int) -> None:
+        """Report the progress of a phase."""
+        self.on_progress(Progress(phase, done, total))
+
+    def load(self) -> float:
+        """Load the model, from when on a cancel is heard; returns the seconds it took, 0 where it was loaded before."""
+        self.model  # noqa: B018 (loads)
+        self._listening = True
+        seconds, self._load_seconds = self._load_seconds, 0.0
+        return seconds
+
+    @contextmanager
+    def running(self, listening: bool = False) -> Iterator[None]:
+        """Something runs, and an earlier cancel is forgotten. ``listening``: a cancel is heard from the start."""
+        self._cancel.clear()
+        self._listening = listening
+        try:
+            yield
+        finally:
+            self._listening = False
+
+    def cancel(self) -> bool:
+        """Stop what runs, from any thread or a signal handler, within one layer of the model.
+
+        Returns False if nothing runs that would hear it (a model being loaded does not), or it was cancelled already.
+        """
+        heard = self._listening and not self._cancel.is_set()
+        self._cancel.set()
+        return heard
+
+    def cancelled(self) -> bool:
+        """True once what runs is to stop."""
+        return self._cancel.is_set()
+
+    def check_cancelled(self) -> None:
+        """Raises Cancelled once what runs is to stop."""
+        if self._cancel.is_set():
+            raise Cancelled
+
+    def change(self, settings: Settings) -> None:
+        """Continue under other settings; what these do not concern stays loaded."""
+        old, self.settings = self.settings, settings
+        if not same_model(old, settings):
+            self._model = None
+        if old.home != settings.home:
+            self.close()
+
+    def close(self) -> None:
+        """Close the store."""
+        if self._store:
+            self._store.close()
+            self._store = None

@@ -1,0 +1,111 @@
+"""What the Python API returns: answers and summaries, with their citations and what they cost."""
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from localctx.engine.coroutine import consume
+from localctx.engine.events import Done, Event, Note
+from localctx.engine.request_report import AnswerReport
+
+
+@dataclass(frozen=True)
+class AnswerCitation:
+    """Characters ``start..end`` of the text of a document, which are ``quote``. ``document`` is the document's id,
+    ``name`` the name it was read under; ``page`` and ``heading`` are labels, None where the format has none.
+    """
+
+    document: str
+    name: str
+    page: str | None
+    heading: str | None
+    start: int
+    end: int
+    quote: str
+
+    @classmethod
+    def from_json(cls, citation: Mapping[str, Any]) -> "AnswerCitation":
+        """A citation as reports have it."""
+        return cls(**{name: citation[name] for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class AnswerStats:
+    """What an answer cost: tokens of the ``prompt``, of these ``reused`` from kept pages and ``prefilled`` now, tokens
+    ``generated``, and ``seconds`` by phase (load, parse, search, restore, rank, prefill, first_token, decode).
+    """
+
+    prompt: int
+    reused: int
+    prefilled: int
+    generated: int
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a question: its ``text``, ``citations``, and ``stats``.
+
+    ``stopped``: ``eos`` (complete), ``length`` (cut at max_tokens), ``repeated``, ``cancelled`` or ``unanswered`` (no
+    passage answers the question; the citation is what comes nearest). ``mode``: ``full`` documents or ``retrieve``
+    (passages). ``notes``: what the user should know, a line each. ``persist_error``: why pages could not be kept.
+    """
+
+    text: str
+    citations: tuple[AnswerCitation, ...]
+    stats: AnswerStats
+    stopped: str
+    mode: str
+    notes: tuple[str, ...] = ()
+    persist_error: str | None = None
+    chat: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    @classmethod
+    def of(cls, report: AnswerReport, notes: tuple[str, ...], persist_error: str | None) -> "Answer":
+        """The answer that a request's report is about."""
+        t = report.tokens
+        return cls(
+            text=report.answer,
+            citations=tuple(map(AnswerCitation.from_json, report.citations)),
+            stats=AnswerStats(t.prompt, t.reused, t.prefilled, t.generated, report.seconds),
+            stopped=report.stopped,
+            mode=report.mode,
+            notes=notes,
+            persist_error=persist_error,
+            chat=report.chat,
+        )
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The summary of one document. ``sections`` are its parts with a summary each (one, where it was read whole)."""
+
+    document: str
+    name: str
+    text: str
+    citations: tuple[AnswerCitation, ...]
+    sections: tuple[Mapping[str, Any], ...]
+    tokens: Mapping[str, int]
+    seconds: float
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def answer_of(events: Generator[Event, None, None]) -> Answer:
+    """Run events to their end; returns the answer they lead to."""
+    notes, done = list[str](), list[Done]()
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Note):
+            notes.append(event.text)
+        elif isinstance(event, Done):
+            done.append(event)
+
+    consume(events, on_event)
+    report = done[-1].report
+    assert isinstance(report, AnswerReport), "a question ends with an answer's report"
+    return Answer.of(report, tuple(notes), done[-1].failed)

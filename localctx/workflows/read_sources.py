@@ -1,0 +1,38 @@
+"""Sources of a question (files, standard input, ids of stored documents) to documents."""
+
+from collections.abc import Sequence
+
+from localctx.engine.runtime import Runtime
+from localctx.library.add import find_stored
+from localctx.library.read_document import read_document
+from localctx.store.documents import StoredDocument
+from localctx.store.store import store_errors
+
+
+def read_sources(runtime: Runtime, sources: Sequence[str], reuse_stored: bool = True) -> list[StoredDocument]:
+    """Read ``sources``: paths of files, ``-`` for standard input, ids of stored documents.
+
+    With ``reuse_stored`` a file that did not change since it was stored is not parsed again: OCR takes minutes.
+    Raises DocumentError, UsageError, Cancelled.
+    """
+    return [_read_source(runtime, source, reuse_stored) for source in sources]
+
+
+def store_sources(runtime: Runtime, sources: Sequence[str]) -> list[str]:
+    """Read ``sources`` and add them to the library; returns the ids of their documents. Raises UserError, Cancelled."""
+    with runtime.running():
+        documents = read_sources(runtime, sources)
+    with store_errors(runtime.store.home), runtime.store.db.atomic():
+        for document in documents:
+            runtime.store.documents.add(*document)
+    return [document.id for document in documents]
+
+
+def _read_source(runtime: Runtime, source: str, reuse_stored: bool) -> StoredDocument:
+    ocr = runtime.settings.ocr
+    found = runtime.read_store(lambda store: find_stored(store, source, ocr)) if reuse_stored else None
+    if not found:
+        found = read_document(
+            source, lambda done, total: runtime.report(f"pages of {source}", done, total), ocr, runtime.cancelled
+        )
+    return StoredDocument(found.row, found.text, found.spans)

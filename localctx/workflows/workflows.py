@@ -1,0 +1,78 @@
+"""All workflows of one session, as coroutines of the engine: whoever schedules several sessions runs these together."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.runtime import Runtime
+from localctx.models.base import Messages
+from localctx.settings import Settings
+from localctx.store.documents import StoredDocument
+from localctx.workflows.ask import AskWorkflow
+from localctx.workflows.chat import ChatWorkflow
+from localctx.workflows.manage_library import LibraryWorkflow
+from localctx.workflows.rag import RetrievalWorkflow
+from localctx.workflows.read_sources import read_sources, store_sources
+from localctx.workflows.reply import reply
+from localctx.workflows.summarize import SummarizeWorkflow
+from localctx.workflows.text_generator import LocalGenerator, TextGenerator
+
+
+class Workflows:
+    """What can be done with one ``runtime``: ``questions``, ``chats``, summaries and the library.
+
+    Methods that return an ``EngineCoroutine`` do nothing until it is run, by ``Session.run`` or by a scheduler.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._builder = RequestBuilder(runtime)
+
+    @cached_property
+    def questions(self) -> AskWorkflow:
+        """Questions about documents."""
+        return AskWorkflow(self._builder, RetrievalWorkflow(self._builder))
+
+    @cached_property
+    def chats(self) -> ChatWorkflow:
+        """Questions that continue a chat."""
+        return ChatWorkflow(self._builder, self.questions)
+
+    @contextmanager
+    def library(self) -> Iterator[LibraryWorkflow]:
+        """The library, while files are added or it is searched; a cancel is heard."""
+        with self.runtime.running(listening=True):
+            yield LibraryWorkflow(self._builder)
+
+    @contextmanager
+    def summaries(
+        self, open_generator: Callable[[StoredDocument], TextGenerator] | None = None
+    ) -> Iterator[SummarizeWorkflow]:
+        """What summarizes documents, or asks all of them the same; ``open_generator`` replaces the model here."""
+        with self.runtime.running():
+            yield SummarizeWorkflow(self.runtime, open_generator or self._local_generator)
+
+    def reply(self, messages: Messages, settings: Settings) -> EngineCoroutine[None]:
+        """The next message of a conversation word for word; the last event is Done. Nothing is persisted."""
+        return reply(self._builder, settings, messages)
+
+    def read(self, source: str) -> StoredDocument:
+        """Read one file, or find it stored. Raises DocumentError, Cancelled."""
+        return read_sources(self.runtime, [source])[0]
+
+    def store(self, sources: Sequence[str]) -> list[str]:
+        """Read ``sources`` and add them to the library; returns the ids of their documents."""
+        return store_sources(self.runtime, sources)
+
+    @property
+    def max_prompt_tokens(self) -> float:
+        """The most tokens a prompt may have. Loads the model."""
+        with self.runtime.running():
+            self.runtime.load()
+            return self._builder.max_prompt_tokens
+
+    def _local_generator(self, document: StoredDocument) -> LocalGenerator:
+        self.runtime.load()
+        return LocalGenerator(self._builder, self.questions, document)

@@ -1,0 +1,96 @@
+"""What people who change the code rely on: hooks that call what the tests call, and papers that name what there is."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from repository import FORMAT, LINT, ROOT
+
+HOOKS = {
+    hook["id"]: hook
+    for repository in yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    for hook in repository["hooks"]
+}
+PAPERS = [ROOT / "README.md", ROOT / "kernels" / "README.md", *sorted((ROOT / "localctx" / "docs").glob("*.md"))]
+PAPERS += [ROOT / ".github" / name for name in ("CONTRIBUTING.md", "SECURITY.md")]
+
+OURS = r"(?:localctx|models|kernels|ui|tests|packaging)/[\w./-]*\.(?:py|sh|md|toml|css|js)|\.github/[\w.-]+"
+FILE = re.compile(rf"(?<![\w./-])(?:{OURS})(?![\w/])")
+
+
+def test_hooks_call_what_the_tests_call():
+    entries = {name: shlex.split(hook["entry"]) for name, hook in HOOKS.items()}
+    python = [".venv/bin/python", "-m"]
+    assert entries["lint"] == [*python, *LINT]
+    assert entries["format"] == [*python, *FORMAT]
+    assert entries["house"] == [*python, "pytest", "-q", "-n", "0", "tests/project/test_house.py"]
+    assert (ROOT / entries["house"][-1]).is_file()
+
+
+def test_hooks_download_nothing_and_look_at_the_whole_tree():
+    config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    assert {repository["repo"] for repository in config["repos"]} == {"local"}
+    assert all(hook["language"] == "system" and hook["pass_filenames"] is False for hook in HOOKS.values())
+
+
+def absent(text: str) -> list[str]:
+    """The files of ours that a text names and that do not exist."""
+    return sorted({name for name in FILE.findall(text) if not (ROOT / name).is_file()})
+
+
+@pytest.mark.parametrize("path", PAPERS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_are_named_exist(path):
+    assert absent(path.read_text()) == []
+
+
+def test_files_of_the_kernels_that_their_readme_names_exist():
+    named = re.findall(r"`(py/\w+\.py)`", (ROOT / "kernels" / "README.md").read_text())
+    assert named
+    assert [name for name in named if not (ROOT / "kernels" / name).is_file()] == []
+
+
+def test_a_file_that_does_not_exist_is_found():
+    text = "`localctx/kv/cache.py` and localctx/kv/rows.py, models/step.py. reports/models/x.py tests/nothing.py#L3"
+    assert absent(text) == ["localctx/kv/rows.py", "models/step.py", "tests/nothing.py"]
+
+
+def test_what_contributors_look_for_is_there():
+    text = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
+    for folder in sorted(path.parent for path in (ROOT / "localctx").glob("*/__init__.py")):
+        assert f"`localctx/{folder.name}/`" in text, folder.name
+    for name in ("models", "kernels/py", "ui", "tests", "packaging"):
+        assert f"`{name}/`" in text, name
+
+
+def test_security_names_no_mail_address():
+    assert "@" not in Path(ROOT / ".github" / "SECURITY.md").read_text()
+
+
+RENAMED = re.compile(r"^\| `([^`]+)`(?:: `(\w+)`)? \| `([^`]+)`(?:: `(\w+)`)? \|$", re.MULTILINE)
+
+
+def renames() -> list[tuple[str, str, str, str]]:
+    """The rows of the table of renames: old file, old name, new file, new name; a name is empty for a whole file."""
+    return RENAMED.findall((ROOT / ".github" / "RENAMES.md").read_text())
+
+
+def test_the_table_of_renames_leads_to_what_there_is():
+    found = renames()
+    assert len(found) > 200
+    text = (ROOT / ".github" / "RENAMES.md").read_text()
+    files = {file for line in re.findall(r"^\| .* \| (.+) \|$", text, re.MULTILINE) for file in FILE.findall(line)}
+    assert [file for file in files if not (ROOT / file).is_file()] == []
+    definition = r"^(?:class |def |async def )?{}\b(?:\(|:| =)"
+    lost = [
+        f"{file}: {name}"
+        for _, _, file, name in found
+        if name and not re.search(definition.format(name), (ROOT / file).read_text(), re.MULTILINE)
+    ]
+    assert lost == []
+
+
+def test_the_table_of_renames_has_each_old_name_once():
+    old = [(file, name) for file, name, _, _ in renames() if name]
+    assert len(set(old)) == len(old)
