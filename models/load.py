@@ -39,16 +39,16 @@ def load_model(
     settings. Raises ModelError for a folder that does not load or a family that would be computed incorrectly.
     """
     parse_rope(rope)  # raises early for an invalid value
-    place = pick_device(device)
-    precision = pick_dtype(dtype, place)
-    refuse_weights(weights, place, precision)
-    packed = bitsandbytes_options(weights, place)
+    torch_device = pick_device(device)
+    precision = pick_dtype(dtype, torch_device)
+    refuse_weights(weights, torch_device, precision)
+    packed = bitsandbytes_options(weights, torch_device)
     if threads:
         torch.set_num_threads(threads)
         decode_cpu.set_threads(threads)
     with ThreadPoolExecutor() as pool:  # in the background, while this thread imports or blocks weights
         warmed, hashes = pool.submit(warm), pool.submit(hash_weights, folder)
-        if native := _native_parts(folder, place, precision):
+        if native := _native_parts(folder, torch_device, precision):
             config, tensors = native
             chat = pool.submit(_tokenizer, folder, config)
             with loading(folder):
@@ -58,30 +58,30 @@ def load_model(
             return NativeDecoder(
                 config, blocked, chat.result(), precision=precision, name=name, hashes=hashed, rope=rope
             )
-        module, tokenizer = load_module(folder, place, precision, packed)
+        module, tokenizer = load_module(folder, torch_device, precision, packed)
         warmed.result()
-        rows = block_linears(module, weights) if place.type == "cpu" else None
+        rows = block_linears(module, weights) if torch_device.type == "cpu" else None
         options = {"name": name, "hashes": hashes.result(), "rope": rope, "stored": weights}
         return TransformersModel(module, tokenizer, row_by_row=rows, **options)
 
 
-def loading_bytes(folder: Path, place: torch.device, precision: torch.dtype, weights: str) -> float:
+def loading_bytes(folder: Path, torch_device: torch.device, precision: torch.dtype, weights: str) -> float:
     """Returns the bytes of weights at the peak of loading the model in ``folder``. A NativeDecoder maps its files;
     transformers loads all weights before they are blocked.
     """
     parameters = stored_parameters(folder)
-    if not (native := _native_parts(folder, place, precision)):
-        return parameters * loaded_bits(weights, place, precision) / 8
+    if not (native := _native_parts(folder, torch_device, precision)):
+        return parameters * loaded_bits(weights, torch_device, precision) / 8
     stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     embedding = native[0].vocab_size * native[0].hidden_size * 2  # not quantized
     return stored if weights == "full" else min(stored, parameters * BITS[weights] / 8 + embedding)
 
 
 def _native_parts(
-    folder: Path, place: torch.device, precision: torch.dtype
+    folder: Path, torch_device: torch.device, precision: torch.dtype
 ) -> tuple[DecoderConfig, Mapping[str, Tensor]] | None:
     """Returns config and weights in ``folder`` if ``NativeDecoder`` supports them on this device; else None."""
-    config = read_native_config(folder) if place.type == "cpu" and precision in NATIVE_PRECISIONS else None
+    config = read_native_config(folder) if torch_device.type == "cpu" and precision in NATIVE_PRECISIONS else None
     tensors = open_weights(folder) if config else None
     if not config or tensors is None or not tensors.unquantized or (folder / "adapter_config.json").exists():
         return None

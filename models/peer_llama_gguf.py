@@ -70,8 +70,8 @@ def _tensors(folder: Path, config: Any) -> Iterator[tuple[str, np.ndarray]]:
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
     for file in sorted(folder.glob("*.safetensors")):
         for name, weight in load_file(file).items():
-            for theirs, ours in _NAMES.items():
-                name = name.replace(theirs, ours)
+            for transformers_name, gguf_name in _NAMES.items():
+                name = name.replace(transformers_name, gguf_name)
             is_norm = weight.dim() == 1  # llama.cpp requires norms in f32
             array = weight.to(torch.float32 if is_norm else torch.float16).numpy()
             n = heads.get(name.split(".")[-2])

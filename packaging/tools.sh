@@ -1,11 +1,11 @@
-# What the tests need beyond localctx itself, for packaging/check, which sources this after env.sh.
+# Tools that the tests need beyond localctx itself. packaging/check sources this file after env.sh.
 
-# --- The light tools: what a Python and a network can have
+# --- Small tools: pip packages
 
 test_tools() { once tests install_tests; }
 
 install_tests() {
-    is_done ready || install  # it was until now, but the run that we waited for was stopped
+    is_done ready || install  # the installation that this one waited for may have been interrupted
     say "[1/1] tools of the tests"
     unmark
     need "the tools of the tests" install -e "${root}[test]"
@@ -13,15 +13,15 @@ install_tests() {
     mark ready
 }
 
-# --- The larger ones: they need a compiler, root or hundreds of megabytes
+# --- Large tools: they need a compiler, root or hundreds of megabytes
 
-# One that cannot be had takes nothing from the others, and the check goes on without it.
+# A tool that cannot be installed does not affect the others; the check runs without it.
 larger_tools() {
     once tests-all install_larger
     has_chromium || install_chromium
 }
 
-# Where one failed there is no mark, and the next --all tries again.
+# If one fails, no mark is written, so that the next --all tries again.
 install_larger() {
     { is_done ready && is_done tests; } || install_tests
     failed=
@@ -36,12 +36,12 @@ LIST
     [ -n "$failed" ] || mark tests-all
 }
 
-# Prints the requirements of [test-all], a line each, or only the names that are --absent from .venv.
+# Prints the requirements of [test-all], one a line, or with --absent the names of those missing in .venv.
 larger() { "$venv/bin/python" "$root/packaging/larger.py" "$@"; }
 
 # --- The browser of the tests
 
-# The system's (tests/browser.py knows the same names), or Playwright's own where the system has the libraries it needs.
+# Succeeds with the system's browser (tests/browser.py has the same names), or with Playwright's if its libraries exist.
 has_chromium() {
     for name in chromium chromium-browser google-chrome google-chrome-stable; do
         command -v "$name" >/dev/null && return
@@ -50,7 +50,7 @@ has_chromium() {
 with p.sync_playwright() as w: exit(subprocess.call([w.chromium.executable_path, "--version"]))' >/dev/null 2>&1
 }
 
-# Root on Debian asks the system, anyone else Playwright, whose download goes into the user's cache.
+# On Debian root installs the system's package; other users install Playwright's into their cache.
 install_chromium() {
     say "[+] Chromium, for the tests of the window"
     if [ -e "${DEBIAN:-/etc/debian_version}" ] && [ "$(id -u)" = 0 ]; then
@@ -61,7 +61,7 @@ install_chromium() {
 
 # --- The last line
 
-# Prints what has to be said of the tests that will be skipped, or nothing.
+# Prints which tests will be skipped and how to add them, or nothing.
 left_out() {
     absent=$(larger --absent)
     has_chromium || absent="$absent Chromium"

@@ -1,9 +1,9 @@
 """How often answers about long documents are right: ``python tests/measure_answers.py [squad.json] [--mode auto]``.
 
-Each article of the data (see measure_retrieval.py) becomes one document; five questions of each, always the same,
-are asked in the mode given, and of the right paragraph alone. Prints recall at 1 and 3 after ranking, the share of
-answers that contain a right one both ways, without their quotations and with them, how many said that nothing answers,
-and how often what they cite lies in the right paragraph. Deterministic.
+Each article of the data (see measure_retrieval.py) becomes one document. Five questions about each, the same in every
+run, are asked about the document in the given mode, and about the right paragraph alone. Prints recall at 1 and 3 after
+ranking; for both ways the share of correct answers, without and with quotations; how many questions were reported as
+unanswered; and how often citations lie in the right paragraph. Deterministic.
 """
 
 import argparse
@@ -29,7 +29,7 @@ ANSWER = 64  # tokens
 
 @dataclass(frozen=True)
 class Outcome:
-    """One question: the rank of its paragraph (0: not among those ranked), and what was right."""
+    """The result of one question: the rank of its paragraph (0: not ranked), and which answers were correct."""
 
     rank: int
     right: bool
@@ -42,7 +42,7 @@ class Outcome:
 
 
 def main() -> None:
-    """Print each question as it is answered, then the figures; or why there are none."""
+    """Print each answered question, then the figures; or the reason why nothing can be measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", nargs="?", type=Path, default=DATA)
     parser.add_argument("--questions", type=int, default=5, help="of each article (5)")
@@ -115,17 +115,17 @@ def shown(report: dict[str, Any]) -> list[str]:
 
 
 def within(passage: dict[str, Any], start: int, end: int) -> bool:
-    """Whether a passage has more than half of the paragraph."""
+    """Return True if a passage contains more than half of the paragraph."""
     return 2 * (min(passage["end"], end) - max(passage["start"], start)) > end - start
 
 
 def contains(answer: str, right: list[str]) -> bool:
-    """Whether one of the right answers is in the answer, articles, case and punctuation apart (as SQuAD compares)."""
+    """Return True if the answer contains a correct one, ignoring articles, case and punctuation as SQuAD does."""
     return any(f" {plain(r)} " in f" {plain(answer)} " for r in right)
 
 
 def plain(text: str) -> str:
-    """Words alone."""
+    """Return the words of a text, without articles and punctuation."""
     text = "".join(c for c in text.lower() if c not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 

@@ -1,9 +1,9 @@
-"""What a batch gains by computing documents side by side: ``python tests/measure_batch.py [squad.json] [documents]``.
+"""Throughput of summarizing documents side by side: ``python tests/measure_batch.py [squad.json] [documents]``.
 
-Paragraphs of the data (see measure_retrieval.py) become documents, each of which is summarized: one after another, side
-by side, and by transformers' continuous batching and llama.cpp where these are there (``LOCALCTX_GGUF`` names the
-default model's file for it). All in one run, in groups of documents: a slow minute of the machine is everybody's;
-prints each group, then medians. Summaries are greedy; how many are the same both ways is told.
+Paragraphs of the data (see measure_retrieval.py) become documents, which are summarized one after another, side by
+side, with transformers' continuous batching, and with llama.cpp if it is installed (``LOCALCTX_GGUF`` names the default
+model's file for it). All ways take turns on each group of documents, so that noise of the machine affects all of them.
+Prints each group, then medians, and how many of the greedy summaries are the same one after another and side by side.
 """
 
 import json
@@ -53,7 +53,7 @@ def measure(session: Session, texts: list[str], folder: Path) -> None:
         "localctx, side by side": lambda group: ours(session, group, folder, MAX_PARALLEL),
     }
     ways |= dict(peers(session))
-    ours(session, texts[:2], folder, 2)  # compiled, loaded
+    ours(session, texts[:2], folder, 2)  # compiles kernels and loads the model
     speeds: dict[str, list[float]] = {name: [] for name in ways}
     same = total = 0
     for i in range(GROUPS):
@@ -74,7 +74,7 @@ def measure(session: Session, texts: list[str], folder: Path) -> None:
 
 
 def ours(session: Session, texts: list[str], folder: Path, most: int) -> tuple[int, list[str]]:
-    """Tokens written, and the summaries, with at most so many documents at once."""
+    """Return the tokens written and the summaries, with at most so many documents at a time."""
     jobs = []
     for i, text in enumerate(texts):
         file = folder / f"{i:04}.txt"
@@ -90,7 +90,7 @@ def ours(session: Session, texts: list[str], folder: Path, most: int) -> tuple[i
 
 
 def peers(session: Session) -> Iterator[tuple[str, Callable[[list[str]], tuple[int, list[str]]]]]:
-    """transformers' continuous batching, and llama.cpp with what it is told is its best for the processor."""
+    """Yield transformers' continuous batching, and llama.cpp with its best options for the CPU."""
     tokenizer, folder = session.model.tokenizer, session.settings.models / session.settings.model
     prompts = lambda texts: [make_prompt(tokenizer, [t], TASK.whole, (), AS_IT_IS).tokens for t in texts]  # noqa: E731
     yield "transformers generate_batch", generate_batch(folder, session, prompts)

@@ -1,7 +1,7 @@
-"""The effective context of a model on people's questions: ``python tests/measure_context.py [squad.json] [--model M]``.
+"""The effective context of a model on SQuAD questions: ``python tests/measure_context.py [squad.json] [--model M]``.
 
-Articles are cut to 256, 512, 1,024, ... tokens, and the questions on what is left are asked of the whole and of
-passages, as ``localctx quality --context`` does with questions that it makes itself. Deterministic.
+Articles are cut to 256, 512, 1,024, ... tokens. The questions about the remaining text are asked about the whole of it
+and about passages, as ``localctx quality --context`` does with questions it makes itself. Deterministic.
 """
 
 import argparse
@@ -33,7 +33,7 @@ class Asked(Question):
 
 
 def main() -> None:
-    """Print a line for each length, and what follows."""
+    """Print a line for each length, then the effective context."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", nargs="?", type=Path, default=DATA)
     parser.add_argument("--model", help="as localctx takes it")
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def cut(articles: list[dict], tokenizer) -> Iterator[Haystack]:
-    """Beginnings of articles, whole paragraphs, of at most so many tokens, each with its share of the questions."""
+    """Yield the first paragraphs of articles, up to each length in tokens, with the questions about them."""
     for length in LENGTHS:
         share = max(1, EACH // len(articles))
         for article in articles[: EACH // share]:

@@ -1,8 +1,8 @@
-"""What the kernels for GPUs do on one: ``python tests/measure_gpu.py [tokens ...]``.
+"""Correctness and speed of the Triton kernels on a GPU: ``python tests/measure_gpu.py [tokens ...]``.
 
-Checks each against torch, then prints how long it takes and what part of the memory's bandwidth (of a large copy, the
-same minute) that is, for a layer of Llama 3 8B. The second-level cache is emptied before each run. Then a random model
-of 1.2 billion parameters decodes, with its steps captured in a graph and without.
+Checks each kernel against torch, then prints its time and its share of the memory bandwidth (measured with a large
+copy) for a layer of Llama 3 8B. The L2 cache is cleared before each run. Then a random model with 1.2 billion
+parameters decodes, with and without CUDA graphs.
 """
 
 import statistics
@@ -23,7 +23,7 @@ from localctx.shape import PAGE, LayerShape, record_layout
 
 CODECS = ("bf16", "int8", "k8v4", "int4", "int2")
 SHAPE, HEADS, BF16 = LayerShape(8, 128, 128), 32, torch.bfloat16
-NEAR = 2e-2  # of the largest number: bf16 keeps three digits
+NEAR = 2e-2  # relative to the largest number: bf16 has three digits
 
 
 def main(tokens: list[int]) -> None:
@@ -50,7 +50,7 @@ def main(tokens: list[int]) -> None:
 
 
 def compare_steps(tokens: list[int], device: torch.device) -> list[str]:
-    """Print what a step takes, captured and not, after so many tokens; what was wrong."""
+    """Print the time of a decode step with and without CUDA graphs after each number of tokens; return the errors."""
     model, wrong = made_model(device, LARGE), list[str]()
     print("\n| decode | tokens | off by | ms |\n|---|---|---|---|")
     for count in tokens:
@@ -63,17 +63,17 @@ def compare_steps(tokens: list[int], device: torch.device) -> list[str]:
 
 
 def large_copy(device: torch.device) -> Callable[[], object]:
-    """A GiB from one place to another."""
+    """Return a function that copies a GiB."""
     some = torch.empty(2, 1 << 30, dtype=torch.uint8, device=device)
     return lambda: some[0].copy_(some[1])
 
 
 Measured = tuple[str, str, int, Callable[[], object], Callable[[], float]]
-"""A kernel, its codec, the bytes it must read and write, itself, and how far it is off, as a part of the largest."""
+"""A kernel's name, its codec, the bytes it must read and write, the kernel, and a function that returns its error."""
 
 
 def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> Iterator[Measured]:
-    """Every kernel over so many pages, which lie in no order."""
+    """Yield every kernel, over ``pages`` pages in random order."""
     from localctx.kernels import attention_triton, pages_triton
 
     torch.manual_seed(0)
@@ -95,45 +95,45 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
         def seal(at=at, layout=layout):
             pages_triton.seal(k, v, at, layout, 0)
 
-        def sealed(records=records, order=order, codec=codec, seal=seal) -> float:
+        def seal_error(records=records, order=order, codec=codec, seal=seal) -> float:
             seal()
             return _off(
                 codec.decode(records[order], torch.float32)[0], codec.decode(codec.encode(k, v), torch.float32)[0]
             )
 
-        def look(seen=seen, layout=layout):
+        def attend(seen=seen, layout=layout):
             return attention_triton.attend_rows(
                 q, k[None, :, 0], v[None, :, 0], seen, tails, layout, shape.k_dim**-0.5
             )[0]
 
-        def looked(records=records, order=order, codec=codec, look=look) -> float:
+        def attend_error(records=records, order=order, codec=codec, attend=attend) -> float:
             keys, values = codec.decode(records[order], torch.float32)
             keys, values = (torch.cat((x, new[:, :1].float()), 1) for x, new in ((keys, k), (values, v)))
             expected, _ = attention_reference.attend_reference(q[0][:, None].float(), keys, values, shape.k_dim**-0.5)
-            return _off(look()[0], expected[:, 0])
+            return _off(attend()[0], expected[:, 0])
 
-        def outline(at=at, layout=layout):
+        def make_sketch(at=at, layout=layout):
             return pages_triton.make_sketch(at, kinds, layout)
 
-        def outlined(records=records, order=order, codec=codec, outline=outline) -> float:
+        def sketch_error(records=records, order=order, codec=codec, make_sketch=make_sketch) -> float:
             codes = sketch.make_sketch(codec.stored_keys(records[order])).codes
-            return float((outline().codes != codes).float().mean())  # a rounding apart, here and there
+            return float((make_sketch().codes != codes).float().mean())  # some codes differ by rounding
 
         of_keys = records.numel() // 2
-        yield "seal", name, 2 * k.nbytes + records.numel(), seal, sealed
-        yield "attend", name, records.numel(), look, looked
-        yield "sketch", name, of_keys + outline().nbytes, outline, outlined
-    made, asked = outline(), q.view(shape.kv_heads, -1, shape.k_dim)
+        yield "seal", name, 2 * k.nbytes + records.numel(), seal, seal_error
+        yield "attend", name, records.numel(), attend, attend_error
+        yield "sketch", name, of_keys + make_sketch().nbytes, make_sketch, sketch_error
+    sketches, queries = make_sketch(), q.view(shape.kv_heads, -1, shape.k_dim)
 
     def score():
-        return pages_triton.best_scores(asked, made)
+        return pages_triton.best_scores(queries, sketches)
 
-    yield "best scores", "-", made.nbytes, score, lambda: _off(score(), sketch.best_scores(asked, made))
+    yield "best scores", "-", sketches.nbytes, score, lambda: _off(score(), sketch.best_scores(queries, sketches))
 
-    def turn():
+    def rotate():
         return pages_triton.rotate(k)
 
-    yield "rotate", "-", 3 * k.nbytes, turn, lambda: _off(turn(), quant.rotate(k.float()))
+    yield "rotate", "-", 3 * k.nbytes, rotate, lambda: _off(rotate(), quant.rotate(k.float()))
 
 
 LARGE = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32}
@@ -150,7 +150,7 @@ def made_model(device: torch.device, size: dict[str, int]) -> TransformersModel:
 
 
 def decoded(model: TransformersModel, context: int, count: int) -> list[tuple[torch.Tensor, float]]:
-    """After ``context`` tokens, logits of ``count`` and the median ms a token: without graphs, and with the model's."""
+    """Decode ``count`` tokens after ``context`` tokens with and without CUDA graphs; return logits, median ms."""
     pool = Pool(model.shape, "int8", model.device, model.rope, in_place=False, triton=True)
     read, graphs, found = Cache(pool, BF16), model.graphs, list[tuple[torch.Tensor, float]]()
     for at in range(0, context, 512):
@@ -169,7 +169,7 @@ def decoded(model: TransformersModel, context: int, count: int) -> list[tuple[to
 
 
 def _open_page(shape: LayerShape, device: torch.device) -> tuple[torch.Tensor, ...]:
-    """An open page without tokens, which lives as long as the process: its addresses, and how much of it is there."""
+    """Return the addresses and the length of an empty open page, which is never freed."""
     kept.append([torch.zeros(shape.kv_heads, PAGE, d, dtype=BF16, device=device) for d in (shape.k_dim, shape.v_dim)])
     nothing = torch.zeros(1, dtype=torch.int64, device=device)
     return torch.tensor([[x.data_ptr() for x in kept[-1]]], device=device), nothing, nothing

@@ -1,8 +1,8 @@
-"""A night with power cuts: ``python tests/measure_kills.py [squad.json] [kills] [seconds] [flags...]``.
+"""Batches that are killed and resumed: ``python tests/measure_kills.py [squad.json] [kills] [seconds] [flags...]``.
 
 Each article of the data (see measure_retrieval.py) becomes a file. ``summarize`` is started, killed with SIGKILL at a
-random moment of the first so many ``seconds``, started again, and so on; the last run is left to its end. Prints what
-was there after each, and whether every summary is there exactly once and none was done twice.
+random moment of the first ``seconds``, started again, and so on; the last run is not killed. Prints the results after
+each run, and whether every summary exists exactly once and none was computed twice.
 """
 
 import json
@@ -38,7 +38,7 @@ def main(path: Path = DATA, kills: int = 5, seconds: int = 300, *flags: str) -> 
 
 
 def run(here: Path, count: int, kills: int, seconds: int, flags: tuple[str, ...]) -> None:
-    """Start, kill, start again; say what came of it."""
+    """Start, kill and restart the batch; print the results."""
     command = [sys.executable, "-m", "localctx", "summarize", "articles", "-o", "out", "--jsonl", "all.jsonl", *flags]
     environment = {**os.environ, "LOCALCTX_HOME": str(here / "home")}
     began, said = time.monotonic(), ""
@@ -57,7 +57,7 @@ def run(here: Path, count: int, kills: int, seconds: int, flags: tuple[str, ...]
 
 
 def lines(here: Path) -> list[str]:
-    """The documents of the whole lines that were written, in order."""
+    """Return the documents of the complete lines of the output, in order."""
     file = here / "all.jsonl"
     whole = [line for line in file.read_text().splitlines(True) if line.endswith("\n")] if file.exists() else []
     return [json.loads(line)["name"] for line in whole]

@@ -1,8 +1,8 @@
-"""How many of twenty questions are answered rightly: ``python tests/measure_questions.py [--mode auto] [--json]``.
+"""How many of twenty questions are answered correctly: ``python tests/measure_questions.py [--mode auto] [--json]``.
 
-The questions and expected words are those of twenty_questions.toml: of README.md, and of a novel where the data folder
-has it. An answer counts as right where the answer itself or a quotation shown with it has an expected word. Prints each
-answer, then how many were right, how many repeated themselves, and the settings that decided it.
+The questions and expected words are those of twenty_questions.toml, about README.md and about a novel if the data
+folder has it. An answer is correct if it, or a quotation shown with it, contains an expected word. Prints each answer,
+then how many were correct, how many repeated themselves, and the settings.
 """
 
 import argparse
@@ -25,7 +25,7 @@ DOCUMENTS = {
 
 
 def main() -> None:
-    """Ask every question whose document is here."""
+    """Ask every question whose document exists."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", default="auto", help="auto, full or retrieve")
     parser.add_argument("--json", action="store_true", help="print one object a line")
@@ -49,14 +49,14 @@ def main() -> None:
 
 
 def ask(session: Session, file: Path, question: str) -> dict[str, Any]:
-    """The report of one answer."""
+    """Return the report of one answer."""
     *_, done = session.stream(question, [str(file)])
     assert isinstance(done, Done)
     return done.report.to_json()
 
 
 def is_right(report: dict[str, Any], expected: list[str]) -> bool:
-    """Whether the answer, or a quotation that is shown with it, has an expected word."""
+    """Return True if the answer, or a quotation shown with it, contains an expected word."""
     shown = " ".join([report["answer"], *(c["quote"] for c in report["citations"])])
     return any(word in shown for word in expected)
 

@@ -26,7 +26,7 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "squad-dev-A.js
 
 @dataclass(frozen=True)
 class Question:
-    """Its words, its paragraph and where that begins and ends in the article, and the answers that are right."""
+    """A question's words, its paragraph's range in the article, and its correct answers."""
 
     words: str
     paragraph: str
@@ -36,7 +36,7 @@ class Question:
 
 
 def main(path: Path = DATA, count: int = 5) -> None:
-    """Print the table, or why there is none."""
+    """Print the table, or the reason why nothing can be measured."""
     if not path.exists():
         sys.exit(f"{path} is absent: nothing to measure")
     settings = load_settings()
@@ -93,7 +93,7 @@ def report(store: Store, embedder: Embedder, questions: list[tuple[str, Question
 
 
 def holds(chunk: ChunkRow, document: str, start: int, end: int) -> bool:
-    """Whether the chunk has more than half of the paragraph."""
+    """Return True if the chunk contains more than half of the paragraph."""
     return chunk.document == document and 2 * (min(chunk.end, end) - max(chunk.start, start)) > end - start
 
 

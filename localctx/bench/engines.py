@@ -176,9 +176,9 @@ class Engines:
     def open(self, context: int, extra_tokens: int) -> Iterator[list[BenchEngine]]:
         """Yields the engines, for texts of ``context`` tokens and ``extra_tokens`` more, without peers that fail."""
         with ExitStack() as stack:
-            engines: list[BenchEngine] = self._ours(context) if "localctx" in self.chosen else []
-            engines += self._llamas(max(context, len(WARM)) + extra_tokens, stack)
-            engines += self._transformers()
+            engines: list[BenchEngine] = self._localctx_engines(context) if "localctx" in self.chosen else []
+            engines += self._llama_cpp_engines(max(context, len(WARM)) + extra_tokens, stack)
+            engines += self._transformers_engines()
             for engine in engines:
                 stack.callback(engine.reset)
             yield engines
@@ -186,9 +186,9 @@ class Engines:
     def warm(self) -> None:
         """Warms up localctx with each codec. Raises Cancelled."""
         for codec in self.codecs:
-            warm(self.ours(codec, len(WARM)))
+            warm(self.localctx_engine(codec, len(WARM)))
 
-    def ours(self, codec: str, context: int, on_device: int | None = None) -> LocalctxEngine:
+    def localctx_engine(self, codec: str, context: int, on_device: int | None = None) -> LocalctxEngine:
         """Returns localctx with the full keeper and at most ``on_device`` bytes of pages on the device (None: what is
         free).
         """
@@ -197,24 +197,24 @@ class Engines:
             plan = replace(plan, limits=TierLimits(on_device, 0, None))
         return LocalctxEngine(self.model, plan, self.settings.home / "spill", self.cancelled)
 
-    def _ours(self, context: int) -> list[BenchEngine]:
+    def _localctx_engines(self, context: int) -> list[BenchEngine]:
         engines = list[BenchEngine]()
         for codec in self.codecs:
-            source = self.ours(codec, context)
+            source = self.localctx_engine(codec, context)
             engines += [source, *(SelectEngine(source, keep) for keep in self.keeps)]
         return engines
 
-    def _llamas(self, extra_tokens: int, stack: ExitStack) -> Iterator[BenchEngine]:
+    def _llama_cpp_engines(self, extra_tokens: int, stack: ExitStack) -> Iterator[BenchEngine]:
         variants = [
             options for options in LLAMA_CPP_VARIANTS if self._is_chosen("llama.cpp", f"{options.name} {options.kv}")
         ]
         for options in variants if variants and self._gguf else ():
             if llama := self._usable(
-                f"{options.name} {options.kv}", partial(self._llama, options, extra_tokens, stack)
+                f"{options.name} {options.kv}", partial(self._open_llama_cpp, options, extra_tokens, stack)
             ):
                 yield llama
 
-    def _llama(self, options: LlamaCppOptions, extra_tokens: int, stack: ExitStack) -> BenchEngine:
+    def _open_llama_cpp(self, options: LlamaCppOptions, extra_tokens: int, stack: ExitStack) -> BenchEngine:
         assert self._gguf
         gpu = self.model.device.type == "cuda"
         llama = stack.enter_context(
@@ -254,7 +254,7 @@ class Engines:
             return None
         return made
 
-    def _transformers(self) -> Iterator[BenchEngine]:
+    def _transformers_engines(self) -> Iterator[BenchEngine]:
         quantized = sorted(installed_peers(), key=lambda p: p.bits != 4)[:1]  # one at 4 bits if there is one
         peers: list[TransformersCachePeer | None] = (
             [None] if self._is_chosen("transformers", "transformers DynamicCache") else []

@@ -59,7 +59,7 @@ class _ReopenedDocument:
     def __init__(self, bench: Bench, codec: str, context: int, folder: Path) -> None:
         self._bench, self._folder = bench, folder
         self._tokens, self._question = bench.text(context), bench.text(context + QUESTION_TOKENS, context)
-        self._engine = bench.engines.ours(codec, context)
+        self._engine = bench.engines.localctx_engine(codec, context)
         model = bench.engines.model
         self._identity = CacheIdentity(model.fingerprint(codec), model.name, codec)
 
@@ -86,8 +86,8 @@ def spill(bench: Bench, context: int) -> None:
     """
     for codec in bench.engines.codecs:
         pages = bench.engines.model.shape.cache_bytes(codec, context, 0)
-        in_memory = _read(bench, bench.engines.ours(codec, context), context)
-        spilled = _read(bench, bench.engines.ours(codec, context, pages // ON_DEVICE), context)
+        in_memory = _read(bench, bench.engines.localctx_engine(codec, context), context)
+        spilled = _read(bench, bench.engines.localctx_engine(codec, context, pages // ON_DEVICE), context)
         for i in range(bench.repeat):
             bench.noise()
             at = context + i * (DECODE_TOKENS + 1)
@@ -113,14 +113,14 @@ def _read(bench: Bench, source: LocalctxEngine, context: int) -> list[LocalctxEn
 def _compare(bench: Bench, context: int, in_memory: LocalctxEngine, spilled: LocalctxEngine, tokens: list[int]) -> None:
     steps = {"disk": (spilled, tokens[:_COLD]), "cached": (spilled, tokens[_COLD:]), "in_memory": (in_memory, tokens)}
     numbers = {}
-    for name, (engine, some) in steps.items():
+    for name, (engine, tokens_now) in steps.items():
         text = f"decoding at {context:,} tokens, {name.replace('_', ' ')}: {spilled.name} {spilled.kv}"
         seconds = 0.0
-        for token in some:
+        for token in tokens_now:
             if name == "disk":
                 drop_pages(spilled)
             seconds += bench.run_step(text, decoding(_LABEL, context), partial(engine.decode, [token]))
-        numbers[f"{name}_ms_per_token"] = 1000 * seconds / len(some)
+        numbers[f"{name}_ms_per_token"] = 1000 * seconds / len(tokens_now)
     bench.samples.add(SampleKey("spill", spilled.name, spilled.kv, context), **numbers)
 
 

@@ -19,6 +19,7 @@ from localctx.errors import UsageError, format_bytes
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
     from localctx.quality.gate import QualityGate, QualityResult
+    from localctx.quality.peer_caches import PeerResult
     from localctx.session import Session
 
 
@@ -116,7 +117,7 @@ def _gate(
     path = _draw(results, how["png"] or _default_path(session), session.settings.model)
     if how["as_json"]:
         report = {"model": session.settings.model, "tokens": len(gate.tokens), "picture": str(path)}
-        print_json({**report, "variants": [r.to_json() for r in results], "peers": peers})
+        print_json({**report, "variants": [r.to_json() for r in results], "peers": [p.to_json() for p in peers]})
     else:
         print(table([_row(r) for r in results] + [_peer_row(p) for p in peers]))
         terminal.say(
@@ -138,7 +139,7 @@ def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[st
     measure_blending(session, on, terminal, text, codec, how["passages"], how["as_json"])
 
 
-def _peers(session: "Session", terminal: "Terminal", gate: "QualityGate") -> list[dict[str, Any]]:
+def _peers(session: "Session", terminal: "Terminal", gate: "QualityGate") -> list["PeerResult"]:
     from localctx.models.resolve import resolve_model
     from localctx.quality.peer_caches import measure_peers
 
@@ -166,9 +167,10 @@ def _row(r: "QualityResult") -> dict[str, Any]:
     return {"KV": r.variant.name, **numbers, "NEEDLES": f"{sum(last)}/{len(last)} {marks}", "PASSED": verdict}
 
 
-def _peer_row(p: dict[str, Any]) -> dict[str, Any]:
-    numbers = _numbers(p["bytes_per_token"], p["kl_mean"], p["kl_p99"], p["top1"], p["perplexity"])
-    return {"KV": p["name"], **numbers, "NEEDLES": "", "PASSED": ""}
+def _peer_row(p: "PeerResult") -> dict[str, Any]:
+    d = p.divergence
+    numbers = _numbers(p.bytes_per_token, d.kl_mean, d.kl_p99, d.top1, d.perplexity)
+    return {"KV": p.name, **numbers, "NEEDLES": "", "PASSED": ""}
 
 
 def _numbers(nbytes: int, kl_mean: float, kl_p99: float, top1: float, perplexity: float) -> dict[str, Any]:

@@ -17,7 +17,7 @@ SENTENCE_COST = 0.2  # weighted share of the answer's words that each further se
 MAX_ATTENDED = 3  # citations found by attention
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # CJK characters one by one
 
-Range = tuple[int, int]
+TextRange = tuple[int, int]
 Source = Literal["passage", "attention"]
 AttendedRange = tuple[int, int, int, float]  # number of the document, start, end, share of the attention
 
@@ -47,9 +47,13 @@ def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> li
     If no passage supports the answer, returns the nearest sentences of the first passage, with a weight below ENOUGH.
     """
     ranges = [list(sentences(p.text, 0, len(p.text))) for p in passages]
-    texts = (p.text[a:b] for p, some in zip(passages, ranges, strict=True) for a, b in some)
+    texts = (p.text[a:b] for p, sentence_ranges in zip(passages, ranges, strict=True) for a, b in sentence_ranges)
     matcher = _AnswerMatcher(answer, question, texts)
-    best = [(matcher.best_quote(p.text, some), p) for p, some in zip(passages, ranges, strict=True) if some]
+    best = [
+        (matcher.best_quote(p.text, sentence_ranges), p)
+        for p, sentence_ranges in zip(passages, ranges, strict=True)
+        if sentence_ranges
+    ]
     enough = [(quote, p) for quote, p in best if quote.answer >= ENOUGH] or best[:1]
     return [_cite_passage(p, quote) for quote, p in sorted(enough, key=lambda e: e[0].score, reverse=True)]
 
@@ -117,7 +121,7 @@ class _SentenceRange:
         words = self.text[start:end]
         return Citation(self.row.id, self.row.name, page, heading, start, end, words, source, weight)
 
-    def _mostly_inside(self) -> Range:
+    def _mostly_inside(self) -> TextRange:
         start, end = self._range
         inside = [(a, b) for a, b in self.sentences if 2 * (min(b, end) - max(a, start)) >= b - a] or self.sentences
         return inside[0][0], inside[-1][1]
@@ -136,14 +140,14 @@ class _AnswerMatcher:
         )
         self._normalized_answer = _normalized(answer)
 
-    def best_quote(self, text: str, ranges: Sequence[Range]) -> _Quote:
+    def best_quote(self, text: str, ranges: Sequence[TextRange]) -> _Quote:
         """Returns the run of up to MAX_SENTENCES sentences, of those at ``ranges``, that matches the answer best."""
         runs = [
             ranges[i : i + n] for i in range(len(ranges)) for n in range(1, MAX_SENTENCES + 1) if i + n <= len(ranges)
         ]
         return max((self._quote(text, run) for run in runs), key=lambda q: q.score)
 
-    def _quote(self, text: str, run: Sequence[Range]) -> _Quote:
+    def _quote(self, text: str, run: Sequence[TextRange]) -> _Quote:
         start, end = run[0][0], run[-1][1]
         words = set(split_words(text[start:end]))
         answer, question = (_share(weights, words) for weights in (self._answer, self._question))

@@ -232,8 +232,12 @@ def _embed(
         parts = [
             [text[slice(*v)] for v in views(text, Chunk(c.start, c.end), is_line_based(document.name))] for c in batch
         ]
-        vectors = embedder.embed([f"{c.title}\n{part}" for c, some in zip(batch, parts, strict=True) for part in some])
-        store.index.put_vectors(embedder.name, batch, np.split(vectors, np.cumsum([len(some) for some in parts])[:-1]))
+        vectors = embedder.embed(
+            [f"{c.title}\n{part}" for c, texts in zip(batch, parts, strict=True) for part in texts]
+        )
+        store.index.put_vectors(
+            embedder.name, batch, np.split(vectors, np.cumsum([len(texts) for texts in parts])[:-1])
+        )
         done += sum(c.end - c.start for c in batch)
 
 

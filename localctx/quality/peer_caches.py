@@ -2,20 +2,36 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from localctx.engine.events import Progress
 from localctx.models.base import Model
 from localctx.models.peer_transformers import PEERS, PeerReader, TransformersCachePeer, installed_peers, load_stock
+from localctx.quality.compare import Divergence
 from localctx.quality.gate import QualityGate
+
+
+@dataclass(frozen=True)
+class PeerResult:
+    """The measurement of one peer: bytes of its cache a token, divergence from full precision, and seconds it took."""
+
+    name: str
+    bytes_per_token: int
+    divergence: Divergence
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the result as ``--json`` prints it."""
+        own = {"name": self.name, "bytes_per_token": self.bytes_per_token}
+        return {**own, **asdict(self.divergence), "seconds": round(self.seconds, 1)}
 
 
 def measure_peers(
     folder: Path, model: Model, gate: QualityGate, on_progress: Callable[[Progress], None], warn: Callable[[str], None]
-) -> Iterator[dict[str, Any]]:
-    """Yields the result of each installed peer with ``model``, loaded from ``folder``, as ``--json`` prints it.
+) -> Iterator[PeerResult]:
+    """Yields the result of each installed peer with ``model``, loaded from ``folder``.
 
     ``gate`` must have run: its reference is used. Calls ``warn`` for peers that are not installed or do not support
     this model. Raises ModelError.
@@ -33,13 +49,11 @@ def measure_peers(
 
 def _measure(
     module: Any, gate: QualityGate, peer: TransformersCachePeer, on_progress: Callable[[Progress], None]
-) -> dict[str, Any]:
+) -> PeerResult:
     start, total = time.perf_counter(), len(gate.tokens)
     reader = PeerReader(module, peer)
     for at in range(0, gate.first, gate.setup.chunk):
         reader.forward(gate.tokens[at : min(at + gate.setup.chunk, gate.first)])
         on_progress(Progress(f"reading {peer.name}", reader.length, total))
     divergence = gate.compare(reader.forward)
-    nbytes = reader.nbytes // reader.length
-    seconds = round(time.perf_counter() - start, 1)
-    return {"name": peer.name, "bytes_per_token": nbytes, **asdict(divergence), "seconds": seconds}
+    return PeerResult(peer.name, reader.nbytes // reader.length, divergence, time.perf_counter() - start)

@@ -91,7 +91,7 @@ def test_what_selects_goes_on_from_what_was_read(opened):
 def test_spilled_pages_give_the_same_tokens_also_out_of_the_page_cache(opened):
     engines, _ = opened()
     pages = engines.model.shape.cache_bytes("int8", 512, 0)
-    in_memory, spilled = engines.ours("int8", 512), engines.ours("int8", 512, pages // 4)
+    in_memory, spilled = engines.localctx_engine("int8", 512), engines.localctx_engine("int8", 512, pages // 4)
     for engine in (in_memory, spilled):
         engine.read(TEXT[:512])
     assert spilled.cache.pool.counts()["disk"] >= 5  # of 8; the first is larger

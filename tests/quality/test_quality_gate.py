@@ -139,7 +139,7 @@ def test_a_needle_is_found_where_the_model_answers_it(model, text, monkeypatch):
 
     deepest = make_needles()[-1].number
     monkeypatch.setattr(needles, "decode", lambda *a, **k: (t for t in [Token("It is ", 0), Token(deepest, 1)]))
-    found = needles.retrieve(Setup(model, 64), [Variant("f32")], text[:500])
+    found = needles.find_needles(Setup(model, 64), [Variant("f32")], text[:500])
     assert found == {Variant("f32"): (False, False, False, False, True)}
 
 
@@ -149,9 +149,9 @@ def test_what_follows_a_shared_beginning_is_read_as_if_alone(model, text, monkey
 
     answers = []
     monkeypatch.setattr(needles.Needle, "found_in", lambda self, answer: answers.append(answer) or True)
-    needles.retrieve(Setup(model, 64), [Variant("f32")], text[:700])
+    needles.find_needles(Setup(model, 64), [Variant("f32")], text[:700])
     monkeypatch.setattr(needles, "_same", lambda a, b: 0)
-    needles.retrieve(Setup(model, 64), [Variant("f32")], text[:700])
+    needles.find_needles(Setup(model, 64), [Variant("f32")], text[:700])
     assert len(answers) == 10
     assert answers[:5] == answers[5:]
 
@@ -272,6 +272,6 @@ def test_a_peer_reads_what_we_read(tiny_model, model, text):
     gate = QualityGate(Setup(model, 64), first_tokens(model, text, 400), [])
     list(gate.run([Variant("f32")]))
     fp8 = next(measure_peers(tiny_model, model, gate, lambda p: None, lambda line: None))
-    assert fp8["name"] == "transformers fp8 8 bit"
-    assert 0 < fp8["kl_mean"] < 0.05
-    assert fp8["bytes_per_token"] == 2 * 2 * 2 * 16  # a byte an element: layers, k and v, heads, width
+    assert fp8.to_json()["name"] == fp8.name == "transformers fp8 8 bit"
+    assert 0 < fp8.divergence.kl_mean < 0.05
+    assert fp8.bytes_per_token == 2 * 2 * 2 * 16  # a byte an element: layers, k and v, heads, width

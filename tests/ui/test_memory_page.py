@@ -148,7 +148,7 @@ def test_the_page_shows_what_the_worker_holds_and_the_map_of_the_chat(window, pa
             seen.append(dict(session.in_use.kv))
             yield event
 
-    report = list(window.answer_worker.submit(job))[-1].report
+    report = list(window.answer_worker.submit(job))[-1].report.to_json()
     assert max(kv.get("device", 0) for kv in seen) > 12 * PAGE
     assert window.answer_worker.in_use.weights > 100_000
     assert not any(window.answer_worker.in_use.kv.values()), "the cache is gone with the answer"
