@@ -21,6 +21,7 @@ WEIGHTS = ("full", "int8", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
 CAREFUL = ("auto", "off")
+REMOTE_MODE = ("read", "write")
 APPEARANCE = ("auto", "light", "dark")
 FILE = "settings.toml"
 SIZES = ("memory", "ram", "disk")  # the settings whose value is a size or ``auto``
@@ -52,6 +53,9 @@ class Settings:
     neither. ``blend`` reuses passages that were prefilled alone (``off``, ``on``, or ``auto``: only for models that
     passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if they have no text (``auto``), all of them
     (``on``) or none (``off``). ``appearance`` of the window is ``light``, ``dark`` or ``auto``, the system's.
+
+    ``remote`` is the URL of a remote store of pages (empty: none); with ``remote_mode`` ``read`` its pages are only
+    downloaded, with ``write`` they are uploaded too.
     """
 
     home: Path
@@ -84,6 +88,8 @@ class Settings:
     ocr: str = "auto"
     blend: str = "off"
     appearance: str = "auto"
+    remote: str = ""
+    remote_mode: str = "read"
 
     @property
     def models(self) -> Path:
@@ -242,6 +248,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
     if s.ocr not in ("auto", "on", "off"):
         raise UsageError(f"ocr = {s.ocr!r} means nothing", "use auto, on or off")
+    if s.remote_mode not in REMOTE_MODE:
+        raise UsageError(f"remote_mode = {s.remote_mode!r} means nothing", f"use one of: {', '.join(REMOTE_MODE)}")
     if s.appearance not in APPEARANCE:
         raise UsageError(f"there is no appearance {s.appearance!r}", f"use one of: {', '.join(APPEARANCE)}")
     s.caps  # noqa: B018 (raises for invalid sizes)

@@ -17,6 +17,6 @@ def shelve(store: Store, name: str, n: int, ago: float, pages: int = 5, fingerpr
     """A document with ``pages`` of its own, last used ``ago`` seconds ago; its id."""
     (document,) = add(store, name)
     cache = keep(store, [document], tokens_of(n, pages), fingerprint)
-    store.caches.ready(cache)
+    store.caches.mark_ready(cache)
     store.db.execute("UPDATE caches SET used = ? WHERE id = ?", [time.time() - ago, cache])
     return document

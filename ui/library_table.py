@@ -41,7 +41,7 @@ def documents(store: Store, text: str) -> str:
 
 
 def _row(store: Store, d: DocumentRow) -> str:
-    _, tokens, nbytes = store.caches.takes(d.id)
+    _, tokens, nbytes = store.caches.usage(d.id)
     pages = store.documents.count_spans(d.id, "page")
     used = datetime.fromtimestamp(d.used).strftime("%Y-%m-%d")
     figures = (_count(d.chars), _count(pages), _count(tokens), format_bytes(nbytes) if nbytes else "", used)

@@ -166,7 +166,7 @@ class SettingsPage:
     def _verify(self, request: gr.Request) -> Iterator[Updates]:
         def job(session: "Session") -> Generator[Any, None, None]:
             result = session.store.verify(lambda done, total: session.runtime.report("checking pages", done, total))
-            if result.whole:
+            if result.intact:
                 checked = f"{result.documents:,} documents, {result.pages:,} pages, {format_bytes(result.bytes)}"
                 yield Note(f"nothing is damaged: {checked}")
             else:

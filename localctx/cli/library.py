@@ -97,7 +97,7 @@ def library_list(as_json: bool) -> None:
     from localctx.cli.terminal import print_json, table
 
     with open_store() as store:
-        listed = [(d, store.caches.of(d.id), store.caches.takes(d.id)) for d in store.documents.all()]
+        listed = [(d, store.caches.of_document(d.id), store.caches.usage(d.id)) for d in store.documents.all()]
     if as_json:
         print_json([_document_json(d, caches, kept) for d, caches, kept in listed])
     elif not listed:
@@ -134,7 +134,8 @@ def library_show(document: str, as_json: bool) -> None:
 
     with open_store() as store:
         row = store.documents.find(document)
-        caches, spans, kept = store.caches.of(row.id), store.documents.spans(row.id), store.caches.takes(row.id)
+        caches, spans = store.caches.of_document(row.id), store.documents.spans(row.id)
+        kept = store.caches.usage(row.id)
     if as_json:
         print_json(_document_json(row, caches, kept) | {"spans": [vars(s) for s in spans]})
         return

@@ -60,7 +60,7 @@ def verify(repair: bool, as_json: bool, quiet: bool) -> None:
     with open_store() as store, terminal.cleared():
         result = store.verify(lambda done, total: terminal.show(Progress("verifying", done, total)))
         if repair:
-            store.pages.forget(result.damaged_pages)
+            store.pages.unlink(result.damaged_pages)
     if as_json:
         print_json({**result.to_json(), "repaired": repair})
     else:
@@ -71,7 +71,7 @@ def verify(repair: bool, as_json: bool, quiet: bool) -> None:
 
 def _print_result(result: "Verified", repair: bool) -> None:
     print(f"{result.documents:,} documents, {result.pages:,} pages, {format_bytes(result.bytes)}: ", end="")
-    print("no damage found" if result.whole else "damaged")
+    print("no damage found" if result.intact else "damaged")
     if result.database != "ok":
         print(f"the database is damaged ({result.database}); move it away; documents are then read again")
     for document in result.damaged_documents:

@@ -67,7 +67,7 @@ class PoolSet:
         """Bytes of KV of the open caches by tier, and ``kept``: mapped pages of the store."""
         pools = list(self._pools.values())
         tiers = [Counter(pool.nbytes()) for pool in pools]
-        return {**sum(tiers, Counter()), "kept": sum(pool.lent for pool in pools)}
+        return {**sum(tiers, Counter()), "kept": sum(pool.mapped_bytes for pool in pools)}
 
 
 def plan_cache(model: Model, settings: Settings, codec: str, tokens: int) -> CachePlan:

@@ -1,30 +1,37 @@
-"""Keeping: restored pages come from the store, sealed ones go to it behind the reading.
+"""Persisting: restored pages come from the store, sealed ones are written to it behind the prefill.
 
-Nothing here stops an answer: when the store cannot be used, ``failed`` says why and the reading goes on without it.
+Nothing here stops an answer: if the store cannot be used, ``failed`` says why and the prefill goes on without it.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from localctx.budget import measure_store_budget
 from localctx.errors import StoreError, format_bytes
 from localctx.kv.cache import Cache
-from localctx.shape import PAGE
+from localctx.kv.pages import page_names
+from localctx.kv.pool import Pool
+from localctx.kv.tiers import StoredBytes
+from localctx.shape import PAGE, SINKS
 from localctx.store.caches import CacheRow
 from localctx.store.documents import StoredDocument
 from localctx.store.eviction import make_room
+from localctx.store.page_store import PageKey, PrefixMatch
+from localctx.store.page_writer import PageWriter
+from localctx.store.remote_sync import RemoteSync
 from localctx.store.store import Store, store_errors
-from localctx.store.stored_pages import PageWriter
 
-COMMIT = 16  # pages between commits: a power cut costs at most the reading of 1,024 tokens
+COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1,024 tokens
 
 
 @dataclass(frozen=True)
 class CacheIdentity:
-    """What pages are kept under: a fingerprint, and the model and codec it stands for.
+    """What pages are stored under: a fingerprint, and the model and codec that it was made of.
 
-    ``part`` of the documents, where not the whole of them was read; ``chat`` and its ``branch``, where it is theirs (0:
-    what the chat read last, whatever comes of it).
+    ``part`` names the part of the documents that is read, if not all is. ``chat`` and ``branch`` are set if the cache
+    belongs to a chat; branch 0 is the prompt that the chat read last, before its answer.
     """
 
     fingerprint: bytes
@@ -36,9 +43,10 @@ class CacheIdentity:
 
 
 class CachePersister:
-    """Restores and keeps the pages of ``tokens``, with which every question on ``documents``, or in a chat, begins.
+    """Restores and persists the pages of ``tokens``, with which every question on ``documents``, or in a chat, begins.
 
-    All kept pages together take ``disk`` bytes at most, or the share that ``budget`` grants (None).
+    All stored pages together take at most ``disk`` bytes (None: the share of the disk that ``budget`` grants). Where
+    the local store ends, pages come from ``remote``; new ones are uploaded there if it may be written.
     """
 
     def __init__(
@@ -48,12 +56,15 @@ class CachePersister:
         identity: CacheIdentity,
         tokens: Sequence[int],
         disk: int | None = None,
+        remote: RemoteSync | None = None,
     ) -> None:
         self._open_store, self._documents, self._identity, self._tokens = open_store, documents, identity, tokens
         self._pages, self._disk = -(-len(tokens) // PAGE), disk
+        self._remote = None if identity.part else remote  # a passage is not worth a request
         self._full = False
-        self.notes = list[str]()  # what was given up to make room, and what found none
+        self.notes = list[str]()  # which caches were evicted to make room, and what found none
         self._written = self._committed = 0
+        self._uncommitted = list[tuple[Pool, int, int]]()  # (pool, page id, position) of pages written since
         self.nbytes = 0  # of the pages restored and written
         self._cache_id = ""
         self._writer: PageWriter | None = None
@@ -61,37 +72,38 @@ class CachePersister:
         self.failed: StoreError | None = None
 
     def restore(self, cache: Cache) -> list[str]:
-        """Put the kept pages the sequence begins with into the empty ``cache``; says why there are not more."""
+        """Adopt the stored pages that the sequence begins with into the empty ``cache``; returns notes that say why
+        there are not more.
+        """
         notes = list[str]()
         self._try(lambda store: notes.extend(self._restore(store, cache)))
         return notes
 
     def enter(self, cache: Cache) -> None:
-        """Enter the documents, and what is to be kept of them. Before, nothing was written: a plan may still refuse."""
+        """Enter the documents and their cache in the store. To be called once the plan is accepted."""
         self._try(lambda store: self._enter(store, cache))
 
     @property
     def kept(self) -> int:
-        """Pages that are kept by now."""
+        """Pages that are durable by now."""
         return 0 if self.failed else self._committed
 
     def __call__(self, cache: Cache) -> None:
-        """Write what was sealed since the last call; commit now and then."""
+        """Write the pages sealed since the last call; commit when there are enough of them."""
         self._try(lambda store: self._write(store, cache))
-        if self._written - self._committed >= COMMIT:
+        if self._written - self._committed >= _pages_per_commit(cache.pool):
             self._try(self._commit)
 
     def extend(self, cache: Cache, tokens: Sequence[int], branch: int) -> None:
-        """Keep ``tokens``, which go on from what the ``cache`` holds, under a ``branch`` of the chat.
+        """Persist ``tokens``, which continue the sequence of ``cache``, under a ``branch`` of the chat.
 
-        An open page that was kept is kept again when it is fuller.
+        An open page that was stored is stored again when it holds more tokens.
         """
         self._try(lambda store: self._extend(store, cache, tokens, branch))
 
     def close(self, cache: Cache, rate: float | None = None) -> None:
-        """Commit what is sealed; the cache is ready when that is everything. ``rate`` is for the next plan.
-
-        What was never entered leaves nothing.
+        """Commit the sealed pages and mark the cache ready if these are all. ``rate`` is the measured prefill rate in
+        tokens per second, for the next plan. Does nothing if ``enter`` was not called.
         """
         if not self._writer:
             return
@@ -100,27 +112,61 @@ class CachePersister:
         if rate:
             self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, rate))
         self._writer.close()
+        if self._remote:
+            self.notes += self._remote.take_notes()
 
-    def _try(self, work: Callable[[Store], None]) -> None:
+    def _try(self, operation: Callable[[Store], None]) -> None:
         if self.failed:
             return
         try:
             store = self._open_store()
             with store_errors(store.home):
-                work(store)
+                operation(store)
         except StoreError as e:
             self.failed = e
 
     def _restore(self, store: Store, cache: Cache) -> list[str]:
         prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens)
         cache.adopt(prefix.payloads)
+        remote_notes = self._restore_remote(store, cache, prefix)
         if prefix.tail is not None:
             cache.adopt_tail(prefix.tail)
-        self.nbytes = sum(map(len, prefix.payloads)) + (0 if prefix.tail is None else len(prefix.tail))
+        tail_bytes = 0 if prefix.tail is None else len(prefix.tail)
+        self.nbytes = sum(map(len, prefix.payloads)) + tail_bytes
         self.rate = store.caches.rate(self._identity.fingerprint)
         if prefix.fault:
-            return [f"{prefix.fault}; reading again from token {cache.length:,}"]
-        return [] if cache.length or self._identity.part else self._other_readings(store)
+            return [f"{prefix.fault}; reading again from token {cache.length:,}", *remote_notes]
+        return remote_notes if cache.length or self._identity.part else remote_notes + self._other_readings(store)
+
+    def _restore_remote(self, store: Store, cache: Cache, prefix: PrefixMatch) -> list[str]:
+        """Continue ``prefix`` with full pages of the remote store, which are written to the local one and mapped."""
+        if not self._remote or prefix.tail is not None:
+            return []
+        whole = self._tokens[: len(self._tokens) // PAGE * PAGE]
+        keys = list(page_names(self._identity.fingerprint, whole))
+        while batch := keys[len(prefix.payloads) :][:COMMIT]:
+            mapped = self._download(store, cache, batch)
+            cache.adopt(mapped)
+            prefix.payloads += mapped
+            if len(mapped) < len(batch):
+                break
+        return self._remote.take_notes()
+
+    def _download(self, store: Store, cache: Cache, keys: Sequence[PageKey]) -> list[np.ndarray]:
+        """Copy the next pages of the sequence from the remote store; returns those that came, mapped."""
+        assert self._remote
+        slot_bytes, first = cache.pool.shape.slot_bytes(self._identity.codec), cache.length // PAGE
+        sizes = [cache.pool.page_bytes(first + i) for i in range(len(keys))]
+        stored = store.pages.nbytes()
+        need = sum(-(-size // slot_bytes) * slot_bytes for size in sizes)
+        if stored + need > measure_store_budget(store.home, stored, self._disk):  # nothing is evicted for them
+            return []
+        payloads = list(self._remote.fetch(keys))
+        if [len(payload) for payload in payloads] != sizes[: len(payloads)]:
+            return []  # whoever made them has another page layout
+        store.pages.append(list(zip(keys, payloads, strict=False)))
+        opened = store.pages.open(keys[: len(payloads)])
+        return [page.payload for page in opened if page.payload is not None]
 
     def _enter(self, store: Store, cache: Cache) -> None:
         with store.db.atomic():  # or another process may remove a document before its cache is entered
@@ -138,50 +184,55 @@ class CachePersister:
         self._identity = replace(self._identity, branch=branch)
         self._open(store, cache, whole)
 
-    def _open(self, store: Store, cache: Cache, kept: int) -> None:
-        """Enter the cache, the first ``kept`` pages of which are there already."""
-        of, documents = self._identity, [row.id for row, _, _ in self._documents]
+    def _open(self, store: Store, cache: Cache, restored: int) -> None:
+        """Enter the cache, whose first ``restored`` pages are stored already."""
+        identity, documents = self._identity, [row.id for row, _, _ in self._documents]
         self._cache_id = store.caches.open(
-            of.fingerprint,
+            identity.fingerprint,
             documents,
-            model=of.model,
-            codec=of.codec,
+            model=identity.model,
+            codec=identity.codec,
             keeper=cache.keeper.name,
             tokens=len(self._tokens),
-            part=of.part,
-            chat=of.chat,
-            branch=of.branch,
+            part=identity.part,
+            chat=identity.chat,
+            branch=identity.branch,
         )
-        self._written = self._committed = kept
-        slot_bytes = cache.pool.shape.slot_bytes(of.codec)
-        self._writer = store.pages.writer(of.fingerprint, self._tokens, slot_bytes, self._cache_id)
-        self._writer.commit(self._written)  # what was restored is this cache's too, and not given up for the rest
+        self._written = self._committed = restored
+        slot_bytes = cache.pool.shape.slot_bytes(identity.codec)
+        self._writer = store.pages.writer(identity.fingerprint, self._tokens, slot_bytes, self._cache_id)
+        self._writer.commit(self._written)  # restored pages are this cache's too, and not evicted for the rest
+        if self._remote:
+            self._upload(list(self._writer.mapped(range(min(restored, len(self._tokens) // PAGE)))))
 
     def _write(self, store: Store, cache: Cache) -> None:
         assert self._writer
         while cache.exact and not self._full and self._written < self._writable(cache):
             sealed = self._written < len(cache.pages)
             payload = cache.pool.payload(cache.pages[self._written]).cpu().numpy() if sealed else cache.tail_payload()
-            if not self._make_room(store, self._writer.takes(self._written, len(payload))):
+            if not self._make_room(store, self._writer.disk_bytes(self._written, len(payload))):
                 break
             self._writer.write(self._written, payload)
+            if sealed:
+                self._uncommitted.append((cache.pool, cache.pages[self._written], self._written))
             self._written, self.nbytes = self._written + 1, self.nbytes + len(payload)
 
     def _writable(self, cache: Cache) -> int:
-        """Pages that are sealed, and the open one where the sequence ends just there."""
+        """Returns how many pages can be written: the sealed ones, and the open one if the sequence ends in it."""
         if cache.length == len(self._tokens):
             return self._pages
         return min(len(self._tokens) // PAGE, len(cache.pages))
 
     def _make_room(self, store: Store, need: int) -> bool:
-        kept = store.pages.nbytes()
-        budget = measure_store_budget(store.home, kept, self._disk)
-        if kept + need <= budget:
+        """Evict other caches until ``need`` bytes more fit in the budget; returns False, for good, if they do not."""
+        stored = store.pages.nbytes()
+        budget = measure_store_budget(store.home, stored, self._disk)
+        if stored + need <= budget:
             return True
-        self._commit(store)  # or pages that this cache found kept would not count as its own
-        room = make_room(store, budget, need, self._cache_id)
-        self.notes += map(str, room.given_up)
-        if need and not room.enough:
+        self._commit(store)  # or pages that this cache found stored would not count as its own
+        eviction = make_room(store, budget, need, self._cache_id)
+        self.notes += map(str, eviction.evicted)
+        if need and not eviction.enough:
             self._full = True
             left = len(self._tokens) - self._written * PAGE
             self.notes.append(
@@ -195,15 +246,32 @@ class CachePersister:
         assert self._writer
         self._writer.commit(self._written)
         self._committed = self._written
+        self._back_pages()
         if self._written == self._pages:
-            store.caches.ready(self._cache_id)
+            store.caches.mark_ready(self._cache_id)
+
+    def _back_pages(self) -> None:
+        """Tell the pool which of its pages the store holds now."""
+        assert self._writer
+        pages, self._uncommitted = {position: (pool, page) for pool, page, position in self._uncommitted}, []
+        mapped = list(self._writer.mapped(pages))
+        for position, stored in mapped:
+            pool, page = pages[position]
+            pool.back_with(page, stored)
+        self._upload(mapped)
+
+    def _upload(self, mapped: Sequence[tuple[int, StoredBytes]]) -> None:
+        """Upload stored pages of documents in the background; what was said in a chat stays here."""
+        if self._remote and self._writer and not self._identity.chat:
+            self._remote.upload([(self._writer.keys[position], stored) for position, stored in mapped])
 
     def _other_readings(self, store: Store) -> list[str]:
+        """Returns a note for each document whose stored pages are all of another model, codec or setting."""
         notes = []
         for row, _, _ in self._documents:
-            kept = [c for c in store.caches.of(row.id) if c.pages]
-            if kept and all(c.fingerprint != self._identity.fingerprint for c in kept):
-                notes.append(f"{row.name} is read again: {self._difference(kept[0])}")
+            caches = [c for c in store.caches.of_document(row.id) if c.pages]
+            if caches and all(c.fingerprint != self._identity.fingerprint for c in caches):
+                notes.append(f"{row.name} is read again: {self._difference(caches[0])}")
         return notes
 
     def _difference(self, other: CacheRow) -> str:
@@ -211,3 +279,11 @@ class CachePersister:
         if (other.model, other.codec) == (mine.model, mine.codec):
             return f"the files or settings of model {other.model} changed since its pages were kept"
         return f"its pages were kept for {other.model} with {other.codec} KV, not {mine.model} with {mine.codec} KV"
+
+
+def _pages_per_commit(pool: Pool) -> int:
+    """Returns COMMIT, or less if the device is small: a page that is pushed down should be committed by then, because
+    it then leaves memory without a write. A chunk fills half of the device at most, so a quarter of it may wait.
+    """
+    limit = pool.limits.device
+    return COMMIT if limit is None else max(1, min(COMMIT, limit // pool.page_bytes(SINKS) // 4))

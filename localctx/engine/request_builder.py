@@ -24,6 +24,7 @@ from localctx.errors import UsageError
 from localctx.models.base import Model
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
+from localctx.store.remote_sync import open_remote
 
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
 
@@ -167,7 +168,8 @@ class RequestBuilder:
     ) -> CachePersister:
         settings = self.runtime.settings
         identity = CacheIdentity(self.model.fingerprint(codec), settings.model, codec, part, chat)
-        return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"])
+        remote = open_remote(settings.remote, settings.remote_mode)
+        return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], remote)
 
 
 def _boundary(prompt: Prompt, part: str) -> int:

@@ -12,6 +12,7 @@ from localctx.errors import Cancelled
 from localctx.models.base import Model
 from localctx.models.embedder import Embedder, load_embedder
 from localctx.settings import Settings
+from localctx.store.remote_sync import finish_uploads
 from localctx.store.store import Store, read_store
 
 Value = TypeVar("Value")
@@ -122,7 +123,8 @@ class Runtime:
             self.close()
 
     def close(self) -> None:
-        """Close the store."""
+        """Wait for uploads to a remote store, then close the local one."""
+        finish_uploads()
         if self._store:
             self._store.close()
             self._store = None

@@ -23,7 +23,7 @@ from localctx.kv.codecs import Codec, make_codec
 from localctx.kv.pages import PageTable
 from localctx.kv.prefetch import Prefetcher
 from localctx.kv.rotary import Rope
-from localctx.kv.tiers import DiskTier, MemoryTier, Tier, as_tensor
+from localctx.kv.tiers import DiskTier, MemoryTier, StoredBytes, StoredCopies, Tier, as_tensor
 from localctx.shape import FORMATS, PAGE, SINKS, KVShape
 
 ORDINARY, SINK = 0, 1  # the kinds of page: in the codec's format, or full precision at the beginning of a sequence
@@ -67,10 +67,11 @@ class Pool:
         self._stager = Prefetcher(self.record, len(shape.layers), self.device)
         self.clock = self.version = 0  # steps so far; moves so far, which stale addresses are known by
         self._where: dict[int, Tier] = {}
+        self._stored = StoredCopies()
         self._open: set[int] = set()
         self._kinds = np.zeros(64, np.uint8)
         self._used = np.zeros(64, np.int64)
-        self._sizes = np.zeros(64, np.int64)  # bytes; 0 of what the store lends
+        self._sizes = np.zeros(64, np.int64)  # bytes; 0 of what is read in the store's mapping
 
     @property
     def limits(self) -> TierLimits:
@@ -128,17 +129,31 @@ class Pool:
             self.make_room(0)
 
     def adopt(self, payload: np.ndarray, kind: int) -> int:
-        """A sealed page of this kind from mapped bytes: read where they lie, or copied up while there is room."""
+        """Add a stored page of this kind, given as verified mapped bytes; returns its id.
+
+        The bytes are read in place, or copied to the device while it has room.
+        """
         limit = self.device_tier.limit
         if self.in_place or (limit is not None and self.device_tier.nbytes + len(payload) > limit):
             page = self._enter(kind, 0)
-            self.disk_tier.lend(page, payload)
+            self.disk_tier.map_stored(page, payload)
             self._where[page] = self.disk_tier
         else:
             page = self._enter(kind, len(payload))
             self.device_tier.put(page, as_tensor(payload))
             self._where[page] = self.device_tier
+            self._stored.add(page, lambda: payload, len(payload))
         return page
+
+    def back_with(self, page: int, stored: StoredBytes) -> None:
+        """Note that the store holds a copy of ``page``, which then leaves memory without a write.
+
+        A page that was spilled already gives its slot back at once. Ids of released pages are ignored.
+        """
+        if page in self._where and self._sizes[page]:
+            self._stored.add(page, stored, int(self._sizes[page]))
+            if self._where[page] is self.disk_tier:
+                self._map_stored(page)
 
     def tier_of(self, page: int) -> str:
         """The name of the tier a page is in."""
@@ -174,7 +189,7 @@ class Pool:
         self._used[pages] = self.clock
 
     def bytes_of(self, pages: np.ndarray) -> int:
-        """What these pages take, wherever they are; what the store lends is the store's."""
+        """What these pages take, wherever they are; pages read in the store's mapping count for the store."""
         return int(self._sizes[pages].sum())
 
     def allow(self, limits: TierLimits, caps: TierLimits) -> None:
@@ -184,10 +199,11 @@ class Pool:
             tier.limit = min(bounds, default=None)
 
     def release(self, pages: Iterable[int]) -> None:
-        """One holder less for each page; a page without holders is forgotten."""
+        """Drop one reference to each page; a page without references is removed."""
         for page in pages:
             if self.table.release(page):
                 self._open.discard(page)
+                self._stored.discard(page)
                 self._where.pop(page).drop(page)
                 self.version += 1
 
@@ -210,7 +226,7 @@ class Pool:
         return {tier.name: found[tier.name] for tier in self.tiers}
 
     def nbytes(self, pages: Iterable[int] | None = None) -> dict[str, int]:
-        """Bytes that ``pages`` (None: all) take of each tier; what the store lends is the store's."""
+        """Bytes that ``pages`` (None: all) take of each tier; pages read in the store's mapping count for the store."""
         if pages is None:
             return {tier.name: tier.nbytes for tier in self.tiers}
         found = dict.fromkeys((tier.name for tier in self.tiers), 0)
@@ -219,15 +235,17 @@ class Pool:
         return found
 
     @property
-    def lent(self) -> int:
-        """Bytes of the store's pages that are read where they lie."""
-        return self.disk_tier.lent
+    def mapped_bytes(self) -> int:
+        """Bytes of the store's pages that are read in place."""
+        return self.disk_tier.mapped_bytes
 
     def _spare(self) -> float:
-        """Bytes that could still be taken, if pages moved down."""
-        return sum(inf if tier.limit is None else max(0, tier.limit - tier.nbytes) for tier in self.tiers)
+        """Bytes that could still be taken if pages moved down, or gave way to their stored copies."""
+        free = sum(inf if tier.limit is None else max(0, tier.limit - tier.nbytes) for tier in self.tiers)
+        return free + self._stored.nbytes
 
     def _room(self, level: int, nbytes: int) -> None:
+        """Push pages of a tier down until it has room for ``nbytes``. Raises NoRoom."""
         tier = self.tiers[level]
         while tier.limit is not None and tier.nbytes + nbytes > tier.limit:
             victim = self._least_needed(tier)
@@ -235,11 +253,22 @@ class Pool:
                 raise NoRoom(self.nbytes(), nbytes)
             if victim is None:
                 return  # all that is here is being filled: this step may go over, the next pushes it down
-            self._move_down(victim, level)
+            try:
+                self._move_down(victim, level)
+            except NoRoom:
+                if (victim := self._least_needed(tier, stored=True)) is None or not self._map_stored(victim):
+                    raise
 
     def _move_down(self, page: int, level: int) -> None:
+        """Move a page to the next tier below that is large enough, or to its stored copy instead of the disk.
+
+        Where attention reads in place, memory of the host is no nearer than the store's mapping. Raises NoRoom.
+        """
         payload = self.payload(page)
-        if not (below := self._below(level, len(payload))):
+        below = self._below(level, len(payload))
+        if (self.in_place or not below or self.tiers[below] is self.disk_tier) and self._map_stored(page):
+            return
+        if not below:
             raise NoRoom(self.nbytes(), len(payload))
         self._room(below, len(payload))
         try:
@@ -250,13 +279,24 @@ class Pool:
         self.tiers[level].drop(page)
         self.version += 1
 
-    def _below(self, level: int, nbytes: int) -> int:
-        """The next lower level that is large enough for a page; 0 where none is."""
-        rooms = [tier.limit for tier in self.tiers]
-        return next((i for i, n in enumerate(rooms) if i > level and (n is None or n >= nbytes)), 0)
+    def _map_stored(self, page: int) -> bool:
+        """Replace a page's memory, or its spill slot, by the store's mapping; False if it has no verified copy."""
+        if (payload := self._stored.take(page)) is None:
+            return False
+        self._where[page].drop(page)
+        self.disk_tier.map_stored(page, payload)
+        self._where[page], self._sizes[page] = self.disk_tier, 0
+        self.version += 1
+        return True
 
-    def _least_needed(self, tier: Tier) -> int | None:
-        pages = [p for p in tier if p not in self._open]
+    def _below(self, level: int, nbytes: int) -> int:
+        """Returns the next lower level that is large enough for a page; 0 if none is."""
+        limits = [tier.limit for tier in self.tiers]
+        return next((i for i, n in enumerate(limits) if i > level and (n is None or n >= nbytes)), 0)
+
+    def _least_needed(self, tier: Tier, stored: bool = False) -> int | None:
+        """The page of ``tier`` that was used longest ago; with ``stored``, of those that the store holds."""
+        pages = [p for p in tier if p not in self._open and (p in self._stored or not stored)]
         return min(pages, key=lambda p: (self._used[p], p), default=None)
 
     def _enter(self, kind: int, nbytes: int) -> int:

@@ -1,10 +1,13 @@
-"""Tiers: where sealed pages live. A page is one run of bytes, layer after layer."""
+"""Tiers: where sealed pages live. A page is one run of bytes, layer after layer.
+
+A page that the store holds is never written a second time: it leaves memory for the store's mapping of it.
+"""
 
 import mmap
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -16,21 +19,26 @@ from localctx.shape import SLOT_ALIGN
 
 SPILL = 64  # slots a spill file grows by
 
+StoredBytes = Callable[[], np.ndarray | None]
+"""Returns a stored page's mapped bytes after it has compared their checksum; None if they are not what was written."""
+
 
 class Tier(Protocol):
-    """A place pages live. A page is a uint8 tensor, immutable once sealed; ``limit`` is in bytes, None for no limit."""
+    """A place where pages live. A page is a uint8 tensor, immutable once sealed; ``limit`` is in bytes, None for no
+    limit.
+    """
 
     name: str
     limit: int | None
 
     def put(self, page: int, payload: Tensor) -> None:
-        """Take a copy of the page. Raises OSError where a disk will not take it."""
+        """Copy the page into this tier. Raises OSError if the disk refuses the write."""
 
     def get(self, page: int) -> Tensor:
-        """The page's bytes, without a copy."""
+        """Returns the page's bytes without copying them."""
 
     def drop(self, page: int) -> None:
-        """Forget the page."""
+        """Remove the page and free what it takes."""
 
     def __contains__(self, page: int) -> bool: ...
 
@@ -40,11 +48,11 @@ class Tier(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes this tier has taken, which ``limit`` bounds."""
+        """Bytes that the pages take of this tier; ``limit`` bounds them."""
 
 
 class _PagesById:
-    """The pages a tier has, by id."""
+    """The part that all tiers share: the bytes of each page by its id."""
 
     def __init__(self) -> None:
         self._pages: dict[int, Tensor] = {}
@@ -65,7 +73,7 @@ class _PagesById:
 
 
 class MemoryTier(_PagesById):
-    """Pages in memory of one device. What a dropped page took is used again by the next of its size."""
+    """Pages in the memory of one device. A new page reuses the memory of a dropped page of the same size."""
 
     def __init__(self, name: str, device: torch.device, limit: int | None = None, pinned: bool = False) -> None:
         super().__init__()
@@ -74,7 +82,7 @@ class MemoryTier(_PagesById):
         self._free: dict[int, list[Tensor]] = {}
 
     def new(self, page: int, nbytes: int) -> Tensor:
-        """Room for a page that is about to be filled."""
+        """Allocate a page of ``nbytes`` and return it; the caller fills it."""
         free = self._free.get(nbytes)
         payload = free.pop() if free else self._allocate(nbytes)
         self._pages[page] = payload
@@ -93,7 +101,7 @@ class MemoryTier(_PagesById):
         self._free.setdefault(len(payload), []).append(payload)
 
     def trim(self) -> None:
-        """Give the memory that dropped pages took back to the system."""
+        """Give the memory of dropped pages back to the system."""
         self._free.clear()
 
     def _allocate(self, nbytes: int) -> Tensor:
@@ -101,22 +109,23 @@ class MemoryTier(_PagesById):
 
 
 class DiskTier(_PagesById):
-    """Pages in files, mapped, and read where they lie: those the store lends, and those spilled here.
+    """Pages in mapped files, read in place: pages of the store, and pages that this tier spilled itself.
 
-    Spill files have no name, so that nothing outlives the process; only they count for ``nbytes``.
+    Spill files have no name, so that nothing outlives the process. Only spilled pages count for ``nbytes``;
+    ``mapped_bytes`` are the store's. ``bytes_written`` counts every byte that was ever written to a spill file.
     """
 
     def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
         super().__init__()
         self.name, self.limit, self._folder = "disk", limit, folder
-        self.lent = 0  # bytes
+        self.mapped_bytes = self.bytes_written = 0
         self._slots: dict[int, tuple[_SpillFile, int]] = {}
         self._free: dict[int, list[tuple[_SpillFile, int]]] = {}
 
-    def lend(self, page: int, payload: np.ndarray) -> None:
-        """Take a stored page: mapped bytes that stay where they are."""
+    def map_stored(self, page: int, payload: np.ndarray) -> None:
+        """Add a page of the store, whose mapped bytes are read in place."""
         self._pages[page] = as_tensor(payload)
-        self.lent += len(payload)
+        self.mapped_bytes += len(payload)
 
     def put(self, page: int, payload: Tensor) -> None:
         """See ``Tier``."""
@@ -124,6 +133,7 @@ class DiskTier(_PagesById):
         self._pages[page] = file.write(slot, payload)
         self._slots[page] = file, slot
         self.nbytes += len(payload)
+        self.bytes_written += len(payload)
 
     def drop(self, page: int) -> None:
         """See ``Tier``."""
@@ -132,7 +142,7 @@ class DiskTier(_PagesById):
             self._free.setdefault(len(payload), []).append(self._slots.pop(page))
             self.nbytes -= len(payload)
         else:
-            self.lent -= len(payload)
+            self.mapped_bytes -= len(payload)
 
     def _slot(self, nbytes: int) -> "tuple[_SpillFile, int]":
         free = self._free.setdefault(nbytes, [])
@@ -143,7 +153,9 @@ class DiskTier(_PagesById):
 
 
 class _SpillFile:
-    """``SPILL`` slots in a file without a name, its space taken beforehand: a full disk is told here, not in a read."""
+    """``SPILL`` slots in a file without a name. Its space is reserved when it is made, so that a full disk raises
+    OSError here and not SIGBUS in a later read.
+    """
 
     def __init__(self, folder: Path | None, nbytes: int) -> None:
         self._slot_bytes = -(-nbytes // SLOT_ALIGN) * SLOT_ALIGN
@@ -155,10 +167,41 @@ class _SpillFile:
         self._bytes = np.frombuffer(self._map, np.uint8)
 
     def write(self, slot: int, payload: Tensor) -> Tensor:
-        """Copy a page into a slot; returns it as it lies there."""
-        place = self._bytes[slot * self._slot_bytes :][: len(payload)]
-        place[:] = payload.cpu().numpy()
-        return torch.from_numpy(place)
+        """Copy a page into a slot; returns the mapped copy."""
+        copy = self._bytes[slot * self._slot_bytes :][: len(payload)]
+        copy[:] = payload.cpu().numpy()
+        return torch.from_numpy(copy)
+
+
+class StoredCopies:
+    """The pages in memory that the store holds too: how to get each one's stored bytes. ``nbytes`` is what leaving
+    memory without a write would free.
+    """
+
+    def __init__(self) -> None:
+        self._copies: dict[int, tuple[StoredBytes, int]] = {}
+        self.nbytes = 0
+
+    def __contains__(self, page: int) -> bool:
+        return page in self._copies
+
+    def add(self, page: int, stored: StoredBytes, nbytes: int) -> None:
+        """Note that the store holds a copy of ``page``, which takes ``nbytes`` of memory."""
+        self.discard(page)
+        self._copies[page] = stored, nbytes
+        self.nbytes += nbytes
+
+    def discard(self, page: int) -> StoredBytes | None:
+        """Forget the copy of ``page``; returns it if there was one."""
+        stored, nbytes = self._copies.pop(page, (None, 0))
+        self.nbytes -= nbytes
+        return stored
+
+    def take(self, page: int) -> np.ndarray | None:
+        """Forget the copy of ``page`` and return its verified bytes; None if it has none of the right length."""
+        nbytes = self._copies[page][1] if page in self else 0
+        payload = stored() if (stored := self.discard(page)) else None
+        return payload if payload is not None and len(payload) == nbytes else None
 
 
 def _reserve(fd: int, nbytes: int) -> None:
@@ -169,7 +212,7 @@ def _reserve(fd: int, nbytes: int) -> None:
 
 
 def as_tensor(payload: np.ndarray) -> Tensor:
-    """Mapped bytes as a tensor, without a copy. Nothing writes to a sealed page."""
+    """Returns mapped bytes as a tensor without copying them. Nothing writes to a sealed page."""
     with warnings.catch_warnings():  # torch has no read-only tensors
         warnings.filterwarnings("ignore", message=".*not writable.*")
         return torch.from_numpy(payload)

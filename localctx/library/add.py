@@ -81,5 +81,5 @@ def _stored_and_unchanged(store: Store, source: str, ocr: str) -> DocumentRow | 
         about = Path(source).stat()
     except (OSError, ValueError):
         return None  # reading it raises the error
-    row = store.documents.untouched(str(Path(source).absolute()), about.st_size, about.st_mtime_ns)
+    row = store.documents.find_unchanged(str(Path(source).absolute()), about.st_size, about.st_mtime_ns)
     return row if row and matches_ocr(row.encoding, ocr) else None

@@ -221,7 +221,7 @@ def _with_progress(
 def _embed(
     store: Store, document: DocumentRow, embedder: Embedder, progress: IndexProgress, cancelled: Callable[[], bool]
 ) -> None:
-    if not (rows := store.index.lacking(document.id, embedder.name)):
+    if not (rows := store.index.without_vectors(document.id, embedder.name)):
         return
     text, done, total = store.documents.text(document.id), 0, sum(c.end - c.start for c in rows)
     for at in range(0, len(rows), BATCH):

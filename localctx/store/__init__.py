@@ -1,4 +1,4 @@
-"""What outlives the process: documents, page names and page payloads. Knows pages, not models."""
+"""The store: documents, page names and page payloads, which outlive the process. It knows pages, not models."""
 
 import sys
 import threading
@@ -7,9 +7,9 @@ from importlib.machinery import ModuleSpec
 
 
 class _NoPandas:
-    """A finder to which pandas is not installed, for the thread that made it.
+    """An import finder that hides pandas from the thread that made it.
 
-    sqlite_utils imports it where it is there, as it is beside gradio, for what nothing here uses: 0.2 s.
+    sqlite_utils imports pandas if it is installed, as it is with gradio; nothing here uses it, and it takes 0.2 s.
     """
 
     def __init__(self) -> None:
@@ -17,7 +17,7 @@ class _NoPandas:
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
         if name == "pandas" and threading.get_ident() == self._thread:
-            raise ImportError("not for sqlite_utils")
+            raise ImportError("hidden from sqlite_utils")
         return None
 
 

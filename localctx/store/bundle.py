@@ -1,5 +1,5 @@
-"""A prepared document as one file: a safetensors file of bytes (``text``, and ``<cache>/<page>`` for each kept page)
-whose metadata is a manifest, as JSON, and its SHA-256. Opening one runs nothing, and trusts nothing in it.
+"""A prepared document as one file: a safetensors file of bytes (``text``, and ``<cache>/<page>`` for each stored page)
+whose metadata is a JSON manifest and its SHA-256. Opening one runs no code of it, and checks everything in it.
 """
 
 import hashlib
@@ -22,17 +22,17 @@ from localctx.shape import PAGE
 from localctx.store.caches import CacheRow, cache_id
 from localctx.store.documents import DocumentRow, Span, text_id
 from localctx.store.eviction import make_room
+from localctx.store.page_writer import PageWriter
 from localctx.store.store import Store, store_errors
-from localctx.store.stored_pages import PageWriter
 
 FORMAT = "localctx document 1"
-_MOST = 1 << 40  # of any number in a manifest
-_LONGEST = 255  # characters of a name
+_MAX_NUMBER = 1 << 40  # in a manifest
+_MAX_NAME = 255  # characters
 
 
 @dataclass(frozen=True)
 class BundlePage:
-    """One page as the manifest tells of it; ``tokens`` packed."""
+    """One page as the manifest describes it; ``tokens`` are packed."""
 
     name: bytes
     tokens: bytes
@@ -42,7 +42,7 @@ class BundlePage:
 
 @dataclass(frozen=True)
 class BundleCache:
-    """What one model remembers of the document: its first ``pages``, of ``tokens`` to be kept in all."""
+    """One model's KV pages of the document: its first ``pages``; ``tokens`` counts what a whole cache would hold."""
 
     fingerprint: bytes
     model: str
@@ -55,7 +55,7 @@ class BundleCache:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A file that was opened: its manifest and text are proved, its pages are when they are imported."""
+    """An opened file: its manifest and text are verified; its pages are verified when they are imported."""
 
     path: Path
     row: DocumentRow
@@ -65,45 +65,45 @@ class Bundle:
 
     @property
     def made_by(self) -> str:
-        """The models and codecs its pages are of, in words."""
+        """The models and codecs that made its pages, in words."""
         return " and ".join(f"{c.model} with {c.codec} KV" for c in self.caches)
 
 
 def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[int, int]:
-    """Write a document and the whole pages kept of it alone to the new file ``path``; (bytes, pages) of it.
+    """Write a document and the pages stored of it alone to the new file ``path``; returns its (bytes, pages).
 
-    Neither where it lay nor where its model lies is told. Raises DocumentError where ``path`` exists or cannot be
-    written.
+    The file does not say where the document or the model was on this machine. Raises DocumentError if ``path`` exists
+    or cannot be written.
     """
     if path.exists():
         raise DocumentError(f"{path} exists", "choose another name, or remove it first")
     with store_errors(store.home):
         text = store.documents.text(document.id)
-        alone = [c for c in store.caches.of(document.id) if c.id == cache_id(c.fingerprint, [document.id])]
-        kept = [(c, pages) for c in alone if (pages := list(store.pages.of(c.id)))]
+        own = [c for c in store.caches.of_document(document.id) if c.id == cache_id(c.fingerprint, [document.id])]
+        stored = [(c, pages) for c in own if (pages := list(store.pages.of_cache(c.id)))]
         spans = [[s.start, s.end, s.kind, s.label] for s in store.documents.spans(document.id)]
     manifest = {
         "document": {name: getattr(document, name) for name in ("id", "name", "encoding", "bytes")},
         "spans": spans,
-        "caches": [_described(cache, [row for row, _ in pages]) for cache, pages in kept],
+        "caches": [_manifest_of(cache, [row for row, _ in pages]) for cache, pages in stored],
     }
     tensors = {"text": np.frombuffer(text.encode(), np.uint8)}
-    tensors |= {f"{i}/{j}": payload for i, (_, pages) in enumerate(kept) for j, (_, payload) in enumerate(pages)}
+    tensors |= {f"{i}/{j}": payload for i, (_, pages) in enumerate(stored) for j, (_, payload) in enumerate(pages)}
     _save(path, tensors, json.dumps(manifest))
     return path.stat().st_size, len(tensors) - 1
 
 
 def open_bundle(path: Path) -> Bundle:
-    """What ``export_document`` wrote. Raises DocumentError for anything else: each number, name and size is checked."""
-    with _doubted(path), _opened(path) as file:
-        said = file.metadata() or {}
-        if said.get("format") != FORMAT:
+    """Open what ``export_document`` wrote. Raises DocumentError for anything else: it checks each number and name."""
+    with _document_errors(path), _opened(path) as file:
+        metadata = file.metadata() or {}
+        if metadata.get("format") != FORMAT:
             raise ValueError("it is of another format")
-        if hashlib.sha256(said["manifest"].encode()).hexdigest() != said["sha256"]:
+        if hashlib.sha256(metadata["manifest"].encode()).hexdigest() != metadata["sha256"]:
             raise ValueError("its manifest is damaged")
-        manifest = json.loads(said["manifest"])
+        manifest = json.loads(metadata["manifest"])
         text = file.get_tensor("text").tobytes().decode()
-        caches = tuple(_prepared(c) for c in manifest["caches"])
+        caches = tuple(_cache_of(c) for c in manifest["caches"])
         wanted = {f"{i}/{j}": p.nbytes for i, c in enumerate(caches) for j, p in enumerate(c.pages)}
         if set(file.keys()) != {"text", *wanted} or any(_length(file, k) != n for k, n in wanted.items()):
             raise ValueError("its pages are not those of the manifest")
@@ -112,11 +112,11 @@ def open_bundle(path: Path) -> Bundle:
 
 
 def import_document(store: Store, bundle: Bundle, accept: Callable[[BundleCache], bool], budget: int) -> int:
-    """Keep the document and those of its caches that ``accept`` takes, within ``budget`` bytes of kept pages; how many
-    pages came with it. All of it in one transaction, or nothing.
+    """Store the document and those of its caches that ``accept`` returns True for; returns the number of pages.
 
-    ``accept`` decides whether fingerprint, tokens and sizes are those that a model here would use. Raises
-    DocumentError for a damaged page, StoreError where there is no room.
+    Everything happens in one transaction. Stored pages then take at most ``budget`` bytes. ``accept`` decides whether
+    fingerprint, tokens and sizes are those of a model here. Raises DocumentError for a damaged page, StoreError if
+    there is no room.
     """
     taken = [(i, cache) for i, cache in enumerate(bundle.caches) if accept(cache)]
     with store_errors(store.home), ExitStack() as stack:
@@ -132,7 +132,7 @@ def import_document(store: Store, bundle: Bundle, accept: Callable[[BundleCache]
     return sum(len(cache.pages) for _, cache in taken)
 
 
-def _described(cache: CacheRow, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _manifest_of(cache: CacheRow, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     hexed = ("name", "tokens", "checksum")
     return {
         "fingerprint": cache.fingerprint.hex(),
@@ -157,8 +157,8 @@ def _save(path: Path, tensors: dict[str, np.ndarray], manifest: str) -> None:
 
 
 @contextmanager
-def _doubted(path: Path) -> Iterator[None]:
-    """Whatever reading a file leads to when it is not what it seems, as a DocumentError."""
+def _document_errors(path: Path) -> Iterator[None]:
+    """Turn every error of reading a malformed file into a DocumentError."""
     try:
         yield
     except OSError as e:
@@ -181,28 +181,28 @@ def _length(file: Any, key: str) -> int:
     return part.get_shape()[0] if part.get_dtype() == "U8" and len(part.get_shape()) == 1 else -1
 
 
-def _row(said: dict[str, Any], text: str, path: Path) -> DocumentRow:
-    if text_id(text) != said["id"]:
+def _row(value: dict[str, Any], text: str, path: Path) -> DocumentRow:
+    if text_id(text) != value["id"]:
         raise ValueError("its text is not what its id says")
-    now, name, encoding = time.time(), _name(said["name"]), _name(said["encoding"])
-    return DocumentRow(said["id"], name, str(path.absolute()), encoding, _number(said["bytes"]), len(text), now, now)
+    now, name, encoding = time.time(), _name(value["name"]), _name(value["encoding"])
+    return DocumentRow(value["id"], name, str(path.absolute()), encoding, _number(value["bytes"]), len(text), now, now)
 
 
-def _span(said: list[Any], text: str) -> Span:
-    start, end, kind, label = said
+def _span(value: list[Any], text: str) -> Span:
+    start, end, kind, label = value
     if not 0 <= _number(start) <= _number(end) <= len(text) or not isinstance(label, str):
         raise ValueError("a span lies outside of its text")
     label.encode()  # or SQLite would not take it
     return Span(start, end, _name(kind), label)
 
 
-def _prepared(said: dict[str, Any]) -> BundleCache:
-    fingerprint = bytes.fromhex(said["fingerprint"])
+def _cache_of(value: dict[str, Any]) -> BundleCache:
+    fingerprint = bytes.fromhex(value["fingerprint"])
     pages, name = list[BundlePage](), fingerprint
-    for page in said["pages"]:
+    for page in value["pages"]:
         tokens = bytes.fromhex(page["tokens"])
         name = next_name(name, tokens)
-        last = len(pages) == len(said["pages"]) - 1  # which may be an open one
+        last = len(pages) == len(value["pages"]) - 1  # which may be an open one
         if bytes.fromhex(page["name"]) != name or not (
             len(tokens) == 4 * PAGE or (last and 0 < len(tokens) < 4 * PAGE)
         ):
@@ -210,25 +210,25 @@ def _prepared(said: dict[str, Any]) -> BundleCache:
         pages.append(BundlePage(name, tokens, _number(page["bytes"], 1), bytes.fromhex(page["checksum"])))
     return BundleCache(
         fingerprint,
-        model=_name(said["model"]),
-        codec=_name(said["codec"]),
-        keeper=_name(said["keeper"]),
-        tokens=_number(said["tokens"], sum(len(page.tokens) for page in pages) // 4),
-        slot_bytes=_number(said["slot_bytes"], 1),
+        model=_name(value["model"]),
+        codec=_name(value["codec"]),
+        keeper=_name(value["keeper"]),
+        tokens=_number(value["tokens"], sum(len(page.tokens) for page in pages) // 4),
+        slot_bytes=_number(value["slot_bytes"], 1),
         pages=tuple(pages),
     )
 
 
-def _number(said: Any, least: int = 0) -> int:
-    if type(said) is not int or not least <= said < _MOST:
+def _number(value: Any, minimum: int = 0) -> int:
+    if type(value) is not int or not minimum <= value < _MAX_NUMBER:
         raise ValueError("a number is out of range")
-    return said
+    return value
 
 
-def _name(said: Any) -> str:
-    if not isinstance(said, str) or not said.isprintable() or not 0 < len(said) <= _LONGEST:
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= _MAX_NAME:
         raise ValueError("a name is none")
-    return said
+    return value
 
 
 def _writer(store: Store, bundle: Bundle, cache: BundleCache) -> PageWriter:
@@ -237,19 +237,19 @@ def _writer(store: Store, bundle: Bundle, cache: BundleCache) -> PageWriter:
 
 
 def _write(store: Store, bundle: Bundle, cache: int, writer: PageWriter, budget: int) -> None:
-    prepared = bundle.caches[cache]
-    need = sum(writer.takes(i, page.nbytes) for i, page in enumerate(prepared.pages))
-    if not make_room(store, budget, need, using=cache_id(prepared.fingerprint, [bundle.row.id])).enough:
+    stored = bundle.caches[cache]
+    need = sum(writer.disk_bytes(i, page.nbytes) for i, page in enumerate(stored.pages))
+    if not make_room(store, budget, need, using=cache_id(stored.fingerprint, [bundle.row.id])).enough:
         raise StoreError(
             f"its pages take {format_bytes(need)}, and all kept pages may take {format_bytes(budget)}",
             "raise --disk, or import it with --text-only",
         )
-    for i, payload in enumerate(_payloads(bundle.path, cache, prepared.pages)):
+    for i, payload in enumerate(_payloads(bundle.path, cache, stored.pages)):
         writer.write(i, payload)
 
 
 def _payloads(path: Path, cache: int, pages: Sequence[BundlePage]) -> Iterator[np.ndarray]:
-    with _doubted(path), _opened(path) as file:
+    with _document_errors(path), _opened(path) as file:
         for i, page in enumerate(pages):
             payload = file.get_tensor(f"{cache}/{i}")
             if len(payload) != page.nbytes or xxh3_128_digest(payload.data) != page.checksum:
@@ -262,4 +262,4 @@ def _enter(store: Store, document: str, cache: BundleCache, writer: PageWriter) 
     entered = store.caches.open(cache.fingerprint, [document], **named)
     writer.commit(len(cache.pages))
     if sum(len(page.tokens) for page in cache.pages) == 4 * cache.tokens:
-        store.caches.ready(entered)
+        store.caches.mark_ready(entered)

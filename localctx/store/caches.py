@@ -1,4 +1,4 @@
-"""Caches: which pages, of which model, remember which documents. Ints and names; also measured rates."""
+"""Caches: which stored pages, of which model, hold which documents. Names and numbers only; also measured rates."""
 
 import hashlib
 import time
@@ -10,13 +10,13 @@ from sqlite_utils import Database
 from localctx.shape import PAGE
 from localctx.store.page_file import IN_SLOTS
 
-_STAYS = """caches.id = ? OR caches.id IN
+_UNEVICTABLE = """caches.id = ? OR caches.id IN
     (SELECT cache FROM cache_documents JOIN documents ON documents.id = document WHERE pinned)"""
 
 
 @dataclass(frozen=True)
 class CacheRow:
-    """A kept cache as listed; ``pages`` and their ``bytes`` are what is durable now, of ``tokens``."""
+    """A stored cache as listed; ``pages`` and their ``bytes`` are durable now, and ``tokens`` is the goal."""
 
     id: str
     model: str
@@ -40,13 +40,13 @@ class CacheRow:
 def cache_id(
     fingerprint: bytes, documents: Sequence[str], chat: str | None = None, branch: int = 0, part: str = ""
 ) -> str:
-    """The id of the cache of ``documents`` in this order, or a part of them, or of a chat's branch about them."""
-    whose = "".join(documents) + (f"#{part}" if part else "") + (f"/{chat}/{branch}" if chat else "")
-    return hashlib.sha256(fingerprint + whose.encode()).hexdigest()
+    """Returns the id of the cache of ``documents`` in this order, of a part of them, or of a chat's branch."""
+    owner = "".join(documents) + (f"#{part}" if part else "") + (f"/{chat}/{branch}" if chat else "")
+    return hashlib.sha256(fingerprint + owner.encode()).hexdigest()
 
 
 class Caches:
-    """The caches of a store."""
+    """The caches in a store."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -64,10 +64,10 @@ class Caches:
         branch: int = 0,
         part: str = "",
     ) -> str:
-        """The id of the cache of these documents, in this order, under this fingerprint; entered as ``writing``.
+        """Enter the cache of these documents, in this order, under this fingerprint as ``writing``; returns its id.
 
-        ``part`` names what was read of them, where that is not the whole. With ``chat`` it is that chat's, for one
-        ``branch`` of it (``Chats.branch_of``), and goes with the chat, or with a document it is about.
+        ``part`` names the part of them that was read, if not all was. A cache with a ``chat`` belongs to one ``branch``
+        of it (``Chats.branch_of``), and is removed with the chat or with one of its documents.
         """
         cache = cache_id(fingerprint, documents, chat, branch, part)
         now = time.time()
@@ -79,20 +79,20 @@ class Caches:
             self._db.table("cache_documents").insert_all(
                 ({"cache": cache, "position": i, "document": d} for i, d in enumerate(documents)), ignore=True
             )
-            grown = "state = CASE tokens WHEN ? THEN state ELSE 'writing' END, tokens = ?"
-            self._db.execute(f"UPDATE caches SET used = ?, {grown} WHERE id = ?", [now, tokens, tokens, cache])
+            new_tokens = "state = CASE tokens WHEN ? THEN state ELSE 'writing' END, tokens = ?"
+            self._db.execute(f"UPDATE caches SET used = ?, {new_tokens} WHERE id = ?", [now, tokens, tokens, cache])
         return cache
 
-    def ready(self, cache: str) -> None:
-        """Every full page of the documents is kept."""
+    def mark_ready(self, cache: str) -> None:
+        """Note that every page of the cache is stored."""
         self._db.execute("UPDATE caches SET state = 'ready' WHERE id = ?", [cache])
 
-    def of(self, document: str) -> list[CacheRow]:
-        """The caches a document is part of, the last used first."""
+    def of_document(self, document: str) -> list[CacheRow]:
+        """Returns the caches of a document, the last used first."""
         return self._rows("caches.id IN (SELECT cache FROM cache_documents WHERE document = ?)", document)
 
-    def takes(self, document: str) -> tuple[int, int, int]:
-        """(pages, tokens, bytes) kept of a document: a page of several caches counts once."""
+    def usage(self, document: str) -> tuple[int, int, int]:
+        """Returns (pages, tokens, bytes) stored of a document; a page of several caches counts once."""
         (row,) = self._db.query(
             """SELECT count(*) AS pages, coalesce(sum(length(tokens)), 0) / 4 AS tokens,
             coalesce(sum(bytes), 0) AS bytes FROM pages WHERE name IN (SELECT page
@@ -101,21 +101,21 @@ class Caches:
         )
         return row["pages"], row["tokens"], row["bytes"]
 
-    def may_go(self, using: str = "") -> list[CacheRow]:
-        """The caches with pages that may be given up: not ``using``, and of no pinned document."""
-        return [c for c in self._rows(f"NOT ({_STAYS})", using) if c.pages]
+    def evictable(self, using: str = "") -> list[CacheRow]:
+        """Returns the caches whose pages may be evicted: not ``using``, and none of a pinned document."""
+        return [c for c in self._rows(f"NOT ({_UNEVICTABLE})", using) if c.pages]
 
-    def bytes_that_stay(self, using: str = "") -> int:
-        """Bytes that pages which may not be given up take of their files."""
+    def unevictable_bytes(self, using: str = "") -> int:
+        """Returns the bytes of page files that pages take which may not be evicted."""
         (row,) = self._db.query(
             f"""SELECT coalesce(sum({IN_SLOTS}), 0) AS bytes FROM pages JOIN segments ON segments.id = segment
-            WHERE name IN (SELECT page FROM cache_pages JOIN caches ON caches.id = cache WHERE {_STAYS})""",
+            WHERE name IN (SELECT page FROM cache_pages JOIN caches ON caches.id = cache WHERE {_UNEVICTABLE})""",
             [using],
         )
         return row["bytes"]
 
-    def about(self, cache: str) -> list[str]:
-        """The names of a cache's documents, or the title of its chat."""
+    def names(self, cache: str) -> list[str]:
+        """Returns the names of a cache's documents, or its chat's title."""
         rows = self._db.query(
             """SELECT title AS name FROM caches JOIN chats ON chats.id = chat WHERE caches.id = :cache
             UNION ALL SELECT name FROM cache_documents JOIN documents ON documents.id = document
@@ -124,17 +124,17 @@ class Caches:
         )
         return [row["name"] for row in rows]
 
-    def empty(self, cache: str) -> None:
-        """Let go of a cache's pages; it is read anew when it is wanted."""
+    def drop_pages(self, cache: str) -> None:
+        """Remove a cache's pages from it; the next question prefills them again."""
         self._db.execute("DELETE FROM cache_pages WHERE cache = ?", [cache])
         self._db.execute("UPDATE caches SET state = 'writing' WHERE id = ?", [cache])
 
-    def remove_of(self, document: str) -> None:
-        """Forget every cache a document is part of, those of chats too."""
+    def remove_document(self, document: str) -> None:
+        """Remove every cache of a document, those of chats too."""
         self._remove("SELECT cache FROM cache_documents WHERE document = ?", document)
 
-    def remove_of_chat(self, chat: str) -> None:
-        """Forget a chat's caches."""
+    def remove_chat(self, chat: str) -> None:
+        """Remove a chat's caches."""
         self._remove("SELECT id FROM caches WHERE chat = ?", chat)
 
     def _rows(self, where: str, value: str) -> list[CacheRow]:
@@ -153,15 +153,15 @@ class Caches:
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", [cache])
 
     def rate(self, fingerprint: bytes) -> float | None:
-        """Tokens read per second under a fingerprint, as last measured; None before the first measurement."""
-        row = next(iter(self._db.query("SELECT per_second FROM rates WHERE what = ?", [_reading(fingerprint)])), None)
+        """Returns the prefill rate under a fingerprint, in tokens per second as last measured, or None."""
+        row = next(iter(self._db.query("SELECT per_second FROM rates WHERE what = ?", [_rate_key(fingerprint)])), None)
         return row["per_second"] if row else None
 
     def note_rate(self, fingerprint: bytes, per_second: float) -> None:
-        """Remember how many tokens were read per second."""
-        row = {"what": _reading(fingerprint), "per_second": per_second, "measured": time.time()}
+        """Store the prefill rate under a fingerprint, in tokens per second."""
+        row = {"what": _rate_key(fingerprint), "per_second": per_second, "measured": time.time()}
         self._db.table("rates").upsert(row, pk="what")
 
 
-def _reading(fingerprint: bytes) -> str:
+def _rate_key(fingerprint: bytes) -> str:
     return f"prefill {fingerprint.hex()}"

@@ -23,8 +23,8 @@ _ABOVE = """WITH RECURSIVE above(id, parent, depth) AS (
 
 
 @dataclass(frozen=True)
-class About:
-    """A document a chat is about; ``removed`` once the library forgot it, the name is what it was called then."""
+class ChatDocument:
+    """A document of a chat; ``removed`` once it left the library: its name is the last one it had there."""
 
     id: str
     name: str
@@ -33,11 +33,11 @@ class About:
 
 @dataclass(frozen=True)
 class Chat:
-    """A chat as listed; ``leaf`` ends the branch last shown, None before the first message."""
+    """A chat as listed; ``leaf`` is the last message of the branch shown, None before the first message."""
 
     id: str
     title: str
-    documents: tuple[About, ...]
+    documents: tuple[ChatDocument, ...]
     settings: dict[str, Any]
     leaf: int | None
     created: float
@@ -62,13 +62,13 @@ class Message:
 
 
 class Chats:
-    """The chats of a store."""
+    """The chats in a store."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def create(self, title: str, documents: Sequence[str] = (), settings: dict[str, Any] | None = None) -> Chat:
-        """A new chat about kept documents, given by id."""
+        """Create a chat about stored documents, given by id, and return it."""
         chat, now = secrets.token_hex(8), time.time()
         with self._db.atomic():
             row = {"id": chat, "title": _line(title), "settings": json.dumps(settings or {}), "leaf": None}
@@ -78,30 +78,30 @@ class Chats:
         return self.get(chat)
 
     def restart(self, chat: str, settings: dict[str, Any]) -> Chat:
-        """A new chat about the documents of another."""
+        """Create a chat about the documents of another, and return it."""
         return self.create("", [d.id for d in self.get(chat).documents], settings)
 
     def get(self, chat: str) -> Chat:
-        """The chat with this id, which must exist."""
+        """Returns the chat with this id, which must exist."""
         (row,) = self._db.query("SELECT * FROM chats WHERE id = ?", [chat])
         return self._chat(row)
 
     def all(self) -> list[Chat]:
-        """Every chat, the last used first."""
+        """Returns every chat, the last used first."""
         return [self._chat(row) for row in self._db.query("SELECT * FROM chats ORDER BY used DESC, id")]
 
-    def find(self, wanted: str) -> Chat:
-        """The one chat with this id, beginning of an id, or title. Raises ChatError otherwise."""
-        begins = wanted if len(wanted) > 3 else "never"  # fewer letters say too little
-        found = [c for c in self.all() if c.title == wanted or c.id.startswith(begins)]
-        if not found:
-            raise ChatError(f"there is no chat {wanted!r}", "begin a new one")
-        if len(found) > 1:
-            raise ChatError(f"{wanted!r} names {len(found)} chats", f"say which: {', '.join(c.id for c in found)}")
-        return found[0]
+    def find(self, query: str) -> Chat:
+        """Returns the one chat with this id, beginning of an id, or title. Raises ChatError otherwise."""
+        prefix = query if len(query) > 3 else "never"  # fewer letters say too little
+        matches = [c for c in self.all() if c.title == query or c.id.startswith(prefix)]
+        if not matches:
+            raise ChatError(f"there is no chat {query!r}", "begin a new one")
+        if len(matches) > 1:
+            raise ChatError(f"{query!r} names {len(matches)} chats", f"say which: {', '.join(c.id for c in matches)}")
+        return matches[0]
 
     def add_document(self, chat: str, document: str) -> None:
-        """Make a chat be about another kept document, too."""
+        """Add a stored document to a chat."""
         last = "SELECT coalesce(max(position), -1) FROM chat_documents WHERE chat = :chat"
         self._db.execute(
             f"""INSERT INTO chat_documents SELECT :chat, ({last}) + 1, id, name FROM documents WHERE id = :document
@@ -110,7 +110,7 @@ class Chats:
         )
 
     def set_documents(self, chat: str, documents: Sequence[str]) -> None:
-        """Make a chat be about these kept documents, in this order, and no others."""
+        """Replace a chat's documents by these stored ones, in this order."""
         with self._db.atomic():
             self._db.execute("DELETE FROM chat_documents WHERE chat = ?", [chat])
             for document in documents:
@@ -121,7 +121,7 @@ class Chats:
         self._db.table("chats").update(chat, {"settings": json.dumps(self.get(chat).settings | settings)})
 
     def last(self) -> Chat:
-        """The chat used last. Raises ChatError where there is none."""
+        """Returns the chat used last. Raises ChatError where there is none."""
         if not (chats := self.all()):
             raise ChatError("there is no chat yet", "begin one: localctx chat FILE...")
         return chats[0]
@@ -131,7 +131,7 @@ class Chats:
         self._db.table("chats").update(chat, {"title": _line(title)})
 
     def remove(self, chat: str) -> None:
-        """Forget a chat and its messages; its caches must be gone."""
+        """Remove a chat and its messages; its caches must have been removed."""
         for table, column in (("messages", "chat"), ("chat_documents", "chat"), ("chats", "id")):
             self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", [chat])
 
@@ -156,16 +156,16 @@ class Chats:
         return self.message(message)
 
     def edit(self, message: Message, text: str) -> Message:
-        """The same message in other words: a new branch beside it, which is shown from now on."""
+        """Returns the same message in other words: a new branch beside it, which is shown from now on."""
         return self.append(message.chat, message.parent, message.role, text)
 
     def message(self, message: int) -> Message:
-        """One message, which must exist."""
+        """Returns one message, which must exist."""
         (row,) = self._db.query("SELECT * FROM messages WHERE id = ?", [message])
         return _message(row)
 
     def messages(self, chat: str, leaf: int | None = None) -> list[Message]:
-        """The branch that ends at ``leaf`` (None: the one shown), from its first message."""
+        """Returns the branch that ends at ``leaf`` (None: the one shown), from its first message."""
         leaf = self.get(chat).leaf if leaf is None else leaf
         rows = self._db.query(
             f"{_ABOVE} SELECT messages.* FROM above JOIN messages USING (id) ORDER BY depth DESC", [leaf]
@@ -173,30 +173,31 @@ class Chats:
         return [_message(row) for row in rows]
 
     def tree(self, chat: str) -> list[Message]:
-        """Every message of every branch, in the order they were written."""
+        """Returns every message of every branch, in the order they were written."""
         return [_message(row) for row in self._db.query("SELECT * FROM messages WHERE chat = ? ORDER BY id", [chat])]
 
     def replies(self, chat: str, parent: int | None) -> list[Message]:
-        """What was said straight after ``parent`` (None: the first messages), in the order it was written."""
+        """Returns the messages that follow ``parent`` (None: the first messages), in the order they were written."""
         rows = self._db.query("SELECT * FROM messages WHERE chat = ? AND parent IS ? ORDER BY id", [chat, parent])
         return [_message(row) for row in rows]
 
     def branches(self, chat: str) -> list[Message]:
-        """The leaves of a chat, the last written first."""
+        """Returns the leaves of a chat, the last written first."""
         messages = self.tree(chat)
         parents = {m.parent for m in messages}
         return [m for m in reversed(messages) if m.id not in parents]
 
     def select(self, message: Message) -> Message:
-        """Show the branch through ``message`` that was written last; its leaf."""
+        """Show the newest branch through ``message``; returns its leaf."""
         (row,) = self._db.query(f"{_BELOW} SELECT max(id) AS leaf FROM below", [message.id])
         self._db.table("chats").update(message.chat, {"leaf": row["leaf"]})
         return self.message(row["leaf"])
 
     def branch_of(self, message: int) -> int:
-        """What names the branch of ``message``, however long it grows: the last message of it that is another version.
+        """Returns the id of the last message on the path to ``message`` that is an edited version, or of the first one.
 
-        A branch's cache is opened under this name, so that it grows with each turn, and an edit begins another.
+        It names the branch however long that grows: a branch's cache is opened under it, grows with each question, and
+        an edit begins another.
         """
         rows = self._db.query(
             f"""{_ABOVE} SELECT above.id FROM above JOIN messages USING (id) WHERE above.parent IS NULL OR EXISTS
@@ -207,13 +208,13 @@ class Chats:
         return next(iter(rows))["id"]
 
     def _chat(self, row: dict[str, Any]) -> Chat:
-        about = self._db.query(
+        rows = self._db.query(
             """SELECT document AS id, coalesce(documents.name, chat_documents.name) AS name,
             documents.id IS NULL AS gone FROM chat_documents LEFT JOIN documents ON documents.id = document
             WHERE chat = ? ORDER BY position""",
             [row["id"]],
         )
-        documents = tuple(About(d["id"], d["name"], bool(d["gone"])) for d in about)
+        documents = tuple(ChatDocument(d["id"], d["name"], bool(d["gone"])) for d in rows)
         return Chat(**{**row, "settings": json.loads(row["settings"]), "documents": documents})
 
 
@@ -222,5 +223,5 @@ def _message(row: dict[str, Any]) -> Message:
 
 
 def _line(title: str) -> str:
-    """A title is one line, and not empty."""
+    """Returns a title as one line that is not empty."""
     return " ".join(title.split()) or UNTITLED

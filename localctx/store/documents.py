@@ -1,4 +1,4 @@
-"""Documents as kept: text, where it came from, and spans that name its parts."""
+"""Stored documents: their text, where it came from, and the spans that name its parts."""
 
 import hashlib
 from bisect import bisect_right
@@ -28,7 +28,7 @@ class DocumentRow:
 
     ``encoding`` of a text, or the format it was parsed from (pdf, docx, epub, html). ``modified``: when the file was
     last written, in nanoseconds (0: unknown). ``superseded``: the id of the next version read from the same path.
-    A ``pinned`` one keeps its pages whatever else needs room.
+    A ``pinned`` document's pages are never evicted.
     """
 
     id: str
@@ -63,12 +63,12 @@ class StoredDocument(NamedTuple):
 
 
 def text_id(text: str) -> str:
-    """A document's id: SHA-256 of its text as UTF-8. The same text is the same document."""
+    """Returns a document's id: SHA-256 of its text as UTF-8. The same text is the same document."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def labels(spans: Sequence[Span], kind: str) -> Callable[[int], str | None]:
-    """A function from a position to the label of the span of this kind that it is in; ``spans`` are in order."""
+    """Returns a function from a position to the label of the span of this kind around it; ``spans`` are in order."""
     of_kind = [s for s in spans if s.kind == kind]
     starts = [s.start for s in of_kind]
 
@@ -80,94 +80,94 @@ def labels(spans: Sequence[Span], kind: str) -> Callable[[int], str | None]:
 
 
 class Documents:
-    """The documents of a store."""
+    """The documents in a store."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def add(self, row: DocumentRow, text: str, spans: Iterable[Span]) -> str:
-        """Keep a document: ``added``, ``unchanged``, or ``new version`` where its path held another text.
+        """Store a document; returns ``added``, ``unchanged``, or ``new version`` if its path held another text.
 
-        The same text again is the same document: where it was found, when, and its last use are renewed. A row that
-        says it is ``superseded`` stays an older version.
+        The same text is the same document: its path, its times and its name are updated. A ``superseded`` row stays an
+        older version.
         """
         with self._db.atomic():
-            known = self.has(row.id)
-            if known:
-                now = {name: value for name, value in asdict(row).items() if name not in ("id", "added", "pinned")}
-                self._db.table("documents").update(row.id, now)
+            stored = self.has(row.id)
+            if stored:
+                values = {name: value for name, value in asdict(row).items() if name not in ("id", "added", "pinned")}
+                self._db.table("documents").update(row.id, values)
             else:
                 self._db.table("documents").insert({**asdict(row), "text": text})
                 self._db.table("spans").insert_all({"document": row.id, **asdict(s)} for s in spans)
             replaced = row.path != "-" and not row.superseded and self._supersede(row)
-        return "new version" if replaced else "unchanged" if known else "added"
+        return "new version" if replaced else "unchanged" if stored else "added"
 
     def _supersede(self, row: DocumentRow) -> bool:
-        """Whether there was an older version, which now knows its successor."""
+        """Link an older version of this path to its successor; returns True if there was one."""
         where = "path = ? AND id <> ? AND superseded IS NULL"
         older = self._db.table("documents").count_where(where, [row.path, row.id])
         self._db.execute(f"UPDATE documents SET superseded = ? WHERE {where}", [row.id, row.path, row.id])
         return bool(older)
 
-    def untouched(self, path: str, nbytes: int, modified: int) -> DocumentRow | None:
-        """The document last read from ``path``, if the file had this size and time of writing then."""
+    def find_unchanged(self, path: str, nbytes: int, modified: int) -> DocumentRow | None:
+        """Returns the document last read from ``path``, if the file had this size and modification time then."""
         same = "path = ? AND bytes = ? AND modified = ? AND superseded IS NULL"
         return next(iter(self._rows(same, path, nbytes, modified)), None)
 
     def has(self, document: str) -> bool:
-        """Whether a document is kept."""
+        """Returns True if the document is stored."""
         return bool(self._db.table("documents").count_where("id = ?", [document]))
 
     def all(self) -> list[DocumentRow]:
-        """Every document, the last used first."""
+        """Returns every document, the last used first."""
         return self._rows("1")
 
-    def find(self, wanted: str) -> DocumentRow:
-        """The one document with this id, beginning of an id, name or path. Raises DocumentError otherwise.
+    def find(self, query: str) -> DocumentRow:
+        """Returns the one document with this id, beginning of an id, name or path. Raises DocumentError otherwise.
 
         Of several, superseded versions do not count: those are named by their ids.
         """
-        path = str(Path(wanted).absolute())
-        begins = wanted if len(wanted) > 3 else "never"  # fewer letters say too little
-        rows = [d for d in self.all() if d.name == wanted or d.path in (wanted, path) or d.id.startswith(begins)]
+        path = str(Path(query).absolute())
+        prefix = query if len(query) > 3 else "never"  # fewer letters say too little
+        rows = [d for d in self.all() if d.name == query or d.path in (query, path) or d.id.startswith(prefix)]
         if not rows:
-            raise DocumentError(f"there is no document {wanted!r} in the library", "see: localctx library list")
+            raise DocumentError(f"there is no document {query!r} in the library", "see: localctx library list")
         rows = [d for d in rows if not d.superseded] or rows
         if len(rows) > 1:
             ids = ", ".join(d.id[:12] for d in rows)
-            raise DocumentError(f"{wanted!r} names {len(rows)} documents", f"say which by its id: {ids}")
+            raise DocumentError(f"{query!r} names {len(rows)} documents", f"say which by its id: {ids}")
         return rows[0]
 
     def _rows(self, where: str, *values: object) -> list[DocumentRow]:
         columns = ", ".join(DocumentRow.__annotations__)
-        found = self._db.query(f"SELECT {columns} FROM documents WHERE {where} ORDER BY used DESC, name", values)
-        return [DocumentRow(**{**r, "pinned": bool(r["pinned"])}) for r in found]
+        rows = self._db.query(f"SELECT {columns} FROM documents WHERE {where} ORDER BY used DESC, name", values)
+        return [DocumentRow(**{**r, "pinned": bool(r["pinned"])}) for r in rows]
 
     def text(self, document: str) -> str:
-        """A document's text."""
+        """Returns a document's text."""
         return next(iter(self._db.query("SELECT text FROM documents WHERE id = ?", [document])))["text"]
 
     def damaged(self) -> list[str]:
-        """The ids of documents whose text is not what was read."""
+        """Returns the ids of documents whose text does not match its id."""
         return [d.id for d in self.all() if text_id(self.text(d.id)) != d.id]
 
     def spans(self, document: str) -> list[Span]:
-        """A document's spans in order."""
+        """Returns a document's spans in order."""
         rows = self._db.query(
             'SELECT start, "end", kind, label FROM spans WHERE document = ? ORDER BY start', [document]
         )
         return [Span(**r) for r in rows]
 
     def pin(self, document: str, pinned: bool = True) -> None:
-        """Never give up this document's pages to make room; or do again."""
+        """Protect this document's pages from eviction, or stop doing so."""
         self._db.table("documents").update(document, {"pinned": pinned})
 
     def count_spans(self, document: str, kind: str) -> int:
-        """How many pages, or headings, a document has."""
+        """Returns how many pages, or headings, a document has."""
         return self._db.table("spans").count_where("document = ? AND kind = ?", [document, kind])
 
     def remove(self, document: str) -> None:
-        """Forget a document; its caches must be gone. The version before it is followed by the one after it."""
+        """Remove a document, whose caches must have been removed; its previous version is then followed by its next."""
         self._db.execute(
             """UPDATE documents SET superseded = (SELECT superseded FROM documents WHERE id = ?)
             WHERE superseded = ?""",

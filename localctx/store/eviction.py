@@ -1,4 +1,4 @@
-"""The shelf: kept pages within a budget of bytes. Only pages are given up; documents and chats stay."""
+"""Eviction from the store: pages stay within a budget of bytes. Documents and chats are never evicted."""
 
 import time
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from localctx.errors import format_bytes
 from localctx.store.caches import CacheRow
 from localctx.store.store import Store
 
-WASTE = 0.25  # of a page file: with fewer dead bytes a rewrite costs more than giving up the next cache
+WASTE = 0.25  # of a page file: with fewer dead bytes a rewrite costs more than evicting the next cache
 
 
 @dataclass(frozen=True)
 class EvictedCache:
-    """The pages of one cache that were given up, named after its documents or its chat; ``bytes`` that only it held."""
+    """One cache's evicted pages: the names of its documents or chat, and the ``bytes`` that no other cache shared."""
 
     names: tuple[str, ...]
     tokens: int
@@ -25,30 +25,30 @@ class EvictedCache:
 
 @dataclass
 class EvictionResult:
-    """Whether what was wanted fits now, and what was given up for it."""
+    """Whether the wanted bytes fit now, and which caches were evicted for them."""
 
     enough: bool = False
-    given_up: list[EvictedCache] = field(default_factory=list)
+    evicted: list[EvictedCache] = field(default_factory=list)
 
 
 def make_room(store: Store, budget: int, need: int = 0, using: str = "") -> EvictionResult:
-    """Give up kept pages until page files take ``budget`` bytes less ``need``: the least worth keeping first.
+    """Evict pages until page files take at most ``budget`` bytes less ``need``, the lowest score first.
 
-    Never those of the cache ``using`` or of a pinned document; nothing at all where even the rest would not do. Pages
-    of several caches count once and go with the last. Another process goes on reading what it has mapped.
+    The cache ``using`` and pinned documents are never evicted; nothing is if evicting all the rest would not do. A page
+    of several caches goes with the last of them. Processes that have an evicted page mapped go on reading it.
     """
-    room = EvictionResult()
-    if store.pages.nbytes() + need > budget and store.caches.bytes_that_stay(using) + need <= budget:
+    result = EvictionResult()
+    if store.pages.nbytes() + need > budget and store.caches.unevictable_bytes(using) + need <= budget:
         _sweep(store)
         while store.pages.nbytes() + need > budget:
-            if not (store.pages.compact(WASTE) or _give_up(store, using, room) or store.pages.compact()):
+            if not (store.pages.compact(WASTE) or _evict_one(store, using, result) or store.pages.compact()):
                 break
-    room.enough = store.pages.nbytes() + need <= budget
-    return room
+    result.enough = store.pages.nbytes() + need <= budget
+    return result
 
 
-def worth(cache: CacheRow, seconds_per_token: float, now: float) -> float:
-    """Seconds of reading that a kept byte saves, by the seconds since it was last of use.
+def eviction_score(cache: CacheRow, seconds_per_token: float, now: float) -> float:
+    """Returns the seconds of prefill that a stored byte saves, divided by the seconds since its last use.
 
     Cost by size is GreedyDual-Size's measure (Cao and Irani, 1997). Its ageing needs a floor that outlives each
     eviction; dividing by the time since the last use ages as well (hyperbolic caching, Blankstein et al., 2017) and
@@ -57,26 +57,26 @@ def worth(cache: CacheRow, seconds_per_token: float, now: float) -> float:
     return cache.kept * seconds_per_token / max(1, cache.bytes) / max(1.0, now - cache.used)
 
 
-def _give_up(store: Store, using: str, room: EvictionResult) -> bool:
-    """Give up the pages of the cache least worth keeping; False when there is none."""
-    caches = store.caches.may_go(using)
+def _evict_one(store: Store, using: str, result: EvictionResult) -> bool:
+    """Evict the cache with the lowest score; returns False if there is none."""
+    caches = store.caches.evictable(using)
     if not caches:
         return False
     rates, now = {c.fingerprint: store.caches.rate(c.fingerprint) for c in caches}, time.time()
     known = [1 / rate for rate in rates.values() if rate]
-    usual = sum(known) / len(known) if known else 1.0  # of a model that was never timed
-    per_token = {of: 1 / rate if rate else usual for of, rate in rates.items()}
-    least = min(caches, key=lambda c: worth(c, per_token[c.fingerprint], now))
-    names, before = tuple(store.caches.about(least.id)), store.pages.live()
-    _sweep(store, least.id)
+    average = sum(known) / len(known) if known else 1.0  # of a model that was never timed
+    per_token = {fingerprint: 1 / rate if rate else average for fingerprint, rate in rates.items()}
+    lowest = min(caches, key=lambda c: eviction_score(c, per_token[c.fingerprint], now))
+    names, before = tuple(store.caches.names(lowest.id)), store.pages.live()
+    _sweep(store, lowest.id)
     if freed := before - store.pages.live():  # else other caches hold all of it still
-        room.given_up.append(EvictedCache(names, least.kept, freed))
+        result.evicted.append(EvictedCache(names, lowest.kept, freed))
     return True
 
 
 def _sweep(store: Store, cache: str = "") -> None:
-    """Drop the pages that no cache but ``cache`` holds."""
+    """Empty ``cache`` and delete the pages that no other cache has."""
     with store.db.atomic():
-        store.caches.empty(cache)
+        store.caches.drop_pages(cache)
         dead = store.pages.forget_unused()
-    store.pages.unlink(dead)
+    store.pages.unlink_files(dead)

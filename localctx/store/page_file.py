@@ -1,4 +1,4 @@
-"""Page files while they are written: locked, so that nobody sweeps them; named in SQL once they are on the disk."""
+"""Page files while they are written: locked, so that no process removes them; named in SQL once they are durable."""
 
 import os
 import secrets
@@ -11,11 +11,12 @@ from filelock import FileLock
 from localctx.store.slot_file import SlotWriter
 
 IN_SLOTS = "((pages.bytes + slot_bytes - 1) / slot_bytes * slot_bytes)"
-"""SQL: what a page takes of its file."""
+"""SQL: the bytes that a page takes of its file."""
+SELECT_PAGES = "SELECT pages.*, slot_bytes FROM pages JOIN segments ON segments.id = segment"
 
 
 class PageFile:
-    """A new page file of ``folder``. ``row`` is what names it in the table of segments."""
+    """A new page file in ``folder``. ``row`` names it in the table of segments."""
 
     def __init__(self, folder: Path, slot_bytes: int) -> None:
         self.id = f"{time.time_ns():x}-{secrets.token_hex(4)}"
@@ -27,7 +28,7 @@ class PageFile:
         _sync_folder(folder)
 
     def append(self, payload: np.ndarray) -> int:
-        """Write a page; its first slot. Raises OSError."""
+        """Write a page; returns its first slot. Raises OSError."""
         return self._file.append(payload)
 
     def sync(self) -> None:
@@ -35,7 +36,7 @@ class PageFile:
         self._file.sync()
 
     def close(self, named: bool) -> None:
-        """Let go of the file; one that is not ``named`` goes at once."""
+        """Close and unlock the file; one that is not ``named`` is deleted."""
         self._file.close()
         if not named:
             self._path.unlink(missing_ok=True)
@@ -44,12 +45,12 @@ class PageFile:
 
 
 def lock_of(file: Path, timeout: float = -1) -> FileLock:
-    """The lock that a page file's writer holds."""
+    """Returns the lock that a page file's writer holds."""
     return FileLock(file.with_suffix(".lock"), timeout=timeout)
 
 
 def _sync_folder(folder: Path) -> None:
-    """A new file's name is durable once its folder is synced."""
+    """Sync a folder, which makes the names of its new files durable."""
     fd = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(fd)

@@ -1,4 +1,4 @@
-"""Verdicts: which codecs were measured to be good enough, on which model."""
+"""Quality results: which codecs passed the quality gate, on which model."""
 
 import json
 import time
@@ -8,30 +8,31 @@ from sqlite_utils import Database
 
 
 class QualityResults:
-    """The verdicts of a store, by the fingerprint of model and codec; the last measured counts."""
+    """The quality results in a store, by the fingerprint of model and codec; the last measurement counts."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def note(self, fingerprint: bytes, model: str, codec: str, passed: bool, report: dict[str, Any]) -> None:
-        """Remember a verdict and what was measured."""
+        """Store whether a codec passed, and the report of the measurement."""
         row = {"fingerprint": fingerprint, "model": model, "codec": codec, "passed": passed}
         more = {"report": json.dumps(report), "measured": time.time()}
         self._db.table("verdicts").upsert({**row, **more}, pk="fingerprint")
 
     def passed(self, fingerprint: bytes) -> bool | None:
-        """Whether the codec passed; None where it was never measured."""
+        """Returns True if the codec passed, None if it was never measured."""
         row = self._row(fingerprint)
         return bool(row["passed"]) if row else None
 
     def report(self, fingerprint: bytes) -> dict[str, Any] | None:
-        """What was measured, as ``note`` was given it."""
+        """Returns the report that ``note`` got, or None."""
         row = self._row(fingerprint)
         return json.loads(row["report"]) if row else None
 
-    def of(self, model: str) -> dict[str, dict[str, Any]]:
-        """What was last measured on a model of this name, by what was measured (a codec, ``int8 select:1/4``), with
-        ``passed`` and ``measured``, the time."""
+    def of_model(self, model: str) -> dict[str, dict[str, Any]]:
+        """Returns the last reports on a model of this name by what was measured (a codec, or ``int8 select:1/4``), each
+        with ``passed`` and the time ``measured``.
+        """
         rows = self._db.query("SELECT * FROM verdicts WHERE model = ? ORDER BY measured", [model])
         more = ("passed", "measured")
         return {row["codec"]: {**json.loads(row["report"]), **{field: row[field] for field in more}} for row in rows}

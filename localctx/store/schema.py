@@ -9,13 +9,13 @@ _SIGN = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])") 
 
 
 def signs_apart(text: str) -> str:
-    """``text`` with each sign of a script without blanks as a word of its own: FTS5 takes a run of them for one."""
+    """Returns ``text`` with blanks around each kana or Chinese sign: FTS5 takes a run of them for one word."""
     return _SIGN.sub(r" \1 ", text)
 
 
 @migrate()
 def documents_and_pages(db: Database) -> None:
-    """Documents with their text and spans; caches as lists of page names; pages as slots of segment files."""
+    """Create documents with their text and spans; caches as lists of page names; pages as slots of segment files."""
     db.table("documents").create(
         {
             "id": str,  # sha256 of the text as UTF-8
@@ -69,7 +69,7 @@ def documents_and_pages(db: Database) -> None:
 
 @migrate()
 def verdicts(db: Database) -> None:
-    """What ``localctx quality`` measured of a codec on a model."""
+    """Add quality results: what ``localctx quality`` measured of a codec on a model."""
     db.table("verdicts").create(
         {"fingerprint": bytes, "model": str, "codec": str, "passed": int, "report": str, "measured": float},
         pk="fingerprint",
@@ -79,7 +79,7 @@ def verdicts(db: Database) -> None:
 
 @migrate()
 def chats(db: Database) -> None:
-    """Chats as trees of messages; a cache may belong to a chat."""
+    """Add chats as trees of messages; a cache may belong to a chat."""
     db.table("chats").create(
         {
             "id": str,
@@ -120,13 +120,13 @@ def chats(db: Database) -> None:
 
 @migrate()
 def pins(db: Database) -> None:
-    """Documents whose pages are never given up."""
+    """Add pinned documents, whose pages are never evicted."""
     db.execute("ALTER TABLE documents ADD COLUMN pinned INTEGER NOT NULL DEFAULT 0")
 
 
 @migrate()
 def versions(db: Database) -> None:
-    """Which document took the place of which, and when a file was written. Texts of one path are versions by age."""
+    """Add the successor of a document and its file's modification time. Texts of one path become versions by age."""
     db.table("documents").add_column("modified", int, not_null_default=0)  # nanoseconds since 1970
     db.table("documents").add_column("superseded", str)
     db.table("documents").create_index(["path"])
@@ -139,7 +139,7 @@ def versions(db: Database) -> None:
 
 @migrate()
 def search_index(db: Database) -> None:
-    """Chunks of documents; their words, without a copy of the text; their parts' vectors."""
+    """Add chunks of documents, an index of their words without a copy of the text, and their parts' vectors."""
     db.table("chunks").create(
         {"id": int, "document": str, "start": int, "end": int, "title": str},
         pk="id",
@@ -158,7 +158,7 @@ def search_index(db: Database) -> None:
 
 @migrate()
 def results(db: Database) -> None:
-    """What a batch made of documents, and the files it is written in."""
+    """Add the results of batches, and the files that they were written to."""
     db.table("results").create(
         {"document": str, "recipe": str, "result": str, "made": float},  # result: JSON
         pk=("document", "recipe"),

@@ -28,7 +28,7 @@ _THESE = "IN (SELECT value FROM json_each(?))"
 
 @dataclass(frozen=True)
 class ChunkRow:
-    """Characters ``start..end`` of a document; ``title`` is what else is said of them, and searched with them."""
+    """Characters ``start..end`` of a document; ``title`` is a heading or a name that is searched with them."""
 
     id: int
     document: str
@@ -39,7 +39,7 @@ class ChunkRow:
 
 @dataclass(frozen=True)
 class _Matrix:
-    """The vectors of one embedder; row i is of a part of ``chunks[i]``. ``state`` is the database's then."""
+    """The vectors of one embedder; row i belongs to a part of ``chunks[i]``. ``state`` is the database's then."""
 
     state: tuple[object, ...]
     chunks: np.ndarray
@@ -47,16 +47,16 @@ class _Matrix:
 
 
 class SearchIndex:
-    """The search index of a store."""
+    """The search index in a store."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._matrix: _Matrix | None = None
 
     def add(self, document: str, text: str, chunks: Iterable[tuple[int, int, str]]) -> None:
-        """Enter a document's chunks (start, end, title), all or, when ``chunks`` raises, none.
+        """Add a document's chunks (start, end, title): all, or none if ``chunks`` raises.
 
-        What is entered already stays as it is.
+        A document that was added before stays as it is.
         """
         with self._db.atomic():
             if self.has(document):
@@ -70,44 +70,44 @@ class SearchIndex:
                 self._db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [at.lastrowid, words])
 
     def remove(self, document: str, text: str) -> None:
-        """Forget a document's chunks, their words and vectors; ``text`` as it was entered."""
+        """Remove a document's chunks, words and vectors; ``text`` must be what was added."""
         with self._db.atomic():
-            for c in self.of(document):
+            for c in self.of_document(document):
                 words = signs_apart(f"{c.title}\n{text[c.start : c.end]}")
                 self._db.execute(
                     "INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [c.id, words]
                 )
-            of = "IN (SELECT id FROM chunks WHERE document = ?)"
-            self._db.execute(f"DELETE FROM vectors WHERE chunk {of}", [document])
+            chunks = "IN (SELECT id FROM chunks WHERE document = ?)"
+            self._db.execute(f"DELETE FROM vectors WHERE chunk {chunks}", [document])
             self._db.execute("DELETE FROM chunks WHERE document = ?", [document])
 
     def has(self, document: str) -> bool:
-        """Whether a document's chunks are entered."""
+        """Returns True if the document's chunks were added."""
         return bool(self._db.table("chunks").count_where("document = ?", [document]))
 
-    def of(self, document: str) -> list[ChunkRow]:
-        """A document's chunks in order."""
+    def of_document(self, document: str) -> list[ChunkRow]:
+        """Returns a document's chunks in order."""
         return self._rows("document = ? ORDER BY start", document)
 
     def get(self, chunks: Sequence[int]) -> list[ChunkRow]:
-        """The chunks with these ids, in their order; without those that are gone."""
+        """Returns the chunks with these ids, in their order; ids that are gone are skipped."""
         rows = {c.id: c for c in self._rows(f"id {_THESE}", json.dumps(list(chunks)))}
         return [rows[i] for i in chunks if i in rows]
 
-    def lacking(self, document: str, embedder: str) -> list[ChunkRow]:
-        """A document's chunks without vectors by ``embedder``, the shortest first."""
+    def without_vectors(self, document: str, embedder: str) -> list[ChunkRow]:
+        """Returns a document's chunks without vectors by ``embedder``, the shortest first."""
         return self._rows(f'document = ? AND NOT {_EMBEDDED} ORDER BY "end" - start, id', document, embedder)
 
     def coverage(self, embedder: str | None, documents: Sequence[str] | None = None) -> tuple[int, int]:
-        """How many chunks there are, in these documents or all, and how many of them have vectors by ``embedder``."""
+        """Returns how many chunks these documents (None: all) have, and how many of them have vectors."""
         where, args = _within(documents)
         sql = f"SELECT count(*) AS chunks, total({_EMBEDDED}) AS vectors FROM chunks WHERE {where}"
         row = next(iter(self._db.query(sql, [embedder, *args])))
         return row["chunks"], int(row["vectors"])
 
     def put_vectors(self, embedder: str, chunks: Sequence[ChunkRow], vectors: Sequence[np.ndarray]) -> None:
-        """Keep the vectors [parts, d] of each chunk, in float16, instead of any it has. What was removed meanwhile is
-        passed over, though its id be another chunk's now.
+        """Store the vectors [parts, d] of each chunk in float16, replacing older ones. Chunks that were removed
+        meanwhile are skipped, even if another document's chunk has their id now.
         """
         with self._db.atomic():
             for chunk, parts in zip(chunks, vectors, strict=True):
@@ -117,8 +117,8 @@ class SearchIndex:
                     self._db.conn.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", rows)
 
     def by_words(self, query: str, top: int, documents: Sequence[str] | None = None) -> list[int]:
-        """The ``top`` chunks with words of ``query``, best first by BM25. Words match by their stems; the commonest of
-        English count only where there are no others.
+        """Returns the ``top`` chunks with words of ``query``, best first by BM25. Words match by their stems; the most
+        common English words count only if there are no others.
         """
         words = list(dict.fromkeys(_TERM.findall(signs_apart(query.lower()))))
         terms = ([w for w in words if w not in _COMMON] or words)[:TERMS]
@@ -130,7 +130,7 @@ class SearchIndex:
     def by_vector(
         self, embedder: str, vector: np.ndarray, top: int, documents: Sequence[str] | None = None
     ) -> list[int]:
-        """The ``top`` chunks that have a vector by ``embedder`` nearest to ``vector`` [d], by dot product."""
+        """Returns the ``top`` chunks that have a vector by ``embedder`` nearest to ``vector`` [d], by dot product."""
         matrix = self._vectors(embedder)
         near = np.empty(len(matrix.chunks), np.float32)
         for at in range(0, len(near), _BLOCK):
@@ -156,5 +156,5 @@ class SearchIndex:
 
 
 def _within(documents: Sequence[str] | None, where: str = "{}") -> tuple[str, list[str]]:
-    """A condition on chunks, put into ``where``, and its arguments; it says nothing where all documents are meant."""
+    """Returns a condition on chunks, put into ``where``, and its arguments; None means all documents."""
     return ("1", []) if documents is None else (where.format(f"document {_THESE}"), [json.dumps(list(documents))])

@@ -1,4 +1,4 @@
-"""Slot files: how sealed pages lie on disk, in slots of one size. Bytes alone: the store needs no torch."""
+"""Slot files: sealed pages on disk, in slots of one size. Bytes alone: the store needs no torch."""
 
 import mmap
 import os
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class SlotWriter:
-    """Appends pages to a new file, in slots of one size. Nothing is durable before ``sync``."""
+    """Appends pages to a new file. Nothing is durable before ``sync``."""
 
     def __init__(self, path: Path, slot_bytes: int) -> None:
         self.slot_bytes = slot_bytes
@@ -16,9 +16,9 @@ class SlotWriter:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
 
     def append(self, payload: np.ndarray) -> int:
-        """Write a page, into several slots where it is larger than one; returns the first.
+        """Write a page, into several slots if it is larger than one; returns the first.
 
-        Raises OSError when the disk will not take it.
+        Raises OSError if the disk refuses the write.
         """
         slot, slots = self.slots, -(-len(payload) // self.slot_bytes)
         self._write(payload.tobytes().ljust(slots * self.slot_bytes, b"\0"), slot * self.slot_bytes)
@@ -40,7 +40,7 @@ class SlotWriter:
 
 
 class EmptyFile(Exception):
-    """A slot file without a byte, which cannot be mapped."""
+    """A slot file is empty and cannot be mapped."""
 
 
 class SlotFile:
@@ -55,6 +55,6 @@ class SlotFile:
         self._bytes = np.frombuffer(self._map, np.uint8)
 
     def payload(self, slot: int, nbytes: int) -> np.ndarray | None:
-        """The ``nbytes`` from the beginning of a slot, mapped; None where the file ends before."""
+        """Returns ``nbytes`` mapped bytes from the beginning of a slot; None if the file ends before."""
         start = slot * self.slot_bytes
         return self._bytes[start : start + nbytes] if start + nbytes <= len(self._bytes) else None

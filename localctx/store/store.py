@@ -1,4 +1,4 @@
-"""The store: one SQLite file and a folder of page files, opened, migrated, and its faults told in words.
+"""The store: one SQLite file and a folder of page files; opens and migrates them, and turns errors into StoreError.
 
 A rollback journal with full syncs, not WAL: what a commit acknowledged survives power loss, and SQLite before 3.51.3
 can corrupt a WAL database on reset.
@@ -30,7 +30,7 @@ class Store:
     """``documents``, ``index``, ``pages``, ``caches``, ``chats``, ``results`` and ``verdicts`` of one data folder. One
     thread; close it.
 
-    Raises StoreError where the folder cannot be used.
+    Raises StoreError if the folder cannot be used.
     """
 
     def __init__(self, home: Path) -> None:
@@ -51,7 +51,7 @@ class Store:
 
     @staticmethod
     def is_at(home: Path) -> bool:
-        """Whether anything was ever kept in the folder ``home``."""
+        """Returns True if there is a store in the folder ``home``."""
         return (home / "library.db").exists()
 
     def close(self) -> None:
@@ -59,30 +59,30 @@ class Store:
         self.db.close()
 
     def remove_document(self, document: str) -> int:
-        """Forget a document, its chunks, results, caches and the pages no other cache holds; bytes freed on disk."""
+        """Remove a document, its chunks, results, caches and the pages no other cache has; returns the bytes freed."""
         with store_errors(self.home):
             with self.db.atomic():
-                self.caches.remove_of(document)
+                self.caches.remove_document(document)
                 if self.index.has(document):
                     self.index.remove(document, self.documents.text(document))
-                self.results.remove_of(document)
+                self.results.remove_document(document)
                 self.documents.remove(document)
-                dead = self.pages.forget_unused()
-            return self.pages.unlink(dead)
+                empty = self.pages.forget_unused()
+            return self.pages.unlink_files(empty)
 
     def remove_chat(self, chat: str) -> int:
-        """Forget a chat, its caches and the pages no other cache holds; bytes freed on disk."""
+        """Remove a chat, its caches and the pages no other cache has; returns the bytes freed."""
         with store_errors(self.home):
             with self.db.atomic():
-                self.caches.remove_of_chat(chat)
+                self.caches.remove_chat(chat)
                 self.chats.remove(chat)
-                dead = self.pages.forget_unused()
-            return self.pages.unlink(dead)
+                empty = self.pages.forget_unused()
+            return self.pages.unlink_files(empty)
 
     def clear(self) -> int:
-        """Forget every chat, every document and every page; bytes freed on disk. What was measured stays.
+        """Remove every chat, document and page; returns the bytes freed. Measurements stay.
 
-        The file is written anew, or what was deleted could still be read in it.
+        The database file is rewritten, because deleted text could still be read in it.
         """
         before = self.file.stat().st_size
         freed = sum(self.remove_chat(chat.id) for chat in self.chats.all())
@@ -91,10 +91,10 @@ class Store:
             self.db.execute("VACUUM")
         return freed + before - self.file.stat().st_size
 
-    def verify(self, hear: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
+    def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
         """Read everything: SQLite's own check, each document's text against its id, each page against its checksum.
 
-        ``hear`` is told bytes of pages read, of how many.
+        ``on_progress`` gets the bytes of pages that were read and those there are.
         """
         with store_errors(self.home):
             return Verified(
@@ -103,11 +103,11 @@ class Store:
                 pages=self.db.table("pages").count,
                 bytes=self.pages.nbytes(),
                 damaged_documents=self.documents.damaged(),
-                damaged_pages=self.pages.damaged(hear),
+                damaged_pages=self.pages.verify(on_progress),
             )
 
     def health(self) -> dict[str, Any]:
-        """What doctor reports: ``verify`` as JSON."""
+        """Returns ``verify`` as JSON, for ``localctx doctor``."""
         return self.verify().to_json()
 
 
@@ -116,7 +116,7 @@ PageName = bytes
 
 @dataclass(frozen=True)
 class Verified:
-    """What reading everything found: what SQLite says of itself, how much there is, what is not what was written."""
+    """The result of reading everything: SQLite's own check, how much there is, and what is damaged."""
 
     database: str
     documents: int
@@ -126,29 +126,29 @@ class Verified:
     damaged_pages: list[PageName]
 
     @property
-    def whole(self) -> bool:
-        """Whether everything is what was written."""
+    def intact(self) -> bool:
+        """True if nothing is damaged."""
         return self.database == "ok" and not self.damaged_documents and not self.damaged_pages
 
     def to_json(self) -> dict[str, Any]:
-        """Damaged documents by id, damaged pages by their number."""
+        """Returns the fields, with damaged documents by id and damaged pages as a count."""
         return {**vars(self), "damaged_pages": len(self.damaged_pages)}
 
 
-def read_store(home: Path, open_store: Callable[[], Store], look: Callable[[Store], T]) -> T | None:
-    """What the store at ``home`` has; None where it is not there, and stays so, or cannot be read."""
+def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Store], T]) -> T | None:
+    """Returns the result of ``query``, or None if there is no store at ``home`` (none is made) or it cannot be read."""
     if not Store.is_at(home):
         return None
     try:
         with store_errors(home):
-            return look(open_store())
+            return query(open_store())
     except StoreError:
         return None
 
 
 @contextmanager
 def store_errors(home: Path) -> Iterator[None]:
-    """Turn what SQLite and the disk say into a StoreError with a remedy."""
+    """Turn errors of SQLite and of the disk into a StoreError with a remedy."""
     try:
         yield
     except (sqlite3.OperationalError, OSError) as e:
@@ -169,8 +169,9 @@ def _remedy(reason: str) -> str:
 
 
 class _Connection(sqlite3.Connection):
-    """Transactions take the right to write at their start: two processes then wait, where two that had read first and
-    then both want to write are refused at once."""
+    """A connection whose transactions lock the database for writing at their start. Two processes then wait for each
+    other; if both read first and then wanted to write, SQLite would refuse one at once.
+    """
 
     def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
         return super().execute("BEGIN IMMEDIATE" if sql == "BEGIN" else sql, *parameters)

@@ -1,4 +1,4 @@
-"""Chats as Markdown and as JSON. Pure functions: what messages and documents say cannot break out of its place."""
+"""Chats as Markdown and as JSON. Pure functions: text of messages and documents cannot change the structure."""
 
 import json
 import re
@@ -20,15 +20,15 @@ _ENDS = {
 
 
 def transcript(chats: Chats, chat: Chat, as_json: bool) -> str:
-    """What a file of a chat holds: all of it as JSON, or the branch shown as Markdown."""
+    """Returns the content of an exported chat: all branches as JSON, or the branch shown as Markdown."""
     if as_json:
         return json.dumps(to_json(chat, chats.tree(chat.id)), ensure_ascii=False, indent=2) + "\n"
     return to_markdown(chat, chats.messages(chat.id))
 
 
 def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
-    """One branch of a chat. What was said is quoted, so that no heading or open fence of it reaches beyond; citations
-    are footnotes with document, page or heading, and quoted text.
+    """Returns one branch of a chat. Messages are quoted, so that a heading or an open fence ends with its message.
+    Citations are footnotes with document, page or heading, and quoted text.
     """
     lines = [f"# {one_line(chat.title)}", ""]
     lines += [f"- {one_line(d.name)}{' (removed from the library)' if d.removed else ''}" for d in chat.documents]
@@ -43,10 +43,10 @@ def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
 
 
 def to_json(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
-    """A chat with its messages (of one branch, or all), as one JSON object; times as ISO 8601 in UTC."""
-    said = [{**asdict(m), "created": _iso(m.created)} for m in messages]
+    """Returns a chat with its messages (of one branch, or all), as one JSON object; times as ISO 8601 in UTC."""
+    rows = [{**asdict(m), "created": _iso(m.created)} for m in messages]
     times = {"created": _iso(chat.created), "used": _iso(chat.used)}
-    return {"format": "localctx chat", "version": 1, **asdict(chat), **times, "messages": said}
+    return {"format": "localctx chat", "version": 1, **asdict(chat), **times, "messages": rows}
 
 
 def _heading(message: Message) -> str:
@@ -62,6 +62,7 @@ def _quoted(text: str) -> Iterator[str]:
 
 
 def reference(citation: dict[str, Any]) -> str:
+    """Returns a citation as one line: document, page or heading, and the quoted text."""
     page, heading = citation.get("page"), citation.get("heading")
     where = f", page {one_line(str(page))}" if page else f", {one_line(str(heading))}" if heading else ""
     quote = one_line(str(citation.get("quote") or ""))
@@ -69,7 +70,7 @@ def reference(citation: dict[str, Any]) -> str:
 
 
 def one_line(text: str) -> str:
-    """One line in which nothing is Markdown."""
+    """Returns ``text`` as one line with every Markdown sign escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 

@@ -523,7 +523,7 @@ def test_ctrl_c_stops_within_a_second_and_keeps_what_was_read(home, endless, wid
         assert next(e for e in events if isinstance(e, Planned)).reused == pages * PAGE
     with closing(Store(home)) as store:
         assert store.health()["damaged_pages"] == 0
-        assert [c.state for d in store.documents.all() for c in store.caches.of(d.id)] == ["writing"]
+        assert [c.state for d in store.documents.all() for c in store.caches.of_document(d.id)] == ["writing"]
 
 
 def test_progress_is_shown_on_a_terminal_and_a_second_ctrl_c_ends_at_once(home, endless, wide_model):

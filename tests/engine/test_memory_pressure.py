@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from ask_in_process import PLAIN, session
@@ -26,6 +28,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
 from localctx.kv.reencode import reencode
+from localctx.kv.tiers import DiskTier
 from localctx.models.catalog import CatalogEntry, ContextWindow
 from localctx.models.sampling import Sampler
 from localctx.session import Session
@@ -164,6 +167,107 @@ def test_part_in_ram_and_the_rest_on_disk_and_kept_pages_are_read_where_they_lie
     assert all(spread.kv["pages"].values())
     assert kept.kv["bytes"] | {"device": 0} == {"device": 0, "host": 0, "disk": 0}
     assert kept.report.to_json()["tokens"]["reused"] // PAGE == kept.kv["pages"]["disk"]
+
+
+# --- A spilled page and a stored page are one
+
+
+@pytest.fixture
+def spilled(monkeypatch) -> list[DiskTier]:
+    """The disk tiers of the pools that a test makes."""
+    tiers = list[DiskTier]()
+    make = DiskTier.__init__
+    monkeypatch.setattr(DiskTier, "__init__", lambda tier, *args: (make(tier, *args), tiers.append(tier))[0])
+    return tiers
+
+
+@pytest.mark.parametrize("memory", [2, 8, 24])
+def test_pages_that_are_persisted_are_not_spilled_as_well(open_sharp, lakes, spilled, memory):
+    with open_sharp() as s:
+        plain, page = ask(s, lakes), s.model.shape.page_bytes("int8")
+        limit = str(s.model.shape.cache_bytes("int8", memory * PAGE))
+    with open_sharp(memory=limit) as s:
+        before = ask(s, lakes)
+        written_before, spilled[:] = sum(tier.bytes_written for tier in spilled), []
+        after = ask(s, lakes, keep=True)
+        written_after = sum(tier.bytes_written for tier in spilled)
+    assert before.ids == after.ids == plain.ids
+    pages = LAKES // PAGE
+    assert written_before > (pages - memory - 4) * page
+    assert written_after <= 2 * page, "those of the question, which are not persisted"
+    assert after.kv["bytes"]["disk"] <= 2 * page
+    assert after.kv["pages"]["disk"] > pages - memory - 4
+
+
+def test_a_store_that_is_cleared_meanwhile_does_not_change_the_answer(open_sharp, lakes, home):
+    with open_sharp() as s:
+        plain, limit = ask(s, lakes), str(s.model.shape.cache_bytes("int8", 8 * PAGE))
+    cleared = []
+
+    def clear(cache: Cache) -> None:
+        if cache.length > 1500 and not cleared:
+            with closing(Store(home)) as store:
+                cleared.append(store.clear())
+
+    with open_sharp(memory=limit) as s, failing(s, lambda cache: False, MemoryError(), clear):
+        heard = ask(s, lakes, keep=True)
+    assert cleared[0] > 0
+    assert heard.ids == plain.ids
+
+
+def stored_copy(pool: Pool, page: int) -> np.ndarray:
+    return pool.payload(page).clone().numpy()
+
+
+def test_without_a_disk_for_spilling_stored_pages_still_leave_memory():
+    cache = filled(8 * PAGE, TierLimits(None, 0, 0))
+    pool, page = cache.pool, cache.pool.page_bytes(0)
+    k, v = cache.read(0, 0, 8, torch.float32)
+    pool.allow(TierLimits(0, 0, 0), TierLimits(None, 0, 0))
+    with pytest.raises(NoRoom):
+        grow(cache, PAGE)
+    for i in cache.pages[2:]:  # the pages used longest ago are not stored
+        pool.back_with(i, partial(stored_copy(pool, i).view))
+    grow(cache, 3 * PAGE)
+    assert pool.counts() == {"device": 8, "host": 0, "disk": 3}
+    assert (pool.disk_tier.nbytes, pool.disk_tier.bytes_written) == (0, 0)
+    assert (pool.mapped_bytes, pool.bytes_of(np.array(cache.pages))) == (3 * page, 8 * page)
+    assert all(torch.equal(a, b) for a, b in zip((k, v), cache.read(0, 0, 8, torch.float32), strict=True))
+    cache.drop()
+    assert (pool.mapped_bytes, pool._stored.nbytes) == (0, 0)
+
+
+def test_a_page_spilled_before_it_is_stored_gives_its_slot_back():
+    cache = filled(4 * PAGE, TierLimits(**BIG))
+    pool = cache.pool
+    assert pool.shrink() == 2
+    assert pool.disk_tier.nbytes == 2 * pool.page_bytes(0)
+    for i in cache.pages:
+        pool.back_with(i, partial(stored_copy(pool, i).view))
+    assert (pool.disk_tier.nbytes, pool.mapped_bytes) == (0, 2 * pool.page_bytes(0))
+
+
+@pytest.mark.parametrize("wrong", [lambda: None, lambda: np.zeros(3, np.uint8)])
+def test_a_stored_copy_that_is_damaged_is_not_used(wrong):
+    cache = filled(4 * PAGE, TierLimits(**BIG))
+    k, v = cache.read(0, 0, 4, torch.float32)
+    for i in cache.pages:
+        cache.pool.back_with(i, wrong)
+    assert cache.pool.shrink() == 2
+    assert (cache.pool.disk_tier.nbytes, cache.pool.mapped_bytes) == (2 * cache.pool.page_bytes(0), 0)
+    assert all(torch.equal(a, b) for a, b in zip((k, v), cache.read(0, 0, 4, torch.float32), strict=True))
+
+
+def test_where_kernels_want_pages_near_the_host_takes_them_and_only_the_disk_is_spared():
+    pool = Pool(SHAPE, "f32", limits=TierLimits(None, 0, None), in_place=False)
+    cache = Cache(pool, torch.float32)
+    grow(cache, 6 * PAGE)
+    for i in cache.pages:
+        pool.back_with(i, partial(stored_copy(pool, i).view))
+    pool.allow(TierLimits(0, 2 * pool.page_bytes(0), 0), TierLimits(2 * pool.page_bytes(0), None, None))
+    pool.make_room(0)
+    assert pool.counts() == {"device": 2, "host": 2, "disk": 2}
+    assert (pool.disk_tier.bytes_written, pool.mapped_bytes) == (0, 2 * pool.page_bytes(0))
 
 
 def test_no_room_anywhere_is_told_before_reading(run, lakes, home):

@@ -186,11 +186,11 @@ def test_a_document_removed_by_another_process_is_no_longer_found_by_its_vectors
 
 def test_vectors_made_for_a_chunk_that_went_meanwhile_are_not_given_to_another(store, library):
     _, money = library
-    stale = store.index.of(money.id)
+    stale = store.index.of_document(money.id)
     store.remove_document(money.id)
     again = add(store, "new.txt", paragraph(80, 5))
     index(store, again, None)
-    assert {c.id for c in store.index.of(again.id)} & {c.id for c in stale}
+    assert {c.id for c in store.index.of_document(again.id)} & {c.id for c in stale}
     store.index.put_vectors("letters", stale, [np.ones((1, 26))] * len(stale))
     assert store.index.coverage("letters") == (store.db.table("chunks").count, 0)
 

@@ -67,6 +67,8 @@ HOMES = {
     "sqlite_utils": "store",
     "xxhash": "store",
     "filelock": "store models",
+    "fsspec": "store",
+    "cryptography": "store",
     "psutil": "budget",
     "platformdirs": "settings",
     "tomlkit": "settings",

@@ -66,7 +66,7 @@ def test_a_document_travels_with_its_pages(store, exported, there):
     found, mine = there.documents.find("rivers.md"), store.documents.find("rivers.md")
     assert there.documents.text(found.id) == store.documents.text(mine.id)
     assert found.path == str(exported)
-    (cache,) = there.caches.of(found.id)
+    (cache,) = there.caches.of_document(found.id)
     assert (cache.state, cache.pages) == ("ready", 5)
     assert import_document(there, bundle, lambda cache: True, MUCH) == 7, "what is there is not written again"
     assert there.verify().pages == 5 + 7
@@ -208,7 +208,7 @@ def test_flips_and_cuts_of_an_exported_file_import_nothing_wrong(exported, there
 
 
 def test_an_import_that_dies_half_way_leaves_nothing(exported, there, monkeypatch):
-    monkeypatch.setattr(type(there.caches), "ready", lambda *_: 1 / 0)
+    monkeypatch.setattr(type(there.caches), "mark_ready", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         import_document(there, open_bundle(exported), lambda cache: True, MUCH)
     assert_untouched(there)

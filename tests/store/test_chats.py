@@ -11,7 +11,7 @@ from stored_documents import MODEL, SLOT, TOKENS, add, files, kept, write
 
 from localctx.errors import ChatError
 from localctx.shape import PAGE
-from localctx.store.chats import About, Chat, Chats, Message
+from localctx.store.chats import Chat, ChatDocument, Chats, Message
 from localctx.store.schema import migrate
 from localctx.store.store import Store
 from localctx.store.transcript import to_json, to_markdown
@@ -43,7 +43,7 @@ def test_a_chat_comes_back_in_another_process_as_it_was(home, store):
     with closing(Store(home)) as other:
         again = other.chats.find("Two letters")
         assert again.settings == {"model": "tiny", "n": 1}
-        assert again.documents == tuple(About(d, name, False) for d, name in zip(documents, "ab", strict=True))
+        assert again.documents == tuple(ChatDocument(d, name, False) for d, name in zip(documents, "ab", strict=True))
         question, answer = other.chats.messages(again.id)
     assert (question.text, question.parent, question.stopped) == ("who?", None, "")
     assert (answer.text, answer.parent, answer.stopped) == ("half an ans", question.id, "cancelled")
@@ -157,7 +157,7 @@ def test_a_removed_document_leaves_its_name_and_takes_its_pages(store):
     keep_for(store, [a, b], TOKENS, chat, 1)
     store.remove_document(a)
     again = store.chats.get(chat)
-    assert again.documents == (About(a, "a", True), About(b, "b", False))
+    assert again.documents == (ChatDocument(a, "a", True), ChatDocument(b, "b", False))
     assert "a (removed" in to_markdown(again, store.chats.messages(chat))
     assert kept(store, TOKENS) == 0, "pages that say what it said are still there"
     store.remove_chat(chat)
@@ -174,7 +174,7 @@ def test_a_removed_chat_takes_the_pages_that_nothing_else_holds(store):
     assert kept(store, longer) == 10
     store.remove_chat(chat)
     assert kept(store, longer) == 2
-    assert [c.chat for c in store.caches.of(documents[0])] == [other]
+    assert [c.chat for c in store.caches.of_document(documents[0])] == [other]
     assert store.remove_chat(other) == 5 * SLOT
     assert not files(store)
     assert store.chats.all() == []
@@ -187,7 +187,7 @@ def message(text: str, role: str = "assistant", citations: list | None = None, s
     return Message(1, "c", None, role, text, citations or [], {}, stopped, 0.0)
 
 
-CHAT = Chat("c", "Rivers", (About("d", "a.md", False), About("e", "b_c.md", True)), {}, 1, 0.0, 0.0)
+CHAT = Chat("c", "Rivers", (ChatDocument("d", "a.md", False), ChatDocument("e", "b_c.md", True)), {}, 1, 0.0, 0.0)
 
 
 def test_markdown_has_documents_turns_and_footnotes():
@@ -227,7 +227,7 @@ HOSTILE = [
 @given(st.one_of(st.sampled_from(HOSTILE), st.text()), st.one_of(st.sampled_from(HOSTILE), st.text()))
 def test_nothing_said_or_read_leaves_its_place(text, name):
     cited = [{**CITED, "name": name, "quote": text, "page": None, "heading": name}]
-    chat = Chat("c", name, (About("d", name, False),), {}, 1, 0.0, 0.0)
+    chat = Chat("c", name, (ChatDocument("d", name, False),), {}, 1, 0.0, 0.0)
     lines = to_markdown(chat, [message(text, "user"), message(text, citations=cited)]).splitlines()
     ours = [line for line in lines if line and not line.startswith(">")]
     begins = ["# ", "- ", "## Question", "## Answer", "[^1]", "[^1]: "]

@@ -16,7 +16,7 @@ from tiny_models import save_sharp_model
 
 from localctx.kv.pages import page_names
 from localctx.shape import PAGE, record_layout
-from localctx.store import stored_pages as store_pages
+from localctx.store import page_reader, page_store, stored_pages
 from localctx.store.store import Store
 
 LAST = 10  # the document has sealed pages 0 to 10, and an open one after them
@@ -75,7 +75,7 @@ def asked(tmp_path_factory) -> Kept:
     starts = {"K codes": 0, "K scale": layout.k_scale, "V codes": second + layout.v_codes, "V scale": layout.v_scale}
     slot, sink = shape.slot_bytes(CODEC), shape.page_bytes(CODEC, sinks=True)
     with closing(Store(folder / "home")) as store:
-        whole = store.caches.of(store.documents.all()[0].id)[0].kept
+        whole = store.caches.of_document(store.documents.all()[0].id)[0].kept
     assert whole > (LAST + 1) * PAGE
     return Kept(folder / "home", model, document, cold, slot, -(-sink // slot), starts, whole)
 
@@ -171,10 +171,10 @@ def test_every_flip_and_cut_of_a_page_file_is_found_or_lies_outside_of_all_pages
         for _ in range(100):
             at = dice.randrange(len(whole))
             kept.file.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << dice.randrange(8)]) + whole[at + 1 :])
-            assert store.pages.damaged() == [name for name, place in places.items() if at in place]
+            assert store.pages.verify() == [name for name, place in places.items() if at in place]
             kept.file.write_bytes(whole[:at])
             cut = {name for name, place in places.items() if place.stop > at}
-            assert set(store.pages.damaged()) == cut
+            assert set(store.pages.verify()) == cut
 
 
 # The database
@@ -278,7 +278,7 @@ def test_pages_of_another_codec_are_not_used_and_a_line_says_so(kept):
 
 @pytest.mark.parametrize(("page", "part"), PLACES[4:8])
 def test_without_checksums_the_flipped_bit_would_be_noticed_here(kept, page, part, monkeypatch):
-    monkeypatch.setattr(store_pages, "xxh3_128_digest", lambda payload: b"")
+    monkeypatch.setattr(page_reader, "xxh3_128_digest", lambda payload: b"")
     with closing(sqlite3.connect(kept.home / "library.db")) as db, db:
         db.execute("UPDATE pages SET checksum = ?", (b"",))
     kept.flip(page, part)
@@ -292,7 +292,8 @@ def test_names_that_collide_are_told_apart_by_the_tokens(kept, tmp_path, monkeyp
     def colliding(fingerprint: bytes, tokens: list[int]) -> list[tuple[bytes, bytes]]:
         return [(b"%032d" % i, packed) for i, (_, packed) in enumerate(page_names(fingerprint, tokens))]
 
-    monkeypatch.setattr(store_pages, "page_names", colliding)
+    for module in (page_store, stored_pages):
+        monkeypatch.setattr(module, "page_names", colliding)
     other, home = tmp_path / "other.txt", tmp_path / "collisions"
     other.write_text(kept.document.read_text()[::-1])
     ask(home, kept.model, other)

@@ -38,13 +38,15 @@ from localctx.kv.pages import page_names
 from localctx.shape import PAGE
 from localctx.store.eviction import make_room
 from localctx.store.page_file import PageFile
+from localctx.store.page_reader import PageReader
+from localctx.store.page_writer import find_row
 from localctx.store.store import Store
 
 MUCH = 1 << 40
 
 
 def names_given_up(store: Store, limit: int, need: int = 0, using: str = "") -> list[str]:
-    return [name for gone in make_room(store, limit, need, using).given_up for name in gone.names]
+    return [name for gone in make_room(store, limit, need, using).evicted for name in gone.names]
 
 
 # What goes, and what stays
@@ -53,7 +55,7 @@ def names_given_up(store: Store, limit: int, need: int = 0, using: str = "") -> 
 def test_within_the_budget_nothing_goes(store):
     shelve(store, "a", 1, 10)
     room = make_room(store, 6 * SLOT, SLOT)
-    assert (room.enough, room.given_up) == (True, [])
+    assert (room.enough, room.evicted) == (True, [])
 
 
 def test_the_longest_unused_goes_first_and_no_more_than_needed(store):
@@ -64,7 +66,7 @@ def test_the_longest_unused_goes_first_and_no_more_than_needed(store):
     assert store.pages.nbytes() == 5 * SLOT
     assert len(store.documents.all()) == 3, "a document went with its pages"
     assert kept(store, tokens_of(1)) == 5
-    assert store.caches.of(add(store, "old")[0])[0].state == "writing"
+    assert store.caches.of_document(add(store, "old")[0])[0].state == "writing"
 
 
 def test_what_took_longer_to_read_is_kept_longer(store):
@@ -81,10 +83,10 @@ def test_what_took_longer_to_read_is_kept_longer(store):
 def test_a_pinned_document_and_the_cache_in_use_stay(store):
     pinned, _, _ = (shelve(store, name, n, 1000 - n) for n, name in enumerate(["pinned", "used", "other"]))
     store.documents.pin(pinned)
-    (used,) = store.caches.of(add(store, "used")[0])
+    (used,) = store.caches.of_document(add(store, "used")[0])
     assert names_given_up(store, 12 * SLOT, using=used.id) == ["other"]
     room = make_room(store, 9 * SLOT, using=used.id)
-    assert (room.enough, room.given_up) == (False, [])
+    assert (room.enough, room.evicted) == (False, [])
     assert names_given_up(store, 5 * SLOT) == ["used"]
     store.documents.add(row("pinned"), "pinned", [])
     assert store.documents.find("pinned").pinned, "reading it again unpinned it"
@@ -98,8 +100,8 @@ def test_nothing_is_given_up_in_vain(store):
     shelve(store, "free", 2, 100)
     store.documents.pin(pinned)
     room = make_room(store, 6 * SLOT, need=2 * SLOT)
-    assert (room.enough, room.given_up) == (False, [])
-    assert make_room(store, 0, SLOT).given_up == []
+    assert (room.enough, room.evicted) == (False, [])
+    assert make_room(store, 0, SLOT).evicted == []
     assert kept(store, tokens_of(2)) == 5
 
 
@@ -108,10 +110,10 @@ def test_shared_pages_count_once_and_go_with_the_last(store):
     keep(store, [a], tokens_of(1, 5))
     keep(store, [a, b], tokens_of(1, 8))
     assert store.pages.nbytes() == 8 * SLOT
-    assert store.caches.takes(a) == store.caches.takes(b) == (8, 8 * PAGE, 8 * 160)
-    assert make_room(store, 8 * SLOT).given_up == []
+    assert store.caches.usage(a) == store.caches.usage(b) == (8, 8 * PAGE, 8 * 160)
+    assert make_room(store, 8 * SLOT).evicted == []
     store.db.execute("UPDATE caches SET used = used - 100 WHERE tokens = ?", [5 * PAGE])
-    (gone,) = make_room(store, 7 * SLOT).given_up
+    (gone,) = make_room(store, 7 * SLOT).evicted
     assert (gone.names, gone.tokens, gone.bytes) == (("a", "b"), 8 * PAGE, 8 * SLOT), "a alone freed nothing"
     assert "a, b: 512 tokens given up to make room on disk (32.0 KiB)" in str(gone)
 
@@ -162,8 +164,8 @@ def stored_names(store: Store) -> list[bytes]:
 
 
 def payload(store: Store, name: bytes) -> bytes:
-    row = store.pages._row(name)
-    return store.pages._prove(row, row["tokens"], {})[0].tobytes()
+    row = find_row(store.db, name)
+    return PageReader(store.folder).open(row, row["tokens"]).payload.tobytes()
 
 
 def test_a_damaged_page_is_not_copied(store):
@@ -206,18 +208,18 @@ def test_a_page_that_moves_while_it_is_looked_up_is_found(home, store, monkeypat
     cache = keep(store, add(store, "a", "b")[:1], tokens_of(1))
     keep(store, add(store, "b"), tokens_of(1, 8))
     with closing(Store(home)) as other:
-        prove, moved = type(store.pages)._prove, []
+        open_page, moved = PageReader.open, []
 
-        def compact_first(pages, row, packed, files):
+        def compact_first(reader, row, tokens):
             if not moved:
                 moved.append(1)
-                other.caches.empty(cache)
+                other.caches.drop_pages(cache)
                 (first,) = other.db.query("SELECT name FROM pages ORDER BY rowid DESC LIMIT 1")
-                other.pages.forget([first["name"]])
+                other.pages.unlink([first["name"]])
                 assert other.pages.compact()
-            return prove(pages, row, packed, files)
+            return open_page(reader, row, tokens)
 
-        monkeypatch.setattr(type(store.pages), "_prove", compact_first)
+        monkeypatch.setattr(PageReader, "open", compact_first)
         prefix = store.pages.longest_prefix(MODEL, tokens_of(1, 8))
     assert (len(prefix.payloads), prefix.fault) == (7, None)
 
@@ -233,9 +235,9 @@ def compact_and_die(say: Callable, home: Path, step: str) -> None:
 
     owner = StoredPages if step == "unlink" else PageFile
     if step == "insert":
-        StoredPages._forget_empty = die  # type: ignore[method-assign] (inside the transaction)
+        StoredPages._forget_empty_files = die  # type: ignore[method-assign] (inside the transaction)
     else:
-        setattr(owner, step, die)
+        setattr(owner, {"unlink": "unlink_files"}.get(step, step), die)
     with closing(Store(home)) as store:
         store.pages.compact()
     say("survived")
@@ -305,7 +307,7 @@ class Shelf(RuleBasedStateMachine):
         assert held <= self.pages(), "a pinned document lost a page"
         assert room.enough == (self.store.pages.nbytes() + need * SLOT <= slots * SLOT)
         assert room.enough == (len(held) + need <= slots) or self.pages() == held, "it could have made room"
-        if not room.given_up and room.enough:
+        if not room.evicted and room.enough:
             assert self.pages() == before or self.store.pages.nbytes() <= slots * SLOT
         for document, pages in list(self.caches.items()):
             self.caches[document] = pages if self.listed(document) else []
@@ -326,14 +328,14 @@ class Shelf(RuleBasedStateMachine):
             "held, but gone, or the reverse"
         )
         assert {f for f in files(self.store) if f.endswith(".kv")} == segments(self.store)
-        assert self.store.pages.damaged() == []
+        assert self.store.pages.verify() == []
         assert {d.id for d in self.store.documents.all()} == set(self.ids.values())
 
     def pages(self) -> set[bytes]:
         return set(stored_names(self.store))
 
     def listed(self, document: str) -> bool:
-        return any(c.pages for c in self.store.caches.of(document))
+        return any(c.pages for c in self.store.caches.of_document(document))
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
@@ -388,7 +390,7 @@ def test_a_document_larger_than_the_budget_is_kept_in_part(home, tiny_model, two
     assert "tokens are not kept" in part.notes[0]
     with closing(Store(home)) as store:
         assert store.pages.nbytes() <= size // 2
-        assert [c.state for c in store.caches.of(store.documents.all()[0].id)] == ["writing"]
+        assert [c.state for c in store.caches.of_document(store.documents.all()[0].id)] == ["writing"]
     again = ask(home, tiny_model, two[0], max_tokens=4, disk=str(size // 2))
     assert 0 < again.reused <= whole.report.to_json()["tokens"]["prompt"] // 2
     assert again.ids == whole.ids

@@ -92,13 +92,13 @@ def test_a_cache_is_writing_until_it_is_ready(store):
     with closing(store.pages.writer(MODEL, TOKENS, SLOT, cache)) as writer:
         write(writer, 0, 3)
         writer.commit(3)
-        (listed,) = store.caches.of(documents[0])
+        (listed,) = store.caches.of_document(documents[0])
         assert (listed.state, listed.pages, listed.bytes) == ("writing", 3, 3 * 160)
         write(writer, 3, 5)
         writer.commit(5)
-    store.caches.ready(cache)
+    store.caches.mark_ready(cache)
     assert open_cache(store, documents, TOKENS) == cache, "the same cache is opened again, not another made"
-    (listed,) = store.caches.of(documents[0])
+    (listed,) = store.caches.of_document(documents[0])
     assert (listed.state, listed.pages, listed.bytes) == ("ready", 5, 5 * 160)
 
 

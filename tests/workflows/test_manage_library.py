@@ -30,7 +30,7 @@ def test_a_kept_document_is_prepared_by_its_id_though_its_file_is_gone(home, tin
         document.unlink()
         *_, done = s.prepare(kept)
         assert done.report.to_json()["kept"]["tokens"] == 736
-        assert s.store.caches.takes(kept)[1] == 736
+        assert s.store.caches.usage(kept)[1] == 736
 
 
 def test_an_older_version_that_is_prepared_stays_an_older_version(home, tiny_model, document):
@@ -60,7 +60,7 @@ def test_pages_of_another_model_are_of_no_use_and_the_text_is(home, tiny_model, 
             (told,) = _import_bundle(s, bundle.path)
             assert words in told.text
             assert s.store.documents.text(bundle.row.id) == bundle.text
-            assert s.store.caches.takes(bundle.row.id)[0] == pages
+            assert s.store.caches.usage(bundle.row.id)[0] == pages
 
 
 def test_a_session_that_is_cancelled_stops_reading_into_the_library(home, tiny_model, document):
