@@ -125,6 +125,19 @@ def window(home, tiny_model):
 
 
 @pytest.fixture
+def settings_page(window):
+    """The settings page of ``window``, built and not served."""
+    import gradio as gr
+
+    from localctx.ui.settings_page import SettingsPage
+
+    page = SettingsPage(window)
+    with gr.Blocks():
+        page.build()
+    return page
+
+
+@pytest.fixture
 def address(window, monkeypatch):
     """Where the pages of ``window`` are served, on a free port."""
     import uvicorn

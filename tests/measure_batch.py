@@ -21,7 +21,7 @@ from measure_retrieval import DATA
 
 from localctx.batch.jobs import DocumentJob
 from localctx.batch.run_batch import Batch, Outcome
-from localctx.batch.side_by_side import MOST, run_side_by_side
+from localctx.batch.side_by_side import MAX_PARALLEL, run_side_by_side
 from localctx.engine.prompt import make_prompt
 from localctx.session import Session
 from localctx.settings import load_settings
@@ -50,7 +50,7 @@ def measure(session: Session, texts: list[str], folder: Path) -> None:
     """Every way, on one group after another."""
     ways: dict[str, Callable[[list[str]], tuple[int, list[str]]]] = {
         "localctx, one after another": lambda group: ours(session, group, folder, 1),
-        "localctx, side by side": lambda group: ours(session, group, folder, MOST),
+        "localctx, side by side": lambda group: ours(session, group, folder, MAX_PARALLEL),
     }
     ways |= dict(peers(session))
     ours(session, texts[:2], folder, 2)  # compiles kernels and loads the model
@@ -83,7 +83,7 @@ def ours(session: Session, texts: list[str], folder: Path, most: int) -> tuple[i
     kept = Kept()
     with session.workflows.summaries() as summarizing:
         batch = Batch(summarizing, TASK, [kept], force=True)
-        told = run_side_by_side(batch.work, jobs, session.forward_each, session.runtime.cancelled, most)
+        told = run_side_by_side(batch.run, jobs, session.forward_each, session.runtime.cancelled, most)
         done = [what for _, what in told if isinstance(what, Outcome)]
     assert all(outcome.status == "done" for outcome in done), [o.why for o in done]
     return sum(o.entry["tokens"]["generated"] for o in done), [kept.summaries[Path(j.path).name] for j in jobs]

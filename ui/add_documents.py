@@ -1,4 +1,4 @@
-"""Adding: files dropped or named are read into the library one by one, each seen on its way."""
+"""The panel that adds documents: dropped or named files are read into the library one by one, with progress."""
 
 import os
 import time
@@ -8,55 +8,53 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from localctx.batch.jobs import shown
+from localctx.batch.jobs import IgnoredFile, printable
 from localctx.engine.events import Note, Progress
 from localctx.errors import Cancelled
 from localctx.library.find import find_documents
 from localctx.serving.worker import SessionJob
 from localctx.ui import library_table, render
-from localctx.ui.job_events import follow, in_words, picture
+from localctx.ui.job_events import error_text, progress_line, redraws
 from localctx.ui.library_table import IncomingFile
-from localctx.ui.window import AppWindow, tab_of
+from localctx.ui.window import AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
     from localctx.session import Session
 
-NAMED = 5  # of what a folder holds and is not read, told one by one
+MAX_IGNORED_LINES = 5  # ignored files that are listed by name
 OCR = (("Where a page has no text", "auto"), ("Every page", "on"), ("Never", "off"))
 
-Updates = dict[Any, Any]
 
-
-def place_of(typed: str) -> str:
-    """Where a path is that was typed here; ``-`` is a file by that name, not the server's standard input."""
+def absolute_path(typed: str) -> str:
+    """Return the absolute path of what was typed; ``-`` is a file of that name, not the server's standard input."""
     return str(Path(os.path.expanduser(typed.strip())).absolute())  # noqa: PTH111 (pathlib's fails for ~nobody)
 
 
-class PassedOver:
-    """Hears of what a folder holds and is not read."""
+class IgnoredFiles:
+    """Collects the files of a folder that are not read, with reasons."""
 
     def __init__(self) -> None:
-        self._told = list[str]()
+        self._ignored = list[str]()
 
     def __call__(self, file: str, why: str) -> None:
-        """It is not read, and why."""
-        self._told.append(f"{shown(file)} {why}: passed over")
+        """Add a file and the reason why it is not read."""
+        self._ignored.append(str(IgnoredFile(printable(file), why)))
 
     @property
     def lines(self) -> list[str]:
-        """The first of it one by one, and how much more there is."""
-        more = len(self._told) - NAMED
-        return self._told[:NAMED] + ([f"{more:,} more passed over"] if more > 0 else [])
+        """The first ignored files, a line each, and the number of the others."""
+        more = len(self._ignored) - MAX_IGNORED_LINES
+        return self._ignored[:MAX_IGNORED_LINES] + ([f"{more:,} more ignored"] if more > 0 else [])
 
 
 class AddingPanel:
-    """Where documents come in, built inside a gr.Blocks."""
+    """The fields that add documents, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
 
     def build(self) -> None:
-        """Where to drop files, where to name them, how far they are."""
+        """Build a field to drop files, one to name them, and the list of their progress."""
         self.drop = gr.File(label="Drop documents here", file_count="multiple", elem_id="drop", height=180)
         self.path = gr.Textbox(
             "",
@@ -71,49 +69,49 @@ class AddingPanel:
         self.queue = gr.HTML("", elem_id="queue")
 
     def wire(self, refresh: Callable[[Any], Any]) -> None:
-        """Connect what was built; ``refresh`` is told of the events after which there are other documents."""
-        here = [self.queue, self.cancel, self.drop, self.path]
-        how: dict[str, Any] = {"outputs": here, "show_progress": "hidden", "api_visibility": "private"}
-        refresh(self.drop.upload(self._dropped, [self.drop, self.ocr], concurrency_limit=None, **how))
-        refresh(self.path.submit(self._named, [self.path, self.ocr], concurrency_limit=None, **how))
+        """Connect the event handlers. ``refresh`` gets each event after which the library has other documents."""
+        outputs = [self.queue, self.cancel, self.drop, self.path]
+        options: dict[str, Any] = {"outputs": outputs, "show_progress": "hidden", "api_visibility": "private"}
+        refresh(self.drop.upload(self._dropped, [self.drop, self.ocr], concurrency_limit=None, **options))
+        refresh(self.path.submit(self._named, [self.path, self.ocr], concurrency_limit=None, **options))
         self.cancel.click(self.stop, None, None, queue=False, api_visibility="private")
 
     def stop(self, request: gr.Request) -> None:
-        """Stop reading for the tab that asks; what was read stays."""
-        self._window.stop(tab_of(request, "adding"))
+        """Stop reading files for the tab that sent ``request``. Files already read stay in the library."""
+        self._window.stop(tab_id(request, "adding"))
 
     def _dropped(self, files: Sequence[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
         yield from self._read([IncomingFile(f, Path(f).name) for f in map(str, files or [])], [], ocr, request)
 
     def _named(self, path: str, ocr: str, request: gr.Request) -> Iterator[Updates]:
-        passed_over = PassedOver()
-        wanted = [place_of(path)] if path.strip() else []
-        found = find_documents(wanted, passed_over)
-        yield from self._read([IncomingFile(f, f) for f in found], passed_over.lines, ocr, request)
+        ignored = IgnoredFiles()
+        sources = [absolute_path(path)] if path.strip() else []
+        files = find_documents(sources, ignored)
+        yield from self._read([IncomingFile(f, f) for f in files], ignored.lines, ocr, request)
 
     def _read(self, entries: list[IncomingFile], notes: list[str], ocr: str, request: gr.Request) -> Iterator[Updates]:
-        """Pictures of the files on their way in, each a turn of its own, so that others get theirs between them."""
+        """Read files and show their progress. Each is a job of its own: jobs of other tabs can run in between."""
         if not entries:
-            yield {self.queue: "".join(map(render.note, [*notes, "There is no document in that place."]))}
+            yield {self.queue: "".join(map(render.note, [*notes, "There is no document at that place."]))}
             return
 
-        def seen(more: str = "") -> Updates:  # all of it each time: a page that is busy loses what is soon followed
-            shown = {self.cancel: gr.update(visible=True), self.drop: gr.update(interactive=False)}
-            return {self.queue: library_table.queue(entries) + more, self.path: gr.update(interactive=False), **shown}
+        def progress(more: str = "") -> Updates:  # all outputs each time: a busy page may drop all updates but the last
+            buttons = {self.cancel: gr.update(visible=True), self.drop: gr.update(interactive=False)}
+            return {self.queue: library_table.queue(entries) + more, self.path: gr.update(interactive=False), **buttons}
 
-        yield seen()
+        yield progress()
         try:
             for entry in entries:
-                for _ in self._one(entry, ocr, request):
-                    yield seen()
+                for _ in self._read_one(entry, ocr, request):
+                    yield progress()
             for bar in self._index({e.id for e in entries if e.id}, notes, request):
-                yield seen(bar)
+                yield progress(bar)
         except Cancelled:
-            notes.append("stopped; what was read stays")
+            notes.append("stopped; files already read stay")
             for entry in entries:
                 entry.stop()
         except Exception as e:
-            notes.append(in_words(e))
+            notes.append(error_text(e))
         yield {
             self.queue: library_table.queue(entries) + "".join(map(render.note, notes)),
             self.cancel: gr.update(visible=False),
@@ -121,18 +119,18 @@ class AddingPanel:
             self.path: gr.update(interactive=True),
         }
 
-    def _one(self, entry: IncomingFile, ocr: str, request: gr.Request) -> Iterator[None]:
+    def _read_one(self, entry: IncomingFile, ocr: str, request: gr.Request) -> Iterator[None]:
         def job(session: "Session") -> Generator[Any, None, None]:
             with session.workflows.library() as shelving:
                 yield from shelving.add([entry.path], ocr)
 
         start = time.monotonic()
-        for _ in self._follow(job, entry.hear, request):
+        for _ in self._run(job, entry.handle, request):
             entry.seconds = entry.seconds if entry.id else time.monotonic() - start
             yield
 
     def _index(self, documents: set[str], notes: list[str], request: gr.Request) -> Iterator[str]:
-        """Make what was read searchable; pictures of that, and why it is by words alone in ``notes``."""
+        """Index new documents for search. Yields progress; ``notes`` gets the reason if there are no vectors."""
 
         def job(session: "Session") -> Generator[Any, None, None]:
             with session.workflows.library() as shelving:
@@ -141,16 +139,16 @@ class AddingPanel:
 
         bar = ""
 
-        def hear(event: Any) -> None:
+        def handle(event: Any) -> None:
             nonlocal bar
             if isinstance(event, Progress):
-                bar = picture(event)
+                bar = progress_line(event)
             elif isinstance(event, Note):
                 notes.append(event.text)
 
-        for _ in self._follow(job, hear, request):
+        for _ in self._run(job, handle, request):
             yield bar
 
-    def _follow(self, job: SessionJob, hear: Callable[[Any], None], request: gr.Request) -> Iterator[None]:
+    def _run(self, job: SessionJob, handle: Callable[[Any], None], request: gr.Request) -> Iterator[None]:
         window = self._window
-        yield from follow(window.ask_promptly(tab_of(request, "adding"), job, window.shelver), hear)
+        yield from redraws(window.run_promptly(tab_id(request, "adding"), job, window.library_worker), handle)

@@ -1,33 +1,33 @@
-"""App: the pages put together, and served."""
+"""The window: all pages in one gradio application, and its server."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-from localctx.ui import gradio_setup  # noqa: F401 (first)
+from localctx.ui import gradio_setup  # noqa: F401 (before gradio is imported)
 
 # isort: split
 import gradio as gr
 from fastapi import FastAPI
 
-from localctx.serving.http import LOOPBACK, key_of, listen, serve
+from localctx.serving.http import LOOPBACK, access_key, listen, serve
 from localctx.settings import Settings
 from localctx.ui.batch_page import BatchPage
 from localctx.ui.chat_page import ChatPage
-from localctx.ui.http_access import BrowserGate
+from localctx.ui.http_access import BrowserAccess
 from localctx.ui.library_page import LibraryPage
 from localctx.ui.memory_page import MemoryPage
 from localctx.ui.settings_page import SettingsPage
 from localctx.ui.window import AppWindow
 
-UPLOAD = "2gb"  # the largest file taken
-HOUR = 3600  # seconds after which files that came are forgotten; what was read of them is kept
+MAX_UPLOAD = "2gb"
+HOUR = 3600  # seconds after which uploaded files are deleted; the text read from them is kept
 SANS = ("ui-sans-serif", "system-ui", "sans-serif")
 MONO = ("ui-monospace", "Consolas", "monospace")
 
 
 def theme() -> gr.themes.Base:
-    """Looks that need no file from anywhere."""
+    """Return a theme that loads no fonts or files from the network."""
     soft = gr.themes.Soft(primary_hue="teal", secondary_hue="teal", neutral_hue="slate", font=SANS, font_mono=MONO)
     return soft.set(
         block_title_background_fill="none",
@@ -43,7 +43,7 @@ def theme() -> gr.themes.Base:
         input_placeholder_color="*neutral_600",
         input_placeholder_color_dark="*neutral_300",
         checkbox_label_background_fill_selected_dark="*primary_700",
-        checkbox_label_background_fill_selected="*primary_700",  # white on it is read at 4.5 : 1
+        checkbox_label_background_fill_selected="*primary_700",  # white text on it has a contrast of 4.5 : 1
         button_primary_background_fill="*primary_700",
         button_primary_background_fill_hover="*primary_800",
         button_primary_background_fill_dark="*primary_700",
@@ -52,12 +52,12 @@ def theme() -> gr.themes.Base:
 
 
 def build(window: AppWindow) -> gr.Blocks:
-    """All pages."""
+    """Build all pages as tabs, and connect their event handlers."""
     with gr.Blocks(title="localctx", fill_width=True, analytics_enabled=False, delete_cache=(HOUR, HOUR)) as page:
         chat = ChatPage(window)
         with gr.Sidebar(width=280):
             gr.HTML("<h1>localctx</h1>")
-            chat.build_sidebar()
+            chat.sidebar.build()
         with gr.Tabs() as tabs:
             library, batch = LibraryPage(window, tabs, chat), BatchPage(window)
             memory, settings = MemoryPage(window), SettingsPage(window)
@@ -80,7 +80,7 @@ def build(window: AppWindow) -> gr.Blocks:
 
 
 def mount(window: AppWindow, host: str, port: int) -> FastAPI:
-    """The pages as an application that others may be mounted beside."""
+    """Return the pages as a FastAPI application at ``host:port``."""
     app = FastAPI(openapi_url=None)
     return gr.mount_gradio_app(
         app,
@@ -90,7 +90,7 @@ def mount(window: AppWindow, host: str, port: int) -> FastAPI:
         server_port=port,
         footer_links=[],
         run_history=False,
-        max_file_size=UPLOAD,
+        max_file_size=MAX_UPLOAD,
         show_error=False,
         ssr_mode=False,
         enable_monitoring=False,
@@ -100,20 +100,20 @@ def mount(window: AppWindow, host: str, port: int) -> FastAPI:
     )
 
 
-def run(settings: Settings, host: str, port: int, together: int, ready: Callable[[str], None]) -> None:
-    """Serve the window until Ctrl-C, answering so many questions ``together``, where there is memory for them.
+def run(settings: Settings, host: str, port: int, max_parallel: int, on_ready: Callable[[str], None]) -> None:
+    """Serve the window until Ctrl-C, with up to ``max_parallel`` questions answered at a time.
 
-    ``ready`` is told the address to open, key and all. Raises UsageError.
+    ``on_ready`` is called with the URL to open, which contains the access key. Raises UsageError.
     """
     sock = listen(host, port)
     port = sock.getsockname()[1]
     name = f"[{host}]" if ":" in host else host
-    key = key_of(settings.home)
-    window = AppWindow(settings, together)
+    key = access_key(settings.home)
+    window = AppWindow(settings, max_parallel)
     window.uploads.mkdir(exist_ok=True, mode=0o700)
     os.environ["GRADIO_TEMP_DIR"] = str(window.uploads)
     try:
-        app = BrowserGate(mount(window, host, port), (*LOOPBACK, name), key, port)
-        serve(app, sock, lambda: ready(f"http://{name}:{port}/?key={key}"))
+        app = BrowserAccess(mount(window, host, port), (*LOOPBACK, name), key, port)
+        serve(app, sock, lambda: on_ready(f"http://{name}:{port}/?key={key}"))
     finally:
         window.close()

@@ -1,36 +1,36 @@
-"""Results: a batch as HTML: how far it is, a table of its documents, and what was made of one of them."""
+"""HTML of a batch: its progress, the table of its documents, and the result of one of them."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from localctx.ui.batch_runs import OVER, BatchItem, BatchRuns
+from localctx.ui.batch_runs import FINISHED, BatchItem, BatchRuns
 from localctx.ui.render import escape, note, sources
 
-if TYPE_CHECKING:  # torch, and seconds
+if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.batch.run_batch import Outcome
 
-MOST = 300  # rows of the table; of more documents those with a word of the filter, and those near the work
+MAX_ROWS = 300  # of the table; of more documents those nearest to the ones in progress are shown
 _HEADS = ("Document", "State", "Tokens", "Seconds")
-_COUNTED = ("done", "skipped", "failed", "in work")
+_COUNTED_STATES = ("done", "skipped", "failed", "running")
 
 TextOf = Callable[[str], str | None]
-"""A document's text by id; None where it is gone."""
+"""Returns a document's text by its id; None if it was deleted."""
 
 
 def progress(batches: BatchRuns) -> str:
-    """How many documents are done, of all, and what stopped it."""
+    """Return a bar with the number of finished documents, the time left, and why the batch stopped."""
     items = batches.items
     if not items:
-        return note("Choose documents and begin. What was done before is not done again.")
-    counts = {state: sum(item.state == state for item in items) for state in _COUNTED}
-    over = sum(counts[state] for state in OVER)
-    said = [f"{over:,} of {len(items):,} documents"]
-    said += [f"{n:,} {state}" for state, n in counts.items() if n]
-    said += [f"about {_time(left)} left"] if (left := batches.seconds_left) is not None else []
-    said += ["paused"] if not batches.running and over < len(items) else []
-    bar = f'<progress max="{len(items)}" value="{over}" aria-label="documents"></progress>'
+        return note("Choose documents and press Begin. Documents that were done before are not done again.")
+    counts = {state: sum(item.state == state for item in items) for state in _COUNTED_STATES}
+    finished = sum(counts[state] for state in FINISHED)
+    parts = [f"{finished:,} of {len(items):,} documents"]
+    parts += [f"{n:,} {state}" for state, n in counts.items() if n]
+    parts += [f"about {_time(left)} left"] if (left := batches.seconds_left) is not None else []
+    parts += ["paused"] if not batches.running and finished < len(items) else []
+    bar = f'<progress max="{len(items)}" value="{finished}" aria-label="documents"></progress>'
     stopped = note(batches.why, "error") if batches.why else ""
-    return f'<div class="lc-status" role="status">{", ".join(said)}{bar}</div>{stopped}'
+    return f'<div class="lc-status" role="status">{", ".join(parts)}{bar}</div>{stopped}'
 
 
 def _time(seconds: float) -> str:
@@ -39,58 +39,58 @@ def _time(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-# --- The documents
+# --- The table
 
 
-def table(items: Sequence[BatchItem], filtered: str) -> str:
-    """A row for each document whose name or state has ``filtered`` in it; its name is a button that opens it."""
-    word = filtered.strip().lower()
-    found = [(i, item) for i, item in enumerate(items) if word in item.name.lower() or word in item.state]
-    if not found:
-        return note(f"No name or state has {filtered.strip()!r} in it.") if items else ""
-    rows = _near_the_work(found)
+def table(items: Sequence[BatchItem], text: str) -> str:
+    """Return a row for each document with ``text`` in its name or state; its name is a button that opens it."""
+    word = text.strip().lower()
+    matching = [(i, item) for i, item in enumerate(items) if word in item.name.lower() or word in item.state]
+    if not matching:
+        return note(f"No name or state has {text.strip()!r} in it.") if items else ""
+    rows = _around_progress(matching)
     heads = "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
     body = "".join(_row(i, item) for i, item in rows)
-    more = note(f"{len(found) - len(rows):,} more; find them by name or state") if len(rows) < len(found) else ""
+    more = note(f"{len(matching) - len(rows):,} more; find them by name or state") if len(rows) < len(matching) else ""
     return f'<table class="lc-table"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{more}'
 
 
-def _near_the_work(found: list[tuple[int, BatchItem]]) -> list[tuple[int, BatchItem]]:
-    over = sum(item.state in OVER for _, item in found)
-    start = max(0, min(over - MOST // 2, len(found) - MOST))
-    return found[start : start + MOST]
+def _around_progress(matching: list[tuple[int, BatchItem]]) -> list[tuple[int, BatchItem]]:
+    finished = sum(item.state in FINISHED for _, item in matching)
+    start = max(0, min(finished - MAX_ROWS // 2, len(matching) - MAX_ROWS))
+    return matching[start : start + MAX_ROWS]
 
 
-def _row(place: int, item: BatchItem) -> str:
+def _row(index: int, item: BatchItem) -> str:
     figures = (f"{item.tokens:,}" if item.tokens else "", f"{item.seconds:.1f}" if item.seconds >= 0.05 else "")
     cells = "".join(f'<td data-of="{head}">{cell}</td>' for head, cell in zip(_HEADS[2:], figures, strict=True))
-    state = f"<b>{item.state}</b> <span>{escape(item.told)}</span>"
-    name = f'<button type="button" class="lc-open" data-row="{place}">{escape(item.name)}</button>'
+    state = f"<b>{item.state}</b> <span>{escape(item.detail)}</span>"
+    name = f'<button type="button" class="lc-open" data-row="{index}">{escape(item.name)}</button>'
     kind = item.state.replace(" ", "-")
     return f'<tr class="lc-{kind}"><th scope="row">{name}</th><td class="lc-state">{state}</td>{cells}</tr>'
 
 
-# --- What was made of one
+# --- The result of a document
 
 
 def result(item: BatchItem, text_of: TextOf) -> str:
-    """The summary or the answers of a document, with what they stand on; how far it is where there is none."""
+    """Return a document's summary or answers with their sources; without a result, its state."""
     name, outcome = escape(item.name), item.outcome
     if not outcome or not outcome.entry:
-        said = ", ".join(filter(None, (item.state, item.told)))
-        return f"<h3>{name}</h3>{note(said, 'error' if item.state == 'failed' else 'note')}"
+        text = ", ".join(filter(None, (item.state, item.detail)))
+        return f"<h3>{name}</h3>{note(text, 'error' if item.state == 'failed' else 'note')}"
     entry = outcome.entry
     blocks = [_answer(a, text_of) for a in entry["answers"]] or [_summary(entry, text_of)]
     return f'<article class="lc-result"><h3>{name}</h3>{"".join(blocks)}{_cost(outcome)}</article>'
 
 
 def _summary(entry: Any, text_of: TextOf) -> str:
-    said, start = "", 0
+    html, start = "", 0
     for number, citation in enumerate(entry["citations"], 1):
-        said += f"{escape(entry['summary'][start : citation['at']])}<sup>{number}</sup>"
+        html += f"{escape(entry['summary'][start : citation['at']])}<sup>{number}</sup>"
         start = citation["at"]
-    said += escape(entry["summary"][start:])
-    return f'<p class="lc-said">{said}</p>{sources(entry["citations"], text_of)}{_sections(entry["sections"])}'
+    html += escape(entry["summary"][start:])
+    return f'<p class="lc-said">{html}</p>{sources(entry["citations"], text_of)}{_sections(entry["sections"])}'
 
 
 def _sections(sections: Sequence[dict[str, Any]]) -> str:
@@ -107,8 +107,8 @@ def _where(section: dict[str, Any]) -> str:
 
 
 def _answer(a: dict[str, Any], text_of: TextOf) -> str:
-    said = escape(a["answer"] or a["why"])
-    return f'<h4>{escape(a["question"])}</h4><p class="lc-said">{said}</p>{sources(a["citations"], text_of)}'
+    text = escape(a["answer"] or a["why"])
+    return f'<h4>{escape(a["question"])}</h4><p class="lc-said">{text}</p>{sources(a["citations"], text_of)}'
 
 
 def _cost(outcome: "Outcome") -> str:

@@ -1,7 +1,7 @@
-"""The chat page: questions and streamed answers, what they stand on, and the chats there are."""
+"""The chat page: questions, and streamed answers with their sources."""
 
 import html
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,29 +12,27 @@ from localctx.errors import Cancelled, ChatFull
 from localctx.serving.worker import SessionJob
 from localctx.store.chats import Message
 from localctx.store.store import Store
-from localctx.store.transcript import transcript
 from localctx.ui import render
-from localctx.ui.conversation import ChatOpened, StreamingAnswer, gauge, owners, parts
-from localctx.ui.job_events import follow, in_words
-from localctx.ui.window import AppWindow, tab_of
+from localctx.ui.chat_list import ChatList
+from localctx.ui.conversation import ChatOpened, StreamingAnswer, message_indices, message_parts, window_gauge
+from localctx.ui.job_events import error_text, redraws
+from localctx.ui.window import AppWindow, Updates, tab_id
 
-if TYPE_CHECKING:  # torch, and seconds
+if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.session import Session
     from localctx.workflows.chat import FullChatAction
 
-AGAIN = 0.8  # the temperature of another answer to the same question
-WAYS: "tuple[tuple[str, FullChatAction], ...]" = (
-    ("Remember only its end", "sink-window"),
-    ("Summarize what was said", "summarize"),
+RETRY_TEMPERATURE = 0.8  # the temperature of another answer to the same question
+FULL_CHAT_ACTIONS: "tuple[tuple[str, FullChatAction], ...]" = (
+    ("Keep only its end", "sink-window"),
+    ("Summarize the conversation", "summarize"),
     ("Begin a new chat", "new"),
 )
 SAMPLE = "Who lights the lamp of the harbour?"
 SAMPLE_FILE = str(Path(__file__).with_name("sample.md"))
-EXPORTS = {"Markdown": ".md", "JSON": ".json"}
-_CLICK = "() => document.querySelector('#chat-file').click()"
-_TO_URL = "(chat) => { history.replaceState(null, '', chat ? '?chat=' + encodeURIComponent(chat) : location.pathname) }"
-
-Updates = dict[Any, Any]
+_CHAT_TO_URL = (
+    "(chat) => { history.replaceState(null, '', chat ? '?chat=' + encodeURIComponent(chat) : location.pathname) }"
+)
 
 
 class ChatPage:
@@ -42,30 +40,16 @@ class ChatPage:
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
-
-    def build_sidebar(self) -> None:
-        """The chats there are, and what can be done with one of them."""
-        self.new = gr.Button("New chat", variant="primary", elem_id="new-chat")
-        self.chats = gr.Radio([], label="Chats", elem_id="chats", elem_classes="lc-list")
-        with gr.Accordion("This chat", open=False, visible=False) as self.tools:
-            self.title = gr.Textbox(label="Title", max_lines=1, elem_id="title", submit_btn="Rename")
-            self.versions = gr.Dropdown([], label="Versions", elem_id="versions")
-            with gr.Row():
-                self.exports = [gr.Button(f"Export {kind}", size="sm", min_width=90) for kind in EXPORTS]
-            self.file = gr.DownloadButton("The file", elem_id="chat-file", visible="hidden")
-            self.remove = gr.Button("Delete this chat", size="sm", elem_id="delete-chat")
-            with gr.Row(visible=False) as self.sure:
-                self.yes = gr.Button("Delete it", variant="stop", size="sm", min_width=90, elem_id="delete-chat-yes")
-                self.no = gr.Button("Keep it", size="sm", min_width=90)
+        self.sidebar = ChatList(window, self._show_chat)
 
     def build(self) -> None:
-        """Conversation, status, question; beside them the documents."""
+        """Build the conversation, the status lines and the question; beside them the documents."""
         self.chat = gr.Textbox("", visible=False)
         with gr.Row(equal_height=False):
             with gr.Column(scale=4, min_width=300):
                 self._build_conversation()
             with gr.Column(scale=1, min_width=240):
-                self.about = gr.Dropdown(
+                self.documents = gr.Dropdown(
                     [], value=[], multiselect=True, label="Documents of this chat", elem_id="about", filterable=True
                 )
                 self.library = gr.Checkbox(label="Ask the whole library", elem_id="everything")
@@ -77,19 +61,19 @@ class ChatPage:
             show_label=False,
             elem_id="conversation",
             height="60vh",
-            render_markdown=False,  # and what is said goes through render.said: tags are rendered all the same
+            render_markdown=False,  # texts go through render.chat_text: HTML tags are rendered all the same
             allow_tags=False,
             latex_delimiters=[],
             buttons=["copy"],
             editable="user",
-            group_consecutive_messages=False,  # what an answer stands on has no buttons of its own
+            group_consecutive_messages=False,  # the sources of an answer have no buttons of their own
             examples=[{"text": SAMPLE, "display_text": f"Try it: {SAMPLE}"}],
             placeholder="Drop documents below and ask about them. They are read on this machine and stay on it.",
         )
         self.status = gr.HTML("", elem_id="status")
-        with gr.Row(visible=False) as self.full:
-            self.ways = [gr.Button(label, size="sm") for label, _ in WAYS]
-        self.box = gr.MultimodalTextbox(
+        with gr.Row(visible=False) as self.full_row:
+            self.full_actions = [gr.Button(label, size="sm") for label, _ in FULL_CHAT_ACTIONS]
+        self.question = gr.MultimodalTextbox(
             show_label=False,
             label="Question",
             placeholder="Ask, or drop files here",
@@ -101,260 +85,207 @@ class ChatPage:
         )
 
     def wire(self, page: gr.Blocks) -> None:
-        """Connect what was built with what it does."""
+        """Connect the components with their event handlers."""
         self.everything = [
-            *(self.chat, self.chats, self.tools, self.title, self.versions, self.sure, self.conversation),
-            *(self.status, self.full, self.box, self.about, self.library, self.gauge),
+            *(self.chat, *self.sidebar.outputs, self.conversation),
+            *(self.status, self.full_row, self.question, self.documents, self.library, self.gauge),
         ]
         quick: dict[str, Any] = {"outputs": self.everything, "show_progress": "hidden", "api_visibility": "private"}
-        slow = quick | {"concurrency_limit": None}  # the desk says whose turn it is
-        question = [self.box, self.chat, self.about, self.library]
-        self.box.submit(self._ask, question, **slow)
+        slow = quick | {"concurrency_limit": None}  # the worker has a queue of its own
+        question = [self.question, self.chat, self.documents, self.library]
+        self.question.submit(self._ask, question, **slow)
         self.conversation.edit(self._edit, [self.chat], **slow)
-        self.conversation.retry(self._again, [self.chat], **slow)
-        self.conversation.example_select(self._try, None, **slow)
-        for button, (_, way) in zip(self.ways, WAYS, strict=True):
-            button.click(self._way(way), [self.chat], **slow)
-        self.box.stop(self._stop, None, None, queue=False, api_visibility="private")
-        page.load(self._enter, None, **quick).then(self._warm, None, **slow)
-        page.unload(self._leave)
-        self.new.click(lambda: self._look(""), None, **quick)
-        self.chats.input(self._look, [self.chats], **quick)
-        self.title.submit(self._rename, [self.chat, self.title], **quick)
-        self.versions.input(self._select, [self.chat, self.versions], **quick)
-        for button, kind in zip(self.exports, EXPORTS, strict=True):
-            button.click(self._export(kind), [self.chat], self.file, api_visibility="private").then(None, js=_CLICK)
-        self.remove.click(lambda: gr.update(visible=True), None, self.sure, api_visibility="private")
-        self.no.click(lambda: gr.update(visible=False), None, self.sure, api_visibility="private")
-        self.yes.click(self._remove, [self.chat], **quick)
-        self.about.focus(self._documents, None, self.about, show_progress="hidden", api_visibility="private")
+        self.conversation.retry(self._regenerate, [self.chat], **slow)
+        self.conversation.example_select(self._ask_sample, None, **slow)
+        for button, (_, action) in zip(self.full_actions, FULL_CHAT_ACTIONS, strict=True):
+            button.click(self._continue_full(action), [self.chat], **slow)
+        self.question.stop(self._stop, None, None, queue=False, api_visibility="private")
+        page.load(self._open_from_url, None, **quick).then(self._load_model, None, **slow)
+        page.unload(self._stop)
+        self.sidebar.wire(self.chat, quick)
+        self.documents.focus(
+            self._document_choices, None, self.documents, show_progress="hidden", api_visibility="private"
+        )
         gr.on(
-            [self.about.input, self.library.input],
-            self._set,
-            [self.chat, self.about, self.library],
+            [self.documents.input, self.library.input],
+            self._save_documents,
+            [self.chat, self.documents, self.library],
             None,
             api_visibility="private",
         )
-        self.chat.change(None, self.chat, None, js=_TO_URL)
+        self.chat.change(None, self.chat, None, js=_CHAT_TO_URL)
 
-    # What is asked for
+    # Questions
 
     def _ask(
-        self, box: dict[str, Any], chat: str, about: list[str], library: bool, request: gr.Request
+        self, question: dict[str, Any], chat: str, documents: list[str], library: bool, request: gr.Request
     ) -> Iterator[Updates]:
-        text, files = (box["text"] or "").strip(), [_path(f) for f in box["files"] or []]
+        text, files = (question["text"] or "").strip(), [_path(f) for f in question["files"] or []]
+        added = list[str]()
 
-        entered = list[str]()
-
-        def enter(session: "Session") -> Generator[Any, None, None]:
-            entered.extend(session.workflows.store(files))
+        def add_files(session: "Session") -> Generator[Any, None, None]:
+            added.extend(session.workflows.store(files))
             yield from ()
 
         def job(session: "Session") -> Generator[Any, None, None]:
-            here = chat or session.workflows.chats.start([]).id
+            chat_id = chat or session.workflows.chats.start([]).id
             chats = session.store.chats
-            chats.set_documents(here, list(dict.fromkeys([*about, *entered])))
-            chats.set(here, {"library": library})
-            yield ChatOpened(here)
+            chats.set_documents(chat_id, list(dict.fromkeys([*documents, *added])))
+            chats.set(chat_id, {"library": library})
+            yield ChatOpened(chat_id)
             if text:
-                yield from session.workflows.chats.ask(here, text)
+                yield from session.workflows.chats.ask(chat_id, text)
 
-        yield gr.skip()  # what yields nothing empties all that it might have changed
+        yield gr.skip()  # a generator without a value would clear all its outputs
         if text or files:
-            yield from self._follow(job, chat, self._messages(chat), text, request, enter if files else None)
+            yield from self._run(job, chat, self._messages(chat), text, request, add_files if files else None)
 
-    def _try(self, request: gr.Request) -> Iterator[Updates]:
+    def _ask_sample(self, request: gr.Request) -> Iterator[Updates]:
         yield from self._ask({"text": SAMPLE, "files": [SAMPLE_FILE]}, "", [], False, request)
 
     def _edit(self, chat: str, edited: gr.EditData, request: gr.Request) -> Iterator[Updates]:
         messages, text = self._messages(chat), html.unescape(str(edited.value))
         index = edited.index if isinstance(edited.index, int) else edited.index[0]
-        place = owners(messages)[index]
-        job: SessionJob = lambda session: session.workflows.chats.edit(chat, text, messages[place].id)  # noqa: E731
-        yield from self._follow(job, chat, messages[:place], text, request)
+        edited_message = message_indices(messages)[index]
+        job: SessionJob = lambda session: session.workflows.chats.edit(chat, text, messages[edited_message].id)  # noqa: E731
+        yield from self._run(job, chat, messages[:edited_message], text, request)
 
-    def _again(self, chat: str, request: gr.Request) -> Iterator[Updates]:
+    def _regenerate(self, chat: str, request: gr.Request) -> Iterator[Updates]:
         messages = self._messages(chat)
-        asked = max(i for i, m in enumerate(messages) if m.role == "user")
-        job: SessionJob = lambda session: session.workflows.chats.regenerate(chat, AGAIN)  # noqa: E731
-        yield from self._follow(job, chat, messages[:asked], messages[asked].text, request)
+        last = max(i for i, m in enumerate(messages) if m.role == "user")
+        job: SessionJob = lambda session: session.workflows.chats.regenerate(chat, RETRY_TEMPERATURE)  # noqa: E731
+        yield from self._run(job, chat, messages[:last], messages[last].text, request)
 
-    def _way(self, way: "FullChatAction") -> Any:
-        def go_on(chat: str, request: gr.Request) -> Iterator[Updates]:
+    def _continue_full(self, action: "FullChatAction") -> Any:
+        def run(chat: str, request: gr.Request) -> Iterator[Updates]:
             messages = self._messages(chat)
-            job: SessionJob = lambda session: session.workflows.chats.make_room(chat, way)  # noqa: E731
-            yield from self._follow(job, chat, messages[:-1], messages[-1].text, request)
+            job: SessionJob = lambda session: session.workflows.chats.make_room(chat, action)  # noqa: E731
+            yield from self._run(job, chat, messages[:-1], messages[-1].text, request)
 
-        return go_on
+        return run
 
-    def _follow(
+    def _run(
         self,
         job: SessionJob,
         chat: str,
         before: Sequence[Message],
         question: str,
         request: gr.Request,
-        enter: SessionJob | None = None,
+        add_files: SessionJob | None = None,
     ) -> Iterator[Updates]:
-        """Pictures of a job, from its question on; the last of how everything is after it.
+        """Run a job and show its answer as it grows; at the end show the whole chat as stored.
 
-        Files are read by ``enter`` before, where other tabs' answers need not wait for it.
+        ``add_files`` runs before it in the library worker, so that other tabs' answers do not wait for the reading.
         """
-        asked = [{"role": "user", "content": render.said(question)}] if question else []
-        growing = StreamingAnswer(chat, [*self._shown(before), *asked], question)
-        yield self._picture(growing) | {
-            self.box: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True),
-            self.full: gr.update(visible=False),
+        questions = [{"role": "user", "content": render.chat_text(question)}] if question else []
+        answer = StreamingAnswer(chat, [*self._parts(before), *questions], question)
+        yield self._show_answer(answer) | {
+            self.question: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True),
+            self.full_row: gr.update(visible=False),
         }
         try:
-            turns = [(enter, self._window.shelver)] if enter else []
-            events = self._window.ask_all(tab_of(request), [*turns, (job, self._window.desk)])
-            for _ in follow(events, growing.hear):
-                yield self._picture(growing)
+            jobs = [(add_files, self._window.library_worker)] if add_files else []
+            events = self._window.run_in_order(tab_id(request), [*jobs, (job, self._window.answer_worker)])
+            for _ in redraws(events, answer.handle):
+                yield self._show_answer(answer)
         except Cancelled:
-            growing.status = render.note("stopped")
+            answer.status = render.note("stopped")
         except ChatFull as e:
-            growing.full, growing.status = True, render.note(f"{e.problem}. How shall it go on?", "error")
+            answer.full, answer.status = True, render.note(f"{e.problem}. How should the chat continue?", "error")
         except Exception as e:
-            growing.status = render.note(in_words(e), "error")
-        yield self._after(growing)
+            answer.status = render.note(error_text(e), "error")
+        yield self._show_result(answer)
 
-    def _picture(self, g: StreamingAnswer) -> Updates:
-        shown = g.quoted + g.said.lstrip()
-        answer = [{"role": "assistant", "content": render.said(shown)}] if shown else []
+    def _show_answer(self, a: StreamingAnswer) -> Updates:
+        text = a.quoted + a.text.lstrip()
+        parts = [{"role": "assistant", "content": render.chat_text(text)}] if text else []
         return {
-            self.chat: g.chat,
-            self.conversation: [*g.before, *answer],
-            self.status: g.lines,
-            self.gauge: render.gauge(g.used, g.window),
+            self.chat: a.chat,
+            self.conversation: [*a.before, *parts],
+            self.status: a.status_lines,
+            self.gauge: render.gauge(a.used, a.window),
         }
 
-    def _after(self, g: StreamingAnswer) -> Updates:
-        typed: dict[str, Any] = {"value": {"text": g.waits, "files": []}} if g.waits else {}
-        return self._look(g.chat) | {
-            self.status: g.lines,
-            self.full: gr.update(visible=g.full),
-            self.box: gr.update(submit_btn=True, stop_btn=False, **typed),
+    def _show_result(self, a: StreamingAnswer) -> Updates:
+        typed: dict[str, Any] = {"value": {"text": a.unsent, "files": []}} if a.unsent else {}
+        return self._show_chat(a.chat) | {
+            self.status: a.status_lines,
+            self.full_row: gr.update(visible=a.full),
+            self.question: gr.update(submit_btn=True, stop_btn=False, **typed),
         }
 
-    def _warm(self, request: gr.Request) -> Iterator[Updates]:
-        """Fetch and load the model while the first question is being typed, and show how far that is."""
+    def _load_model(self, request: gr.Request) -> Iterator[Updates]:
+        """Download and load the model while the first question is being typed, and show the progress."""
 
         def job(session: "Session") -> Generator[Any, None, None]:
             yield Note(f"{session.settings.model} is ready: {session.model.context:,} tokens at most")
 
         yield gr.skip()
-        if self._window.has_asked(tab_of(request)):
-            return  # who is quicker than the page has the model loaded by the question
-        growing = StreamingAnswer("", [])
+        if self._window.has_job(tab_id(request)):
+            return  # a question was asked meanwhile, and its job loads the model
+        answer = StreamingAnswer("", [])
         try:
-            for _ in follow(self._window.ask(tab_of(request), job), growing.hear):
-                yield {self.status: growing.status}
-            yield {self.status: growing.lines}
+            for _ in redraws(self._window.submit(tab_id(request), job), answer.handle):
+                yield {self.status: answer.status}
+            yield {self.status: answer.status_lines}
         except Cancelled:
             yield {self.status: ""}
         except Exception as e:
-            yield {self.status: render.note(in_words(e), "error")}
+            yield {self.status: render.note(error_text(e), "error")}
 
     def _stop(self, request: gr.Request) -> None:
-        self._window.stop(tab_of(request))
+        self._window.stop(tab_id(request))
 
-    # What is looked at
+    # What is shown
 
-    def begin_about(self, documents: Sequence[str]) -> Updates:
-        """An empty chat with these documents (ids) chosen."""
-        choices = self._window.documents(documents)
-        return self._look("") | {self.about: gr.update(choices=choices, value=list(documents))}
+    def new_chat_about(self, documents: Sequence[str]) -> Updates:
+        """Show an empty chat with these documents (ids) chosen."""
+        choices = self._window.document_choices(documents)
+        return self._show_chat("") | {self.documents: gr.update(choices=choices, value=list(documents))}
 
-    def _enter(self, request: gr.Request) -> Updates:
-        if self._window.has_asked(tab_of(request)):
+    def _open_from_url(self, request: gr.Request) -> Updates:
+        if self._window.has_job(tab_id(request)):
             return gr.skip()
-        return self._look(request.query_params.get("chat", ""))
+        return self._show_chat(request.query_params.get("chat", ""))
 
-    def _leave(self, request: gr.Request) -> None:
-        self._window.stop(tab_of(request))
-
-    def _look(self, chat: str) -> Updates:
-        """Everything as it is kept, with this chat open; where it is gone, none."""
+    def _show_chat(self, chat: str) -> Updates:
+        """Show all as stored, with this chat open; no chat if it was deleted."""
         with self._window.store() as store:
-            chats = store.chats.all()
-            here = next((c for c in chats if c.id == chat), None)
-            messages = store.chats.messages(here.id) if here else []
-            leaves = store.chats.branches(here.id)[::-1] if here else []
-            shown = self._shown(messages, store)
+            opened = next((c for c in store.chats.all() if c.id == chat), None)
+            messages = store.chats.messages(opened.id) if opened else []
+            parts, sidebar = self._parts(messages, store), self.sidebar.show(store, opened)
         stats = next((m.stats for m in reversed(messages) if m.stats), None)
-        about = [d.id for d in here.documents if not d.removed] if here else []
-        return {
-            self.chat: here.id if here else "",
-            self.chats: gr.update(choices=[(c.title, c.id) for c in chats], value=here and here.id),
-            self.tools: gr.update(visible=here is not None),
-            self.title: here.title if here else "",
-            self.versions: gr.update(
-                choices=[(f"{i}: {_short(m.text)}", m.id) for i, m in enumerate(leaves, 1)],
-                value=here and here.leaf,
-                visible=len(leaves) > 1,
-            ),
-            self.sure: gr.update(visible=False),
-            self.conversation: shown,
+        documents = [d.id for d in opened.documents if not d.removed] if opened else []
+        return sidebar | {
+            self.chat: opened.id if opened else "",
+            self.conversation: parts,
             self.status: "",
-            self.full: gr.update(visible=False),
-            self.box: gr.update(submit_btn=True, stop_btn=False),
-            self.about: gr.update(choices=self._window.documents(), value=about),
-            self.library: bool(here and here.settings.get("library")),
-            self.gauge: gauge(stats),
+            self.full_row: gr.update(visible=False),
+            self.question: gr.update(submit_btn=True, stop_btn=False),
+            self.documents: gr.update(choices=self._window.document_choices(), value=documents),
+            self.library: bool(opened and opened.settings.get("library")),
+            self.gauge: window_gauge(stats),
         }
 
     def _messages(self, chat: str) -> list[Message]:
         with self._window.store() as store:
             return store.chats.messages(chat) if chat else []
 
-    def _shown(self, messages: Sequence[Message], store: Store | None = None) -> list[Any]:
-        """Messages as the conversation shows them, each answer followed by what it stands on."""
+    def _parts(self, messages: Sequence[Message], store: Store | None = None) -> list[Any]:
+        """Return messages as parts of the conversation, each answer followed by its sources."""
         if store is None:
             with self._window.store() as store:
-                return self._shown(messages, store)
-        return [part for m in messages for part in parts(m, store)]
+                return self._parts(messages, store)
+        return [part for m in messages for part in message_parts(m, store)]
 
-    def _documents(self) -> Any:
-        return gr.update(choices=self._window.documents())
+    def _document_choices(self) -> Any:
+        return gr.update(choices=self._window.document_choices())
 
-    # What is changed
-
-    def _set(self, chat: str, about: list[str], library: bool) -> None:
+    def _save_documents(self, chat: str, documents: list[str], library: bool) -> None:
         if chat:
             with self._window.store() as store:
-                store.chats.set_documents(chat, about)
+                store.chats.set_documents(chat, documents)
                 store.chats.set(chat, {"library": library})
-
-    def _export(self, kind: str) -> Callable[[str], str]:
-        def export(chat: str) -> str:
-            with self._window.store() as store:
-                about = store.chats.get(chat)
-                file = self._window.file(about.title + EXPORTS[kind])
-                file.write_text(transcript(store.chats, about, kind == "JSON"), encoding="utf-8")
-            return str(file)
-
-        return export
-
-    def _rename(self, chat: str, title: str) -> Updates:
-        with self._window.store() as store:
-            store.chats.rename(chat, title)
-        return self._look(chat)
-
-    def _select(self, chat: str, leaf: int) -> Updates:
-        with self._window.store() as store:
-            store.chats.select(store.chats.message(leaf))
-        return self._look(chat)
-
-    def _remove(self, chat: str) -> Updates:
-        with self._window.store() as store:
-            store.remove_chat(chat)
-        return self._look("")
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 40 else f"{line[:39]}…"
 
 
 def _path(file: Any) -> str:

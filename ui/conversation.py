@@ -1,4 +1,4 @@
-"""Conversation: a chat as it is shown: what was said and what it stands on, and an answer on its way."""
+"""A chat as the conversation shows it: its messages with their sources, and an answer that is being generated."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,27 +11,28 @@ from localctx.serving.worker import Queued
 from localctx.store.chats import SUMMARY, Message
 from localctx.store.store import Store
 from localctx.ui import render
-from localctx.ui.job_events import picture
+from localctx.ui.job_events import progress_line
 
 
 @dataclass(frozen=True)
 class ChatOpened:
-    """The chat that is worked in, as soon as there is one."""
+    """The chat that a job works in: its id."""
 
     chat: str
 
 
 @dataclass
 class StreamingAnswer:
-    """An answer on its way, as a tab shows it; ``before`` is what the conversation shows above it.
+    """An answer that is being generated, as a tab shows it. ``before`` are the parts shown above it.
 
-    ``waits``: what was typed, until it is in a chat; ``quoted``: what is shown before ``said``.
+    ``unsent`` is the typed question until a chat has it; ``quoted`` is shown before the answer's ``text``; ``used`` and
+    ``window`` count tokens.
     """
 
     chat: str
     before: list[Any]
-    waits: str = ""
-    said: str = ""
+    unsent: str = ""
+    text: str = ""
     quoted: str = ""
     status: str = ""
     plan: str = ""
@@ -41,18 +42,18 @@ class StreamingAnswer:
     full: bool = False
 
     @property
-    def lines(self) -> str:
-        """What will be done, what is being done, what should be known."""
+    def status_lines(self) -> str:
+        """HTML of the plan, the current status, and the notes."""
         plan = render.note(self.plan, "plan") if self.plan else ""
         return plan + self.status + "".join(map(render.note, self.notes))
 
-    def hear(self, event: Any) -> None:
-        """Take one event in."""
+    def handle(self, event: Any) -> None:
+        """Update the answer with one event of its job."""
         match event:
             case ChatOpened():
-                self.chat, self.waits = event.chat, ""
+                self.chat, self.unsent = event.chat, ""
             case Queued() | Progress():
-                self.status = picture(event) or self.status
+                self.status = progress_line(event) or self.status
             case Planned():
                 self.plan, self.used, self.window = render.plan_line(event), event.tokens, event.window
             case Note():
@@ -62,30 +63,30 @@ class StreamingAnswer:
             case Quoted():
                 self.quoted = render.quotation(event.citation)
             case Token():
-                self.said, self.used, self.status = self.said + event.text, self.used + 1, render.note("answering ...")
+                self.text, self.used, self.status = self.text + event.text, self.used + 1, render.note("answering ...")
             case Done():
                 report = event.report.to_json()
                 self.chat, self.status = report["chat"], render.note(render.stats_line(report), "done")
                 self.notes += [event.failed] if event.failed else []
 
 
-def parts(m: Message, store: Store) -> Iterator[Any]:
-    """A message as the conversation shows it; an answer is followed by what it stands on."""
+def message_parts(m: Message, store: Store) -> Iterator[Any]:
+    """Yield a message as parts of the conversation; an answer is followed by its sources and cost."""
     if m.role == "user":
-        yield {"role": "user", "content": render.said(m.text)}
+        yield {"role": "user", "content": render.chat_text(m.text)}
         return
     text = m.text.strip() if m.role != SUMMARY else f"(summary of what was said before)\n{m.text.strip()}"
     from_passages = m.stats and m.stats.get("mode") == "retrieve"
     quoted = render.quotation(m.citations[0]) if from_passages and m.citations else ""
-    yield {"role": "assistant", "content": render.said(quoted + (text or "(nothing was said)"))}
+    yield {"role": "assistant", "content": render.chat_text(quoted + (text or "(empty answer)"))}
     if m.stats:
         below = render.sources(m.citations, lambda d: _text(store, d))
         cost = render.escape(render.stats_line(m.stats | {"stopped": m.stopped}))
         yield {"role": "assistant", "content": gr.HTML(f'{below}<small class="lc-cost">{cost}</small>')}
 
 
-def owners(messages: Sequence[Message]) -> list[int]:
-    """For each part that is shown, the place of the message that it is of."""
+def message_indices(messages: Sequence[Message]) -> list[int]:
+    """Return, for each part shown, the index of its message."""
     return [i for i, m in enumerate(messages) for _ in range(2 if m.role != "user" and m.stats else 1)]
 
 
@@ -93,8 +94,8 @@ def _text(store: Store, document: str) -> str | None:
     return store.documents.text(document) if store.documents.has(document) else None
 
 
-def gauge(stats: dict[str, Any] | None) -> str:
-    """How much of the window an answer with these ``stats`` used."""
+def window_gauge(stats: dict[str, Any] | None) -> str:
+    """Return the gauge of the window that an answer with these ``stats`` used; "" without stats."""
     if not stats or "kv" not in stats:
         return ""
     return render.gauge(stats["tokens"]["prompt"] + stats["tokens"]["longest"], stats["kv"]["window"])

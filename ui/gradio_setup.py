@@ -1,7 +1,7 @@
-"""Lean: gradio as the window needs it. Import this before gradio is imported anywhere.
+"""Imports gradio without its type stubs and analytics. Import this module before gradio is imported anywhere.
 
-Gradio rewrites type stubs in its own package folder whenever it is imported, which is half of the time that takes.
-It leaves out classes that have no source file, and for as long as it is being imported none has.
+Gradio rewrites type stubs in its own package folder on every import, which takes half of the import's time. It skips
+classes without a source file, so the lookup of source files fails while it is imported.
 """
 
 import inspect
@@ -12,9 +12,9 @@ from unittest.mock import patch
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
 
 
-def _nowhere(thing: Any) -> str:
+def _no_source_file(thing: Any) -> str:
     raise OSError("no source file is looked up while gradio is imported")
 
 
-with patch.object(inspect, "getfile", _nowhere):
+with patch.object(inspect, "getfile", _no_source_file):
     import gradio  # noqa: F401

@@ -1,4 +1,4 @@
-"""Follow: the events of a job on their way, as pictures, and what went wrong in words."""
+"""Events of a job as HTML lines, redrawn at a limited rate, and errors as text."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -9,41 +9,41 @@ from localctx.errors import Cancelled, UserError
 from localctx.serving.worker import EventStream, Queued
 from localctx.ui import render
 
-BEAT = 0.1  # seconds between two pictures of what goes on
+REDRAW_INTERVAL = 0.1  # seconds between two updates sent to the browser
 
 
-def follow(events: Iterable[Any], hear: Callable[[Any], None]) -> Iterator[None]:
-    """Let ``hear`` have the events; yields when it is time for another picture. Raises what they raise."""
+def redraws(events: Iterable[Any], handle: Callable[[Any], None]) -> Iterator[None]:
+    """Pass all ``events`` to ``handle``; yield whenever the page should be redrawn. Raises what ``events`` raise."""
     drawn = 0.0
     for event in events:
-        hear(event)
-        if time.monotonic() - drawn >= BEAT:
+        handle(event)
+        if time.monotonic() - drawn >= REDRAW_INTERVAL:
             drawn = time.monotonic()
             yield
 
 
-def pictures(turn: EventStream) -> Iterator[str]:
-    """Pictures of a job that has a bar and an end; the last says how it ended: its last Note, or why it failed."""
-    said, now = render.note("done", "done"), ""
+def progress_lines(stream: EventStream) -> Iterator[str]:
+    """Yield a job's progress as HTML; last its result: the text of its last Note, or its error."""
+    result, line = render.note("done", "done"), ""
 
-    def hear(event: Any) -> None:
-        nonlocal said, now
+    def handle(event: Any) -> None:
+        nonlocal result, line
         if isinstance(event, Note):
-            said = render.note(event.text, "done")
-        now = picture(event) or now
+            result = render.note(event.text, "done")
+        line = progress_line(event) or line
 
     try:
-        for _ in follow(turn, hear):
-            yield now
+        for _ in redraws(stream, handle):
+            yield line
     except Cancelled:
-        said = render.note("stopped")
+        result = render.note("stopped")
     except Exception as e:
-        said = render.note(in_words(e), "error")
-    yield said
+        result = render.note(error_text(e), "error")
+    yield result
 
 
-def picture(event: Any) -> str:
-    """What an event says of how far a job is; empty where it says nothing of that."""
+def progress_line(event: Any) -> str:
+    """Return HTML for an event that tells a job's progress; "" for other events."""
     match event:
         case Progress():
             return render.progress_bar(event)
@@ -51,11 +51,11 @@ def picture(event: Any) -> str:
             return render.note(render.plan_line(event))
         case Note():
             return render.note(event.text)
-        case Queued() if event.place:
-            return render.note(f"waiting: {event.place} before you")
+        case Queued() if event.position:
+            return render.note(f"waiting: {event.position} before you")
     return ""
 
 
-def in_words(e: Exception) -> str:
-    """What went wrong, for the person at the window."""
-    return str(e) if isinstance(e, UserError) else f"a fault of localctx, please report it: {e!r}"
+def error_text(e: Exception) -> str:
+    """Return an error as text for the person at the window."""
+    return str(e) if isinstance(e, UserError) else f"internal error in localctx, please report it: {e!r}"

@@ -1,4 +1,4 @@
-"""The library page: documents come in, are listed, prepared, pinned, deleted, exported, imported and searched."""
+"""The library page: documents are added, listed, prepared, pinned, deleted, exported, imported and searched."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -14,14 +14,14 @@ from localctx.store.bundle import export_document, open_bundle
 from localctx.ui import library_table, render
 from localctx.ui.add_documents import AddingPanel
 from localctx.ui.chat_page import ChatPage
-from localctx.ui.job_events import follow, in_words, picture, pictures
-from localctx.ui.window import AppWindow, tab_of
+from localctx.ui.job_events import error_text, progress_line, progress_lines, redraws
+from localctx.ui.window import AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
     from localctx.session import Session
 
-TOP = 10  # passages shown
-CHOOSE = "Choose documents in the table first."
+MAX_PASSAGES = 10
+CHOOSE_FIRST = "Choose documents in the table first."
 _TICKED = "[...document.querySelectorAll('#documents .lc-pick:checked')].map(box => box.value).join(' ')"
 _TICKS = f"() => [{_TICKED}]"
 _WORDS = f"(words, only, _) => [words, only, {_TICKED}]"
@@ -38,16 +38,14 @@ watch('value', () => {
     picks().forEach(box => { box.checked = ticked.has(box.value) })
     element.querySelectorAll('.lc-all').forEach(box => { box.checked = false })
 })
-"""  # a table that is drawn anew goes into the rows there are, where ticks stay at their place: they go by the document
-
-Updates = dict[Any, Any]
+"""  # gradio updates rows in place when the table changes: ticks are restored by document, not by row
 
 
 class LibraryPage:
-    """The page, built inside a gr.Blocks; questions are asked on the ``chat`` page, among the ``tabs``.
+    """The page, built inside a gr.Blocks; questions are asked on the ``chat`` page, one of the ``tabs``.
 
-    What is ticked in the table is known to the browser alone: each action brings it along, and a table that was asked
-    for before something was ticked does not untick it.
+    Only the browser knows which documents are ticked: each action sends them along, and a new table does not untick
+    them.
     """
 
     def __init__(self, window: AppWindow, tabs: gr.Tabs, chat: ChatPage) -> None:
@@ -55,11 +53,11 @@ class LibraryPage:
         self._adding = AddingPanel(window)
 
     def build(self) -> None:
-        """Beside each other: where documents come in, and the documents there are."""
+        """Build the panel that adds documents; beside it the table of documents and the search."""
         with gr.Row(equal_height=False):
             with gr.Column(scale=2, min_width=300):
                 self._adding.build()
-                self.file = gr.UploadButton("Import a prepared document (.lctx)", size="sm", elem_id="import")
+                self.bundle = gr.UploadButton("Import a prepared document (.lctx)", size="sm", elem_id="import")
             with gr.Column(scale=5, min_width=300):
                 self._build_documents()
                 self._build_search()
@@ -76,10 +74,10 @@ class LibraryPage:
             self.export = gr.Button("Export", **small)
             self.remove = gr.Button("Delete", variant="stop", elem_id="delete", **small)
         self.status = gr.HTML("", elem_id="library-status")
-        with gr.Row(visible=False) as self.sure:
-            self.doomed = gr.Textbox("", visible=False)
-            self.yes = gr.Button("Delete them", variant="stop", size="sm", elem_id="delete-yes")
-            self.no = gr.Button("Keep them", size="sm")
+        with gr.Row(visible=False) as self.confirm:
+            self.to_delete = gr.Textbox("", visible=False)
+            self.confirm_delete = gr.Button("Delete them", variant="stop", size="sm", elem_id="delete-yes")
+            self.cancel_delete = gr.Button("Keep them", size="sm")
         self.cancel = gr.Button("Cancel", size="sm", visible=False, elem_id="cancel-preparing")
         self.exported = gr.File(label="Exported", file_count="multiple", visible=False, interactive=False)
 
@@ -96,21 +94,24 @@ class LibraryPage:
         self.hits = gr.HTML("", elem_id="hits")
 
     def wire(self, page: gr.Blocks, tab: gr.Tab) -> None:
-        """Connect what was built with what it does; ``tab`` is where it is."""
+        """Connect the components with their event handlers; ``tab`` is the tab of this page."""
         private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        ticked, slow = private | {"js": _TICKS}, private | {"concurrency_limit": None}  # the desks say whose turn it is
-        told = [self.status, self.sure, self.doomed, self.cancel]
+        ticked, slow = (
+            private | {"js": _TICKS},
+            private | {"concurrency_limit": None},
+        )  # the workers have queues of their own
+        outputs = [self.status, self.confirm, self.to_delete, self.cancel]
         self._adding.wire(self._refresh)
         for event in (page.load, tab.select, self.filter.change):
             event(**self._listing)
-        self._refresh(self.prepare.click(self._prepare, self.ticked, told, **slow, js=_TICKS))
-        self._refresh(self.pin.click(self._told(self._pinner(True)), self.ticked, told, **ticked))
-        self._refresh(self.unpin.click(self._told(self._pinner(False)), self.ticked, told, **ticked))
-        self.export.click(self._told(self._export), self.ticked, [*told, self.exported], **ticked)
-        self.remove.click(self._told(self._doom), self.ticked, told, **ticked)
-        self.no.click(lambda: self._tell(""), None, told, **private)
-        self._refresh(self.yes.click(self._told(self._delete), self.doomed, told, **private))
-        self._refresh(self.file.upload(self._import, self.file, told, **slow))
+        self._refresh(self.prepare.click(self._prepare, self.ticked, outputs, **slow, js=_TICKS))
+        self._refresh(self.pin.click(self._guarded(self._pinner(True)), self.ticked, outputs, **ticked))
+        self._refresh(self.unpin.click(self._guarded(self._pinner(False)), self.ticked, outputs, **ticked))
+        self.export.click(self._guarded(self._export), self.ticked, [*outputs, self.exported], **ticked)
+        self.remove.click(self._guarded(self._confirm_delete), self.ticked, outputs, **ticked)
+        self.cancel_delete.click(lambda: self._result(""), None, outputs, **private)
+        self._refresh(self.confirm_delete.click(self._guarded(self._delete), self.to_delete, outputs, **private))
+        self._refresh(self.bundle.upload(self._import, self.bundle, outputs, **slow))
         self.words.submit(self._search, [self.words, self.only, self.ticked], self.hits, js=_WORDS, **slow)
         self.ask.click(self._ask, self.ticked, [self._tabs, self.status, *self._chat.everything], **ticked)
         self.cancel.click(self._stop, None, None, queue=False, api_visibility="private")
@@ -118,159 +119,159 @@ class LibraryPage:
 
     @property
     def _listing(self) -> dict[str, Any]:
-        """The event after which the table is as the library is."""
+        """Arguments of an event that redraws the table of documents."""
         private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         return {"fn": self._list, "inputs": self.filter, "outputs": self.documents, **private}
 
     def _refresh(self, event: Any) -> None:
         event.then(**self._listing)
 
-    def _list(self, filtered: str) -> str:
+    def _list(self, text: str) -> str:
         with self._window.store() as store:
-            return library_table.documents(store, filtered)
+            return library_table.documents(store, text)
 
-    # What is done with documents
+    # Actions on documents
 
     def _prepare(self, ticked: str, request: gr.Request) -> Iterator[Updates]:
-        """Pictures of documents being read with the model, one after the other."""
-        lines: list[str] = [] if ticked else [render.note(CHOOSE)]
-        now = ""
+        """Prefill documents one after the other and store their pages. Yields progress."""
+        lines: list[str] = [] if ticked else [render.note(CHOOSE_FIRST)]
+        current = ""
 
-        def hear(event: Any) -> None:
-            nonlocal now
+        def handle(event: Any) -> None:
+            nonlocal current
             match event:
                 case Queued() | Planned() | Progress():
-                    now = picture(event) or now
+                    current = progress_line(event) or current
                 case Note():
                     lines.append(render.note(event.text))
                 case Done():
-                    now = ""
-                    lines.append(render.note(_prepared(event.report.to_json()), "done"))
+                    current = ""
+                    lines.append(render.note(_prepared_line(event.report.to_json()), "done"))
                     lines.extend([render.note(event.failed, "error")] if event.failed else [])
 
-        yield self._tell("".join(lines)) | {self.cancel: gr.update(visible=bool(ticked))}
+        yield self._result("".join(lines)) | {self.cancel: gr.update(visible=bool(ticked))}
         for document in ticked.split():
             try:
                 job: SessionJob = lambda session, d=document: session.workflows.questions.prepare(d)  # type: ignore[misc]  # noqa: E731
-                for _ in follow(self._window.ask_promptly(tab_of(request, "library"), job), hear):
-                    yield {self.status: "".join(lines) + now}
+                for _ in redraws(self._window.run_promptly(tab_id(request, "library"), job), handle):
+                    yield {self.status: "".join(lines) + current}
             except Cancelled:
-                lines.append(render.note("stopped; what was read stays"))
+                lines.append(render.note("stopped; pages already read stay"))
                 break
             except Exception as e:
-                lines.append(render.note(in_words(e), "error"))
-        yield self._tell("".join(lines))
+                lines.append(render.note(error_text(e), "error"))
+        yield self._result("".join(lines))
 
     def _pinner(self, pinned: bool) -> Callable[[str], Updates]:
         def pin(ticked: str) -> Updates:
             with self._window.store() as store:
                 for document in filter(store.documents.has, ticked.split()):
                     store.documents.pin(document, pinned)
-            said = "What is kept of them is never given up." if pinned else "What is kept of them may be given up."
-            return self._tell(render.note(said if ticked else CHOOSE, "done"))
+            text = "Their stored pages are never evicted." if pinned else "Their stored pages may be evicted."
+            return self._result(render.note(text if ticked else CHOOSE_FIRST, "done"))
 
         return pin
 
     def _export(self, ticked: str) -> Updates:
-        """Files to be saved; they are forgotten as uploads are."""
+        """Write documents to files that the browser can download; they are deleted together with the uploads."""
         files, lines = list[str](), list[str]()
         with self._window.store() as store:
             for document in filter(store.documents.has, ticked.split()):
                 row = store.documents.find(document)
-                file = self._window.file(f"{row.name}.lctx")
+                file = self._window.download_path(f"{row.name}.lctx")
                 nbytes, pages = export_document(store, row, file)
                 files.append(str(file))
-                lines.append(f"{row.name}: {format_bytes(nbytes)}" + ("" if pages else "; no pages are kept of it"))
-        said = "".join(render.note(line, "done") for line in lines) or render.note(CHOOSE)
-        return self._tell(said) | {self.exported: gr.update(value=files or None, visible=bool(files))}
+                lines.append(f"{row.name}: {format_bytes(nbytes)}" + ("" if pages else "; it has no stored pages"))
+        html = "".join(render.note(line, "done") for line in lines) or render.note(CHOOSE_FIRST)
+        return self._result(html) | {self.exported: gr.update(value=files or None, visible=bool(files))}
 
-    def _doom(self, ticked: str) -> Updates:
-        """Ask before anything is deleted."""
+    def _confirm_delete(self, ticked: str) -> Updates:
+        """Ask for confirmation before documents are deleted."""
         with self._window.store() as store:
             names = [d.name for d in store.documents.all() if d.id in ticked.split()]
         if not names:
-            return self._tell(render.note(CHOOSE))
-        said = f"Delete {', '.join(names)}, with all that is kept of it? Files of yours are not touched."
-        return self._tell(render.note(said)) | {self.sure: gr.update(visible=True), self.doomed: ticked}
+            return self._result(render.note(CHOOSE_FIRST))
+        text = f"Delete {', '.join(names)} from the library, with all stored pages? Your own files are not touched."
+        return self._result(render.note(text)) | {self.confirm: gr.update(visible=True), self.to_delete: ticked}
 
-    def _delete(self, doomed: str) -> Updates:
+    def _delete(self, documents: str) -> Updates:
         freed = 0
         with self._window.store() as store:
-            for document in filter(store.documents.has, doomed.split()):
+            for document in filter(store.documents.has, documents.split()):
                 freed += store.remove_document(document)
-        return self._tell(render.note(f"deleted, {format_bytes(freed)} freed", "done"))
+        return self._result(render.note(f"deleted, {format_bytes(freed)} freed", "done"))
 
     def _import(self, file: str, request: gr.Request) -> Iterator[Updates]:
-        """Pictures of an exported document being taken in, with the pages that the model in use made."""
-        turn = self._window.ask(tab_of(request, "import"), lambda session: _taken_in(session, Path(file)))
-        for line in pictures(turn):
-            yield self._tell(line.replace(render.escape(file), render.escape(Path(file).name)))
+        """Import an exported document, with its pages if the current model made them. Yields progress."""
+        stream = self._window.submit(tab_id(request, "import"), lambda session: _import_bundle(session, Path(file)))
+        for line in progress_lines(stream):
+            yield self._result(line.replace(render.escape(file), render.escape(Path(file).name)))
 
     def _ask(self, ticked: str) -> Updates:
         if not ticked:
-            return {self.status: render.note(CHOOSE)}
-        return self._chat.begin_about(ticked.split()) | {self._tabs: gr.update(selected="chat"), self.status: ""}
+            return {self.status: render.note(CHOOSE_FIRST)}
+        return self._chat.new_chat_about(ticked.split()) | {self._tabs: gr.update(selected="chat"), self.status: ""}
 
     def _search(self, words: str, only: bool, ticked: str, request: gr.Request) -> Iterator[str]:
-        """Pictures of a search: what is indexed for it, then the passages."""
-        found, below, bar = list[SearchResult](), list[str](), ""
+        """Search the documents. Yields the progress of indexing, then the passages."""
+        results, notes, bar = list[SearchResult](), list[str](), ""
 
         def job(session: "Session") -> Generator[Any, None, None]:
             with session.workflows.library() as shelving:
-                result, why = shelving.search(words, ticked.split() if only else None, TOP)
+                result, why = shelving.search(words, ticked.split() if only else None, MAX_PASSAGES)
             yield result
             if why:
                 yield Note(why)
 
-        def hear(event: Any) -> None:
+        def handle(event: Any) -> None:
             nonlocal bar
             match event:
                 case Queued() | Progress():
-                    bar = picture(event) or bar
+                    bar = progress_line(event) or bar
                 case SearchResult():
-                    found.append(event)
+                    results.append(event)
                 case Note():
-                    below.append(render.note(event.text))
+                    notes.append(render.note(event.text))
 
         try:
-            turn = self._window.ask_promptly(tab_of(request, "search"), job, self._window.shelver)
-            for _ in follow(turn, hear):
+            events = self._window.run_promptly(tab_id(request, "search"), job, self._window.library_worker)
+            for _ in redraws(events, handle):
                 yield bar
             with self._window.store() as store:
-                yield library_table.hits(found[0], words, store.documents.text) + "".join(below)
+                yield library_table.hits(results[0], words, store.documents.text) + "".join(notes)
         except Exception as e:
-            yield render.note(in_words(e), "error")
+            yield render.note(error_text(e), "error")
 
-    def _tell(self, said: str) -> Updates:
-        """What became of an action, with nothing left to be asked or stopped."""
+    def _result(self, html: str) -> Updates:
+        """Return the result of an action; hide the confirmation and the button that cancels."""
         return {
-            self.status: said,
-            self.sure: gr.update(visible=False),
-            self.doomed: "",
+            self.status: html,
+            self.confirm: gr.update(visible=False),
+            self.to_delete: "",
             self.cancel: gr.update(visible=False),
         }
 
-    def _told(self, act: Callable[[str], Updates]) -> Callable[[str], Updates]:
-        """An action on documents, or why it failed."""
+    def _guarded(self, action: Callable[[str], Updates]) -> Callable[[str], Updates]:
+        """Wrap an action on documents: its errors are shown."""
 
         def run(documents: str) -> Updates:
             try:
-                return act(documents)
+                return action(documents)
             except Exception as e:
-                return self._tell(render.note(in_words(e), "error"))
+                return self._result(render.note(error_text(e), "error"))
 
         return run
 
     def _stop(self, request: gr.Request) -> None:
-        self._window.stop(tab_of(request, "library"))
+        self._window.stop(tab_id(request, "library"))
 
     def _leave(self, request: gr.Request) -> None:
         self._stop(request)
         self._adding.stop(request)
 
 
-def _taken_in(session: "Session", file: Path) -> Generator[Note, None, None]:
-    """Take an exported document in; its text alone where no page of it is of use here."""
+def _import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]:
+    """Import an exported document; only its text if the current model cannot use its pages."""
     bundle, why = open_bundle(file), ""
     with session.workflows.library() as shelving:
         try:
@@ -285,7 +286,7 @@ def _taken_in(session: "Session", file: Path) -> Generator[Note, None, None]:
         yield Note(f"{bundle.row.name} imported, {pages:,} pages kept")
 
 
-def _prepared(r: dict[str, Any]) -> str:
+def _prepared_line(r: dict[str, Any]) -> str:
     tokens, kept = r["tokens"], r["kept"]
-    said = f"{r['name']}: {kept['tokens']:,} of {tokens['prompt']:,} tokens kept, {tokens['reused']:,} were already"
-    return f"{said}, {format_bytes(kept['bytes'])}, {r['seconds']['prefill']:.1f} s"
+    text = f"{r['name']}: {kept['tokens']:,} of {tokens['prompt']:,} tokens kept, {tokens['reused']:,} were already"
+    return f"{text}, {format_bytes(kept['bytes'])}, {r['seconds']['prefill']:.1f} s"

@@ -1,4 +1,4 @@
-"""Listing: the library as HTML: the documents there are, files on their way in, passages that were found."""
+"""HTML of the library: the table of documents, files that are being read, and search results."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from localctx.ui.render import escape, note
 
 AROUND = 800  # characters shown before and after a passage
 SNIPPET = 160  # characters of it shown while it is closed
-SHOWN = 60  # files of a queue that are listed; of more, those that failed and the newest
+MAX_LINES = 60  # files listed while they are read; of more, those that failed and those near the current one
 _HEADS = ("Name", "Characters", "Pages", "Tokens kept", "On disk", "Last used")
 _EMPTY = (
     "The library is empty. Drop documents into the field beside this, or name a folder of this machine; they are read "
@@ -28,15 +28,15 @@ _EMPTY = (
 # --- Documents
 
 
-def documents(store: Store, filtered: str) -> str:
-    """A table of the documents whose names have ``filtered`` in them, each with a box to tick."""
+def documents(store: Store, text: str) -> str:
+    """Return a table of the documents with ``text`` in their names, each with a checkbox."""
     rows = store.documents.all()
-    shown = [d for d in rows if filtered.strip().lower() in d.name.lower()]
-    if not shown:
-        return note(f"No name has {filtered.strip()!r} in it." if rows else _EMPTY)
+    matching = [d for d in rows if text.strip().lower() in d.name.lower()]
+    if not matching:
+        return note(f"No name has {text.strip()!r} in it." if rows else _EMPTY)
     heads = "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
     tick_all = '<th><input type="checkbox" class="lc-all" aria-label="Choose all"></th>'
-    body = "".join(_row(store, d) for d in shown)
+    body = "".join(_row(store, d) for d in matching)
     return f'<table class="lc-table"><thead><tr>{tick_all}{heads}</tr></thead><tbody>{body}</tbody></table>'
 
 
@@ -58,82 +58,85 @@ def _count(n: int) -> str:
     return f"{n:,}" if n else ""
 
 
-# --- Files on their way in
+# --- Files that are being read
 
 
 @dataclass
 class IncomingFile:
-    """A file on its way into the library, under the ``name`` it is shown by."""
+    """A file that is being read into the library, shown as ``name``. ``id`` is its document's once it is read."""
 
     path: str
     name: str
     status: str = "waiting"
     done: int = 0
     total: int = 0
-    told: str = ""
+    detail: str = ""
     seconds: float = 0.0
     id: str = ""
 
-    def hear(self, event: Any) -> None:
-        """Take in what happens to it."""
+    def handle(self, event: Any) -> None:
+        """Update status and detail with an event of its job."""
         match event:
-            case Queued() if event.place:
-                self.told = f"{event.place} before it"
+            case Queued() if event.position:
+                self.detail = f"{event.position} before it"
             case Queued() | Progress():
-                self.status, self.told = "reading", ""
+                self.status, self.detail = "reading", ""
                 if isinstance(event, Progress):
                     self.done, self.total = event.done, event.total
             case Added():
                 self.status, self.seconds, self.id = event.status, event.seconds, event.id
                 pages = f"{event.pages:,} pages, " if event.pages else ""
-                self.told = f"{pages}{event.characters:,} characters"
+                self.detail = f"{pages}{event.characters:,} characters"
                 if event.why:
                     self.fail(event.why)
 
     def fail(self, why: str) -> None:
-        """It was not read, and why; the place an upload lies at says nothing to who dropped it."""
-        self.status, self.told = "failed", why.replace(self.path, self.name)
+        """Mark the file failed; the path of an upload is replaced by the name of the file."""
+        self.status, self.detail = "failed", why.replace(self.path, self.name)
 
     def stop(self) -> None:
-        """It is not to be read any more, if it was not."""
+        """Mark the file stopped unless it was read."""
         if self.status in ("waiting", "reading"):
-            self.status, self.told = "stopped", ""
+            self.status, self.detail = "stopped", ""
 
 
 def queue(entries: Sequence[IncomingFile]) -> str:
-    """How far each file is."""
-    over = [e for e in entries if e.status not in ("waiting", "reading")]
-    failed = sum(e.status == "failed" for e in over)
-    counts = f"{len(over):,} of {len(entries):,} files" + (f", {failed:,} failed" if failed else "")
-    bar = f'<progress max="{len(entries)}" value="{len(over)}" aria-label="files"></progress>'
-    lines = "".join(_line(e) for e in _worth_a_line(entries, len(over)))
+    """Return the progress of all files, and a line for each."""
+    ended = [e for e in entries if e.status not in ("waiting", "reading")]
+    failed = sum(e.status == "failed" for e in ended)
+    counts = f"{len(ended):,} of {len(entries):,} files" + (f", {failed:,} failed" if failed else "")
+    bar = f'<progress max="{len(entries)}" value="{len(ended)}" aria-label="files"></progress>'
+    lines = "".join(_line(e) for e in _listed(entries, len(ended)))
     return f'<div class="lc-status" role="status">{counts}{bar}</div><ul class="lc-queue">{lines}</ul>'
 
 
-def _worth_a_line(entries: Sequence[IncomingFile], over: int) -> list[IncomingFile]:
-    if len(entries) <= SHOWN:
+def _listed(entries: Sequence[IncomingFile], ended: int) -> list[IncomingFile]:
+    if len(entries) <= MAX_LINES:
         return list(entries)
-    near = range(max(0, over - SHOWN // 2), over + SHOWN // 2)
-    return [e for i, e in enumerate(entries) if i in near or e.status == "failed"][-3 * SHOWN :]
+    near = range(max(0, ended - MAX_LINES // 2), ended + MAX_LINES // 2)
+    return [e for i, e in enumerate(entries) if i in near or e.status == "failed"][-3 * MAX_LINES :]
 
 
 def _line(e: IncomingFile) -> str:
     pages = f"page {e.done:,} of {e.total:,}" if e.status == "reading" and e.total else ""
     seconds = f"{e.seconds:.1f} s" if e.seconds else ""
     kind = e.status.replace(" ", "-")
-    told = ", ".join(filter(None, (pages, e.told, seconds)))
-    return f'<li class="lc-{kind}"><b>{escape(e.name)}</b> <i>{e.status}</i> <span>{escape(told)}</span></li>'
+    detail = ", ".join(filter(None, (pages, e.detail, seconds)))
+    return f'<li class="lc-{kind}"><b>{escape(e.name)}</b> <i>{e.status}</i> <span>{escape(detail)}</span></li>'
 
 
-# --- Passages
+# --- Search results
 
 
-def hits(found: SearchResult, words: str, text_of: Callable[[str], str]) -> str:
-    """Passages with the words marked; each opens in its surroundings. ``text_of`` gives a document's text by id."""
-    if not found.passages:
-        return note(f"Nothing found in {found.chunks:,} passages." if found.chunks else _EMPTY)
+def hits(result: SearchResult, words: str, text_of: Callable[[str], str]) -> str:
+    """Return passages with the words marked; each opens to its surroundings.
+
+    ``text_of`` returns a document's text by its id.
+    """
+    if not result.passages:
+        return note(f"Nothing found in {result.chunks:,} passages." if result.chunks else _EMPTY)
     pattern = query_pattern(words)
-    return "".join(_hit(i, p, pattern, text_of(p.document)) for i, p in enumerate(found.passages, 1))
+    return "".join(_hit(i, p, pattern, text_of(p.document)) for i, p in enumerate(result.passages, 1))
 
 
 def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) -> str:
@@ -148,7 +151,7 @@ def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) ->
 
 
 def _snippet(text: str, pattern: re.Pattern[str] | None) -> str:
-    """A line of the passage, from a little before the first of the words."""
+    """Return a line of the passage, from shortly before the first of the words."""
     first = pattern.search(text) if pattern else None
     start = max(0, first.start() - SNIPPET // 4) if first else 0
     line = " ".join(text[start : start + SNIPPET].split())
@@ -159,7 +162,7 @@ def _marked(text: str, pattern: re.Pattern[str] | None) -> str:
     if not pattern:
         return escape(text)
     parts, at = [], 0
-    for found in pattern.finditer(text):
-        parts += [escape(text[at : found.start()]), f"<mark>{escape(found.group())}</mark>"]
-        at = found.end()
+    for match in pattern.finditer(text):
+        parts += [escape(text[at : match.start()]), f"<mark>{escape(match.group())}</mark>"]
+        at = match.end()
     return "".join([*parts, escape(text[at:])])

@@ -1,4 +1,4 @@
-"""The memory page: what is held now, where a conversation's pages are, what would fit, how good each codec is."""
+"""The memory page: memory in use, the page map of a conversation, codec and keeper with quality, and what fits."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -16,25 +16,23 @@ from localctx.settings import overrides
 from localctx.shape import FORMATS
 from localctx.ui import render
 from localctx.ui.bars import BarPart, bar, page_cells
-from localctx.ui.job_events import pictures
+from localctx.ui.job_events import progress_lines
 from localctx.ui.memory_plot import plot, table
-from localctx.ui.window import AppWindow, tab_of
+from localctx.ui.window import AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
     from localctx.session import Session
 
 TAB = "Memory"
-EVERY = 2  # seconds between two looks at memory
-KEEPER_WORDS = {
-    "full": "everything is seen",
-    "select:1/4": "each query sees the quarter of the pages that promises most; nothing is dropped",
+REFRESH_INTERVAL = 2  # seconds between two measurements of memory
+KEEPER_LABELS = {
+    "full": "attention sees everything",
+    "select:1/4": "each query attends to the quarter of the pages that match it best; nothing is dropped",
     "sink-window:2048": "the beginning and the last 2,048 tokens; the rest is dropped",
-    "h2o:2048": "2,048 tokens: those looked at most so far, and the last",
-    "snapkv:2048": "once the question is read, the 2,048 tokens that each head looked at",
+    "h2o:2048": "2,048 tokens: those with the most attention so far, and the last",
+    "snapkv:2048": "once the question is read, the 2,048 tokens that each head attended to most",
 }
-MEASURED = ["int8", "k8v4", "int4"]  # what is measured unless told
-
-Updates = dict[Any, Any]
+DEFAULT_VARIANTS = ["int8", "k8v4", "int4"]  # measured unless others are chosen
 
 
 class MemoryPage:
@@ -44,35 +42,35 @@ class MemoryPage:
         self._window = window
 
     def build(self) -> None:
-        """Bars, the page map, what to choose, the plan."""
-        self.timer = gr.Timer(EVERY, active=False)
-        self.shown = gr.State(None)  # the report whose map is drawn
+        """Build the bars, the page map, the choice of codec and keeper, and the plot of what fits."""
+        self.timer = gr.Timer(REFRESH_INTERVAL, active=False)
+        self.map_key = gr.State(None)  # chat and message of the report whose map is shown
         self.bars = gr.HTML("", elem_id="bars")
         gr.Markdown("### The pages of this conversation")
         self.map = gr.HTML("", elem_id="page-map")
-        gr.Markdown("### How it is remembered")
-        self.said = gr.HTML("", elem_id="memory-said")
+        gr.Markdown("### How keys and values are kept")
+        self.message = gr.HTML("", elem_id="memory-said")
         with gr.Row(equal_height=False):
             with gr.Column(min_width=320):
                 self.codec = gr.Radio([], label="Codec: how keys and values are stored", elem_id="codec")
             with gr.Column(min_width=320):
                 self.keeper = gr.Dropdown(
                     [],
-                    label="Keeper: what is seen",
+                    label="Keeper: what attention sees",
                     info="one of these, or another budget, as select:1/8 or h2o:4096",
                     allow_custom_value=True,
                     elem_id="keeper",
                 )
-                self._build_gate()
+                self._build_measuring()
         gr.Markdown("### What fits")
         self.plan = gr.HTML("", elem_id="what-fits")
 
-    def _build_gate(self) -> None:
+    def _build_measuring(self) -> None:
         with gr.Accordion("Measure on a document of yours", open=False, elem_id="gate"):
             self.document = gr.Dropdown([], label="Document", elem_id="gate-document")
             self.variants = gr.Dropdown(
-                [*FORMATS, *(k for k in KEEPER_WORDS if k != "full")],
-                value=MEASURED,
+                [*FORMATS, *(k for k in KEEPER_LABELS if k != "full")],
+                value=DEFAULT_VARIANTS,
                 multiselect=True,
                 label="Codecs and keepers",
                 elem_id="gate-variants",
@@ -84,16 +82,16 @@ class MemoryPage:
             self.progress = gr.HTML("", elem_id="gate-progress")
 
     def wire(self, page: gr.Blocks, tabs: gr.Tabs, chat: gr.Textbox) -> None:
-        """Connect what was built with what it does; ``chat`` says which conversation is open."""
+        """Connect the components with their event handlers; ``chat`` has the id of the open chat."""
         quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        live = [self.bars, self.map, self.shown]
+        live = [self.bars, self.map, self.map_key]
         choices = [self.codec, self.keeper, self.document, self.plan]
-        tabs.select(self._turned, None, [self.timer], **quick)
-        tabs.select(self._entered, [chat], [*live, *choices], **quick)
-        self.timer.tick(self._live, [chat, self.shown], live, **quick)
-        changed = [self.said, *choices]
-        self.codec.input(partial(self._choose, "kv"), [self.codec], changed, **quick)
-        self.keeper.input(partial(self._choose, "keep"), [self.keeper], changed, **quick)
+        tabs.select(self._set_timer, None, [self.timer], **quick)
+        tabs.select(self._tab_selected, [chat], [*live, *choices], **quick)
+        self.timer.tick(self._live, [chat, self.map_key], live, **quick)
+        changed = [self.message, *choices]
+        self.codec.input(partial(self._save, "kv"), [self.codec], changed, **quick)
+        self.keeper.input(partial(self._save, "keep"), [self.keeper], changed, **quick)
         self.measure.click(
             self._measure,
             [self.document, self.variants, self.tokens],
@@ -104,130 +102,132 @@ class MemoryPage:
         self.stop.click(self._stop, None, None, queue=False, api_visibility="private")
         page.unload(self._stop)
 
-    # What is looked at
+    # What is shown
 
-    def _turned(self, at: gr.SelectData) -> Any:
-        return gr.Timer(active=at.value == TAB)
+    def _set_timer(self, selected: gr.SelectData) -> Any:
+        return gr.Timer(active=selected.value == TAB)
 
-    def _entered(self, chat: str, at: gr.SelectData) -> Iterator[Updates]:
-        yield gr.skip()  # what yields nothing empties all that it might have changed
-        if at.value == TAB:
+    def _tab_selected(self, chat: str, selected: gr.SelectData) -> Iterator[Updates]:
+        yield gr.skip()  # a generator without a value would clear all its outputs
+        if selected.value == TAB:
             yield self._live(chat, None)
             yield self._choices()
             yield self._plan()
 
-    def _live(self, chat: str, shown: Any) -> Updates:
-        """The bars, and the map where there is a newer one."""
+    def _live(self, chat: str, map_key: Any) -> Updates:
+        """Return the bars, and the page map if it is not the one shown."""
         updates: Updates = {self.bars: self._bars()}
-        report = self._window.desk.report(chat)
-        mark = (report["chat"], report["message"]) if report else ("", None)
-        if mark != shown:
-            updates |= {self.map: self._map(report, chat), self.shown: mark}
+        report = self._window.answer_worker.last_report(chat)
+        key = (report["chat"], report["message"]) if report else ("", None)
+        if key != map_key:
+            updates |= {self.map: self._map(report, chat), self.map_key: key}
         return updates
 
     def _map(self, report: dict[str, Any] | None, chat: str) -> str:
         if report is None:
-            return render.note("Ask something: the pages of the answer's memory are drawn here.")
-        whose = "The last answer here" if report["chat"] == chat else "The last answer of another chat"
-        return page_cells(report, whose)
+            return render.note("Ask something: the pages of the answer's keys and values are shown here.")
+        title = "The last answer in this chat" if report["chat"] == chat else "The last answer in another chat"
+        return page_cells(report, title)
 
     def _bars(self) -> str:
-        use, process, ram = self._window.desk.in_use, measure_process().now, measure_ram()
+        use, process, ram = self._window.answer_worker.in_use, measure_process().now, measure_ram()
         on_gpu = use.device.startswith("cuda")
-        kv, beside = use.kv.get("device", 0), use.kv.get("host", 0)
-        model = 0 if on_gpu else use.weights
-        ours = beside + (0 if on_gpu else kv)
+        kv, host_kv = use.kv.get("device", 0), use.kv.get("host", 0)
+        ram_weights = 0 if on_gpu else use.weights
+        ram_kv = host_kv + (0 if on_gpu else kv)
         parts = [
-            BarPart("weights", "weights", model),
-            BarPart("kv", "KV in use", ours),
-            BarPart("process", "localctx besides", process - model - ours),
+            BarPart("weights", "weights", ram_weights),
+            BarPart("kv", "KV in use", ram_kv),
+            BarPart("process", "other memory of localctx", process - ram_weights - ram_kv),
             BarPart("others", "other processes", ram.total - ram.free - process),
             BarPart("free", "free", ram.free),
         ]
-        drawn = [bar("RAM", parts, self._note())]
+        drawn = [bar("RAM", parts, self._kv_note())]
         if on_gpu:
             device = measure_device(use.device)
             rest = device.total - device.free - use.weights - kv
             parts = [BarPart("weights", "weights", use.weights), BarPart("kv", "KV in use", kv)]
-            parts += [BarPart("others", "all else", rest), BarPart("free", "free", device.free)]
+            parts += [BarPart("others", "everything else", rest), BarPart("free", "free", device.free)]
             drawn.append(bar(f"Device {use.device}", parts))
         return f'<div class="lc-bars">{"".join(drawn)}{self._disk()}</div>'
 
-    def _note(self) -> str:
-        """What the bar of RAM does not show of the conversation."""
-        kv, last = self._window.desk.in_use.kv, self._window.desk.report()
-        lies = [(kv.get("kept", 0), "of KV read where it lies in kept pages"), (kv.get("disk", 0), "spilled to disk")]
-        said = [f"{format_bytes(n)} {what}" for n, what in lies if n]
-        if last and not said:
-            said = [f"the last answer took {format_bytes(sum(last['kv']['bytes'].values()))} of KV beside kept pages"]
-        return ", ".join(said)
+    def _kv_note(self) -> str:
+        """Return what the bar of RAM does not show: KV mapped from the store, and KV spilled to disk."""
+        kv, last = self._window.answer_worker.in_use.kv, self._window.answer_worker.last_report()
+        places = [(kv.get("kept", 0), "of KV mapped from stored pages"), (kv.get("disk", 0), "spilled to disk")]
+        parts = [f"{format_bytes(n)} {what}" for n, what in places if n]
+        if last and not parts:
+            parts = [
+                f"the last answer took {format_bytes(sum(last['kv']['bytes'].values()))} of KV, without stored pages"
+            ]
+        return ", ".join(parts)
 
     def _disk(self) -> str:
         home, disk = self._window.settings.home, measure_disk(self._window.settings.home)
         with self._window.store() as store:
-            kept = store.pages.nbytes()
-        budget = measure_store_budget(home, kept, self._window.settings.caps["disk"])
-        more = min(max(0, budget - kept), disk.free)
+            stored = store.pages.nbytes()
+        budget = measure_store_budget(home, stored, self._window.settings.caps["disk"])
+        more = min(max(0, budget - stored), disk.free)
         parts = [
-            BarPart("stored", "kept pages", kept),
-            BarPart("budget", "still for kept pages", more),
-            BarPart("free", "free besides", disk.free - more),
-            BarPart("others", "other files", disk.total - disk.free - kept),
+            BarPart("stored", "stored pages", stored),
+            BarPart("budget", "free for stored pages", more),
+            BarPart("free", "other free space", disk.free - more),
+            BarPart("others", "other files", disk.total - disk.free - stored),
         ]
-        return bar("Disk", parts, f"kept pages may take {format_bytes(budget)}")
+        return bar("Disk", parts, f"stored pages may take {format_bytes(budget)}")
 
-    # What is chosen
+    # Codec and keeper
 
     def _choices(self) -> Updates:
-        """Codecs and keepers with what was measured of them, and the documents there are."""
-        s, over, verdicts = self._window.settings, overrides(), self._verdicts()
+        """Return codecs and keepers with their measured quality, and the documents of the library."""
+        s, over, results = self._window.settings, overrides(), self._results()
         codecs = [("auto: the smallest that passed, int8 until measured", "auto")]
-        codecs += [(f"{c}: {_quality(verdicts.get(c))}", c) for c in FORMATS]
-        keepers = [(f"{k}: {words}{_beside(verdicts, k)}", k) for k, words in KEEPER_WORDS.items()]
+        codecs += [(f"{c}: {_quality(results.get(c))}", c) for c in FORMATS]
+        keepers = [(f"{k}: {label}{_keeper_quality(results, k)}", k) for k, label in KEEPER_LABELS.items()]
         return {
             self.codec: gr.update(choices=codecs, value=s.kv, interactive="kv" not in over),
             self.keeper: gr.update(choices=keepers, value=s.keep, interactive="keep" not in over),
-            self.document: gr.update(choices=self._window.documents()),
+            self.document: gr.update(choices=self._window.document_choices()),
         }
 
     def _plan(self) -> Updates:
-        from localctx.engine.capacity import capacity  # torch: seconds, and the page comes first
+        from localctx.engine.capacity import capacity  # imports torch: the page is shown before it
 
-        verdicts = self._verdicts()
+        results = self._results()
         try:
             report = capacity(
-                self._window.settings, passed=lambda codec: verdicts.get(codec, {}).get("passed")
+                self._window.settings, passed=lambda codec: results.get(codec, {}).get("passed")
             ).to_json()
         except UserError as e:
             return {self.plan: render.note(str(e), "error")}
         return {self.plan: plot(report) + table(report)}
 
-    def _verdicts(self) -> dict[str, dict[str, Any]]:
+    def _results(self) -> dict[str, dict[str, Any]]:
         with self._window.store() as store:
             return store.verdicts.of_model(self._window.settings.model)
 
-    def _choose(self, name: str, value: str) -> Iterator[Updates]:
+    def _save(self, name: str, value: str) -> Iterator[Updates]:
         try:
-            self._window.choose({name: value})
-            said = render.note("kept; it counts from the next question on", "done")
+            self._window.save_settings({name: value})
+            message = render.note("saved; used from the next question on", "done")
         except UserError as e:
-            said = render.note(str(e), "error")
-        yield {self.said: said} | self._choices()
+            message = render.note(str(e), "error")
+        yield {self.message: message} | self._choices()
         yield self._plan()
 
-    # What is measured
+    # Measuring
 
     def _measure(self, document: str | None, chosen: list[str], tokens: int, request: gr.Request) -> Iterator[Updates]:
         if not document:
             yield {self.progress: render.note("choose a document to measure on", "error")}
             return
-        turn = self._window.ask(tab_of(request, "gate"), self._gate(document, chosen, tokens))
-        for line in pictures(turn):
+        stream = self._window.submit(tab_id(request, "gate"), self._quality_job(document, chosen, tokens))
+        for line in progress_lines(stream):
             yield {self.progress: line}
         yield self._choices()
 
-    def _gate(self, document: str, chosen: list[str], tokens: int) -> SessionJob:
-        """The work of measuring what is ``chosen`` on a document's first ``tokens``; each result is kept at once."""
+    def _quality_job(self, document: str, chosen: list[str], tokens: int) -> SessionJob:
+        """Return a job that measures ``chosen`` codecs and keepers on a document's first ``tokens``."""
         from localctx.quality.gate import QualityGate, first_tokens, store_result
         from localctx.quality.variants import make_setup, make_variants
 
@@ -247,14 +247,14 @@ class MemoryPage:
         return job
 
     def _stop(self, request: gr.Request) -> None:
-        self._window.stop(tab_of(request, "gate"))
+        self._window.stop(tab_id(request, "gate"))
 
 
 def _quality(measured: dict[str, Any] | None) -> str:
-    """What was measured, in a line."""
+    """Return a measured quality in one line."""
     if not measured:
         return "not measured on this machine"
-    marks = [mark for found in measured["needles"].values() for mark in found.values()]
+    marks = [mark for needles in measured["needles"].values() for mark in needles.values()]
     verdict = "passed" if measured["passed"] else "not good enough"
     return (
         f"{verdict} (KL {measured['kl_mean']:.2g}, top-1 {measured['top1']:.1%}, needles {sum(marks)} of {len(marks)}, "
@@ -262,12 +262,12 @@ def _quality(measured: dict[str, Any] | None) -> str:
     )
 
 
-def _beside(verdicts: dict[str, dict[str, Any]], keep: str) -> str:
-    """What was measured of a keeper, in whichever codec it was last."""
-    found = [(m["measured"], name, m) for name, m in verdicts.items() if name.endswith(f" {keep}")]
+def _keeper_quality(results: dict[str, dict[str, Any]], keep: str) -> str:
+    """Return the last measured quality of a keeper, in whichever codec it was measured."""
+    measurements = [(m["measured"], name, m) for name, m in results.items() if name.endswith(f" {keep}")]
     if keep == "full":
         return ""
-    if not found:
+    if not measurements:
         return "; not measured on this machine"
-    _, name, measured = max(found, key=lambda each: each[0])
+    _, name, measured = max(measurements, key=lambda each: each[0])
     return f"; in {name.split()[0]} {_quality(measured)}"

@@ -1,4 +1,4 @@
-"""The plan: bytes of KV against length of context, with the limits of this machine, as an SVG and tables."""
+"""Bytes of KV by length of context, with the memory limits of this machine, as an SVG and a table."""
 
 from collections.abc import Sequence
 from math import ceil, floor, log2
@@ -10,40 +10,40 @@ from localctx.ui.render import escape
 
 WIDTH, HEIGHT = 720, 380
 LEFT, RIGHT, TOP, BOTTOM = 72, 110, 30, 46
-LEAST = 1024  # tokens at the left edge
-APART = 14  # pixels between two labels
+MIN_TOKENS = 1024  # at the left edge
+LABEL_HEIGHT = 14  # pixels between two labels
 
 
 class Plane:
-    """Both axes, each by powers of two: tokens to the right, bytes up."""
+    """Two logarithmic axes: ranges of tokens, to the right, and of bytes, upwards."""
 
     def __init__(self, tokens: tuple[float, float], nbytes: tuple[float, float]) -> None:
         self.tokens, self.nbytes = tokens, nbytes
 
     def x(self, tokens: float) -> float:
-        """Pixels from the left."""
+        """Return pixels from the left."""
         low, high = map(log2, self.tokens)
         return LEFT + (WIDTH - LEFT - RIGHT) * (log2(tokens) - low) / (high - low)
 
     def y(self, nbytes: float) -> float:
-        """Pixels from above."""
+        """Return pixels from the top."""
         low, high = map(log2, self.nbytes)
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (log2(nbytes) - low) / (high - low)
 
 
 def kv_bytes(report: dict[str, Any], codec: str, tokens: float) -> float:
-    """What a context takes in ``codec``: so much a token, and what any takes; from a report of ``capacity``."""
-    of = report["codecs"][codec]
-    return of["bytes"] - (report["context"] - tokens) * of["bytes_per_token"]
+    """Return the bytes of a context of ``tokens`` in ``codec``, from a report of ``capacity``."""
+    entry = report["codecs"][codec]
+    return entry["bytes"] - (report["context"] - tokens) * entry["bytes_per_token"]
 
 
 def plot(report: dict[str, Any]) -> str:
-    """The picture, with what it shows in words."""
+    """Return the plot as SVG, with a description in words."""
     codecs = list({report["codecs"][c]["bytes_per_token"]: c for c in reversed(list(FORMATS))}.values())[::-1]
     limits = _limits(report)
     plane = _plane(report, codecs, limits)
     window = report["window"] or report["context"]
-    said = f"Bytes of KV by length of context for {', '.join(codecs)}, with the limits of this machine"
+    description = f"Bytes of KV by length of context for {', '.join(codecs)}, with the limits of this machine"
     parts = [
         *_grid(plane),
         *_lines(plane, report, codecs),
@@ -51,23 +51,22 @@ def plot(report: dict[str, Any]) -> str:
         _edge(plane, f"window {window:,}", window),
         *(_edge(plane, f"stretched {w['context']:,}", w["context"]) for w in report["longer"]),
     ]
-    return (
-        f'<div class="lc-plot" tabindex="0"><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(said)}">'
-        f"{''.join(parts)}</svg></div>"
-    )
+    label = f'role="img" aria-label="{escape(description)}"'
+    svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" {label}>{"".join(parts)}</svg>'
+    return f'<div class="lc-plot" tabindex="0">{svg}</div>'
 
 
 def table(report: dict[str, Any]) -> str:
-    """For each codec what a token and the model's window take, and the longest context that fits."""
-    head = ("codec", "bytes a token", f"{report['context']:,} tokens", "longest context in memory")
+    """Return a table of codecs: bytes of a token, bytes of the model's window, the longest context that fits."""
+    head = ("codec", "bytes per token", f"{report['context']:,} tokens", "longest context in memory")
     rows = [
         (
             c,
-            f"{of['bytes_per_token']:,}",
-            format_bytes(of["bytes"]),
+            f"{entry['bytes_per_token']:,}",
+            format_bytes(entry["bytes"]),
             f"{report['fits'][c]:,} tokens" if report["fits"][c] else "none",
         )
-        for c, of in report["codecs"].items()
+        for c, entry in report["codecs"].items()
     ]
     cells = "".join(
         f'<tr class="{"lc-now" if row[0] == report["kv"]["codec"] else ""}"><th scope="row">{escape(row[0])}</th>'
@@ -80,7 +79,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def _limits(report: dict[str, Any]) -> list[tuple[str, float]]:
-    """Levels that KV may rise to: on the device, with RAM beside it, with the disk."""
+    """Return names and bytes of the limits of KV: on the device, with RAM added, with disk added."""
     levels, total = list[tuple[str, float]](), 0.0
     for tier, name in (("device", f"memory ({report['device']})"), ("host", "and RAM"), ("disk", "and disk")):
         if nbytes := report["limits"][tier] or 0:
@@ -90,14 +89,14 @@ def _limits(report: dict[str, Any]) -> list[tuple[str, float]]:
 
 
 def _plane(report: dict[str, Any], codecs: Sequence[str], limits: Sequence[tuple[str, float]]) -> Plane:
-    reach = max([report["context"], report["window"] or 0, *report["fits"].values(), 16 * LEAST])
-    most = 2.0 ** ceil(log2(reach * 1.05))
-    heights = [kv_bytes(report, c, n) for c in codecs for n in (LEAST, most)] + [nbytes for _, nbytes in limits]
-    return Plane((LEAST, most), (2.0 ** floor(log2(min(heights))), 2.0 ** ceil(log2(max(heights) * 1.05))))
+    max_context = max([report["context"], report["window"] or 0, *report["fits"].values(), 16 * MIN_TOKENS])
+    right = 2.0 ** ceil(log2(max_context * 1.05))
+    heights = [kv_bytes(report, c, n) for c in codecs for n in (MIN_TOKENS, right)] + [nbytes for _, nbytes in limits]
+    return Plane((MIN_TOKENS, right), (2.0 ** floor(log2(min(heights))), 2.0 ** ceil(log2(max(heights) * 1.05))))
 
 
 def _grid(plane: Plane) -> list[str]:
-    """Lines at powers of two, no more than about ten either way, and what they mean."""
+    """Return grid lines at powers of two, about ten at most in each direction, with labels."""
     parts = [
         f'<rect class="lc-frame" x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"/>'
     ]
@@ -108,16 +107,17 @@ def _grid(plane: Plane) -> list[str]:
     for nbytes in _powers(plane.nbytes, 8):
         y = plane.y(nbytes)
         parts.append(f'<path class="lc-grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-        label = format_bytes(nbytes).replace(".0", "")
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+        parts.append(
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{format_bytes(nbytes).replace(".0", "")}</text>'
+        )
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 8}" text-anchor="middle">tokens of context</text>')
     return parts
 
 
-def _powers(span: tuple[float, float], most: int) -> list[int]:
+def _powers(span: tuple[float, float], max_count: int) -> list[int]:
     low, high = (round(log2(edge)) for edge in span)
-    return [1 << n for n in range(low, high + 1, max(1, ceil((high - low) / most)))]
+    return [1 << n for n in range(low, high + 1, max(1, ceil((high - low) / max_count)))]
 
 
 def _level(plane: Plane, name: str, nbytes: float) -> str:
@@ -129,7 +129,7 @@ def _level(plane: Plane, name: str, nbytes: float) -> str:
 
 
 def _edge(plane: Plane, name: str, tokens: float) -> str:
-    x = plane.x(max(tokens, LEAST))
+    x = plane.x(max(tokens, MIN_TOKENS))
     down = HEIGHT - BOTTOM - 6
     return (
         f'<path class="lc-window" d="M{x:.1f} {TOP}V{HEIGHT - BOTTOM}"/>'
@@ -138,13 +138,13 @@ def _edge(plane: Plane, name: str, tokens: float) -> str:
 
 
 def _lines(plane: Plane, report: dict[str, Any], codecs: Sequence[str]) -> list[str]:
-    """A line for each codec, its name at its end; no two names on each other."""
-    parts, above = list[str](), TOP - float(APART)
+    """Return a line for each codec, with its name at its end; names do not overlap."""
+    parts, above = list[str](), TOP - float(LABEL_HEIGHT)
     for codec in sorted(codecs, key=lambda c: -report["codecs"][c]["bytes_per_token"]):
         steps = [plane.tokens[0] * 2**n for n in range(round(log2(plane.tokens[1] / plane.tokens[0])) + 1)]
         points = " ".join(f"{plane.x(n):.1f},{plane.y(kv_bytes(report, codec, n)):.1f}" for n in steps)
         end = plane.y(kv_bytes(report, codec, steps[-1]))
-        above = max(end, above + APART)
+        above = max(end, above + LABEL_HEIGHT)
         now = " lc-now" if codec == report["kv"]["codec"] else ""
         parts.append(f'<polyline class="lc-line{now}" points="{points}"/>')
         parts.append(f'<text class="lc-line{now}" x="{WIDTH - RIGHT + 8}" y="{above + 4:.1f}">{escape(codec)}</text>')

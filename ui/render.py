@@ -1,4 +1,4 @@
-"""Render: figures and texts as HTML. Every text goes through ``escape``; nothing of a document or model is markup."""
+"""HTML of figures and texts. Every text is escaped: nothing that a document or a model says becomes markup."""
 
 import html
 import re
@@ -8,35 +8,35 @@ from typing import Any
 from localctx.engine.events import Planned, Progress
 from localctx.errors import format_bytes
 
-LONGEST_QUOTE = 600  # characters of the quotation before an answer
+MAX_QUOTE = 600  # characters of the quotation before an answer
 AROUND = 240  # characters shown before and after a quote
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=[A-Za-z#])")
 _TEMPLATE = str.maketrans({"$": "&#36;", "{": "&#123;", "}": "&#125;", "`": "&#96;"})  # gradio fills templates
 
 
 def escape(text: object) -> str:
-    """``text`` as HTML that shows it, and nothing else."""
+    """Return ``text`` as HTML that shows it literally."""
     return html.escape(str(text)).translate(_TEMPLATE)
 
 
-def said(text: str) -> str:
-    """``text`` as a gr.Chatbot without Markdown shows it unchanged; ``html.unescape`` gives it back.
+def chat_text(text: str) -> str:
+    """Return ``text`` for a message of a gr.Chatbot without Markdown; ``html.unescape`` restores it.
 
-    It takes every message for HTML. Only what HTML would read otherwise is escaped, because a message is also edited.
+    The Chatbot takes messages for HTML. Only what HTML would interpret is escaped, because a message can be edited.
     """
-    return _MARKUP.sub(lambda found: html.escape(found.group()), text)
+    return _MARKUP.sub(lambda match: html.escape(match.group()), text)
 
 
 def plan_line(p: Planned) -> str:
-    """What will be done, why, and what it costs, in one line."""
-    how = "reads the whole" if p.mode == "full" else "reads passages"
+    """Return in one line what an answer will read, at what cost, and why."""
+    how = "reading everything" if p.mode == "full" else "reading passages"
     eta = f", about {p.seconds:.0f} s" if p.seconds and p.seconds >= 1 else ""
     kv = f"{format_bytes(p.kv_bytes)} of KV in {p.codec}"
     return f"{how}: {p.tokens:,} tokens, {p.reused:,} of them kept from before, {kv}{eta} ({p.reason})"
 
 
 def progress_bar(p: Progress) -> str:
-    """A bar with its figures; without an end only what is being done."""
+    """Return a progress bar with its figures; if the total is unknown, only the name of the phase."""
     if not p.total:
         return f'<div class="lc-status" role="status"><span class="lc-busy"></span>{escape(p.phase)} ...</div>'
     figures = [f"{p.done:,} / {p.total:,} {p.unit}"]
@@ -50,13 +50,13 @@ def progress_bar(p: Progress) -> str:
 
 
 def note(text: str, kind: str = "note") -> str:
-    """A line: ``note``, ``error`` or ``done``."""
+    """Return a status line of a ``kind``: note, plan, done or error."""
     role = "alert" if kind == "error" else "status"
     return f'<div class="lc-status lc-{kind}" role="{role}">{escape(text)}</div>'
 
 
 def stats_line(report: dict[str, Any]) -> str:
-    """What an answer cost."""
+    """Return in one line what an answer cost and why it ended early, if it did."""
     tokens, seconds = report["tokens"], report["seconds"]
     parts = [f"reused {tokens['reused']:,} / {tokens['prompt']:,} tokens"]
     if seconds.get("first_token"):
@@ -66,14 +66,14 @@ def stats_line(report: dict[str, Any]) -> str:
     if report["stopped"] == "cancelled":
         parts.append("stopped")
     elif report["stopped"] == "repeated":
-        parts.append("the answer went in circles and was ended there (a larger model helps: Settings)")
+        parts.append("the answer repeated itself and was ended there (a larger model helps: Settings)")
     elif report["stopped"] == "length":
-        parts.append("the answer is cut at its longest (Settings: longest answer)")
+        parts.append("the answer reached its length limit (Settings: longest answer)")
     return ", ".join(parts)
 
 
 def gauge(used: int, window: int) -> str:
-    """A ring of how much of the model's window is used: amber from three quarters, red from nine tenths."""
+    """Return a ring of how much of the window is used, in tokens: amber from three quarters, red from nine tenths."""
     if not window:
         return ""
     share = min(1.0, used / window)
@@ -88,22 +88,22 @@ def gauge(used: int, window: int) -> str:
 
 
 def quotation(citation: dict[str, Any]) -> str:
-    """The words that an answer stands on and their place, as the lines of text before it."""
+    """Return the quoted source of an answer and its place, as plain text to be shown before the answer."""
     words = " ".join(citation["quote"].split())
-    if len(words) > LONGEST_QUOTE:
-        words = words[:LONGEST_QUOTE].rsplit(None, 1)[0] + " …"
+    if len(words) > MAX_QUOTE:
+        words = words[:MAX_QUOTE].rsplit(None, 1)[0] + " …"
     return f"“{words}”\n({place(citation)})\n\n"
 
 
 def place(c: dict[str, Any]) -> str:
-    """Where a citation stands: document, page, heading."""
+    """Return document, page and heading of a citation."""
     return ", ".join(filter(None, [c["name"], c["page"] and f"page {c['page']}", c["heading"]]))
 
 
 def sources(citations: Sequence[dict[str, Any]], text_of: Callable[[str], str | None]) -> str:
-    """Citations as numbered chips; each opens the passage, with the quote marked in its surroundings.
+    """Return citations as numbered chips; each opens to the quote, marked in its surroundings.
 
-    ``text_of`` gives a document's text by id, None where it is gone.
+    ``text_of`` returns a document's text by its id, None if it was deleted.
     """
     chips = [_chip(i, c, text_of(c["document"])) for i, c in enumerate(citations, 1)]
     return f'<div class="lc-sources" aria-label="Sources">{"".join(chips)}</div>' if chips else ""
@@ -116,7 +116,7 @@ def _chip(number: int, c: dict[str, Any], text: str | None) -> str:
         before, after = "", ""
     else:
         before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
-    how = "looked at" if c["source"] == "attention" else "answered from"
+    how = "attended to" if c["source"] == "attention" else "answered from"
     return (
         f'<details class="lc-chip"><summary><b>{number}</b> {escape(where)}</summary>'
         f"<blockquote>{escape(before)}<mark>{escape(c['quote'])}</mark>{escape(after)}</blockquote>"

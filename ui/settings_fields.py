@@ -1,4 +1,4 @@
-"""The fields of the settings page: what each setting is called, what is said of it, what may be chosen."""
+"""The fields of the settings page: label, description and choices of each setting."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from localctx.shape import FORMATS
 
 @dataclass(frozen=True)
 class Field:
-    """One setting: what it is called, what is said of it, and what may be chosen; ``free``: other words too."""
+    """One setting's label, description and choices. The kind ``free`` accepts other values than its choices."""
 
     name: str
     label: str
@@ -22,23 +22,23 @@ class Field:
     precision: int | None = None  # 0: whole numbers
 
     def build(self) -> Any:
-        """Its component."""
-        how: dict[str, Any] = {"label": self.label, "info": self.info or None, "elem_id": f"set-{self.name}"}
+        """Return the field's gradio component."""
+        options: dict[str, Any] = {"label": self.label, "info": self.info or None, "elem_id": f"set-{self.name}"}
         match self.kind:
             case "number":
-                return gr.Number(precision=self.precision, **how)
+                return gr.Number(precision=self.precision, **options)
             case "choice":
-                return gr.Radio(list(self.choices), **how)
+                return gr.Radio(list(self.choices), **options)
             case "free":
-                return gr.Dropdown(list(self.choices), allow_custom_value=True, **how)
-        return gr.Textbox(max_lines=1, **how)
+                return gr.Dropdown(list(self.choices), allow_custom_value=True, **options)
+        return gr.Textbox(max_lines=1, **options)
 
 
 def _whole(name: str, label: str, info: str = "") -> Field:
     return Field(name, label, info, "number", precision=0)
 
 
-_SIZE = "auto, or as 512MiB, 4GiB"
+_SIZE = "auto, or a size such as 512MiB or 4GiB"
 GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
     (
         "Model",
@@ -47,7 +47,7 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
                 "model", "Model", "one of these, a folder, a GGUF file, or owner/name on the Hugging Face hub", "free"
             ),
             Field("rope", "Longer window", "auto, or as yarn:2, linear:2, llama3:8", "free", ("auto", "yarn:2")),
-            _whole("threads", "Processor threads", "0 leaves it to localctx"),
+            _whole("threads", "Processor threads", "0: localctx chooses"),
         ),
     ),
     (
@@ -56,10 +56,10 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
             Field(
                 "kv", "Codec", "how keys and values are stored; the page Memory compares", "free", ("auto", *FORMATS)
             ),
-            Field("keep", "Keeper", "what is seen, as full, select:1/4, sink-window:2048", "free", tuple(KEEPERS)),
-            Field("memory", "Most KV on the device", _SIZE),
-            Field("ram", "Most KV in RAM beside a GPU", _SIZE),
-            Field("disk", "Most KV on disk", _SIZE),
+            Field("keep", "Keeper", "what attention sees: full, select:1/4, sink-window:2048", "free", tuple(KEEPERS)),
+            Field("memory", "KV on the device, at most", _SIZE),
+            Field("ram", "KV in RAM beside a GPU, at most", _SIZE),
+            Field("disk", "KV on disk, at most", _SIZE),
         ),
     ),
     (
@@ -67,9 +67,9 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
         (
             _whole("max_tokens", "Longest answer", "in tokens"),
             Field("temperature", "Temperature", "0 takes the likeliest token each time", "number"),
-            Field("top_p", "Top-p", "sample among the likeliest tokens of this mass", "number"),
-            _whole("top_k", "Top-k", "sample among so many; 0 among all"),
-            Field("seed", "Seed", "a number makes sampling repeatable; empty: another answer each time"),
+            Field("top_p", "Top-p", "sample among the likeliest tokens with this total probability", "number"),
+            _whole("top_k", "Top-k", "sample among this many of the likeliest tokens; 0: all"),
+            Field("seed", "Seed", "a number makes sampling repeatable; empty: a different answer each time"),
         ),
     ),
     (
@@ -82,9 +82,9 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
                 "choice",
                 ("auto", "full", "retrieve"),
             ),
-            _whole("passages", "Passages answered from", "0: as many as the model was measured to bear"),
-            Field("embedder", "Embedder", "makes the vectors that search compares; none: words alone", "free"),
-            Field("blend", "Blend passages", "put passages together as each was read", "choice", BLEND),
+            _whole("passages", "Passages answered from", "0: the number that was measured best for the model"),
+            Field("embedder", "Embedder", "the model of the vectors that search compares; none: only words", "free"),
+            Field("blend", "Blend passages", "combine passages from the cache, each read separately", "choice", BLEND),
             Field(
                 "ocr", "Optical reading", "pages of PDFs without text, all, or none", "choice", ("auto", "on", "off")
             ),

@@ -1,4 +1,4 @@
-"""Window: what all pages share: the desk that works, the store to look things up in, the settings."""
+"""AppWindow: what all pages share: the workers that run jobs, the store, the settings."""
 
 import re
 import tempfile
@@ -17,101 +17,106 @@ from localctx.ui.batch_runs import BatchRuns
 if TYPE_CHECKING:
     import gradio as gr
 
-TOGETHER = 8  # questions answered at a time, where there is memory for them: each makes the others a little slower
+MAX_PARALLEL = 8  # questions answered at a time, where memory allows: each makes the others a little slower
+
+Updates = dict[Any, Any]
+"""New values of components, by component: what an event handler of gradio returns."""
 
 
 class AppWindow:
-    """One running window. ``desk`` answers questions; meanwhile ``shelver`` reads files into the library, and
-    ``porter`` fetches models and looks after what is kept. ``batches`` has the batch there is.
+    """The state of one running window.
+
+    ``answer_worker`` answers questions; beside it ``library_worker`` reads files into the library, and
+    ``upkeep_worker`` downloads models and checks or deletes stored data. ``batches`` holds the current batch.
     """
 
-    def __init__(self, settings: Settings, together: int = TOGETHER) -> None:
+    def __init__(self, settings: Settings, max_parallel: int = MAX_PARALLEL) -> None:
         self.settings = settings
         self.uploads = settings.home / "uploads"
-        self.desk, self.shelver = EngineWorker(settings, "answers", together), EngineWorker(settings, "library")
-        self.porter = EngineWorker(settings, "upkeep")
-        self.batches = BatchRuns(self.desk, self.shelver, together)
-        self._turns: dict[str, EventStream] = {}
+        self.answer_worker = EngineWorker(settings, "answers", max_parallel)
+        self.library_worker, self.upkeep_worker = EngineWorker(settings, "library"), EngineWorker(settings, "upkeep")
+        self.batches = BatchRuns(self.answer_worker, self.library_worker, max_parallel)
+        self._streams: dict[str, EventStream] = {}  # by tab
 
     @contextmanager
     def store(self) -> Iterator[Store]:
-        """The store, opened to look something up or change a line; from any thread. Raises StoreError."""
+        """Open the store for a short read or write, from any thread. Raises StoreError."""
         with closing(Store(self.settings.home)) as store, store_errors(self.settings.home):
             yield store
 
-    def documents(self, also: Collection[str] = ()) -> list[tuple[str, str]]:
-        """What may be chosen from, by name and id: every document but older versions, of which ``also`` these."""
+    def document_choices(self, include: Collection[str] = ()) -> list[tuple[str, str]]:
+        """Return names and ids of the documents in the library, without older versions except those in ``include``."""
         with self.store() as store:
-            return [(d.name, d.id) for d in store.documents.all() if not d.superseded or d.id in also]
+            return [(d.name, d.id) for d in store.documents.all() if not d.superseded or d.id in include]
 
-    def file(self, name: str) -> Path:
-        """Where a file to be downloaded may be written; forgotten with the uploads."""
+    def download_path(self, name: str) -> Path:
+        """Return a path for a file to be downloaded; it is deleted together with the uploads."""
         folder = Path(tempfile.mkdtemp(dir=self.uploads))
         return folder / (re.sub(r"[^\w. -]", "_", name).strip(". ")[:100] or "file")
 
-    def ask(self, tab: str, job: SessionJob, desk: EngineWorker | None = None) -> EventStream:
-        """A turn at a desk (where answers are made, unless told) for a browser tab, or a panel of it.
+    def submit(self, tab: str, job: SessionJob, worker: EngineWorker | None = None) -> EventStream:
+        """Submit a job for a browser tab, or for a panel of it, to ``worker`` (default: the answer worker).
 
-        Each has one at a time: what it asked before is stopped.
+        A tab has one job at a time: its previous one is cancelled.
         """
         self.stop(tab)
-        turn = self._turns[tab] = (desk or self.desk).take_turn(job)
-        return turn
+        stream = self._streams[tab] = (worker or self.answer_worker).submit(job)
+        return stream
 
-    def ask_all(self, tab: str, jobs: Sequence[tuple[SessionJob, EngineWorker]]) -> Iterator[Any]:
-        """The events of several turns, each taken when the one before has ended. Raises Cancelled between them, too."""
-        for i, (job, desk) in enumerate(jobs):
-            if i and not self.has_asked(tab):
+    def run_in_order(self, tab: str, jobs: Sequence[tuple[SessionJob, EngineWorker]]) -> Iterator[Any]:
+        """Run jobs one after the other and yield their events. Raises Cancelled, between two jobs too."""
+        for i, (job, worker) in enumerate(jobs):
+            if i and not self.has_job(tab):
                 raise Cancelled
-            yield from self.ask(tab, job, desk)
+            yield from self.submit(tab, job, worker)
 
-    def ask_promptly(self, tab: str, job: SessionJob, desk: EngineWorker | None = None) -> Iterator[Any]:
-        """The events of a turn. Raises Cancelled as soon as it is stopped: the job may take a moment to notice."""
-        turn = self.ask(tab, job, desk)
-        for event in turn:
-            if turn.cancelled.is_set():
+    def run_promptly(self, tab: str, job: SessionJob, worker: EngineWorker | None = None) -> Iterator[Any]:
+        """Run a job and yield its events. Raises Cancelled as soon as it is stopped, even if the job still runs."""
+        stream = self.submit(tab, job, worker)
+        for event in stream:
+            if stream.cancelled.is_set():
                 raise Cancelled
             yield event
-        if not self.has_asked(tab):
+        if not self.has_job(tab):
             raise Cancelled
 
-    def has_asked(self, tab: str) -> bool:
-        """Whether a tab has asked for something, and not stopped it."""
-        return tab in self._turns
+    def has_job(self, tab: str) -> bool:
+        """True if a tab has submitted a job and not stopped it."""
+        return tab in self._streams
 
     def stop(self, tab: str) -> None:
-        """Stop what a tab asked for, if anything."""
-        if turn := self._turns.pop(tab, None):
-            turn.cancel()
+        """Cancel the tab's job, if it has one."""
+        if stream := self._streams.pop(tab, None):
+            stream.cancel()
 
-    def choose(self, changes: Mapping[str, Any]) -> None:
-        """Keep these settings in the file, and work under them from the next turn on; None is a default.
+    def save_settings(self, changes: Mapping[str, Any]) -> None:
+        """Write these settings to the file and use them for new jobs; None restores a default.
 
-        Those that the environment says are kept as well, and wait for it to be silent. Raises UsageError, with nothing
-        done.
+        Settings that the environment overrides are written as well, but not used. Raises UsageError and changes nothing
+        if a value is not valid.
         """
         settings = with_changes(self.settings, {k: v for k, v in changes.items() if k not in overrides()})
         make_keeper(settings.keep, 0)
         save_settings(settings.home, changes)
-        self.change(settings)
+        self.change_settings(settings)
 
-    def change(self, settings: Settings) -> None:
-        """Work under other settings from the next turn on."""
+    def change_settings(self, settings: Settings) -> None:
+        """Run new jobs under other settings."""
         self.settings = settings
-        for desk in self._desks:
-            desk.change(settings)
+        for worker in self._workers:
+            worker.change_settings(settings)
 
     def close(self) -> None:
-        """Stop all work."""
+        """Cancel all jobs and end the workers."""
         self.batches.close()
-        for desk in self._desks:
-            desk.close()
+        for worker in self._workers:
+            worker.close()
 
     @property
-    def _desks(self) -> tuple[EngineWorker, ...]:
-        return self.desk, self.shelver, self.porter
+    def _workers(self) -> tuple[EngineWorker, ...]:
+        return self.answer_worker, self.library_worker, self.upkeep_worker
 
 
-def tab_of(request: "gr.Request", panel: str = "") -> str:
-    """The browser tab that asks, or a ``panel`` of it that asks for itself."""
+def tab_id(request: "gr.Request", panel: str = "") -> str:
+    """Return the id of the browser tab that sent a request, or of a ``panel`` of it that has jobs of its own."""
     return f"{request.session_hash} {panel}"

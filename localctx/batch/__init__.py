@@ -1,1 +1,1 @@
-"""Many documents: what is to be done, what was done before, and where the results are written."""
+"""Runs a task on many documents: on this machine, on a Ray cluster, or with another server, and writes the results."""

@@ -1,4 +1,4 @@
-"""Wire: HTTP to one server, from one thread, in which a stop is heard at once. Answers come line by line."""
+"""An HTTP connection to one server, for one thread, whose requests can be cancelled at any time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -9,16 +9,16 @@ import httpx
 
 from localctx.errors import Cancelled
 
-HEARD = 0.1  # seconds after which a stop is heard
-CONNECT = 10  # seconds that a server may take to be there
-PATIENCE = 600  # and to say the next word: a long text is read first
-MOST_BYTES = 1 << 20  # of an answer that does not stream: a list of models, an error
+POLL_INTERVAL = 0.1  # seconds between two checks for cancellation
+CONNECT_TIMEOUT = 10  # seconds
+READ_TIMEOUT = 600  # seconds until the next bytes: the server reads a long text before it answers
+MAX_BODY_BYTES = 1 << 20  # of a response that does not stream: a list of models, an error
 
 T = TypeVar("T")
 
 
 class ConnectionBroken(Exception):
-    """A server that broke off, in words; or is ``unreachable``."""
+    """The server closed the connection or timed out; ``unreachable``: there was no connection at all."""
 
     def __init__(self, why: str, unreachable: bool = False) -> None:
         super().__init__(why)
@@ -26,25 +26,25 @@ class ConnectionBroken(Exception):
 
 
 class HttpConnection:
-    """Requests to what is below ``base``, with ``headers``. ``stopped`` makes what waits raise Cancelled; close it.
+    """Sends requests to URLs below ``base``, with ``headers``. Once ``cancelled`` returns True, calls raise Cancelled.
 
-    Proxies of the environment are used, but not to this machine (``near``). Redirections are not followed: a key would
-    go along.
+    Proxies of the environment are used, except for a server on this machine (``is_local``). Redirections are not
+    followed: they would carry the key along. Close it after use.
     """
 
-    def __init__(self, base: str, headers: Mapping[str, str], near: bool, stopped: Callable[[], bool]) -> None:
-        self._stopped, self._loop = stopped, asyncio.new_event_loop()
-        timeout = httpx.Timeout(PATIENCE, connect=CONNECT)
-        self._client = httpx.AsyncClient(base_url=base, headers=headers, timeout=timeout, trust_env=not near)
+    def __init__(self, base: str, headers: Mapping[str, str], is_local: bool, cancelled: Callable[[], bool]) -> None:
+        self._cancelled, self._loop = cancelled, asyncio.new_event_loop()
+        timeout = httpx.Timeout(READ_TIMEOUT, connect=CONNECT_TIMEOUT)
+        self._client = httpx.AsyncClient(base_url=base, headers=headers, timeout=timeout, trust_env=not is_local)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection and its event loop."""
         self._loop.run_until_complete(self._client.aclose())
         self._loop.close()
 
     @contextmanager
     def send(self, method: str, path: str, body: Any = None) -> Iterator["HttpReply"]:
-        """What is answered, of which the head is there. Raises Broken, Cancelled."""
+        """Send a request. Yields the reply once its headers have come. Raises ConnectionBroken, Cancelled."""
         request = self._client.build_request(method, path, json=body)
         response = self.wait(self._client.send(request, stream=True))
         try:
@@ -54,58 +54,58 @@ class HttpConnection:
                 self._loop.run_until_complete(response.aclose())
 
     def pause(self, seconds: float) -> None:
-        """Wait. Raises Cancelled."""
+        """Sleep. Raises Cancelled."""
         self.wait(asyncio.sleep(seconds))
 
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """What ``work`` gives. Raises Broken, Cancelled."""
-        task = self._loop.create_task(work)
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine. Returns its result. Raises ConnectionBroken, Cancelled."""
+        task = self._loop.create_task(coroutine)
         try:
             while not task.done():
-                self._loop.run_until_complete(asyncio.wait({task}, timeout=HEARD))
-                if self._stopped():
+                self._loop.run_until_complete(asyncio.wait({task}, timeout=POLL_INTERVAL))
+                if self._cancelled():
                     raise Cancelled
             return task.result()
         except (httpx.ConnectError, httpx.ConnectTimeout) as e:
-            raise ConnectionBroken(str(e) or "nobody answers", unreachable=True) from e
+            raise ConnectionBroken(str(e) or "no answer", unreachable=True) from e
         except httpx.TimeoutException as e:
-            raise ConnectionBroken("it fell silent") from e
+            raise ConnectionBroken("no more data within the time limit") from e
         except (httpx.HTTPError, httpx.StreamError) as e:
             raise ConnectionBroken(str(e) or type(e).__name__) from e
         finally:
-            while not task.done():  # a library that is just hanging up may miss the first
+            while not task.done():  # a library that is closing its connection may miss the first cancel
                 task.cancel()
-                self._loop.run_until_complete(asyncio.wait({task}, timeout=HEARD))
+                self._loop.run_until_complete(asyncio.wait({task}, timeout=POLL_INTERVAL))
 
 
 class HttpReply:
-    """An answer on its way: ``status``, ``headers``, then its body, once."""
+    """A reply: ``status``, ``headers``, and its body, which can be read once."""
 
-    def __init__(self, wire: HttpConnection, response: httpx.Response) -> None:
-        self._wire, self._response = wire, response
+    def __init__(self, connection: HttpConnection, response: httpx.Response) -> None:
+        self._connection, self._response = connection, response
         self.status, self.headers = response.status_code, response.headers
 
     @property
     def streams(self) -> bool:
-        """Whether events come one by one."""
+        """True if the body is a stream of server-sent events."""
         return self.headers.get("content-type", "").startswith("text/event-stream")
 
     def lines(self) -> Iterator[str]:
-        """Its lines as they come. Raises Broken, Cancelled."""
+        """Yield lines of the body as they come. Raises ConnectionBroken, Cancelled."""
         lines = self._response.aiter_lines()
-        while (line := self._wire.wait(_next(lines))) is not None:
+        while (line := self._connection.wait(_next(lines))) is not None:
             yield line
 
     def text(self) -> str:
-        """All of it. Raises Broken, Cancelled."""
-        return self._wire.wait(self._read())
+        """Return the whole body as text. Raises ConnectionBroken, Cancelled."""
+        return self._connection.wait(self._read())
 
     async def _read(self) -> str:
         data = b""
-        async for some in self._response.aiter_bytes():
-            data += some
-            if len(data) > MOST_BYTES:
-                raise httpx.ReadError("its answer has no end")
+        async for part in self._response.aiter_bytes():
+            data += part
+            if len(data) > MAX_BODY_BYTES:
+                raise httpx.ReadError("the response is too long")
         return data.decode(errors="replace")
 
 

@@ -1,4 +1,4 @@
-"""Jobs: the files of a batch, in order, each once; what is passed over is told."""
+"""The files of a batch, in order, each once; ignored files are reported."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -11,44 +11,56 @@ from localctx.library.find import find_documents
 
 @dataclass(frozen=True)
 class DocumentJob:
-    """A file as it was named, where it is, and its bytes (0: unknown); it may not be there, or be no document."""
+    """A file: its name as given, its absolute path, and its bytes (0: unknown). It may be missing, or no document."""
 
     source: str
     path: str
     nbytes: int
 
 
+@dataclass(frozen=True)
+class IgnoredFile:
+    """A file that was found but is not read, and why."""
+
+    path: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.why}: ignored"
+
+
 def plan_jobs(
     sources: Iterable[str],
     read_list: Callable[[], bytes],
-    passed_over: Callable[[str, str], None],
-    wrote: Callable[[Path], bool] = lambda path: False,
+    on_ignored: Callable[[str, str], None],
+    is_output: Callable[[Path], bool] = lambda path: False,
 ) -> list[DocumentJob]:
-    """The jobs of files, folders and patterns; ``-`` stands for a list of those, which ``read_list`` reads.
+    """Return the jobs of files, folders and patterns; ``-`` stands for a list of those, which ``read_list`` reads.
 
-    What the batch itself ``wrote`` is no document of it. Raises UsageError for a list that is named twice.
+    ``on_ignored`` gets each ignored file and the reason; files that the batch wrote (``is_output``) are ignored too.
+    Raises UsageError if ``-`` is named twice.
     """
     jobs = []
-    for file in find_documents(_listed(list(sources), read_list), passed_over):
-        if wrote(Path(os.path.realpath(file))):
-            passed_over(file, "is a result of a batch")
+    for file in find_documents(_expand_lists(list(sources), read_list), on_ignored):
+        if is_output(Path(os.path.realpath(file))):
+            on_ignored(file, "is a result of a batch")
         else:
             jobs.append(DocumentJob(file, os.path.abspath(file), _size(file)))  # noqa: PTH100 (pathlib keeps "..")
     return jobs
 
 
-def shown(path: str) -> str:
-    """A path as it can be printed: names need not be UTF-8."""
+def printable(path: str) -> str:
+    """Return a path that can be printed: bytes of a name that are not UTF-8 are escaped."""
     return path.encode(errors="backslashreplace").decode()
 
 
-def _listed(sources: list[str], read_list: Callable[[], bytes]) -> Iterator[str]:
+def _expand_lists(sources: list[str], read_list: Callable[[], bytes]) -> Iterator[str]:
     if sources.count("-") > 1:
         raise UsageError("standard input (-) can be read only once", "name it once")
     for source in sources:
         if source == "-":
             names = os.fsdecode(read_list())
-            named = names.split("\0" if "\0" in names else "\n")  # as `find -print0` and `find` write them
+            named = names.split("\0" if "\0" in names else "\n")  # as `find -print0` or `find` writes them
             yield from (f"./{name}" if name == "-" else name for name in named if name)
         else:
             yield source
@@ -58,4 +70,4 @@ def _size(file: str) -> int:
     try:
         return Path(file).stat().st_size
     except (OSError, ValueError):
-        return 0  # who reads it says why
+        return 0  # reading it will report why

@@ -1,4 +1,4 @@
-"""A result as Markdown, by a template or without. What documents and models say cannot break out of its place."""
+"""Results as Markdown, with or without a template. Texts of documents and models are escaped."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -10,23 +10,23 @@ from localctx.errors import UsageError
 from localctx.store.transcript import one_line, reference
 from localctx.workflows.summary_task import digest
 
-_MARKUP = re.compile(r"([\\`\[\]<>&#|~])")  # lists and emphasis stay; links, pictures, HTML, headings, code do not
+_MARKUP = re.compile(r"([\\`\[\]<>&#|~])")  # escapes links, pictures, HTML, headings and code; lists and emphasis stay
 
 FIELDS = {
     "name": "the document's name",
-    "path": "where it is",
+    "path": "its path",
     "document": "its id, a hash of its text",
-    "model": "who summarized it",
+    "model": "the model that summarized it",
     "summary": "the summary, or the questions and answers, with the numbers of the sources",
-    "sections": "a list of the sections and what each says",
-    "sources": "the sources: the words that support the summary, with page or heading, as footnotes",
+    "sections": "a list of the sections with their summaries",
+    "sources": "the sources: quotes that support the summary, with page or heading, as footnotes",
 }
 
 
 class SummaryTemplate:
-    """What the file of a result looks like. A ``template`` has ``$summary`` or another of FIELDS where they go.
+    """Renders results as Markdown. A ``template`` has placeholders: ``$summary`` or another of FIELDS.
 
-    Values are put in once and never looked at again, so that no document can name a field. Raises UsageError.
+    Values are substituted once: a placeholder in a document's text stays as it is. Raises UsageError.
     """
 
     def __init__(self, template: Path | None = None) -> None:
@@ -40,7 +40,7 @@ class SummaryTemplate:
             raise UsageError(f"{template} has the unknown field ${min(unknown)}", remedy)
 
     def render(self, entry: Mapping[str, Any]) -> str:
-        """A result as Markdown, whole."""
+        """Return a result as a Markdown page."""
         if self._template:
             return self._template.substitute(fields(entry))
         f = fields(entry)
@@ -49,14 +49,14 @@ class SummaryTemplate:
 
 
 def fields(entry: Mapping[str, Any]) -> dict[str, str]:
-    """The values of FIELDS, as Markdown."""
+    """Return the values of FIELDS, as Markdown."""
     plain = {name: one_line(entry[name]) for name in ("name", "path", "document", "model")}
     if entry["answers"]:
-        said, sources = _answers(entry["answers"])
+        text, sources = _answers(entry["answers"])
     else:
-        said, sources = _with_marks(entry["summary"], entry["citations"]), list(_footnotes(entry["citations"]))
+        text, sources = _with_marks(entry["summary"], entry["citations"]), list(_footnotes(entry["citations"]))
     sections = entry["sections"] if len(entry["sections"]) > 1 else []
-    return {**plain, "summary": said, "sections": "\n".join(map(_section, sections)), "sources": "\n".join(sources)}
+    return {**plain, "summary": text, "sections": "\n".join(map(_section, sections)), "sources": "\n".join(sources)}
 
 
 def _answers(answers: list[dict[str, Any]]) -> tuple[str, list[str]]:
@@ -70,12 +70,12 @@ def _answers(answers: list[dict[str, Any]]) -> tuple[str, list[str]]:
 
 
 def _with_marks(summary: str, citations: list[dict[str, Any]]) -> str:
-    """The summary with the numbers of its footnotes after the sentences they support."""
-    said, start = "", 0
+    """Return the summary with footnote marks after the sentences they support."""
+    marked, start = "", 0
     for number, citation in enumerate(citations, 1):
-        said += f"{_prose(summary[start : citation['at']])}[^{number}]"
+        marked += f"{_prose(summary[start : citation['at']])}[^{number}]"
         start = citation["at"]
-    return said + _prose(summary[start:])
+    return marked + _prose(summary[start:])
 
 
 def _footnotes(citations: list[dict[str, Any]], before: int = 0) -> Iterator[str]:

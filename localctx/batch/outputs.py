@@ -1,6 +1,6 @@
-"""Outputs: where results go: a folder with a file each, a file with a line each, or the screen.
+"""Outputs of a batch: a folder of Markdown files, a file of JSON lines, or the screen.
 
-Each knows what it has, so that nothing is written twice and nothing is missing, wherever a run was killed.
+Each output knows which results it has: wherever a run was killed, the next writes what is missing, and nothing twice.
 """
 
 import hashlib
@@ -18,128 +18,128 @@ from localctx.settings import write_atomically
 from localctx.store.store import Store, store_errors
 from localctx.workflows.summary_task import digest
 
-NAMED = 40  # letters of a document's name in that of its summary
+MAX_STEM = 40  # characters of a document's name in that of its summary
 _UNSAFE = re.compile(r"[^\w.-]+")
-_OURS = re.compile(r"-[0-9a-f]{16}\.md$")
+_SUMMARY_NAME = re.compile(r"-[0-9a-f]{16}\.md$")
 
 ResultEntry = Mapping[str, Any]
-"""A result with the document it is of: ``document`` (its id), ``name``, ``path``, ``recipe``, and all of the result."""
+"""A result as JSON: its ``document`` (the id), ``name``, ``path``, ``recipe``, and the fields of the result."""
 
 
 class Output(Protocol):
-    """One place where results go."""
+    """A place where results are written."""
 
     def has(self, entry: ResultEntry) -> bool:
-        """Whether just this result is there."""
+        """True if exactly this result was written before."""
 
     def write(self, entry: ResultEntry) -> None:
-        """Put it there, all or nothing. Raises OSError."""
+        """Write a result, all or nothing. Raises OSError."""
 
-    def wrote(self, path: Path) -> bool:
-        """Whether a file, its path without links, is of this output."""
+    def is_output(self, path: Path) -> bool:
+        """True if this output wrote the file at ``path``, a path without links."""
 
 
-class Folder:
-    """A Markdown file for each document in ``folder``; what is edited there afterwards is left as it is."""
+class MarkdownFolder:
+    """Writes a Markdown file for each document into ``folder``. Files edited afterwards are not overwritten."""
 
-    def __init__(self, folder: Path, page: SummaryTemplate, open_store: Callable[[], Store]) -> None:
-        self._folder, self._page, self._open_store = folder, page, open_store
+    def __init__(self, folder: Path, template: SummaryTemplate, open_store: Callable[[], Store]) -> None:
+        self._folder, self._template, self._open_store = folder, template, open_store
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as e:
             raise UsageError(f"{folder} cannot be a folder ({e})", "choose another with -o") from e
 
     def has(self, entry: ResultEntry) -> bool:
-        """Whether the file is there and was last written of this result, in this form."""
+        """True if the file exists and was last written from this result with this template."""
         file, store = self._file(entry), self._open_store()
         with store_errors(store.home):
-            return file.exists() and store.results.written(str(file)) == self._holds(entry)
+            return file.exists() and store.results.written(str(file)) == self._content_key(entry)
 
     def write(self, entry: ResultEntry) -> None:
-        """Write it, then note that it is written."""
+        """Write the file, then record in the store what it was written from."""
         file, store = self._file(entry), self._open_store()
-        write_atomically(file, self._page.render(entry))
+        write_atomically(file, self._template.render(entry))
         with store_errors(store.home):
-            store.results.note_written(str(file), entry["document"], self._holds(entry))
+            store.results.note_written(str(file), entry["document"], self._content_key(entry))
 
-    def wrote(self, path: Path) -> bool:
-        """A summary is told by its name: the folder may hold the documents, too."""
-        return path.parent == self._folder.resolve() and bool(_OURS.search(path.name))
+    def is_output(self, path: Path) -> bool:
+        """True for summaries, by their names: the folder may contain documents too."""
+        return path.parent == self._folder.resolve() and bool(_SUMMARY_NAME.search(path.name))
 
     def _file(self, entry: ResultEntry) -> Path:
         return self._folder.absolute() / file_name(entry["path"])
 
-    def _holds(self, entry: ResultEntry) -> str:
-        return digest([entry["document"], entry["recipe"], self._page.form])
+    def _content_key(self, entry: ResultEntry) -> str:
+        return digest([entry["document"], entry["recipe"], self._template.form])
 
 
-class Lines:
-    """A file of JSON lines, to which results are added.
+class JsonLines:
+    """Appends results to a file of JSON lines. A last line that is incomplete is removed.
 
-    Raises UsageError for a file that holds something else. A last line that was cut is taken away.
+    Raises UsageError for a file with other content.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
         try:
-            self._has = {_key(entry) for entry in _mended(file)}
+            self._keys = {_key(entry) for entry in _read_entries(file)}
             with file.open("ab"):
                 pass
         except OSError as e:
             raise UsageError(f"{file} cannot be written ({e})", "choose another with --jsonl") from e
         except (ValueError, KeyError, TypeError) as e:
-            raise UsageError(f"{file} holds something else than results", "choose another with --jsonl") from e
+            raise UsageError(f"{file} has content other than results", "choose another with --jsonl") from e
 
     def has(self, entry: ResultEntry) -> bool:
-        """Whether there is a line of it."""
-        return _key(entry) in self._has
+        """True if the file has a line of this result."""
+        return _key(entry) in self._keys
 
     def write(self, entry: ResultEntry) -> None:
-        """Add a line; where the disk is full, none."""
+        """Append a line. If that fails, the file is left as it was."""
         before = self._file.stat().st_size if self._file.exists() else 0
         try:
             with self._file.open("ab") as f:
-                f.write(line(entry).encode())
+                f.write(json_line(entry).encode())
                 f.flush()
                 os.fsync(f.fileno())
         except OSError:
             with suppress(OSError):
                 os.truncate(self._file, before)
             raise
-        self._has.add(_key(entry))
+        self._keys.add(_key(entry))
 
-    def wrote(self, path: Path) -> bool:
-        """The file itself."""
+    def is_output(self, path: Path) -> bool:
+        """True for the file itself."""
         return path == self._file.resolve()
 
 
-class Screen:
-    """Every result, also of those done before, is shown as ``render`` makes it."""
+class TextStream:
+    """Prints every result as text, also those that an earlier run computed."""
 
-    def __init__(self, render: Callable[[ResultEntry], str], show: Callable[[str], None]) -> None:
-        self._render, self._show = render, show
+    def __init__(self, render: Callable[[ResultEntry], str], emit: Callable[[str], None]) -> None:
+        self._render, self._emit = render, emit
 
     def has(self, entry: ResultEntry) -> bool:
-        """What was shown in another run is gone."""
+        """False: what an earlier run printed is gone."""
         return False
 
     def write(self, entry: ResultEntry) -> None:
-        """Show it."""
-        self._show(self._render(entry))
+        """Print a result."""
+        self._emit(self._render(entry))
 
-    def wrote(self, path: Path) -> bool:
-        """A screen has no file."""
+    def is_output(self, path: Path) -> bool:
+        """False: a stream has no file."""
         return False
 
 
-def line(entry: ResultEntry) -> str:
-    """A result as a line of JSON."""
+def json_line(entry: ResultEntry) -> str:
+    """Return a result as a line of JSON."""
     return json.dumps(entry, ensure_ascii=False) + "\n"
 
 
 def file_name(path: str) -> str:
-    """The name of a document's summary: its own as far as that is harmless, and a hash of where it is."""
-    name = _UNSAFE.sub("_", Path(path).name).strip("._-")[:NAMED] or "document"
+    """Return the file name of a document's summary: its own name without unsafe characters, and a hash of its path."""
+    name = _UNSAFE.sub("_", Path(path).name).strip("._-")[:MAX_STEM] or "document"
     return f"{name}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:16]}.md"
 
 
@@ -147,13 +147,13 @@ def _key(entry: ResultEntry) -> tuple[str, str, str]:
     return entry["path"], entry["document"], entry["recipe"]
 
 
-def _mended(file: Path) -> list[ResultEntry]:
-    """What a file of results holds. Its last line goes where it was cut in the middle. Raises ValueError, OSError."""
+def _read_entries(file: Path) -> list[ResultEntry]:
+    """Return the results in a file, and remove an incomplete last line from it. Raises ValueError, OSError."""
     data = file.read_bytes() if file.exists() else b""
-    whole = data[: data.rfind(b"\n") + 1]
-    entries = [json.loads(one) for one in whole.splitlines()]
-    if cut := data[len(whole) :]:
-        if not cut.startswith(b'{"document": ') and not b'{"document": '.startswith(cut):
-            raise ValueError("not a line of ours")
-        os.truncate(file, len(whole))
+    complete = data[: data.rfind(b"\n") + 1]
+    entries = [json.loads(one) for one in complete.splitlines()]
+    if rest := data[len(complete) :]:
+        if not rest.startswith(b'{"document": ') and not b'{"document": '.startswith(rest):
+            raise ValueError("not a line of results")
+        os.truncate(file, len(complete))
     return entries

@@ -1,4 +1,4 @@
-"""Elsewhere: a server speaks about a document in place of the model here. All else stays here."""
+"""RemoteGenerator: a server generates the text about a document, in place of the local model."""
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, replace
@@ -16,113 +16,115 @@ from localctx.store.documents import StoredDocument, labels
 from localctx.workflows.summary_task import AS_IT_IS
 from localctx.workflows.text_generator import GeneratedAnswer, zero_token_counts
 
-COUNTED = 3  # bytes of a token, at least, as long as the server has not counted: sections are cut by it
-SURELY = 8  # bytes of a token, at most: what is longer than the window even so is not sent
-WORDS = 2  # of a text, at most, in a token; where a server counts fewer tokens it has read only a part
-ASSUMED = 4096  # tokens of a window that is not told
-PASSAGES = 5  # a question is answered from, where the document is too long; as many as `ask` ranks
+MIN_TOKEN_BYTES = 3  # of a token: gives an upper estimate of token counts, by which sections are cut
+MAX_TOKEN_BYTES = 8  # gives a lower estimate: a text that exceeds the window even so is not sent
+MAX_WORDS_PER_TOKEN = 2  # a server that counts fewer tokens has read only a part of the text
+DEFAULT_WINDOW = 4096  # tokens, if the server does not tell its window
+DEFAULT_PASSAGES = 5  # that a question is answered from if the document is too long; as many as `ask` ranks
 
-Find = Callable[[StoredDocument, str, int], tuple[list[Passage], str | None]]
+FindPassages = Callable[[StoredDocument, str, int], tuple[list[Passage], str | None]]
+"""Returns the best passages of a document for a question, up to a number of them, and a warning about them."""
 
 
-def settings_elsewhere(settings: Settings, model: str) -> Settings:
-    """``settings`` of results of a server's ``model``: what is said of the model here has no part in them."""
-    plain = Settings(settings.home)
+def remote_settings(settings: Settings, model: str) -> Settings:
+    """Return the settings that results of a server's ``model`` depend on: those of the local model are the defaults."""
+    defaults = Settings(settings.home)
     machine = ("device", "dtype", "weights", "threads", "chunk", "rope", "memory", "ram", "disk")
-    ours = ("kv", *machine, "keep", "beams", "blend")
-    return replace(settings, model=f"server:{model}", **{name: getattr(plain, name) for name in ours})
+    local = ("kv", *machine, "keep", "beams", "blend")
+    return replace(settings, model=f"server:{model}", **{name: getattr(defaults, name) for name in local})
 
 
 class RemoteGenerator:
-    """A server that speaks about ``held``. ``find`` gives the best passages for a question, and a doubt about them."""
+    """A TextGenerator that has a server answer about ``document``; ``find`` returns passages for a question."""
 
-    def __init__(self, caller: ServerClient, settings: Settings, held: StoredDocument, find: Find) -> None:
-        self._caller, self._settings, self._held, self._find = caller, settings, held, find
-        self._server = caller.server
+    def __init__(self, client: ServerClient, settings: Settings, document: StoredDocument, find: FindPassages) -> None:
+        self._client, self._settings, self._document, self._find = client, settings, document, find
+        self._server = client.server
         self.model, self.token_counts = f"{self._server.model} @ {self._server.address.host}", zero_token_counts()
         self.token_counts["estimated"] = 0  # tokens that the server did not count
 
     @property
     def window(self) -> int:
-        """See ``TextGenerator``."""
-        return self._server.window or ASSUMED
+        """The server's window in tokens, or an assumed one."""
+        return self._server.window or DEFAULT_WINDOW
 
     def count(self, text: str) -> int:
-        """See ``TextGenerator``. Rather too many."""
-        return -(-len(text.encode()) // COUNTED)
+        """Return an upper estimate of the tokens of a text."""
+        return -(-len(text.encode()) // MIN_TOKEN_BYTES)
 
     def refuse_too_long(self, texts: Sequence[str], instruction: str) -> None:
-        """See ``TextGenerator``. As far as it can be known here; the server may refuse a text all the same."""
+        """See ``TextGenerator``. By estimated tokens: the server may still refuse a text."""
         self._server.refuse_too_long(self.count(content(texts, instruction, AS_IT_IS)))
 
-    def generate(self, texts: Sequence[str], instruction: str, most: int) -> Generator[Event, None, str]:
+    def generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> Generator[Event, None, str]:
         """See ``TextGenerator``."""
-        return (yield from self._ask(texts, instruction, AS_IT_IS, most))
+        return (yield from self._ask(texts, instruction, AS_IT_IS, max_tokens))
 
-    def generate_from_whole(self, instruction: str, most: int, persist: bool) -> Generator[Event, None, str]:
-        """See ``TextGenerator``. What is kept there is that server's affair."""
-        return (yield from self.generate([self._held[1]], instruction, most))
+    def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> Generator[Event, None, str]:
+        """See ``TextGenerator``. ``persist`` has no effect: the server decides what it caches."""
+        return (yield from self.generate([self._document[1]], instruction, max_tokens))
 
     def answer(self, question: str) -> Generator[Event, None, GeneratedAnswer]:
-        """See ``TextGenerator``. Passages are those that search puts first: nobody asks the server to rank them."""
-        row, text, _ = self._held
+        """See ``TextGenerator``. Passages are used in the order of the search: the server does not rank them."""
+        row, text, _ = self._document
         if self._settings.mode != "retrieve":
             try:
-                said = yield from self._ask([text], question, ASK, self._settings.max_tokens)
+                answer = yield from self._ask([text], question, ASK, self._settings.max_tokens)
             except TooLong:
                 if self._settings.mode == "full":
                     raise
             else:
                 whole = Passage(row.id, row.name, 0, len(text), text, None, None, 0.0, {})
-                return self._answered(said, question, "full", [whole])
-        return (yield from self._of_passages(question))
+                return self._cite(answer, question, "full", [whole])
+        return (yield from self._answer_from_passages(question))
 
-    def _of_passages(self, question: str) -> Generator[Event, None, GeneratedAnswer]:
-        found, doubt = self._find(self._held, question, self._settings.passages or PASSAGES)
-        if not found:
-            what = f"{self._held[0].name} is too long, and nothing in it is like the question"
+    def _answer_from_passages(self, question: str) -> Generator[Event, None, GeneratedAnswer]:
+        passages, warning = self._find(self._document, question, self._settings.passages or DEFAULT_PASSAGES)
+        if not passages:
+            what = f"{self._document[0].name} is too long, and nothing in it is like the question"
             raise NothingFound(what, "say it in other words")
-        if doubt:
-            yield Note(doubt)
+        if warning:
+            yield Note(warning)
         while True:
-            best = sorted(found, key=lambda p: p.start)
+            ordered = sorted(passages, key=lambda p: p.start)
             try:
-                said = yield from self._ask([p.text for p in best], question, ASK, self._settings.max_tokens)
-                return self._answered(said, question, "retrieve", best)
+                answer = yield from self._ask([p.text for p in ordered], question, ASK, self._settings.max_tokens)
+                return self._cite(answer, question, "retrieve", ordered)
             except TooLong:
-                if len(found) == 1:
+                if len(passages) == 1:
                     raise
-                found = found[: len(found) // 2]
+                passages = passages[: len(passages) // 2]
 
-    def _answered(self, said: str, question: str, mode: str, passages: Sequence[Passage]) -> GeneratedAnswer:
-        page, heading = (labels(self._held[2], kind) for kind in ("page", "heading"))
+    def _cite(self, answer: str, question: str, mode: str, passages: Sequence[Passage]) -> GeneratedAnswer:
+        """Return an answer with its citations."""
+        page, heading = (labels(self._document[2], kind) for kind in ("page", "heading"))
         cited = [
             {**asdict(c), "page": page(c.start), "heading": heading(c.start)}
-            for c in cite_passages(said, question, passages)
+            for c in cite_passages(answer, question, passages)
         ]
-        return GeneratedAnswer(said, mode, cited)
+        return GeneratedAnswer(answer, mode, cited)
 
-    def _ask(self, texts: Sequence[str], question: str, form: str, most: int) -> Generator[Event, None, str]:
-        whole = content(texts, question, form)
-        self._server.refuse_too_long(len(whole.encode()) / SURELY)
-        said = yield from self._caller.ask(whole, most)
-        self._count(whole, said)
+    def _ask(self, texts: Sequence[str], question: str, form: str, max_tokens: int) -> Generator[Event, None, str]:
+        prompt = content(texts, question, form)
+        self._server.refuse_too_long(len(prompt.encode()) / MAX_TOKEN_BYTES)
+        answer = yield from self._client.ask(prompt, max_tokens)
+        self._count(prompt, answer)
         if self.token_counts["estimated"] and not self._server.estimated:
             self._server.estimated = True
             yield Note(f"{self._server.address.host} does not count tokens: they are estimated")
-        return said.text if said.whole else trim_to_sentence(said.text)
+        return answer.text if answer.complete else trim_to_sentence(answer.text)
 
-    def _count(self, whole: str, said: ServerAnswer) -> None:
-        """Count tokens, as the server does where it does. Raises TooLong where it has not read all of it."""
-        usage = _object(said.usage)
+    def _count(self, text: str, answer: ServerAnswer) -> None:
+        """Set ``token_counts`` as counted by the server, or estimated. Raises TooLong if it read only a part."""
+        usage = _object(answer.usage)
         prompt, generated = usage.get("prompt_tokens"), usage.get("completion_tokens")
         cached = _object(usage.get("prompt_tokens_details")).get("cached_tokens") or 0
         if not (isinstance(prompt, int) and isinstance(generated, int) and isinstance(cached, int)):
-            prompt, generated, cached = self.count(whole), said.pieces or self.count(said.text), 0
+            prompt, generated, cached = self.count(text), answer.chunks or self.count(answer.text), 0
             self.token_counts["estimated"] += prompt + generated
-        elif prompt * WORDS < len(whole.split()):
+        elif prompt * MAX_WORDS_PER_TOKEN < len(text.split()):
             what = f"{self._server.address.host} read {prompt:,} tokens of a text that has more"
-            raise TooLong(what, "let that server have a longer window")
+            raise TooLong(what, "give that server a longer window")
         self.token_counts.update(prompt=prompt, reused=cached, prefilled=prompt - cached, generated=generated)
 
 

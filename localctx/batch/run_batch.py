@@ -1,16 +1,17 @@
-"""Running a batch: a job is skipped, done or has failed; what was done outlives the process that did it."""
+"""Runs the task of a batch on documents, writes and stores the results, and skips those that exist already."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from localctx.batch.jobs import DocumentJob, shown
+from localctx.batch.jobs import DocumentJob, IgnoredFile, printable
 from localctx.batch.outputs import Output, ResultEntry
 from localctx.budget import measure_process
 from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.events import Event
 from localctx.errors import DocumentError, NoRoom, TooLong
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
@@ -18,16 +19,16 @@ from localctx.workflows.read_sources import read_sources
 from localctx.workflows.summarize import SummarizeWorkflow
 from localctx.workflows.summary_task import SummaryTask
 
-LookedUp = TypeVar("LookedUp")
+Value = TypeVar("Value")
 
-DOCUMENT_ERRORS = (DocumentError, TooLong, NoRoom)  # what is wrong with one document alone
+DOCUMENT_ERRORS = (DocumentError, TooLong, NoRoom)  # errors that concern one document only
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: ``status`` is done, skipped (it was done before) or failed, and ``why``; its result.
+    """The end of a job: ``status`` is done, skipped (done by an earlier run) or failed; ``entry`` is the result.
 
-    ``again``: it may be otherwise when others that are in work now have ended.
+    ``retry``: the job may succeed after others that run now have ended.
     """
 
     job: DocumentJob
@@ -35,19 +36,23 @@ class Outcome:
     why: str = ""
     entry: ResultEntry = field(default_factory=dict)
     seconds: float = 0.0
-    again: bool = False
+    retry: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """What ``--json`` prints of one document; of a failed one there is only where it is, and why."""
-        return {"path": shown(self.job.path), **self.entry, "status": self.status, "why": self.why}
+        """Return what ``--json`` prints for one document; for a failed one only its path and why it failed."""
+        return {"path": printable(self.job.path), **self.entry, "status": self.status, "why": self.why}
+
+
+JobEvents = Generator[tuple[DocumentJob | None, Event | Outcome], None, None]
+"""Yields events and outcomes with their job; None for events of the whole batch."""
 
 
 class Batch:
-    """Does ``task`` on one job after another, or on several whose steps are run together.
+    """Runs ``task`` on documents: one job after another, or several whose coroutines run side by side.
 
-    A result is written to all ``outputs`` and then entered in the store, document and all: from there a later run, and
-    another output, has it without any computing. ``force`` does again what was done, ``keep`` keeps pages, ``of``
-    stands for ``SummarizeWorkflow.of``. Several batches, in a thread each, share outputs by a ``lock`` on them.
+    A result is written to all ``outputs`` and stored together with its document: later runs and other outputs get it
+    from the store. ``force`` computes results again, ``persist`` keeps KV pages, ``summarize`` replaces
+    ``SummarizeWorkflow.summarize``. Batches in several threads share their outputs through a ``lock``.
     """
 
     def __init__(
@@ -56,50 +61,50 @@ class Batch:
         task: SummaryTask,
         outputs: Sequence[Output],
         force: bool = False,
-        keep: bool = False,
-        of: Callable[[StoredDocument, SummaryTask, bool], EngineCoroutine[dict[str, Any]]] | None = None,
+        persist: bool = False,
+        summarize: Callable[[StoredDocument, SummaryTask, bool], EngineCoroutine[dict[str, Any]]] | None = None,
         lock: AbstractContextManager[Any] | None = None,
     ) -> None:
         self._summarizing, self._task, self._outputs = summarizing, task, outputs
-        self._force, self._keep, self._of = force, keep, of or summarizing.summarize
+        self._force, self._persist, self._summarize = force, persist, summarize or summarizing.summarize
         self._lock = lock or nullcontext()
-        self._in_work = set[str]()
+        self._running = set[str]()
 
-    def work(self, job: DocumentJob) -> EngineCoroutine[Outcome]:
-        """Do a job. Raises Cancelled, StoreError, ModelError; what is wrong with the document alone is its outcome."""
+    def run(self, job: DocumentJob) -> EngineCoroutine[Outcome]:
+        """Run a job; an error of its document alone is its outcome. Raises Cancelled, StoreError, ModelError."""
         start = time.perf_counter()
         self._summarizing.runtime.check_cancelled()
         try:
-            held = self._read(job)
-            if held[0].id in self._in_work:  # the same text under another name
-                return Outcome(job, "failed", f"{job.source} is in work", again=True)
-            kept = None if self._force else self._kept(held)
-            result = kept or (yield from self._compute(held))
+            document = self._read(job)
+            if document[0].id in self._running:  # the same text under another name
+                return Outcome(job, "failed", f"{job.source} is running under another name", retry=True)
+            stored = None if self._force else self._stored_result(document)
+            result = stored or (yield from self._compute(document))
         except DOCUMENT_ERRORS as e:
             spent = time.perf_counter() - start
-            return Outcome(job, "failed", str(e), seconds=spent, again=isinstance(e, NoRoom))
-        named = {"document": held[0].id, "name": held[0].name, "path": job.path}
+            return Outcome(job, "failed", str(e), seconds=spent, retry=isinstance(e, NoRoom))
+        named = {"document": document[0].id, "name": document[0].name, "path": job.path}
         entry = {**named, "status": "done", "recipe": self._recipe, **result}
-        status, why = "skipped" if kept else "done", ""
+        status, why = "skipped" if stored else "done", ""
         try:
             self._write(entry)
-        except BrokenPipeError:  # who reads the screen has gone
+        except BrokenPipeError:  # stdout was closed
             raise
         except OSError as e:
             status, why = "failed", f"its result cannot be written ({e}); free some space, and run this again"
         finally:
-            if not kept:
-                self._enter(held, result)
+            if not stored:
+                self._store(document, result)
         return Outcome(job, status, why, entry, time.perf_counter() - start)
 
-    def _compute(self, held: StoredDocument) -> EngineCoroutine[dict[str, Any]]:
-        self._in_work.add(held[0].id)
+    def _compute(self, document: StoredDocument) -> EngineCoroutine[dict[str, Any]]:
+        self._running.add(document[0].id)
         if self._force:
-            self._look_up(lambda store: store.results.remove_parts(held[0].id, self._recipe))
+            self._read_store(lambda store: store.results.remove_parts(document[0].id, self._recipe))
         try:
-            return (yield from self._of(held, self._task, self._keep))
+            return (yield from self._summarize(document, self._task, self._persist))
         finally:
-            self._in_work.remove(held[0].id)
+            self._running.remove(document[0].id)
 
     @cached_property
     def _recipe(self) -> str:
@@ -109,14 +114,14 @@ class Batch:
         try:
             job.path.encode()
         except UnicodeEncodeError as e:
-            raise DocumentError(f"{shown(job.path)} has a name that is not UTF-8", "rename it") from e
+            raise DocumentError(f"{printable(job.path)} has a name that is not UTF-8", "rename it") from e
         return read_sources(self._summarizing.runtime, [job.source])[0]
 
-    def _kept(self, held: StoredDocument) -> dict[str, Any] | None:
-        return self._look_up(lambda store: store.results.get(held[0].id, self._recipe))
+    def _stored_result(self, document: StoredDocument) -> dict[str, Any] | None:
+        return self._read_store(lambda store: store.results.get(document[0].id, self._recipe))
 
-    def _look_up(self, look: Callable[[Store], LookedUp]) -> LookedUp | None:
-        return self._summarizing.runtime.read_store(look)
+    def _read_store(self, read: Callable[[Store], Value]) -> Value | None:
+        return self._summarizing.runtime.read_store(read)
 
     def _write(self, entry: ResultEntry) -> None:
         with self._lock:
@@ -124,9 +129,9 @@ class Batch:
                 if self._force or not output.has(entry):
                     output.write(entry)
 
-    def _enter(self, held: StoredDocument, result: dict[str, Any]) -> None:
+    def _store(self, document: StoredDocument, result: dict[str, Any]) -> None:
         store = self._summarizing.runtime.store
-        row, text, spans = held
+        row, text, spans = document
         with store_errors(store.home), store.db.atomic():
             store.documents.add(row, text, spans)
             store.results.put(row.id, self._recipe, result)
@@ -135,27 +140,27 @@ class Batch:
 
 @dataclass
 class Report:
-    """What a batch came to. ``passed_over``: what folders hold that is no document."""
+    """The outcomes of a batch, and the files that it ignored."""
 
     task: SummaryTask
-    passed_over: list[dict[str, str]] = field(default_factory=list)
+    ignored_files: list[IgnoredFile] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     stopped: bool = False
     kv_peak: int = 0  # bytes of KV on the device at once
     started: float = field(default_factory=time.perf_counter)
 
     def count(self, status: str) -> int:
-        """How many documents are done, skipped or failed."""
+        """Return the number of documents with a status: done, skipped or failed."""
         return sum(outcome.status == status for outcome in self.outcomes)
 
     def in_order(self, jobs: Sequence[DocumentJob]) -> list[Outcome]:
-        """What became of ``jobs`` that have ended, in their order."""
+        """Return the outcomes of ``jobs`` that have ended, in the order of ``jobs``."""
         ended = {outcome.job: outcome for outcome in self.outcomes}
         return [ended[job] for job in jobs if job in ended]
 
     @property
     def tokens(self) -> int:
-        """Tokens computed: read and not reused, and generated."""
+        """Tokens computed: prefilled, without reused ones, and generated."""
         done = (o.entry["tokens"] for o in self.outcomes if o.status == "done")
         return sum(t["prefilled"] + t["generated"] for t in done)
 
@@ -166,18 +171,18 @@ class Report:
 
     @property
     def seconds(self) -> float:
-        """Since the batch began."""
+        """Seconds since the batch began."""
         return round(time.perf_counter() - self.started, 3)
 
     def to_json(self) -> dict[str, Any]:
-        """The report, without the documents."""
-        failed = [{"path": shown(o.job.path), "why": o.why} for o in self.outcomes if o.status == "failed"]
+        """Return the report without the documents."""
+        failed = [{"path": printable(o.job.path), "why": o.why} for o in self.outcomes if o.status == "failed"]
         return {
             "task": self.task.to_json(),
             "done": self.count("done"),
             "skipped": self.count("skipped"),
             "failed": failed,
-            "passed_over": self.passed_over,
+            "passed_over": [vars(file) for file in self.ignored_files],
             "tokens": self.tokens,
             "tokens_per_second": self.per_second,
             "seconds": self.seconds,

@@ -1,4 +1,4 @@
-"""Caller: asks a server one question after another, from one thread, and is patient with it."""
+"""Requests chat completions from a server, one after the other, with retries. For one thread."""
 
 import json
 import re
@@ -13,120 +13,121 @@ from localctx.engine.events import Event, Note, Progress
 from localctx.errors import DocumentError
 from localctx.settings import Settings
 
-PAUSES = (1, 2, 4, 8, 16, 32)  # seconds before trying again
-BEAT = 0.2  # seconds between two words on how far an answer is
-LONGEST = 64  # characters for each token that was asked for; a longer answer has no end
-_THOUGHT = re.compile(r"\A\s*<think>.*?(</think>|\Z)", re.DOTALL)  # what some models say before they answer
+RETRY_PAUSES = (1, 2, 4, 8, 16, 32)  # seconds before each retry
+PROGRESS_INTERVAL = 0.2  # seconds between two Progress events
+MAX_CHARS_PER_TOKEN = 64  # of a requested token; a longer answer is an error of the server
+_THINKING = re.compile(r"\A\s*<think>.*?(</think>|\Z)", re.DOTALL)  # some models think aloud before they answer
 
 T = TypeVar("T")
 
 
 @dataclass
 class ServerAnswer:
-    """An answer: its ``text``, whether it is ``whole``, the ``pieces`` it came in, and its tokens (``usage``) as the
-    server counts them, if it does.
+    """An answer. ``complete``: it was not cut by the token limit; ``chunks``: the number it was streamed in; ``usage``:
+    its tokens as counted by the server, if it counts them.
     """
 
     text: str = ""
-    whole: bool = True
-    pieces: int = 0
+    complete: bool = True
+    chunks: int = 0
     usage: Mapping[str, Any] | None = None
 
 
 class ServerClient:
-    """Asks ``server`` through ``wire``, as ``settings`` say: greedily, where they say nothing."""
+    """Sends requests to ``server`` over ``connection``, sampled as ``settings`` say (default: greedily)."""
 
-    def __init__(self, server: RemoteServer, wire: HttpConnection, settings: Settings) -> None:
-        self.server, self._wire, self._settings = server, wire, settings
+    def __init__(self, server: RemoteServer, connection: HttpConnection, settings: Settings) -> None:
+        self.server, self._connection, self._settings = server, connection, settings
 
-    def find(self, name: str | None) -> Generator[Event, None, None]:
-        """Find the model ``name``, or the only one. Raises ModelError, UsageError."""
+    def choose_model(self, name: str | None) -> Generator[Event, None, None]:
+        """Choose the model ``name``, or the only one, with retries. Raises ModelError, UsageError."""
 
-        def once() -> Generator[Event, None, None]:
-            self.server.find(self._wire, name)
+        def choose() -> Generator[Event, None, None]:
+            self.server.choose_model(self._connection, name)
             yield from ()
 
-        yield from self._patiently(once)
+        yield from self._with_retries(choose)
 
-    def ask(self, content: str, most: int) -> Generator[Event, None, ServerAnswer]:
-        """The answer, of at most so many tokens.
+    def ask(self, content: str, max_tokens: int) -> Generator[Event, None, ServerAnswer]:
+        """Request an answer, with retries.
 
-        Raises TooLong, DocumentError where another text may be answered, ModelError where none will, Cancelled.
+        Raises TooLong and DocumentError if the error concerns this text only, ModelError if other texts would fail too,
+        Cancelled.
         """
-        return (yield from self._patiently(lambda: self._ask(content, most)))
+        return (yield from self._with_retries(lambda: self._request(content, max_tokens)))
 
-    def _patiently(self, once: Callable[[], Generator[Event, None, T]]) -> Generator[Event, None, T]:
-        """What is tried ``once``, and again while the server may recover."""
-        for seconds in PAUSES:
+    def _with_retries(self, attempt: Callable[[], Generator[Event, None, T]]) -> Generator[Event, None, T]:
+        """Run ``attempt``, again after each RetryLater, up to the last of RETRY_PAUSES. Returns its result."""
+        for seconds in RETRY_PAUSES:
             try:
-                return (yield from once())
+                return (yield from attempt())
             except RetryLater as e:
-                yield Note(f"{e.error.problem}; again in {max(seconds, e.after):g} s")
-                self._wire.pause(max(seconds, e.after))
+                yield Note(f"{e.error.problem}; trying again in {max(seconds, e.after):g} s")
+                self._connection.pause(max(seconds, e.after))
         try:
-            return (yield from once())
+            return (yield from attempt())
         except RetryLater as e:
-            if e.of_all or not self.server.spoke:
+            if e.affects_all or not self.server.answered:
                 raise e.error from e
-            raise DocumentError(e.error.problem, e.error.remedy) from e  # others are answered there
+            raise DocumentError(e.error.problem, e.error.remedy) from e  # the server may answer about other texts
 
-    def _ask(self, content: str, most: int) -> Generator[Event, None, ServerAnswer]:
+    def _request(self, content: str, max_tokens: int) -> Generator[Event, None, ServerAnswer]:
         try:
-            with self._wire.send("POST", "chat/completions", self._body(content, most)) as reply:
+            with self._connection.send("POST", "chat/completions", self._body(content, max_tokens)) as reply:
                 if reply.status != 200:
-                    raise self.server.refusal(self._wire, reply)
-                said = (yield from self._streamed(reply, most)) if reply.streams else self._at_once(reply)
+                    raise self.server.refusal(self._connection, reply)
+                answer = (yield from self._read_stream(reply, max_tokens)) if reply.streams else self._read_whole(reply)
         except ConnectionBroken as e:
             self.server.streams = e.unreachable and self.server.streams
             raise self.server.broken(e) from e
-        self.server.spoke = True
-        said.text = _THOUGHT.sub("", said.text).strip()
-        if not said.text and not said.whole:
-            why = f"{self.server.model} said nothing in {most:,} tokens"
-            raise DocumentError(why, "choose a model that does not think aloud, or let that server switch it off")
-        return said
+        self.server.answered = True
+        answer.text = _THINKING.sub("", answer.text).strip()
+        if not answer.text and not answer.complete:
+            why = f"{self.server.model} gave no answer within {max_tokens:,} tokens"
+            raise DocumentError(why, "choose a model that does not think aloud, or switch it off on the server")
+        return answer
 
-    def _body(self, content: str, most: int) -> dict[str, Any]:
+    def _body(self, content: str, max_tokens: int) -> dict[str, Any]:
         s, streams = self._settings, self.server.streams
         sampled = {name: value for name, value in (("top_p", s.top_p), ("top_k", s.top_k)) if value not in (0, 1.0)}
         return {
             "model": self.server.model,
             "messages": [{"role": "user", "content": content}],
-            "max_tokens": most,
+            "max_tokens": max_tokens,
             "temperature": s.temperature,
             "seed": s.seed or 0,
             **sampled,
             **({"stream": True, "stream_options": {"include_usage": True}} if streams else {"stream": False}),
         }
 
-    def _streamed(self, reply: HttpReply, most: int) -> Generator[Event, None, ServerAnswer]:
-        said, ended, told = ServerAnswer(), False, 0.0
+    def _read_stream(self, reply: HttpReply, max_tokens: int) -> Generator[Event, None, ServerAnswer]:
+        answer, ended, reported = ServerAnswer(), False, 0.0
         for event in self._events(reply):
-            ended = self._take(said, event) or ended
-            if time.monotonic() - told >= BEAT:
-                told = time.monotonic()
-                yield Progress("writing", said.pieces, most)
-            if len(said.text) > LONGEST * most:
-                raise self.server.nonsense()
+            ended = self._append(answer, event) or ended
+            if time.monotonic() - reported >= PROGRESS_INTERVAL:
+                reported = time.monotonic()
+                yield Progress("writing", answer.chunks, max_tokens)
+            if len(answer.text) > MAX_CHARS_PER_TOKEN * max_tokens:
+                raise self.server.bad_response()
         if not ended:
             raise ConnectionBroken("in the middle of an answer")
-        return said
+        return answer
 
-    def _take(self, said: ServerAnswer, event: dict[str, Any]) -> bool:
-        """Add a piece to what was said; whether it is the last."""
+    def _append(self, answer: ServerAnswer, event: dict[str, Any]) -> bool:
+        """Append a chunk to the answer. Returns True for the last one."""
         ended = False
         try:
-            said.usage = event.get("usage") or said.usage
+            answer.usage = event.get("usage") or answer.usage
             for choice in event.get("choices") or ():
-                piece, finish = (choice.get("delta") or {}).get("content") or "", choice.get("finish_reason")
-                said.text, said.pieces = said.text + piece, said.pieces + bool(piece)
-                ended, said.whole = ended or bool(finish), said.whole and finish != "length"
+                text, finish = (choice.get("delta") or {}).get("content") or "", choice.get("finish_reason")
+                answer.text, answer.chunks = answer.text + text, answer.chunks + bool(text)
+                ended, answer.complete = ended or bool(finish), answer.complete and finish != "length"
         except (AttributeError, TypeError) as e:
-            raise self.server.nonsense() from e
+            raise self.server.bad_response() from e
         return ended
 
     def _events(self, reply: HttpReply) -> Iterator[dict[str, Any]]:
-        """What the server tells (server-sent events). Raises Broken where it tells of a mistake."""
+        """Yield the server-sent events of a reply. Raises ConnectionBroken for an error event."""
         for line in reply.lines():
             name, _, value = line.partition(":")
             if name != "data":
@@ -138,21 +139,21 @@ class ServerClient:
                 raise ConnectionBroken(json.dumps(event))
             yield event
 
-    def _at_once(self, reply: HttpReply) -> ServerAnswer:
-        """An answer in one piece."""
-        found = self._object(reply.text())
+    def _read_whole(self, reply: HttpReply) -> ServerAnswer:
+        """Return an answer that is not streamed."""
+        body = self._object(reply.text())
         try:
-            choice = found["choices"][0]
-            text, whole = choice["message"]["content"] or "", choice.get("finish_reason") != "length"
+            choice = body["choices"][0]
+            text, complete = choice["message"]["content"] or "", choice.get("finish_reason") != "length"
         except (KeyError, IndexError, TypeError, AttributeError) as e:
-            raise self.server.nonsense() from e
-        return ServerAnswer(str(text), whole, 0, found.get("usage"))
+            raise self.server.bad_response() from e
+        return ServerAnswer(str(text), complete, 0, body.get("usage"))
 
     def _object(self, text: str) -> dict[str, Any]:
         try:
-            found = json.loads(text)
+            value = json.loads(text)
         except ValueError as e:
-            raise self.server.nonsense() from e
-        if not isinstance(found, dict):
-            raise self.server.nonsense()
-        return found
+            raise self.server.bad_response() from e
+        if not isinstance(value, dict):
+            raise self.server.bad_response()
+        return value

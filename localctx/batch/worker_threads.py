@@ -1,4 +1,4 @@
-"""Apart: jobs are done by workers that know nothing of each other, each in a thread of its own."""
+"""Runs the jobs of a batch in several threads, each with a worker of its own."""
 
 import queue
 import threading
@@ -11,15 +11,16 @@ from localctx.batch.run_batch import Outcome
 from localctx.engine.events import Event
 from localctx.errors import Cancelled
 
-HEARD = 0.1  # seconds after which a stop is handed on
+POLL_INTERVAL = 0.1  # seconds after which workers are cancelled once the batch is stopped
 
 
 class BatchWorker(Protocol):
-    """Does one job after another. ``cancel``, which any thread may call again and again, makes what runs raise
-    Cancelled.
+    """Runs one job after another.
+
+    ``cancel`` makes the job that runs raise Cancelled; any thread may call it, any number of times.
     """
 
-    def work(self, job: DocumentJob) -> Generator[Event, None, Outcome]: ...
+    def run(self, job: DocumentJob) -> Generator[Event, None, Outcome]: ...
 
     def cancel(self) -> object: ...
 
@@ -30,28 +31,31 @@ def run_in_threads(
     count: int,
     stop: threading.Event,
 ) -> Iterator[tuple[DocumentJob, Event | Outcome]]:
-    """What ``count`` workers tell of their jobs, and what becomes of each. ``open_worker`` is called in their threads.
+    """Run ``jobs`` with ``count`` workers. Yields the events of each job, and its outcome at the end.
 
-    The first thing that one raises ends all of them, and is raised here; ``stop`` and closing this end them, too.
+    ``open_worker`` is called in each thread. The first error of a worker stops all of them and is raised here. Setting
+    ``stop`` raises Cancelled; closing the iterator stops the workers too.
     """
-    crew = _Crew(open_worker, jobs, stop)
-    threads = [threading.Thread(target=crew.work, name=f"worker {i}", daemon=True) for i in range(count)]
+    pool = _WorkerPool(open_worker, jobs, stop)
+    threads = [threading.Thread(target=pool.run_worker, name=f"worker {i}", daemon=True) for i in range(count)]
     for thread in threads:
         thread.start()
     try:
-        while told := crew.hear(threads):
-            yield told
-        if crew.error:
-            raise crew.error
+        while message := pool.receive(threads):
+            yield message
+        if pool.error:
+            raise pool.error
         if stop.is_set():
             raise Cancelled
     finally:
         stop.set()
         while any(thread.is_alive() for thread in threads):
-            crew.hear(threads)
+            pool.receive(threads)
 
 
-class _Crew:
+class _WorkerPool:
+    """What the threads share: the jobs, a queue of messages to the main thread, and the first error."""
+
     def __init__(
         self,
         open_worker: Callable[[], AbstractContextManager[BatchWorker]],
@@ -59,49 +63,49 @@ class _Crew:
         stop: threading.Event,
     ) -> None:
         self._open_worker, self._jobs, self._stop = open_worker, iter(jobs), stop
-        self._told, self._turn = queue.SimpleQueue[Any](), threading.Lock()
+        self._messages, self._lock = queue.SimpleQueue[Any](), threading.Lock()
         self._workers = list[BatchWorker]()
         self.error: BaseException | None = None
 
-    def work(self) -> None:
-        """Open a worker and let it do what is to be done, until there is nothing left."""
+    def run_worker(self) -> None:
+        """Open a worker and run jobs until none is left. The target of each thread."""
         try:
             with self._open_worker() as worker:
                 self._workers.append(worker)
-                while (job := self._next()) is not None:
-                    self._told.put((job, self._tell(job, worker.work(job))))
+                while (job := self._next_job()) is not None:
+                    self._messages.put((job, self._forward(job, worker.run(job))))
         except BaseException as e:
             self._fail(e)
 
-    def hear(self, threads: Iterable[threading.Thread]) -> tuple[DocumentJob, Event | Outcome] | None:
-        """What is told next; None when all ``threads`` have ended. A stop is handed on meanwhile."""
+    def receive(self, threads: Iterable[threading.Thread]) -> tuple[DocumentJob, Event | Outcome] | None:
+        """Return the next message; None when all ``threads`` have ended. Cancels the workers on a stop."""
         while True:
             alive = any(thread.is_alive() for thread in threads)
             if self._stop.is_set():
                 for worker in list(self._workers):
                     worker.cancel()
             try:
-                return self._told.get(timeout=HEARD if alive else 0)
+                return self._messages.get(timeout=POLL_INTERVAL if alive else 0)
             except queue.Empty:
                 if not alive:
                     return None
 
-    def _tell(self, job: DocumentJob, events: Generator[Event, None, Outcome]) -> Outcome:
-        """Tell all events of a job; what they were leading to."""
+    def _forward(self, job: DocumentJob, events: Generator[Event, None, Outcome]) -> Outcome:
+        """Send all events of a job to the main thread. Returns its outcome."""
         with closing(events):
             while True:
                 try:
-                    self._told.put((job, next(events)))
+                    self._messages.put((job, next(events)))
                 except StopIteration as end:
                     return end.value
 
-    def _next(self) -> DocumentJob | None:
-        with self._turn:
+    def _next_job(self) -> DocumentJob | None:
+        with self._lock:
             return None if self._stop.is_set() else next(self._jobs, None)
 
     def _fail(self, e: BaseException) -> None:
-        """The first failure counts; that others are cancelled is its consequence."""
-        with self._turn:
+        """Stop all workers. The first error is kept: the Cancelled of other workers follows from it."""
+        with self._lock:
             if self.error is None or isinstance(self.error, Cancelled):
                 self.error = e
         self._stop.set()

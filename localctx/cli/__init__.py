@@ -1,4 +1,4 @@
-"""The ``localctx`` command. Everything heavy is imported inside a command, so that ``--help`` is instant."""
+"""The ``localctx`` command. Heavy modules are imported inside commands, so that ``--help`` is instant."""
 
 import gc
 import os
@@ -28,7 +28,7 @@ from localctx.version import __version__
 
 
 def main() -> None:
-    """Run the command and end the process at once: taking torch apart first would keep Ctrl-C waiting for a second."""
+    """Run the command and end the process at once: torch's own shutdown would delay Ctrl-C by a second."""
     code = run()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
@@ -37,10 +37,10 @@ def main() -> None:
 
 
 def run() -> int:
-    """Run the command; its exit code: 0, 2 for what cannot be meant, 1 for what went wrong, 130 for Ctrl-C."""
+    """Run the command. Returns its exit code: 0, 1 for an error, 2 for a usage error, 130 for Ctrl-C."""
     gc.disable()  # until the model is loaded, see Session.model
     if not sys.warnoptions:
-        warnings.simplefilter("ignore")  # libraries warn programmers; the person here gets one clear line
+        warnings.simplefilter("ignore")  # warnings of libraries are for programmers
     try:
         try:
             cli(prog_name="localctx", standalone_mode=False)
@@ -53,20 +53,20 @@ def run() -> int:
         return e.exit_code
     except click.UsageError as e:
         command = e.ctx.command_path if e.ctx else "localctx"
-        return _told(f"{e.format_message().rstrip('.')}; see: {command} --help", e.exit_code)
+        return _fail(f"{e.format_message().rstrip('.')}; see: {command} --help", e.exit_code)
     except (KeyboardInterrupt, click.Abort, Cancelled):
-        return _told("stopped", CANCELLED)
-    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        return _fail("stopped", CANCELLED)
+    except BrokenPipeError:  # stdout was closed, as by `head`
         return 1
-    except OSError as e:  # of stdout, when it names no file
+    except OSError as e:  # without a file name it is an error of stdout
         remedy = "check that you may read and write it" if e.filename else "free some space where the output goes"
-        return _told(f"{e}; {remedy}", 1)
+        return _fail(f"{e}; {remedy}", 1)
     except UserError as e:
-        return _told(str(e), e.exit_code)
+        return _fail(str(e), e.exit_code)
     return 0
 
 
-def _told(line: str, code: int) -> int:
+def _fail(line: str, code: int) -> int:
     print(f"localctx: {line}", file=sys.stderr)
     return code
 
@@ -76,8 +76,8 @@ def _told(line: str, code: int) -> int:
 def cli() -> None:
     """Ask long documents on your own machine.
 
-    A document is read once; its KV cache is kept; every later question, even after a restart, starts where reading
-    ended.
+    A document is read once and its KV cache is stored: every later question, even after a restart, starts where the
+    reading ended.
 
     \b
     localctx ask report.txt "What was decided in May?"

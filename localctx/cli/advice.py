@@ -1,22 +1,22 @@
-"""Advice: said once, after the first answer of the default model."""
+"""Advice on models, printed once, after the first answer of the default model."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from localctx.cli.common import as_typed
+from localctx.cli.common import with_launcher
 from localctx.errors import UserError
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
     from localctx.settings import Settings
 
-MARK = "advised"  # a file in the data folder: it has been said
+MARK = "advised"  # a file in the data folder: the advice was printed
 
 
 def advise_once(settings: "Settings", terminal: "Terminal") -> None:
-    """Say what this machine can run, where the default model has answered and nothing was said before.
+    """Print what this machine can run, if the default model is used and the advice was not printed before.
 
-    The network is not asked. What cannot be remembered, as on a full disk, is not said: it would be said every time.
+    No network is used. If the mark cannot be written, as on a full disk, nothing is printed: it would be every time.
     """
     from localctx.models.catalog import DEFAULT
     from localctx.models.model_advice import advise
@@ -26,4 +26,4 @@ def advise_once(settings: "Settings", terminal: "Terminal") -> None:
         return
     with suppress(UserError, OSError):
         mark.touch()
-        terminal.say(f"{as_typed(advise(settings).line())}. (This is said once.)")
+        terminal.say(f"{with_launcher(advise(settings).line())}. (This is said once.)")

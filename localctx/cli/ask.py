@@ -1,4 +1,4 @@
-"""``ask`` and ``prepare``: what needs a model."""
+"""``ask`` and ``prepare``: answer a question about documents, or prefill them for later questions."""
 
 import sys
 from collections.abc import Generator, Iterator
@@ -15,7 +15,7 @@ from localctx.cli.common import (
     model_options,
     ocr_option,
     quiet_option,
-    settings_of,
+    settings_from,
 )
 from localctx.errors import UsageError, UserError, format_bytes
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from localctx.engine.events import Event
     from localctx.session import Session
 
-QUOTED = 200  # characters of a quote that are shown
+MAX_QUOTE = 200  # characters
 
 
 @click.command()
@@ -32,14 +32,14 @@ QUOTED = 200  # characters of a quote that are shown
 @as_json_option
 @quiet_option
 @click.option("--library", is_flag=True, help="Ask all documents of the library; no FILE is needed.")
-@click.option("--no-keep", is_flag=True, help="Leave nothing of these documents on the disk.")
+@click.option("--no-keep", is_flag=True, help="Store nothing of these documents on disk.")
 @answer_options
 @model_options
 @ocr_option
 def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_keep: bool, **flags: Any) -> None:
     """Answer QUESTION from FILEs (text, Markdown, HTML, PDF, docx, EPUB; - is standard input), or from the library.
 
-    Documents that fit the model's window are read whole; of longer ones the passages that promise most.
+    Documents that fit the model's window are read whole; of longer ones only the most relevant passages.
 
     \b
     localctx ask README.md "How do I run the tests?"
@@ -49,7 +49,7 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_ke
     if library and len(words) != 1:
         raise UsageError("--library takes a question and no files", "add files with: localctx library add FILE")
     if library and no_keep:
-        raise UsageError("--library reads what is kept", "leave out --no-keep")
+        raise UsageError("--library reads stored documents", "leave out --no-keep")
     if not library and len(words) < 2:
         raise UsageError("ask takes files and a question", 'for example: localctx ask README.md "What is this?"')
     *files, question = words
@@ -60,15 +60,15 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_ke
     from localctx.cli.terminal import print_json
 
     with open_session(flags, as_json, quiet) as (session, terminal):
-        done = follow(session.stream(question, files, persist=not no_keep, library=library), terminal)
+        done = show_events(session.stream(question, files, persist=not no_keep, library=library), terminal)
         terminal.end_answer()
         report = done.report.to_json()
         if as_json:
             print_json(report)
-        tell(report, session.settings.max_tokens, terminal)
+        print_notes(report, session.settings.max_tokens, terminal)
     if not (as_json or quiet or no_keep or done.failed or report["stopped"] == "cancelled"):
         advise_once(session.settings, terminal)
-    _leave(report["stopped"], done.failed)
+    _exit(report["stopped"], done.failed)
 
 
 @click.command()
@@ -78,7 +78,7 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_ke
 @model_options
 @ocr_option
 def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) -> None:
-    """Read FILEs now and keep their pages, so that later questions start at once.
+    """Read FILEs now and store their pages, so that later questions start at once.
 
     \b
     localctx prepare book.txt notes/*.md
@@ -89,12 +89,12 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
     with open_session(flags, as_json, quiet) as (session, terminal):
         for file in files:
             try:
-                done = follow(session.prepare(file), terminal)
+                done = show_events(session.prepare(file), terminal)
             except UserError as e:
                 terminal.clear()
                 print(f"localctx: {e}", file=sys.stderr)
                 failures.append(e)
-                if not _about_document(e):
+                if not _concerns_document(e):
                     break
                 continue
             r, stopped = done.report.to_json(), done.report.stopped
@@ -114,33 +114,33 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
         print_json({"documents": reports, "failed": [str(f) for f in failures]})
     if failures and isinstance(failures[-1], UserError):
         sys.exit(failures[-1].exit_code)
-    _leave(stopped, failures[-1] if failures else None)
+    _exit(stopped, failures[-1] if failures else None)
 
 
 class open_session:
-    """A session and the terminal that shows it, closed at the end; Ctrl-C stops what runs."""
+    """A context manager: a session, and the terminal that shows its events. Ctrl-C cancels the job that runs."""
 
     def __init__(self, flags: dict[str, Any], as_json: bool, quiet: bool) -> None:
-        from localctx.cli.terminal import Terminal, stopping
+        from localctx.cli.terminal import Terminal, cancel_on_interrupt
         from localctx.session import Session
 
-        settings = settings_of(flags)
+        settings = settings_from(flags)
         self.terminal = Terminal(as_json, quiet, settings.n)
         self.session = Session(settings, self.terminal.show)
-        self._stopping = stopping(self.session.cancel)
+        self._interrupt = cancel_on_interrupt(self.session.cancel)
 
     def __enter__(self) -> "tuple[Session, Terminal]":
-        self._stopping.__enter__()
+        self._interrupt.__enter__()
         return self.session, self.terminal
 
     def __exit__(self, *exc: Any) -> None:
-        self._stopping.__exit__(*exc)
+        self._interrupt.__exit__(*exc)
         self.terminal.clear()
         self.session.close()
 
 
-def follow(events: "Generator[Event, None, None]", terminal: "Terminal") -> Any:
-    """Show events to the end; the last one, Done. Whatever stops it, what was read is kept before the store closes."""
+def show_events(events: "Generator[Event, None, None]", terminal: "Terminal") -> Any:
+    """Show all events. Returns the last one, Done. On an error the generator is closed while the store is open."""
     event: Any = None
     with closing(events):
         for event in events:
@@ -148,13 +148,13 @@ def follow(events: "Generator[Event, None, None]", terminal: "Terminal") -> Any:
     return event
 
 
-def _about_document(e: UserError) -> bool:
+def _concerns_document(e: UserError) -> bool:
     from localctx.errors import DocumentError, TooLong
 
     return isinstance(e, DocumentError | TooLong)
 
 
-def _leave(stopped: str, failed: object) -> None:
+def _exit(stopped: str, failed: object) -> None:
     if failed:
         print(f"localctx: {failed}", file=sys.stderr)
         sys.exit(1)
@@ -162,45 +162,48 @@ def _leave(stopped: str, failed: object) -> None:
         sys.exit(CANCELLED)
 
 
-def tell(report: dict[str, Any], most: int, terminal: "Terminal") -> None:
-    """What is to be said after an answer of at most ``most`` tokens."""
-    from localctx.cli.terminal import cited
+def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -> None:
+    """Print notes, citations and cost after an answer that was limited to ``max_tokens``."""
+    from localctx.cli.terminal import format_citation
 
     if report["stopped"] == "length":
-        terminal.say(_cut(report, most))
+        terminal.say(_length_note(report, max_tokens))
     if report["stopped"] == "repeated":
-        terminal.say("the answer went in circles and was ended there; a larger model helps (localctx models list)")
-    for line in _dropped(report):
+        terminal.say("the answer repeated itself and was ended there; a larger model helps (localctx models list)")
+    for line in _eviction_notes(report):
         terminal.say(line)
-    more = [c for c in report["citations"] if c != terminal.quoted]
-    for citation in more:
-        terminal.aside(f"{'also' if terminal.quoted else 'see'} {cited(citation, QUOTED)}")
+    others = [c for c in report["citations"] if c != terminal.quoted]
+    for citation in others:
+        terminal.hint(f"{'also' if terminal.quoted else 'see'} {format_citation(citation, MAX_QUOTE)}")
     terminal.quoted = None
-    terminal.aside(_summary(report))
+    terminal.hint(_summary(report))
 
 
-def _cut(r: dict[str, Any], most: int) -> str:
-    """Why the answer, or the longest of several, ends in the middle."""
+def _length_note(r: dict[str, Any], max_tokens: int) -> str:
+    """Return why the answer, or the longest of several, was cut."""
     longest = r["tokens"]["longest"]
-    why = "the model's window is full; ask a shorter part" if longest < most else "see --max-tokens"
+    why = "the model's window is full; ask a shorter part" if longest < max_tokens else "see --max-tokens"
     which = "the answer was" if len(r["answers"]) == 1 else "an answer was"
     return f"{which} cut at {longest:,} tokens; {why}"
 
 
-def _dropped(r: dict[str, Any]) -> Iterator[str]:
-    """What the answer did not see, if anything."""
+def _eviction_notes(r: dict[str, Any]) -> Iterator[str]:
+    """Yield a note if the keeper dropped tokens of the prompt."""
     kv = r["kv"]
     if kv["evicted"]:
         prompt = r["tokens"]["prompt"]
-        gone = round(sum((min(e["stop"], prompt) - min(e["start"], prompt)) * (1 - e["kept"]) for e in kv["evicted"]))
+        dropped = round(
+            sum((min(e["stop"], prompt) - min(e["start"], prompt)) * (1 - e["kept"]) for e in kv["evicted"])
+        )
         where = ", ".join(f"{e['start']:,}-{e['stop']:,}" for e in kv["evicted"][:3])
         more = ", ..." if len(kv["evicted"]) > 3 else ""
-        yield f"{kv['keeper']} dropped {gone:,} of {prompt:,} tokens (from {where}{more}): not all was seen"
+        tokens = f"{dropped:,} of {prompt:,} tokens (from {where}{more})"
+        yield f"{kv['keeper']} dropped {tokens}: the answer did not see them"
 
 
 def _summary(r: dict[str, Any]) -> str:
     t, s, ranking = r["tokens"], r["seconds"], r["ranking"]
     speed = f", {(t['generated'] - 1) / s['decode']:.1f} tokens/s" if t["generated"] > 1 and s["decode"] else ""
     ranked = f" ({ranking['passages']} passages)" if ranking else ""
-    reused, of = (ranking["reused"], ranking["tokens"]) if ranking else (t["reused"], t["prompt"])
-    return f"reused {reused:,} / {of:,} tokens{ranked}, first token after {s['first_token']:.2f} s{speed}"
+    reused, total = (ranking["reused"], ranking["tokens"]) if ranking else (t["reused"], t["prompt"])
+    return f"reused {reused:,} / {total:,} tokens{ranked}, first token after {s['first_token']:.2f} s{speed}"

@@ -1,4 +1,4 @@
-"""``bench``: how fast is it here, beside llama.cpp and transformers?"""
+"""``bench``: measures speed and memory, compared with llama.cpp and transformers."""
 
 import threading
 import time
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import (
-    MACHINE,
+    MACHINE_FLAGS,
     as_json_option,
     machine_options,
-    numbers,
+    measuring_text,
+    parse_numbers,
+    parse_words,
     quiet_option,
-    settings_of,
-    text_of,
-    words,
+    settings_from,
 )
 from localctx.errors import Cancelled, DocumentError, UsageError, format_bytes
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from localctx.models.base import Model
     from localctx.settings import Settings
 
-_BEAT = 10  # seconds between lines where nobody watches
-_GRACE = 0.5  # seconds the work has to end by itself
+_LINE_INTERVAL = 10  # seconds between progress lines if stderr is not a terminal
+_GRACE = 0.5  # seconds that the thread has to end after Ctrl-C
 
 
 @click.command()
@@ -39,46 +39,51 @@ _GRACE = 0.5  # seconds the work has to end by itself
 @click.option(
     "--engines",
     metavar="WORDS",
-    help="Some of localctx,llama.cpp,transformers (those installed), or one way of a peer: llama.cpp:f16.",
+    help="Some of localctx,llama.cpp,transformers (those installed), or one variant of a peer: llama.cpp:f16.",
 )
-@click.option("--kv", "codecs", default="int8", metavar="CODECS", help="Ours with each of these codecs (int8).")
+@click.option("--kv", "codecs", default="int8", metavar="CODECS", help="Measure localctx with these codecs (int8).")
 @click.option(
-    "--keep", "keeps", default="select:2048", metavar="KEEPERS", help="And with these (select:2048); or none."
+    "--keep", "keeps", default="select:2048", metavar="KEEPERS", help="And with these keepers (select:2048); or none."
 )
 @click.option("--repeat", type=click.IntRange(1, 1000), default=5, metavar="N", help="Rounds (5).")
 @click.option(
-    "--gguf", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="PATH", help="llama.cpp's file."
+    "--gguf",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="PATH",
+    help="The model file for llama.cpp.",
 )
-@click.option("--forget", is_flag=True, help="Only delete what earlier runs kept: peers' readings, and the GGUF made.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="A picture of decoding.")
+@click.option("--forget", is_flag=True, help="Only delete saved states of peers, and the GGUF made for llama.cpp.")
+@click.option(
+    "--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Write a plot of decoding here."
+)
 @as_json_option
 @quiet_option
 @machine_options
 def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quiet: bool, **how: Any) -> None:
     """Measure speed and memory on the text of FILE (none: localctx's own pages), beside peers that are installed.
 
-    All engines have the same weights and the same text. They read it once, as far as the longest context; at each they
-    stop and decode in turns, round after round: a slow minute of the machine is everybody's. Medians are told, and how
-    far rounds differ: (max - min) / median. reopen and spill are ours alone.
+    All engines have the same weights and the same text. They read it once, up to the longest context; at each context
+    they decode in turns, round after round, so that a slow minute of the machine slows all of them. The report has
+    medians, and how far rounds differ: (max - min) / median. Only localctx has reopen and spill.
 
-    llama.cpp (pip install llama-cpp-python) wants a GGUF of the model; of a plain Llama it is made once. What it reads
-    for more than 30 s is kept in the data folder for later runs, 8 GiB at most; --forget deletes that. Ctrl-C ends it
-    and prints what was measured.
+    llama.cpp (pip install llama-cpp-python) needs a GGUF of the model; for a plain Llama it is made once. Its state
+    after a prefill of more than 30 s is stored in the data folder for later runs, 8 GiB at most; --forget deletes it.
+    Ctrl-C ends the command and prints what was measured.
 
     \b
     localctx bench --what decode,prefill --context 4096,16384
     localctx bench novel.txt --kv int8,k8v4 --plot speed.png
     localctx bench --what decode --engines localctx,llama.cpp:flash-f16
     """
-    asked = _asked(how)
+    options = _options(how)
     if forget:
-        _forget(settings_of({}))
+        _forget(settings_from({}))
         return
-    text, settings = text_of(file), settings_of({name: how[name] for name in MACHINE})
+    text, settings = measuring_text(file), settings_from({name: how[name] for name in MACHINE_FLAGS})
     from localctx.cli.terminal import Terminal
 
     terminal = Terminal(as_json, quiet)
-    worker = _Worker(lambda worker: _open(worker, asked, settings, text, terminal))
+    worker = _BenchThread(lambda worker: _open(worker, options, settings, text, terminal))
     with terminal.cleared():
         stopped = worker.wait()
     if done := worker.bench:
@@ -94,19 +99,19 @@ def _forget(settings: "Settings") -> None:
     print(f"deleted {format_bytes(SavedPeerStates(settings.home / 'bench').delete_all())}")
 
 
-class _Worker:
-    """Measures in a thread of its own: while a library computes for seconds, only the main one hears Ctrl-C."""
+class _BenchThread:
+    """Measures in a thread of its own, so that the main thread gets Ctrl-C while a library computes for seconds."""
 
-    def __init__(self, open_bench: "Callable[[_Worker], Bench]") -> None:
+    def __init__(self, open_bench: "Callable[[_BenchThread], Bench]") -> None:
         self.stop = threading.Event()
         self.bench: Bench | None = None
         self._open, self._error = open_bench, list[BaseException]()
-        self._ended = threading.Event()  # joining a thread is over once it was interrupted
+        self._ended = threading.Event()  # join() cannot be repeated after an interrupt
 
     def wait(self) -> bool:
-        """Work to the end, or to Ctrl-C: whether it was that. Raises what the work raised."""
+        """Measure to the end or to Ctrl-C. Returns True for Ctrl-C. Raises what the thread raised."""
         try:
-            threading.Thread(target=self._work, daemon=True).start()
+            threading.Thread(target=self._run, daemon=True).start()
             self._ended.wait()
         except KeyboardInterrupt:
             self.stop.set()
@@ -116,7 +121,7 @@ class _Worker:
             raise error
         return False
 
-    def _work(self) -> None:
+    def _run(self) -> None:
         try:
             from localctx.bench.run_bench import run
 
@@ -129,8 +134,8 @@ class _Worker:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What is to be measured, as the flags say it."""
+class _BenchOptions:
+    """What the flags say to measure."""
 
     what: list[str]
     contexts: list[int]
@@ -141,8 +146,8 @@ class _Asked:
     gguf: Path | None
 
 
-def _asked(how: dict[str, Any]) -> _Asked:
-    """The flags, checked before anything heavy is imported. Raises UsageError."""
+def _options(how: dict[str, Any]) -> _BenchOptions:
+    """Check the flags, before anything heavy is imported. Raises UsageError."""
     from localctx.bench import CONTEXTS, ENGINES, MEASUREMENTS, PEER_VARIANTS
     from localctx.kv.keepers import make_keeper
     from localctx.shape import FORMATS
@@ -151,19 +156,21 @@ def _asked(how: dict[str, Any]) -> _Asked:
     for keep in keeps:
         if make_keeper(keep, 0).name != "select":
             raise UsageError(f"--keep {keep} is not measured", "use select with a budget, as select:2048, or none")
-    return _Asked(
-        words("--what", how["what"] or ",".join(MEASUREMENTS), MEASUREMENTS),
-        numbers("--context", how["context"]) or list(CONTEXTS),
-        words("--engines", how["engines"] or ",".join(ENGINES), (*ENGINES, *PEER_VARIANTS)),
-        words("--kv", how["codecs"], list(FORMATS)),
+    return _BenchOptions(
+        parse_words("--what", how["what"] or ",".join(MEASUREMENTS), MEASUREMENTS),
+        parse_numbers("--context", how["context"]) or list(CONTEXTS),
+        parse_words("--engines", how["engines"] or ",".join(ENGINES), (*ENGINES, *PEER_VARIANTS)),
+        parse_words("--kv", how["codecs"], list(FORMATS)),
         keeps,
         how["repeat"],
         how["gguf"],
     )
 
 
-def _open(worker: _Worker, asked: _Asked, settings: "Settings", text: str, terminal: "Terminal") -> "Bench":
-    """Load the model, and make ready what measures. Raises UserError."""
+def _open(
+    worker: _BenchThread, options: _BenchOptions, settings: "Settings", text: str, terminal: "Terminal"
+) -> "Bench":
+    """Load the model, and set up the engines. Raises UserError."""
     import torch
 
     from localctx.bench.engines import Engines
@@ -174,49 +181,49 @@ def _open(worker: _Worker, asked: _Asked, settings: "Settings", text: str, termi
 
     model, _ = ModelLoader().load(settings, terminal.show)
     assert isinstance(model, LocalModel)
-    tokens = _tokens(model, text, max(asked.contexts) + extra_tokens(asked.repeat))
-    if past := _past(asked.contexts, model):
+    tokens = _tokens(model, text, max(options.contexts) + extra_tokens(options.repeat))
+    if past := _past(options.contexts, model):
         terminal.say(past)
     threads = settings.threads or torch.get_num_threads()
-    chosen = asked.engines, asked.codecs, asked.keeps, asked.gguf
+    chosen = options.engines, options.codecs, options.keeps, options.gguf
     engines = Engines(model, settings, *chosen, threads, terminal.say, worker.stop.is_set)
     saved = SavedPeerStates(settings.home / "bench", terminal.say)
-    return Bench(engines, tokens, asked.what, asked.contexts, asked.repeat, _progress(terminal), saved=saved)
+    return Bench(engines, tokens, options.what, options.contexts, options.repeat, _progress(terminal), saved=saved)
 
 
 def _past(contexts: Sequence[int], model: "Model") -> str:
-    """What is to be said of contexts that are longer than the model's window; empty where none is."""
+    """Return a note about contexts that are longer than the model's window; "" if none is."""
     if not (past := sorted(n for n in contexts if n > model.trained)):
         return ""
-    told = " and ".join(f"{n:,}" for n in past)
+    lengths = " and ".join(f"{n:,}" for n in past)
     trained = f"{model.trained:,} that {model.name} was trained on"
-    return f"{told} tokens are past the {trained}: times are true, answers would not be"
+    return f"{lengths} tokens are past the {trained}: times are valid, answers would not be"
 
 
-def _tokens(model: "Model", text: str, wanted: int) -> list[int]:
-    """``wanted`` tokens of the text, which begins anew where it ends."""
-    found = model.tokenizer.encode(text[: 32 * wanted])
-    if not found:
+def _tokens(model: "Model", text: str, count: int) -> list[int]:
+    """Return ``count`` tokens of the text, which is repeated if it is too short."""
+    encoded = model.tokenizer.encode(text[: 32 * count])
+    if not encoded:
         raise DocumentError("there is no text to measure on", "name a text file")
-    return list(islice(cycle(found), wanted))
+    return list(islice(cycle(encoded), count))
 
 
 def _progress(terminal: "Terminal") -> Callable[[str, float | None], None]:
-    """Tells what is measured: at a terminal at once, elsewhere now and then."""
+    """Return a callback that shows what is measured: at once on a terminal, else every _LINE_INTERVAL."""
     from localctx.engine.events import Progress
 
-    told = -_BEAT * 1.0
+    printed = -_LINE_INTERVAL * 1.0
 
-    def hear(text: str, left: float | None) -> None:
-        nonlocal told
+    def show(text: str, left: float | None) -> None:
+        nonlocal printed
         text += "" if left is None else f", about {_time(left)} left"
-        if terminal.watched:
+        if terminal.interactive:
             terminal.show(Progress(text, 0, 0))
-        elif time.monotonic() - told >= _BEAT:
-            told = time.monotonic()
+        elif time.monotonic() - printed >= _LINE_INTERVAL:
+            printed = time.monotonic()
             terminal.say(text)
 
-    return hear
+    return show
 
 
 def _time(seconds: float) -> str:
@@ -227,42 +234,48 @@ def _print(bench: "Bench", as_json: bool, stopped: bool) -> None:
     from localctx.bench.report import report
     from localctx.cli.terminal import print_json
 
-    said = report(bench, stopped)
+    result = report(bench, stopped)
     if as_json:
-        print_json(said)
+        print_json(result)
         return
-    of, versions = said["machine"], ", ".join(f"{name} {v}" for name, v in said["versions"].items())
-    noise = "" if of["noise"] is None else f"; the same matrix product differs by {of['noise']:.0%} between rounds"
-    print(f"{of['cpu']}, {of['cores']} cores, {format_bytes(of['memory'])}; ", end="")
-    print(f"{of['threads']} threads, {of['precision']}{noise}")
+    machine, versions = result["machine"], ", ".join(f"{name} {v}" for name, v in result["versions"].items())
+    noise = (
+        ""
+        if machine["noise"] is None
+        else f"; the same matrix product differs by {machine['noise']:.0%} between rounds"
+    )
+    hardware = f"{machine['cpu']}, {machine['cores']} cores, {format_bytes(machine['memory'])}"
+    print(f"{hardware}; {machine['threads']} threads, {machine['precision']}{noise}")
     print(versions)
-    for table in _tables(said):
+    for table in _tables(result):
         print(f"\n{table}")
-    print("", *_notes(bench, said), sep="\n")
+    print("", *_notes(bench, result), sep="\n")
 
 
-def _notes(bench: "Bench", said: dict[str, Any]) -> list[str]:
-    """What is to be known of the tables."""
-    earlier = any("day" in row for row in said["prefill"])
+def _notes(bench: "Bench", result: dict[str, Any]) -> list[str]:
+    """Return notes on the tables."""
+    earlier = any("day" in row for row in result["prefill"])
     notes = {
-        "medians; in brackets how far the rounds differ: (max - min) / median": said["decode"] or said["prefill"],
-        "with a day: read in an earlier run, and kept since": earlier,
-        "disk: 7/8 of the pages are there, none in the system's page cache; cached: in that": said["spill"],
+        "medians; in brackets how far the rounds differ: (max - min) / median": result["decode"] or result["prefill"],
+        "with a day: prefilled in an earlier run, whose state was stored": earlier,
+        "disk: 7/8 of the pages are on disk, not in the system's page cache; cached: in that cache": result["spill"],
         _past(bench.contexts, bench.engines.model): True,
     }
     return [note for note, applies in notes.items() if note and applies]
 
 
-def _tables(said: dict[str, Any]) -> list[str]:
+def _tables(result: dict[str, Any]) -> list[str]:
     from localctx.bench.report import speed_rows
     from localctx.cli.terminal import table
 
     tables = [
-        table(speed_rows(said["decode"], "DECODE, ms/token", "ms_per_token")),
-        table(speed_rows(said["prefill"], "PREFILL, tokens/s", "tokens_per_second")),
+        table(speed_rows(result["decode"], "DECODE, ms/token", "ms_per_token")),
+        table(speed_rows(result["prefill"], "PREFILL, tokens/s", "tokens_per_second")),
     ]
     for what in ("reopen", "spill", "memory"):
-        rows = [{what.upper(): row["engine"], **{k: v for k, v in row.items() if k != "engine"}} for row in said[what]]
+        rows = [
+            {what.upper(): row["engine"], **{k: v for k, v in row.items() if k != "engine"}} for row in result[what]
+        ]
         tables.append(table(rows))
     return [text for text in tables if text]
 
@@ -273,4 +286,4 @@ def _plot(bench: "Bench", terminal: "Terminal", path: Path | None) -> None:
     rows = bench.samples.rows("decode")
     if path and rows:
         draw_speed(rows, path, f"decode: {Path(bench.engines.model.name).name}")
-        terminal.say(f"drawn in {path}")
+        terminal.say(f"plot written to {path}")

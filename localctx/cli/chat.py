@@ -1,4 +1,4 @@
-"""``chat``: questions that build on each other, from a person or line by line from a pipe."""
+"""``chat``: questions that build on each other, typed at a terminal or line by line from a pipe."""
 
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.advice import advise_once
-from localctx.cli.ask import follow, open_session, tell
+from localctx.cli.ask import open_session, print_notes, show_events
 from localctx.cli.common import CANCELLED, answer_options, model_options, open_store, quiet_option
 from localctx.errors import Cancelled, ChatFull, UsageError, UserError
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from localctx.store.chats import Chat, Chats, Message
     from localctx.workflows.chat import ChatWorkflow, FullChatAction
 
-WAYS: "tuple[FullChatAction, ...]" = ("sink-window", "summarize", "new")
+FULL_CHAT_ACTIONS: "tuple[FullChatAction, ...]" = ("sink-window", "summarize", "new")
 
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="[FILE...]")
-@click.option("-r", "--resume", metavar="CHAT", help="Go on with this chat: an id, its beginning, or a title.")
-@click.option("-c", "--continue", "last", is_flag=True, help="Go on with the chat used last.")
+@click.option("-r", "--resume", metavar="CHAT", help="Continue this chat: an id, its beginning, or a title.")
+@click.option("-c", "--continue", "last", is_flag=True, help="Continue the chat that was used last.")
 @click.option(
     "--when-full",
-    type=click.Choice(WAYS),
-    help="When a chat outgrows the window: see only its end, summarize what was said, or begin a new chat.",
+    type=click.Choice(FULL_CHAT_ACTIONS),
+    help="When a chat is longer than the window: see only its end, summarize it, or begin a new chat.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each answer, on a line of its own.")
 @quiet_option
@@ -45,10 +45,10 @@ def chat(
     quiet: bool,
     **flags: Any,
 ) -> None:
-    """Talk about FILEs: each question is answered after all that was said before. From a pipe, a question a line.
+    """Talk about FILEs: each answer takes the whole conversation into account. From a pipe, one question per line.
 
-    What was said and the pages of it are kept: a chat goes on where it was, also after a restart. /help lists what can
-    be done beside asking. Ctrl-C stops an answer and keeps it, Ctrl-D leaves.
+    Messages and their pages are stored, so that a chat can be continued at any time, also after a restart. /help lists
+    further commands. Ctrl-C stops an answer and keeps the part that came, Ctrl-D leaves.
 
     \b
     localctx chat report.pdf
@@ -59,69 +59,69 @@ def chat(
         raise UsageError("standard input (-) is where the questions come from", "name a file")
     if resume and last:
         raise UsageError("--resume and --continue name a chat each", "give one of them")
-    found = _find(resume) if resume or last else None
-    if found:
-        flags["model"] = flags["model"] or found.settings.get("model")
+    resumed = _find(resume) if resume or last else None
+    if resumed:
+        flags["model"] = flags["model"] or resumed.settings.get("model")
     with open_session(flags, as_json, quiet) as (session, terminal):
         if session.settings.n > 1:
             raise UsageError("a chat has one answer at a time", "leave out --n; /regenerate 0.8 gives another")
-        talk = ChatCommand(session, terminal, when_full, as_json)
-        talk.begin(found, files)
+        command = ChatCommand(session, terminal, when_full, as_json)
+        command.begin(resumed, files)
         try:
-            talk.run()
+            command.run()
         finally:
-            talk.forget_empty()
-    if talk.answered and not (as_json or quiet):
+            command.forget_empty()
+    if command.answered and not (as_json or quiet):
         advise_once(session.settings, terminal)
-    if talk.stopped and not talk.watched:
+    if command.stopped and not command.interactive:
         sys.exit(CANCELLED)
 
 
-def _find(wanted: str | None) -> "Chat":
+def _find(name: str | None) -> "Chat":
     with open_store() as store:
-        return store.chats.find(wanted) if wanted else store.chats.last()
+        return store.chats.find(name) if name else store.chats.last()
 
 
 class ChatCommand:
-    """One run of ``chat``: lines in, answers out."""
+    """One run of ``chat``: reads lines, prints answers."""
 
     def __init__(
         self, session: "Session", terminal: "Terminal", when_full: "FullChatAction | None", as_json: bool
     ) -> None:
         self._session, self._terminal, self._when_full, self._json = session, terminal, when_full, as_json
-        self.watched, self.stopped, self._left = sys.stdin.isatty(), False, False
+        self.interactive, self.stopped, self._quitting = sys.stdin.isatty(), False, False
         self.answered = False
         self._id = ""
 
     def begin(self, chat: "Chat | None", files: Sequence[str]) -> None:
-        """Go on with ``chat``, which is then about ``files`` too, or with a new one about them. Raises UserError."""
+        """Continue ``chat`` and add ``files`` to it, or start a new one about them. Raises UserError."""
         if chat is None:
-            self._id = self._session.workflows.chats.start(files).id
+            self._id = self._workflow.start(files).id
             return
         self._id = chat.id
-        self._session.workflows.chats.add_documents(chat.id, files)
-        self._terminal.aside(f"{chat.title} ({chat.id}), {len(self._chats.messages(chat.id)):,} messages")
+        self._workflow.add_documents(chat.id, files)
+        self._terminal.hint(f"{chat.title} ({chat.id}), {len(self._chats.messages(chat.id)):,} messages")
 
     def forget_empty(self) -> None:
-        """Leave no chat behind in which nothing was said."""
+        """Delete the chat if it has no message."""
         if not self._chats.tree(self._id):
             self._session.store.remove_chat(self._id)
 
     def run(self) -> None:
-        """Do what each line says. From a pipe the first error ends it; a person is told, and goes on."""
+        """Run each line: a question or a command. An error ends a run from a pipe; at a terminal it is printed."""
         for line in filter(None, map(str.strip, self._lines())):
             try:
-                self._do(line)
+                self._run_line(line)
             except (UserError, Cancelled) as e:
                 self._terminal.end_answer()
-                if not self.watched:
+                if not self.interactive:
                     raise
                 print(f"localctx: {str(e) or 'stopped'}", file=sys.stderr)
-            if self._left or (self.stopped and not self.watched):
+            if self._quitting or (self.stopped and not self.interactive):
                 break
 
     def _lines(self) -> Iterator[str]:
-        if not self.watched:
+        if not self.interactive:
             yield from sys.stdin
             return
         with suppress(ImportError):
@@ -135,7 +135,7 @@ class ChatCommand:
             except KeyboardInterrupt:
                 print(file=sys.stderr)
 
-    def _do(self, line: str) -> None:
+    def _run_line(self, line: str) -> None:
         if not line.startswith("/"):
             self._answer(self._session.run(self._workflow.ask(self._id, line)))
             return
@@ -148,21 +148,21 @@ class ChatCommand:
         try:
             self._show(events)
         except ChatFull as full:
-            way = self._when_full or (self.watched and self._choose(full))
-            if not way:
+            action = self._when_full or (self.interactive and self._choose(full))
+            if not action:
                 raise
-            self._show(self._session.run(self._workflow.make_room(self._id, way)))
+            self._show(self._session.run(self._workflow.make_room(self._id, action)))
 
     def _show(self, events: "Generator[Event, None, None]") -> None:
         from localctx.cli.terminal import print_json
 
-        done = follow(events, self._terminal)
+        done = show_events(events, self._terminal)
         report = done.report.to_json()
         self._id = report["chat"]
         self._terminal.end_answer()
         if self._json:
             print_json(report, indent=None)
-        tell(report, self._session.settings.max_tokens, self._terminal)
+        print_notes(report, self._session.settings.max_tokens, self._terminal)
         if done.failed:
             print(f"localctx: {done.failed}", file=sys.stderr)
         self.stopped = report["stopped"] == "cancelled"
@@ -170,7 +170,7 @@ class ChatCommand:
 
     def _choose(self, full: ChatFull) -> "FullChatAction":
         print(f"localctx: {full.problem}", file=sys.stderr)
-        return click.prompt("Go on with", type=click.Choice(WAYS), err=True)
+        return click.prompt("How to continue", type=click.Choice(FULL_CHAT_ACTIONS), err=True)
 
     @property
     def _workflow(self) -> "ChatWorkflow":
@@ -180,17 +180,17 @@ class ChatCommand:
     def _chats(self) -> "Chats":
         return self._session.store.chats
 
-    # The commands, as the table below describes them
+    # The commands of the table below
 
     def _help(self, rest: str) -> None:
         for name, (usage, _, what) in COMMANDS.items():
             print(f"{f'/{name} {usage}'.strip():27}{what}", file=sys.stderr)
 
     def _quit(self, rest: str) -> None:
-        self._left = True
+        self._quitting = True
 
     def _new(self, rest: str) -> None:
-        new = self._session.workflows.chats.restart(self._id)
+        new = self._workflow.restart(self._id)
         self.forget_empty()
         self._id = new.id
 
@@ -210,15 +210,15 @@ class ChatCommand:
         self._answer(self._session.run(self._workflow.edit(self._id, rest)))
 
     def _branches(self, rest: str) -> None:
-        shown = self._chats.get(self._id).leaf
+        current = self._chats.get(self._id).leaf
         for i, leaf in enumerate(self._leaves(), 1):
-            print(f"{'*' if leaf.id == shown else ' '} {i}: {_short(leaf.text)}", file=sys.stderr)
+            print(f"{'*' if leaf.id == current else ' '} {i}: {_short(leaf.text)}", file=sys.stderr)
 
     def _branch(self, rest: str) -> None:
-        found = self._leaves()
-        if not rest.isdecimal() or not 0 < int(rest) <= len(found):
+        leaves = self._leaves()
+        if not rest.isdecimal() or not 0 < int(rest) <= len(leaves):
             raise UsageError(f"there is no branch {rest!r}", "see /branches")
-        self._chats.select(found[int(rest) - 1])
+        self._chats.select(leaves[int(rest) - 1])
 
     def _export(self, rest: str) -> None:
         from localctx.cli.chats import export_chat
@@ -234,7 +234,7 @@ class ChatCommand:
     def _add(self, rest: str) -> None:
         if not rest:
             raise UsageError("/add takes a file", "for example: /add notes.md")
-        self._session.workflows.chats.add_documents(self._id, [rest])
+        self._workflow.add_documents(self._id, [rest])
 
     def _leaves(self) -> "list[Message]":
         return self._chats.branches(self._id)[::-1]
@@ -248,13 +248,13 @@ def _short(text: str) -> str:
 COMMANDS: dict[str, tuple[str, Callable[[ChatCommand, str], None], str]] = {
     "help": ("", ChatCommand._help, "this list"),
     "quit": ("", ChatCommand._quit, "leave; Ctrl-D too"),
-    "new": ("", ChatCommand._new, "a new chat about the same documents"),
+    "new": ("", ChatCommand._new, "start a new chat about the same documents"),
     "rename": ("TITLE", ChatCommand._rename, "give this chat another title"),
     "regenerate": ("[TEMPERATURE]", ChatCommand._regenerate, "answer the last question again"),
     "edit": ("TEXT", ChatCommand._edit, "ask the last question in other words"),
-    "branches": ("", ChatCommand._branches, "the versions of this chat, the one shown marked"),
-    "branch": ("N", ChatCommand._branch, "go on with another of them"),
+    "branches": ("", ChatCommand._branches, "list the versions of this chat; * marks the current one"),
+    "branch": ("N", ChatCommand._branch, "switch to version N"),
     "export": ("FILE", ChatCommand._export, "write this branch to FILE.md, or the whole chat to FILE.json"),
-    "docs": ("", ChatCommand._docs, "the documents this chat is about"),
-    "add": ("FILE", ChatCommand._add, "let it be about another, too"),
+    "docs": ("", ChatCommand._docs, "list the documents of this chat"),
+    "add": ("FILE", ChatCommand._add, "add another document"),
 }

@@ -1,4 +1,4 @@
-"""``chats``: the conversations that are kept."""
+"""``chats``: list, show, rename, export and delete stored chats."""
 
 import sys
 from datetime import datetime
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def chats() -> None:
-    """The conversations that are kept. CHAT is an id, its beginning, or a title."""
+    """Manage stored chats. CHAT is an id, its beginning, or a title."""
 
 
 @chats.command("list")
@@ -72,7 +72,7 @@ def rename(chat: str, title: str) -> None:
 @chats.command()
 @click.argument("chats", nargs=-1, required=True, metavar="CHAT...")
 def rm(chats: tuple[str, ...]) -> None:
-    """Forget CHATs: what was said, and pages nothing else uses. Their documents stay.
+    """Delete CHATs: their messages, and pages nothing else uses. Their documents stay.
 
     \b
     localctx chats rm "The lease" 3f9a1c
@@ -87,7 +87,7 @@ def rm(chats: tuple[str, ...]) -> None:
 @chats.command()
 @click.argument("chat")
 @click.option(
-    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Where to: JSON for *.json, else Markdown."
+    "-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="The file: JSON for *.json, else Markdown."
 )
 @as_json_option
 def export(chat: str, output: Path | None, as_json: bool) -> None:
@@ -107,7 +107,7 @@ def export(chat: str, output: Path | None, as_json: bool) -> None:
 
 
 def export_chat(chats: "Chats", chat: "Chat", output: Path, as_json: bool = False) -> None:
-    """Write a chat to a file, whose name says the format. Raises UserError."""
+    """Write a chat to a file: JSON for ``as_json`` or a name in .json, else Markdown. Raises UserError."""
     from localctx.store.transcript import transcript
 
     try:

@@ -1,4 +1,4 @@
-"""What several commands share: options, settings, JSON."""
+"""Options and helpers that several commands share."""
 
 import os
 import shlex
@@ -21,31 +21,35 @@ if TYPE_CHECKING:
 
 
 cap_options = (
-    click.option("--memory", metavar="SIZE", help="Most KV on the device that computes, as 4GiB (what is free)."),
-    click.option("--ram", metavar="SIZE", help="Most KV in RAM beside a GPU (half of what is free)."),
+    click.option("--memory", metavar="SIZE", help="KV on the compute device, at most, as 4GiB (what is free)."),
+    click.option("--ram", metavar="SIZE", help="KV in RAM beside a GPU, at most (half of what is free)."),
     click.option(
-        "--disk", metavar="SIZE", help="Most KV on disk: kept (a fifth of what is free), and spilled (what is free)."
+        "--disk",
+        metavar="SIZE",
+        help="KV on disk, at most: stored (a fifth of what is free), and spilled (what is free).",
     ),
 )
 
 
 def model_options(command: Callable) -> Callable:
-    """The flags of a command that loads a model and keeps pages, as Settings names them."""
+    """Add the flags of a command that loads a model and stores pages, named as in Settings."""
     for option in (
         click.option(
             "--kv", metavar="CODEC", help="How keys and values are stored: auto, f32, bf16, int8, k8v4, int4, int2."
         ),
-        click.option("--keep", metavar="KEEPER", help="What is seen: full, sink-window, h2o, snapkv, select:1/4."),
+        click.option(
+            "--keep", metavar="KEEPER", help="What attention sees: full, sink-window, h2o, snapkv, select:1/4."
+        ),
     ):
         command = option(command)
     return machine_options(command)
 
 
-MACHINE = ("model", "device", "dtype", "weights", "rope", "threads", "chunk", "memory", "ram", "disk")  # these flags
+MACHINE_FLAGS = ("model", "device", "dtype", "weights", "rope", "threads", "chunk", "memory", "ram", "disk")
 
 
 def machine_options(command: Callable) -> Callable:
-    """The flags that say which model computes, and how."""
+    """Add the flags of the model and its device: MACHINE_FLAGS."""
     for option in (
         click.option(
             "--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."
@@ -53,7 +57,9 @@ def machine_options(command: Callable) -> Callable:
         click.option("--device", metavar="NAME", help="auto, cpu, cuda."),
         click.option("--dtype", metavar="NAME", help="Precision of the model: auto, bf16, f16, f32."),
         click.option(
-            "--weights", metavar="HOW", help="The model's: full, int8, nf4 (GPU). Fewer bits: faster, less exact."
+            "--weights",
+            metavar="HOW",
+            help="The model's weights: full, int8, nf4 (GPU). Fewer bits: faster, less exact.",
         ),
         click.option(
             "--rope", metavar="HOW", help="Stretch the window: yarn:2, linear:2, llama3:8 (auto: as trained)."
@@ -67,31 +73,40 @@ def machine_options(command: Callable) -> Callable:
 
 
 def answer_options(command: Callable) -> Callable:
-    """The flags of a command that answers, as Settings names them."""
+    """Add the flags of a command that generates answers, named as in Settings."""
     for option in (
         click.option("--mode", metavar="MODE", help="full (whole documents), retrieve (passages), auto (by length)."),
         click.option(
             "--effective-context",
             type=int,
             metavar="N",
-            help="Tokens of documents up to which auto reads them whole (as measured of the model).",
+            help="Tokens up to which auto reads documents whole (as measured for the model).",
         ),
-        click.option("--passages", type=int, metavar="N", help="Passages answered from (what the model bears best)."),
-        click.option("--embedder", metavar="NAME", help="What makes vectors for search: all-minilm-l6-v2, none, ..."),
-        click.option("--blend", metavar="HOW", help="Put passages together as each was read: off, on, auto (off)."),
+        click.option(
+            "--passages",
+            type=int,
+            metavar="N",
+            help="Passages to answer from (the number measured best for the model).",
+        ),
+        click.option(
+            "--embedder", metavar="NAME", help="The model of the vectors for search: all-minilm-l6-v2, none, ..."
+        ),
+        click.option("--blend", metavar="HOW", help="Combine passages that were read separately: off, on, auto (off)."),
         click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens (256)."),
         click.option("--temperature", type=float, metavar="T", help="0 takes the likeliest token each time (0)."),
-        click.option("--top-p", type=float, metavar="P", help="Sample among the likeliest tokens of mass P."),
+        click.option(
+            "--top-p", type=float, metavar="P", help="Sample among the likeliest tokens with total probability P."
+        ),
         click.option("--top-k", type=int, metavar="K", help="Sample among the K likeliest tokens."),
         click.option("--careful", metavar="HOW", help="auto: say when no passage answers; off: answer always (auto)."),
-        click.option("--repeats", metavar="HOW", help="stop or allow an answer that goes in circles (stop)."),
-        click.option("--n", type=int, metavar="N", help="Sample N answers, which share what was read (1)."),
+        click.option("--repeats", metavar="HOW", help="stop or allow an answer that repeats itself (stop)."),
+        click.option("--n", type=int, metavar="N", help="Sample N answers that share one prefill (1)."),
         click.option("--beams", type=int, metavar="N", help="Search the likeliest answer with N beams (1)."),
         click.option(
             "--draft",
             type=int,
             metavar="N",
-            help="Tokens guessed at once from what was read (8; 0: none). Not in a batch.",
+            help="Tokens to draft from the text that was read (8; 0: none). Not in a batch.",
         ),
         click.option("--seed", type=int, metavar="N", help="Make sampling repeatable."),
     ):
@@ -100,52 +115,54 @@ def answer_options(command: Callable) -> Callable:
 
 
 def ocr_option(command: Callable) -> Callable:
-    """The flags that say which pages of PDFs are read optically."""
+    """Add the flags that say which pages of PDFs are read by OCR."""
     every = click.option(
         "--ocr", "ocr", flag_value="on", help="Read every page of PDFs optically, even if it has text."
     )
-    none = click.option("--no-ocr", "ocr", flag_value="off", help="Not even pages without text.")
+    none = click.option(
+        "--no-ocr", "ocr", flag_value="off", help="Read no page optically, not even those without text."
+    )
     return every(none(command))
 
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 
 
-def settings_of(flags: dict[str, Any]) -> "Settings":
-    """Settings with ``flags`` (None: not given) over all else. Raises UsageError."""
+def settings_from(flags: dict[str, Any]) -> "Settings":
+    """Return settings in which ``flags`` (None: not given) override all else. Raises UsageError."""
     from localctx.settings import load_settings
 
     return load_settings(**flags)
 
 
-def plain(text: str) -> str:
-    """One line, in which nothing that stood in a document speaks to the terminal."""
+def printable_line(text: str) -> str:
+    """Return text as one line without control characters, which a document could send to the terminal."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
-def numbers(flag: str, given: str | None) -> list[int]:
-    """The positive numbers of a flag that takes several, as ``2000,4000``. Raises UsageError."""
+def parse_numbers(flag: str, given: str | None) -> list[int]:
+    """Parse the positive numbers of a flag such as ``2000,4000``. Raises UsageError."""
     try:
-        found = [int(n) for n in given.split(",")] if given else []
-        if any(n < 1 for n in found):
+        numbers = [int(n) for n in given.split(",")] if given else []
+        if any(n < 1 for n in numbers):
             raise ValueError
     except ValueError as e:
         raise UsageError(f"{flag} {given} is not a list of numbers", f"for example: {flag} 2000,4000") from e
-    return found
+    return numbers
 
 
-def words(flag: str, given: str, known: Sequence[str]) -> list[str]:
-    """The words of a flag that takes several, as ``decode,prefill``. Raises UsageError for one that is not known."""
-    found = given.split(",")
-    for word in found:
+def parse_words(flag: str, given: str, known: Sequence[str]) -> list[str]:
+    """Parse the words of a flag such as ``decode,prefill``. Raises UsageError for one that is not ``known``."""
+    words = given.split(",")
+    for word in words:
         if word not in known:
-            raise UsageError(f"{flag} {word!r} cannot be meant", f"use some of: {','.join(known)}")
-    return found
+            raise UsageError(f"{flag} {word!r} is not known", f"use some of: {','.join(known)}")
+    return words
 
 
-def text_of(file: str | None) -> str:
-    """The user's text, or the one that every installed localctx has: its README and its pages. Raises DocumentError."""
+def measuring_text(file: str | None) -> str:
+    """Return the text of ``file``; None: of localctx's README and help pages. Raises DocumentError."""
     if file:
         from localctx.library.read_document import read_document
 
@@ -160,8 +177,8 @@ def text_of(file: str | None) -> str:
     raise DocumentError("there is no README here to measure on", "name a text file")
 
 
-def as_typed(line: str) -> str:
-    """``line``, with its commands as they are typed here: ``localctx`` is on no path where packaging/start runs it."""
+def with_launcher(line: str) -> str:
+    """Return ``line`` with ``localctx`` replaced by the path of packaging/start if it was started with that."""
     start = Path(sys.prefix).parent / "packaging" / "start"
     if shutil.which("localctx") or not start.is_file():
         return line
@@ -170,9 +187,9 @@ def as_typed(line: str) -> str:
 
 @contextmanager
 def open_store() -> "Iterator[Store]":
-    """The data folder's store. Raises StoreError."""
+    """Open the store of the data folder. Raises StoreError."""
     from localctx.store.store import Store, store_errors
 
-    home = settings_of({}).home
+    home = settings_from({}).home
     with closing(Store(home)) as store, store_errors(home):
         yield store

@@ -1,17 +1,17 @@
-"""``doctor``: is everything well?"""
+"""``doctor``: checks the installation, the model and the store."""
 
 import sys
 from typing import Any
 
 import click
 
-from localctx.cli.common import as_json_option, as_typed, settings_of
+from localctx.cli.common import as_json_option, settings_from, with_launcher
 
 
 @click.command()
 @as_json_option
 def doctor(as_json: bool) -> None:
-    """Say what is installed, what there is room for, whether model and store are whole, and which model is best here.
+    """Show versions, memory and settings, check model and store for damage, and recommend a model.
 
     \b
     localctx doctor --json
@@ -19,11 +19,11 @@ def doctor(as_json: bool) -> None:
     from localctx.cli.terminal import print_json
     from localctx.doctor import examine
 
-    report = examine(settings_of({}))
+    report = examine(settings_from({}))
     if as_json:
         print_json(report)
     else:
-        _print_tree({**report, "advice": as_typed(report["advice"].get("line", "none"))})
+        _print_tree({**report, "advice": with_launcher(report["advice"].get("line", "none"))})
     if report["problems"]:
         sys.exit(1)
 

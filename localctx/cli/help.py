@@ -1,4 +1,4 @@
-"""``help``: the pages that are shipped with localctx, and the help of its commands."""
+"""``help``: prints the help pages shipped with localctx, and the help of its commands."""
 
 import shutil
 import sys
@@ -35,15 +35,15 @@ def help_(ctx: click.Context, topic: tuple[str, ...]) -> None:
 
 
 def _command(ctx: click.Context, names: tuple[str, ...]) -> click.Context | None:
-    """The context of the command that is called so, such as ``library search``; None where there is none."""
-    found = ctx.find_root()
+    """Return the context of the command with these names, such as ``library search``; None if there is none."""
+    context = ctx.find_root()
     for name in names:
-        group = found.command
-        command = group.get_command(found, name) if isinstance(group, click.Group) else None
+        group = context.command
+        command = group.get_command(context, name) if isinstance(group, click.Group) else None
         if not command:
             return None
-        found = click.Context(command, parent=found, info_name=name)
-    return found
+        context = click.Context(command, parent=context, info_name=name)
+    return context
 
 
 def _listed(titles: dict[str, str]) -> str:
@@ -53,7 +53,7 @@ def _listed(titles: dict[str, str]) -> str:
 
 
 def _show(text: str) -> None:
-    """Print it; on a terminal that it does not fit, page by page."""
+    """Print text; on a terminal that is too small for it, through a pager."""
     if sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines:
         click.echo_via_pager(text)
     else:

@@ -1,4 +1,4 @@
-"""``library``: what was read and is kept."""
+"""``library``: add, list, show and delete documents."""
 
 import sys
 from collections import Counter
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import CANCELLED, as_json_option, ocr_option, open_store, quiet_option, settings_of
+from localctx.cli.common import CANCELLED, as_json_option, ocr_option, open_store, quiet_option, settings_from
 from localctx.cli.library_pages import export, import_, pin, unpin, verify
 from localctx.errors import DocumentError, format_bytes
 
@@ -18,7 +18,7 @@ SOME_FAILED = 3
 
 @click.group()
 def library() -> None:
-    """The documents that were read, and what is kept of them."""
+    """Manage the documents that were read, and their stored pages."""
 
 
 @library.command("add")
@@ -26,57 +26,64 @@ def library() -> None:
 @as_json_option
 @quiet_option
 @ocr_option
-@click.option("--embedder", metavar="NAME", help="What makes vectors for search: all-minilm-l6-v2, none, ...")
+@click.option("--embedder", metavar="NAME", help="The model of the vectors for search: all-minilm-l6-v2, none, ...")
 def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) -> None:
-    """Read PATHs into the library: files, folders with all below, patterns; - is standard input.
+    """Read PATHs into the library: files, folders with all files below, patterns; - is standard input.
 
     Text, Markdown, HTML, PDF, Word (docx), EPUB, CSV and source code; they are then indexed for search. Exit code 3
-    when some could not be read; the rest is kept, also after Ctrl-C.
+    if some could not be read; the others are stored, also after Ctrl-C.
 
     \b
     localctx library add report.pdf notes/ "books/*.epub"
     """
+    from localctx.batch.jobs import IgnoredFile
     from localctx.cli.terminal import Terminal, print_json
     from localctx.library.find import find_documents
     from localctx.session import Session
 
     terminal, results, stopped = Terminal(as_json, quiet), list["Added"](), False
-    passed_over: list[dict[str, str]] = []
+    ignored = list[IgnoredFile]()
     with (
-        Session(settings_of(flags), terminal.show) as session,
+        Session(settings_from(flags), terminal.show) as session,
         terminal.cleared(),
         session.workflows.library() as shelving,
     ):
-        files = find_documents(paths, lambda path, why: passed_over.append({"path": path, "why": why}))
+        files = find_documents(paths, lambda path, why: ignored.append(IgnoredFile(path, why)))
         try:
             for result in shelving.add(files):
                 results.append(result)
                 terminal.clear()
-                _tell(result, as_json)
+                _print_result(result, as_json)
             if why := shelving.index({r.id for r in results if r.id}):
                 terminal.say(why)
         except KeyboardInterrupt:
             stopped = True
-    for p in passed_over:
-        terminal.say(f"{p['path']} {p['why']}: passed over")
+    for file in ignored:
+        terminal.say(str(file))
     if as_json:
-        print_json({"documents": [vars(r) for r in results], "passed_over": passed_over, "stopped": stopped})
+        print_json(
+            {
+                "documents": [vars(r) for r in results],
+                "passed_over": [vars(file) for file in ignored],
+                "stopped": stopped,
+            }
+        )
     if stopped:
         terminal.say("stopped; what was added is kept")
         sys.exit(CANCELLED)
     if not results:
-        raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
+        raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that have some")
     if any(r.status == "failed" for r in results):
         sys.exit(SOME_FAILED)
 
 
-def _tell(result: "Added", as_json: bool) -> None:
+def _print_result(result: "Added", as_json: bool) -> None:
     if result.status == "failed":
         print(f"localctx: {result.why}", file=sys.stderr, flush=True)
     elif not as_json:
         pages = f"{result.pages:,} pages, " if result.pages else ""
-        told = f"{pages}{result.characters:,} characters, {result.seconds:.1f} s"
-        print(f"{result.path}: {result.status}, {told}", flush=True)
+        details = f"{pages}{result.characters:,} characters, {result.seconds:.1f} s"
+        print(f"{result.path}: {result.status}, {details}", flush=True)
 
 
 @library.command("list")
@@ -118,7 +125,7 @@ def library_list(as_json: bool) -> None:
 @click.argument("document")
 @as_json_option
 def library_show(document: str, as_json: bool) -> None:
-    """Show one DOCUMENT (an id, its beginning, a name or a path) and the caches kept of it.
+    """Show one DOCUMENT (an id, its beginning, a name or a path) and its stored caches.
 
     \b
     localctx library show README.md
@@ -137,7 +144,7 @@ def library_show(document: str, as_json: bool) -> None:
     print(f"added {_when(row.added)}, last used {_when(row.used)}, {_parts(spans)}{pinned}")
     if row.superseded:
         print(f"an older version; the next is {row.superseded[:12]}")
-    readings: dict[tuple[str, str], list[Any]] = {}  # the whole, passages of it, chats about it
+    readings: dict[tuple[str, str], list[Any]] = {}  # of the whole document, of passages, of chats
     for c in caches:
         readings.setdefault((c.model, c.codec), []).append(c)
     rows = [
@@ -152,13 +159,13 @@ def library_show(document: str, as_json: bool) -> None:
         }
         for (model, codec), some in readings.items()
     ]
-    print(table(rows) or "nothing is kept of it")
+    print(table(rows) or "it has no stored pages")
 
 
 @library.command("rm")
 @click.argument("documents", nargs=-1, required=True, metavar="DOCUMENT...")
 def library_rm(documents: tuple[str, ...]) -> None:
-    """Forget DOCUMENTs: their text, their caches, and pages nothing else uses.
+    """Delete DOCUMENTs from the library: their text, their caches, and pages nothing else uses.
 
     \b
     localctx library rm README.md 3f9a1c
@@ -171,7 +178,7 @@ def library_rm(documents: tuple[str, ...]) -> None:
 
 
 def _parts(spans: list[Any]) -> str:
-    """How many pages, if it has any, and headings."""
+    """Return the numbers of pages, if it has any, and headings."""
     n = Counter(s.kind for s in spans)
     return (f"{n['page']:,} pages, " if n["page"] else "") + f"{n['heading']:,} headings"
 

@@ -1,4 +1,4 @@
-"""``library``, of what is kept: pin, verify, export, import."""
+"""``library``: pin, verify, export and import stored documents and their pages."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import as_json_option, machine_options, open_store, quiet_option, settings_of
+from localctx.cli.common import as_json_option, machine_options, open_store, quiet_option, settings_from
 from localctx.errors import DocumentError, format_bytes
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("documents", nargs=-1, required=True, metavar="DOCUMENT...")
 def pin(documents: tuple[str, ...]) -> None:
-    """Never give up what is kept of DOCUMENTs to make room for others.
+    """Never delete the stored pages of DOCUMENTs to make room for others.
 
     \b
     localctx library pin handbook.md
@@ -27,7 +27,7 @@ def pin(documents: tuple[str, ...]) -> None:
 @click.command()
 @click.argument("documents", nargs=-1, required=True, metavar="DOCUMENT...")
 def unpin(documents: tuple[str, ...]) -> None:
-    """Let what is kept of DOCUMENTs be given up again.
+    """Allow stored pages of DOCUMENTs to be deleted to make room for others.
 
     \b
     localctx library unpin handbook.md
@@ -44,11 +44,11 @@ def _pin(documents: tuple[str, ...], pinned: bool) -> None:
 
 
 @click.command()
-@click.option("--repair", is_flag=True, help="Drop damaged pages; only their reading is lost.")
+@click.option("--repair", is_flag=True, help="Delete damaged pages; they are computed again when needed.")
 @as_json_option
 @quiet_option
 def verify(repair: bool, as_json: bool, quiet: bool) -> None:
-    """Read everything that is kept, and compare it with what was written.
+    """Check all stored data for damage.
 
     \b
     localctx library verify --repair
@@ -58,36 +58,41 @@ def verify(repair: bool, as_json: bool, quiet: bool) -> None:
 
     terminal = Terminal(as_json, quiet)
     with open_store() as store, terminal.cleared():
-        found = store.verify(lambda done, total: terminal.show(Progress("verifying", done, total)))
+        result = store.verify(lambda done, total: terminal.show(Progress("verifying", done, total)))
         if repair:
-            store.pages.unlink(found.damaged_pages)
+            store.pages.unlink(result.damaged_pages)
     if as_json:
-        print_json({**found.to_json(), "repaired": repair})
+        print_json({**result.to_json(), "repaired": repair})
     else:
-        _tell(found, repair)
-    if found.database != "ok" or found.damaged_documents or (found.damaged_pages and not repair):
+        _print_result(result, repair)
+    if result.database != "ok" or result.damaged_documents or (result.damaged_pages and not repair):
         sys.exit(1)
 
 
-def _tell(found: "Verified", repair: bool) -> None:
-    print(f"{found.documents:,} documents, {found.pages:,} pages, {format_bytes(found.bytes)}: ", end="")
-    print("whole" if found.intact else "not as they were written")
-    if found.database != "ok":
-        print(f"the database is damaged ({found.database}); move it away, documents are then read anew")
-    for document in found.damaged_documents:
+def _print_result(result: "Verified", repair: bool) -> None:
+    print(f"{result.documents:,} documents, {result.pages:,} pages, {format_bytes(result.bytes)}: ", end="")
+    print("no damage found" if result.intact else "damaged")
+    if result.database != "ok":
+        print(f"the database is damaged ({result.database}); move it away; documents are then read again")
+    for document in result.damaged_documents:
         print(f"the text of document {document[:12]} is damaged; remove it, then read the file again")
-    if count := len(found.damaged_pages):
-        done = "dropped; they are read anew" if repair else "damaged; drop them with --repair, they are read anew"
-        print(f"{count:,} pages {done}")
+    if count := len(result.damaged_pages):
+        action = "deleted" if repair else "damaged; delete them with --repair"
+        print(f"{count:,} pages {action}; they are computed again when needed")
 
 
 @click.command()
 @click.argument("document")
 @click.option(
-    "-o", "--output", required=True, metavar="FILE", type=click.Path(path_type=Path), help="Where to, as book.lctx."
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The file to write, as book.lctx.",
 )
 def export(document: str, output: Path) -> None:
-    """Write DOCUMENT with the pages kept of it to one file. It holds what the document says, readable by you alone.
+    """Write DOCUMENT and its stored pages to one file. The file has the document's text; only you can read it.
 
     \b
     localctx library export book.txt -o book.lctx
@@ -97,16 +102,16 @@ def export(document: str, output: Path) -> None:
     with open_store() as store:
         row = store.documents.find(document)
         nbytes, pages = export_document(store, row, output)
-    print(f"{row.name} exported to {output}, {format_bytes(nbytes)}" + ("" if pages else "; no pages are kept of it"))
+    print(f"{row.name} exported to {output}, {format_bytes(nbytes)}" + ("" if pages else "; it has no stored pages"))
 
 
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--text-only", is_flag=True, help="Take the document without pages; the model reads it anew.")
+@click.option("--text-only", is_flag=True, help="Import the document without its pages; the model reads it again.")
 @quiet_option
 @machine_options
 def import_(file: Path, text_only: bool, quiet: bool, **flags: Any) -> None:
-    """Take a document that was exported into the library, with the pages this --model can use.
+    """Import an exported document into the library, with its pages if this --model made them.
 
     \b
     localctx library import book.lctx
@@ -118,7 +123,7 @@ def import_(file: Path, text_only: bool, quiet: bool, **flags: Any) -> None:
     terminal = Terminal(quiet=quiet)
     bundle = open_bundle(file)
     with (
-        Session(settings_of(flags), terminal.show) as session,
+        Session(settings_from(flags), terminal.show) as session,
         terminal.cleared(),
         session.workflows.library() as shelving,
     ):
@@ -127,7 +132,7 @@ def import_(file: Path, text_only: bool, quiet: bool, **flags: Any) -> None:
             raise DocumentError(
                 f"refused for another fingerprint: its pages were made by {bundle.made_by}, not by this "
                 f"{session.settings.model}",
-                "name that model with --model, or take --text-only",
+                "name that model with --model, or use --text-only",
             )
         pages = shelving.import_bundle(bundle, usable)
     print(f"{bundle.row.name} imported, {pages:,} pages")

@@ -1,4 +1,4 @@
-"""``library search``: passages of the documents in the library."""
+"""``library search``: finds passages in the documents of the library."""
 
 import sys
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from localctx.cli.common import as_json_option, quiet_option, settings_of
+from localctx.cli.common import as_json_option, quiet_option, settings_from
 
 if TYPE_CHECKING:
     from localctx.library.search import Passage
@@ -14,17 +14,25 @@ if TYPE_CHECKING:
 
 @click.command("search")
 @click.argument("words")
-@click.option("--document", "documents", multiple=True, metavar="D", help="Only in this one (id, name or path); again.")
+@click.option(
+    "--document",
+    "documents",
+    multiple=True,
+    metavar="D",
+    help="Search only this document (id, name or path); may be repeated.",
+)
 @click.option("--top", type=click.IntRange(1, 1000), default=5, metavar="N", help="At most N passages (5).")
-@click.option("--embedder", metavar="NAME", help="What makes vectors: all-minilm-l6-v2, none, a folder, a hub id.")
+@click.option(
+    "--embedder", metavar="NAME", help="The model of the vectors: all-minilm-l6-v2, none, a folder, a hub id."
+)
 @as_json_option
 @quiet_option
 def library_search(
     words: str, documents: tuple[str, ...], top: int, embedder: str | None, as_json: bool, quiet: bool
 ) -> None:
-    """Find passages about WORDS, the best first: by the words themselves, and by what they mean.
+    """Find passages about WORDS, the best first: by the words themselves, and by their meaning.
 
-    What was not searched before is indexed first.
+    New documents are indexed first.
 
     \b
     localctx library search "how is a page named?" --document README.md
@@ -33,7 +41,7 @@ def library_search(
     from localctx.session import Session
 
     terminal = Terminal(as_json, quiet)
-    with Session(settings_of({"embedder": embedder}), terminal.show) as session, terminal.cleared():
+    with Session(settings_from({"embedder": embedder}), terminal.show) as session, terminal.cleared():
         ids = [session.store.documents.find(d).id for d in documents] or None
         with session.workflows.library() as shelving:
             found, why = shelving.search(words, ids, top)
@@ -44,12 +52,12 @@ def library_search(
     if as_json:
         print_json(asdict(found))
     elif found.passages:
-        print("\n\n".join(_shown(p, words, sys.stdout.isatty()) for p in found.passages))
+        print("\n\n".join(_format(p, words, sys.stdout.isatty()) for p in found.passages))
     else:
         terminal.say(f"nothing found in {found.chunks:,} passages" if found.chunks else "the library is empty")
 
 
-def _shown(p: "Passage", words: str, marked: bool) -> str:
+def _format(p: "Passage", words: str, marked: bool) -> str:
     page, heading = p.page and f"page {p.page}", p.heading and f"“{p.heading}”"
     where = ", ".join(
         filter(None, [p.name, page, heading, f"characters {p.start:,}-{p.end:,}", f"score {p.score:.3f}"])
@@ -58,7 +66,7 @@ def _shown(p: "Passage", words: str, marked: bool) -> str:
 
 
 def _mark(text: str, words: str) -> str:
-    """``text`` with the words of the query in colour."""
+    """Return ``text`` with the words of the query in colour."""
     from localctx.library.search import query_pattern
 
     pattern = query_pattern(words)

@@ -1,4 +1,4 @@
-"""``models``: those known, and those here."""
+"""``models``: list, choose, download and delete models."""
 
 import sys
 from dataclasses import asdict
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import as_json_option, as_typed, quiet_option, settings_of
+from localctx.cli.common import as_json_option, quiet_option, settings_from, with_launcher
 from localctx.errors import ModelError, format_bytes
 
 if TYPE_CHECKING:
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 @click.group()
 def models() -> None:
-    """The models localctx knows, and those on this machine."""
+    """Manage the models that localctx knows, and those on this machine."""
 
 
 @models.command("list")
 @as_json_option
 def models_list(as_json: bool) -> None:
-    """List known models, how fast they would be here, and those on this machine.
+    """List known models, and those on this machine, with their estimated speed on it.
 
-    The star is at the one recommended for this machine. Nothing is asked of the network, and speeds are estimates.
+    A star marks the model recommended for this machine. No network is used.
 
     \b
     localctx models list
@@ -37,34 +37,34 @@ def models_list(as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    print(table([_shown(r, advice) for r in rows]))
+    print(table([_table_row(r, advice) for r in rows]))
     print(f"\n{why[:1].upper()}{why[1:]}")
     if advice:
         print(f"Why: {advice.best.reason}")
 
 
 def _advice() -> "tuple[Advice | None, str]":
-    """What this machine can run, and in a line, or why that is not known."""
+    """Return the advice for this machine, and the same as one line; (None, why) if there is none."""
     from localctx.models.model_advice import advise
 
     try:
-        advice = advise(settings_of({}))
-        return advice, as_typed(advice.line())
+        advice = advise(settings_from({}))
+        return advice, with_launcher(advice.line())
     except ModelError as e:
         return None, f"what this machine can run is not known: {e}"
 
 
 def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
-    """Each model that is known or here."""
+    """Return a row for each model of the catalogue, and for each other one on this machine."""
     from localctx.models.catalog import load_catalog
     from localctx.models.resolve import list_installed
 
-    here, known = {m.name: m for m in list_installed(settings_of({}).models)}, load_catalog()
-    others = [_other(m) for m in here.values() if m.name not in known]
-    return [_known(e, here.get(e.name), advice) for e in known.values()] + others
+    local, known = {m.name: m for m in list_installed(settings_from({}).models)}, load_catalog()
+    others = [_other(m) for m in local.values() if m.name not in known]
+    return [_known(e, local.get(e.name), advice) for e in known.values()] + others
 
 
-def _known(e: "CatalogEntry", here: "InstalledModel | None", advice: "Advice | None") -> dict[str, Any]:
+def _known(e: "CatalogEntry", local: "InstalledModel | None", advice: "Advice | None") -> dict[str, Any]:
     from localctx.models.model_advice import estimate_to_json
 
     estimate = advice.models.get(e.name) if advice else None
@@ -74,16 +74,16 @@ def _known(e: "CatalogEntry", here: "InstalledModel | None", advice: "Advice | N
         "licence": e.licence,
         "context": e.context,
         "longer": [asdict(w) for w in e.longer],
-        "bytes": here.bytes if here else e.bytes,
+        "bytes": local.bytes if local else e.bytes,
         "gpu_gib": e.fits,
-        "here": here is not None,
+        "here": local is not None,
         **estimate_to_json(estimate),
         "recommended": bool(advice and advice.best.name == e.name),
     }
 
 
 def _other(m: "InstalledModel") -> dict[str, Any]:
-    """A model that is on this machine, and that the catalogue does not know."""
+    """Return the row of a model on this machine that is not in the catalogue."""
     from localctx.models.model_advice import estimate_to_json
 
     nothing = {"kind": "", "licence": "", "context": 0, "longer": []}
@@ -91,7 +91,7 @@ def _other(m: "InstalledModel") -> dict[str, Any]:
     return {"name": m.name, **nothing, **known}
 
 
-def _shown(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
+def _table_row(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
     from localctx.models.model_advice import describe_estimate
 
     estimate = advice.models.get(r["name"]) if advice else None
@@ -109,11 +109,12 @@ def _shown(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
 
 @models.command("use")
 @click.argument("name")
-@click.option("--weights", metavar="HOW", help="Its weights from now on: full, int8, nf4 (GPU).")
+@click.option("--weights", metavar="HOW", help="The precision of its weights: full, int8, nf4 (GPU).")
 def models_use(name: str, weights: str | None) -> None:
-    """Answer with model NAME from now on: one of the list, one on this machine, a folder or a GGUF file.
+    """Use model NAME from now on: one of the list, one on this machine, a folder or a GGUF file.
 
-    It is written into settings.toml, as the window does it. Where it is not here yet, the next question fetches it.
+    The choice is saved in settings.toml, which the window uses too. A model that is not on this machine is downloaded
+    with the next question.
 
     \b
     localctx models use qwen3-1.7b
@@ -121,13 +122,13 @@ def models_use(name: str, weights: str | None) -> None:
     from localctx.models.resolve import check_known
     from localctx.settings import overrides, save_settings, variable
 
-    settings = settings_of({})
-    chosen, here = check_known(name, settings.models)
+    settings = settings_from({})
+    chosen, present = check_known(name, settings.models)
     save_settings(settings.home, {"model": chosen} | ({"weights": weights} if weights else {}))
     more = (
         ""
-        if here
-        else as_typed(f"; it is not here yet: localctx models pull {chosen}, or the next question fetches it")
+        if present
+        else with_launcher(f"; it is not here yet: localctx models pull {chosen}, or the next question downloads it")
     )
     print(f"{chosen} is used from now on{more}")
     if "model" in overrides():
@@ -138,7 +139,7 @@ def models_use(name: str, weights: str | None) -> None:
 @click.argument("name")
 @quiet_option
 def models_pull(name: str, quiet: bool) -> None:
-    """Fetch model NAME (of the list, or owner/name on the Hugging Face hub) and make it ready to load.
+    """Download model NAME (of the list, or owner/name on the Hugging Face hub) and make it ready to load.
 
     \b
     localctx models pull smollm2-135m-instruct
@@ -149,7 +150,7 @@ def models_pull(name: str, quiet: bool) -> None:
 
     terminal = Terminal(quiet=quiet)
     try:
-        path = pull(name, settings_of({}).models, lambda *p: terminal.show(Progress(*p)))
+        path = pull(name, settings_from({}).models, lambda *p: terminal.show(Progress(*p)))
     finally:
         terminal.clear()
     print(path)
@@ -165,4 +166,4 @@ def models_rm(name: str) -> None:
     """
     from localctx.models.resolve import remove
 
-    print(f"{name} removed, {format_bytes(remove(name, settings_of({}).models))} freed")
+    print(f"{name} removed, {format_bytes(remove(name, settings_from({}).models))} freed")

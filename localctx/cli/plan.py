@@ -1,11 +1,11 @@
-"""``plan``: what a model and a context take, and what fits."""
+"""``plan``: the memory of a model and its KV cache, and the longest context that fits."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from localctx.cli.common import as_json_option, model_options, settings_of
+from localctx.cli.common import as_json_option, model_options, settings_from
 from localctx.errors import UsageError, format_bytes
 
 _NAMES = {
@@ -17,12 +17,12 @@ _NAMES = {
 
 @click.command()
 @click.option("--config", metavar="FILE", help="A transformers config.json in place of --model; no weights are needed.")
-@click.option("--context", type=int, metavar="N", help="Tokens to remember (the model's window).")
-@click.option("--device-memory", metavar="SIZE", help="Plan for a device with so much free memory, as 24GiB.")
+@click.option("--context", type=int, metavar="N", help="Tokens of context (the model's window).")
+@click.option("--device-memory", metavar="SIZE", help="Plan for a device with this much free memory, as 24GiB.")
 @as_json_option
 @model_options
 def plan(config: str | None, context: int | None, device_memory: str | None, as_json: bool, **flags: Any) -> None:
-    """Say what a model and its KV cache take in memory, and the longest context that fits.
+    """Show the memory of a model and its KV cache, and the longest context that fits.
 
     \b
     localctx plan --model smollm2-135m-instruct --memory 100MiB
@@ -31,8 +31,8 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
     if config is not None and flags["model"] is not None:
         raise UsageError("--model and --config both say which model", "give one of them")
     if context is not None and context < 1:
-        raise UsageError(f"--context {context} is no length", "give it in tokens, 1 or more")
-    settings = settings_of(flags)
+        raise UsageError(f"--context {context} is not a length", "give it in tokens, 1 or more")
+    settings = settings_from(flags)
     from localctx.cli.terminal import print_json
     from localctx.engine.capacity import capacity
     from localctx.settings import parse_size
@@ -42,10 +42,10 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
     if as_json:
         print_json(report)
     else:
-        _show(report)
+        _print_report(report)
 
 
-def _show(r: dict[str, Any]) -> None:
+def _print_report(r: dict[str, Any]) -> None:
     from localctx.cli.terminal import table
 
     kv, limits = r["kv"], r["limits"]
@@ -71,7 +71,7 @@ def _show(r: dict[str, Any]) -> None:
         f"limits of KV now: {format_bytes(limits['device'])} on the device, "
         f"{format_bytes(limits['host'])} in RAM beside it, {format_bytes(limits['disk'])} on disk"
     )
-    print(_verdict(r))
+    print(_conclusion(r))
     for w in r["longer"]:
         print(f"a document that needs it is read in the tested window of {w['context']:,} tokens (--rope {w['rope']})")
     if r["unfit"]:
@@ -86,16 +86,16 @@ def _attention_line(a: dict[str, Any]) -> str:
     return f"as multi-head attention with {a['heads']} KV heads it would be {whole}: {saves}"
 
 
-def _sliding_line(s: dict[str, Any] | None, kept: int) -> str:
+def _sliding_line(s: dict[str, Any] | None, nbytes: int) -> str:
     if s is None:
         return ""
     return (
         f"{s['layers']} of {s['of']} layers see only the last {s['window']:,} tokens: "
-        f"{format_bytes(s['bytes'])} would do at this length, but every page is kept whole ({format_bytes(kept)})"
+        f"{format_bytes(s['bytes'])} would do at this length, but all layers store every page ({format_bytes(nbytes)})"
     )
 
 
-def _verdict(r: dict[str, Any]) -> str:
+def _conclusion(r: dict[str, Any]) -> str:
     codec, window = r["kv"]["codec"], r["window"]
     fits, this = r["fits"][codec], f"{r['context']:,} tokens in {codec}"
     if not fits:

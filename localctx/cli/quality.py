@@ -1,4 +1,4 @@
-"""``quality``: is a codec, or a keeper, good enough on this text?"""
+"""``quality``: measures how much codecs and keepers change answers, on a text with a model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import (
-    MACHINE,
+    MACHINE_FLAGS,
     as_json_option,
     machine_options,
-    numbers,
+    measuring_text,
+    parse_numbers,
     quiet_option,
-    settings_of,
-    text_of,
+    settings_from,
 )
 from localctx.errors import UsageError, format_bytes
 
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 @click.option("--kv", "codecs", multiple=True, metavar="CODEC", help="Measure this codec; may be repeated (all).")
 @click.option("--keep", "keeps", multiple=True, metavar="KEEPER", help="Measure this keeper; may be repeated.")
 @click.option("--tokens", type=click.IntRange(1), default=6000, metavar="N", help="Tokens of the text to read (6000).")
-@click.option("--lengths", metavar="N,N", help="Plant needles in texts of these many tokens (--tokens).")
+@click.option("--lengths", metavar="N,N", help="Plant needles in texts with these numbers of tokens (--tokens).")
 @click.option("--stream", "streamed", type=click.IntRange(1), metavar="N", help="Stream N tokens through one cache.")
-@click.option("--blend", is_flag=True, help="Measure what it costs to put passages together that were read alone.")
-@click.option("--passages", type=click.IntRange(2, 64), default=4, metavar="N", help="So many of them (4).")
-@click.option("--context", is_flag=True, help="Measure up to which length the model answers well from the whole.")
+@click.option("--blend", is_flag=True, help="Measure the loss of combining passages that were read separately.")
+@click.option(
+    "--passages", type=click.IntRange(2, 64), default=4, metavar="N", help="Number of passages for --blend (4)."
+)
+@click.option("--context", is_flag=True, help="Measure up to which length the model answers well from whole texts.")
 @click.option("--peers", is_flag=True, help="Measure transformers' own quantized caches too.")
-@click.option("--png", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Where the picture goes.")
+@click.option("--png", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Write the picture here.")
 @as_json_option
 @quiet_option
 @machine_options
@@ -44,13 +46,13 @@ def quality(
     """Compare codecs and keepers with full precision on the text of FILE (none: localctx's own pages).
 
     Divergence, agreement and perplexity over the last 1,000 tokens, and needles planted at five depths. A codec
-    passes with a mean divergence of at most 0.02 nats, 90 % agreement and no needle lost; that is remembered.
+    passes with a mean divergence of at most 0.02 nats, 90 % agreement and no needle lost; the result is stored.
 
-    --blend compares passages that were read apart and put together with the same ones read together, by the same
-    rule: fewer tokens are read, and what was read alone never saw the others.
+    --blend compares passages that were read separately and combined with the same passages read together, by the same
+    rule: combining reads fewer tokens, but no passage attended to the others.
 
-    --context asks questions made from the text at 512, 1,024, 2,048, ... tokens (up to --tokens), of the whole and of
-    passages. The last length at which the whole is as good is remembered, and decides what auto reads whole.
+    --context asks questions made from the text at 512, 1,024, 2,048, ... tokens (up to --tokens), with the whole text
+    and with passages. The last length at which the whole is as good is stored, and decides what auto reads whole.
 
     \b
     localctx quality report.txt --kv int8 --kv bf16
@@ -58,20 +60,20 @@ def quality(
     localctx quality novel.txt --blend
     localctx quality novel.txt --context
     """
-    _check(codecs)
-    text = text_of(file)
+    _check_codecs(codecs)
+    text = measuring_text(file)
     from localctx.cli.terminal import Terminal
     from localctx.session import Session
 
-    flags = {name: how[name] for name in MACHINE}
+    flags = {name: how[name] for name in MACHINE_FLAGS}
     terminal = Terminal(how["as_json"], how["quiet"])
-    with Session(settings_of(flags), terminal.show) as session, terminal.cleared():
+    with Session(settings_from(flags), terminal.show) as session, terminal.cleared():
         if streamed:
             _stream(session, terminal, text, streamed, codecs, keeps, how["as_json"])
         elif how["context"]:
-            from localctx.cli.quality_context import measure_context, refuse_others
+            from localctx.cli.quality_context import measure_context, refuse_other_measurements
 
-            refuse_others(kv=codecs, keep=keeps, blend=how["blend"], peers=how["peers"])
+            refuse_other_measurements(kv=codecs, keep=keeps, blend=how["blend"], peers=how["peers"])
             measure_context(session, terminal, text, how["tokens"], how["as_json"])
         elif how["blend"]:
             _blend(session, terminal, text, codecs, how)
@@ -79,7 +81,7 @@ def quality(
             _gate(session, terminal, text, codecs, keeps, how)
 
 
-def _check(codecs: tuple[str, ...]) -> None:
+def _check_codecs(codecs: tuple[str, ...]) -> None:
     from localctx.shape import FORMATS
 
     for codec in codecs:
@@ -99,27 +101,27 @@ def _gate(
     from localctx.quality.gate import QualityGate, first_tokens, store_result
     from localctx.quality.variants import make_setup, make_variants
 
-    lengths = numbers("--lengths", how["lengths"])
+    lengths = parse_numbers("--lengths", how["lengths"])
     tokens = first_tokens(session.model, text, max([how["tokens"], *lengths]))
     on = make_setup(session.model, session.settings, len(tokens))
     gate = QualityGate(on, tokens, lengths or [len(tokens) - 1], on_progress=terminal.show)
     results = []
     for result in gate.run(make_variants(codecs, keeps)):
         results.append(result)
-        # at once: Ctrl-C keeps what was measured
+        # stored at once, so that Ctrl-C loses no result
         store_result(session.store, session.model, session.settings.model, result, len(gate.tokens))
         row = _row(result)
         terminal.say(f"{row['KV']}: KL {row['KL MEAN']}, top-1 {row['TOP-1']}, needles {row['NEEDLES']}")
     peers = _peers(session, terminal, gate) if how["peers"] else []
     terminal.clear()
-    path = _draw(results, how["png"] or _place(session), session.settings.model)
+    path = _draw(results, how["png"] or _default_path(session), session.settings.model)
     if how["as_json"]:
         report = {"model": session.settings.model, "tokens": len(gate.tokens), "picture": str(path)}
         print_json({**report, "variants": [r.to_json() for r in results], "peers": [p.to_json() for p in peers]})
     else:
         print(table([_row(r) for r in results] + [_peer_row(p) for p in peers]))
         terminal.say(
-            f"the last {len(gate.tokens) - gate.first:,} of {len(gate.tokens):,} tokens; needles drawn in {path}"
+            f"the last {len(gate.tokens) - gate.first:,} of {len(gate.tokens):,} tokens; needles plotted in {path}"
         )
 
 
@@ -145,7 +147,7 @@ def _peers(session: "Session", terminal: "Terminal", gate: "QualityGate") -> lis
     return list(measure_peers(folder, session.model, gate, terminal.show, terminal.say))
 
 
-def _place(session: "Session") -> Path:
+def _default_path(session: "Session") -> Path:
     name = Path(session.settings.model).name
     return session.settings.home / f"quality-{name}.png"
 

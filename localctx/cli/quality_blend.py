@@ -1,4 +1,4 @@
-"""``quality --blend``: may passages that were read alone be put together, on this text with this model?"""
+"""``quality --blend``: measures the loss of combining passages that were read separately."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 def measure_blending(
     session: "Session", on: "Setup", terminal: "Terminal", text: str, codec: str, count: int, as_json: bool
 ) -> None:
-    """Measure every blending on ``count`` passages, remember which passed, and print it."""
+    """Measure every blending on ``count`` passages, store which passed, and print the results."""
     from localctx.cli.terminal import print_json, table
     from localctx.quality.blend_quality import LENGTH, BlendGate
 
     results = []
     for result in BlendGate(on, codec, text, count, terminal.show).run():
         results.append(result)
-        _remember(session, codec, result)  # at once: Ctrl-C keeps what was measured
+        _store(session, codec, result)  # at once, so that Ctrl-C loses no result
     terminal.clear()
     if as_json:
         report = {"model": session.settings.model, "codec": codec, "passages": count, "tokens": count * LENGTH}
@@ -30,7 +30,7 @@ def measure_blending(
     terminal.say("of the others that deviates most; TOKENS and SECONDS are those of a prompt without its question")
 
 
-def _remember(session: "Session", codec: str, result: "BlendResult") -> None:
+def _store(session: "Session", codec: str, result: "BlendResult") -> None:
     from localctx.store.store import store_errors
 
     if result.blending:

@@ -1,4 +1,4 @@
-"""``quality --context``: up to which length does the model answer from the whole as well as from passages?"""
+"""``quality --context``: measures up to which length whole texts give answers as good as passages do."""
 
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from localctx.session import Session
 
 
-def measure_context(session: "Session", terminal: "Terminal", text: str, longest: int | None, as_json: bool) -> None:
-    """Measure, remember what was found, and print it."""
+def measure_context(session: "Session", terminal: "Terminal", text: str, max_tokens: int | None, as_json: bool) -> None:
+    """Measure, store the effective context, and print the results."""
     import hashlib
 
     from localctx.cli.terminal import print_json, table
@@ -19,28 +19,30 @@ def measure_context(session: "Session", terminal: "Terminal", text: str, longest
     from localctx.quality.context_quality import LengthResult, compare_lengths, effective_context, make_haystacks
 
     model, name = session.model, session.settings.model
-    pieces = make_haystacks(model.tokenizer, text, longest or model.trained)
+    pieces = make_haystacks(model.tokenizer, text, max_tokens or model.trained)
     compared = list[LengthResult]()
-    with asking(session) as ask:
+    with temporary_asker(session) as ask:
         for one in compare_lengths(pieces, ask, terminal.show):
             compared.append(one)
             terminal.say(
                 f"{one.length:,} tokens: {one.whole} of {one.asked} from the whole, {one.passages} from passages"
             )
     terminal.clear()
-    found = effective_context(compared)
-    report = {"model": name, "effective": found, "lengths": [c.to_json() for c in compared]}
+    tokens = effective_context(compared)
+    report = {"model": name, "effective": tokens, "lengths": [c.to_json() for c in compared]}
     key = hashlib.sha256(f"{MEASURED} {name}".encode()).digest()
     session.store.verdicts.note(key, name, MEASURED, True, report)
     if as_json:
         print_json(report)
         return
     print(table([{"TOKENS": c.length, "ASKED": c.asked, "WHOLE": c.whole, "PASSAGES": c.passages} for c in compared]))
-    print(f"effective context: {found:,} tokens; {name} reads whole what is not longer, and passages of the rest")
+    print(
+        f"effective context: {tokens:,} tokens; {name} reads texts up to that length whole, and passages of longer ones"
+    )
 
 
-class asking:
-    """A function that asks in a data folder which is gone afterwards, with the model that ``session`` has loaded."""
+class temporary_asker:
+    """A context manager that gives a function to ask questions in a temporary data folder, set up as ``session``."""
 
     def __init__(self, session: "Session") -> None:
         self._session = session
@@ -75,8 +77,8 @@ class asking:
         self._open.close()
 
 
-def refuse_others(**given: object) -> None:
-    """Raises UsageError for flags that say to measure something else as well."""
+def refuse_other_measurements(**given: object) -> None:
+    """Raise UsageError for flags of other measurements."""
     if any(given.values()):
         flags = ", ".join(f"--{name}" for name, value in given.items() if value)
-        raise UsageError(f"--context measures one thing, and {flags} another", "run them one after the other")
+        raise UsageError(f"--context cannot be combined with {flags}", "run them one after the other")

@@ -1,17 +1,26 @@
-"""``serve``: the model of this machine for programs that speak OpenAI's API."""
+"""``serve``: an OpenAI-compatible HTTP server."""
 
 from typing import Any
 
 import click
 
-from localctx.cli.common import answer_options, model_options, settings_of
+from localctx.cli.common import answer_options, model_options, settings_from
 
 
 @click.command()
 @click.option(
-    "--host", default="127.0.0.1", metavar="NAME", help="Where to listen; others than this machine can then come."
+    "--host",
+    default="127.0.0.1",
+    metavar="NAME",
+    help="Address to listen on; others than the default can be reached from other machines.",
 )
-@click.option("--port", default=8000, type=click.IntRange(0, 65535), metavar="N", help="8000; 0 takes a free one.")
+@click.option(
+    "--port",
+    default=8000,
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Port to listen on (8000); 0 takes a free one.",
+)
 @click.option(
     "--together", default=8, type=click.IntRange(1, 64), metavar="N", help="Requests answered at a time, at most (8)."
 )
@@ -20,7 +29,7 @@ from localctx.cli.common import answer_options, model_options, settings_of
 def serve(host: str, port: int, together: int, **flags: Any) -> None:
     """Serve the model over an OpenAI-compatible HTTP API. Ctrl-C ends it.
 
-    Requests are answered together; flags say what a request leaves open. The key it prints goes with every request.
+    Several requests are answered at a time; flags are the defaults of requests. Each request needs the printed key.
 
     \b
     localctx serve
@@ -30,10 +39,10 @@ def serve(host: str, port: int, together: int, **flags: Any) -> None:
     from localctx.cli.terminal import Terminal
     from localctx.serving.openai_server import run
 
-    settings, terminal = settings_of(flags), Terminal()
+    settings, terminal = settings_from(flags), Terminal()
 
-    def ready(url: str, key: str) -> None:
+    def print_address(url: str, key: str) -> None:
         terminal.clear()
         print(f"localctx is at {url}\nits key is {key}", flush=True)
 
-    run(settings, host, port, together, terminal.show, ready)
+    run(settings, host, port, together, terminal.show, print_address)

@@ -1,7 +1,7 @@
-"""``summarize``: a folder of documents, as many at once as memory holds; what is done is not done again."""
+"""``summarize``: summarizes many documents, or asks them questions; results of earlier runs are reused."""
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -15,42 +15,43 @@ from localctx.cli.common import (
     as_json_option,
     model_options,
     ocr_option,
-    plain,
+    printable_line,
     quiet_option,
-    settings_of,
+    settings_from,
 )
 from localctx.cli.library import SOME_FAILED
-from localctx.cli.summarize_remote import find_there, refuse_flags_elsewhere, server_options
+from localctx.cli.summarize_remote import refuse_local_flags, remote_batch, server_options
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 
 if TYPE_CHECKING:
     from localctx.batch.jobs import DocumentJob
     from localctx.batch.outputs import Output
-    from localctx.batch.run_batch import Batch, Outcome, Report
+    from localctx.batch.run_batch import Batch, JobEvents, Outcome, Report
     from localctx.cli.progress import BatchProgress
-    from localctx.engine.events import Event
     from localctx.session import Session
     from localctx.settings import Settings
     from localctx.workflows.summary_task import SummaryTask
 
-    Told = Generator[tuple[DocumentJob | None, Event | Outcome], None, None]
 
-HOW = ("length", "style", "language")  # flags about summaries, not about answers
+SUMMARY_FLAGS = ("length", "style", "language")  # not for answers
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="A Markdown file per document.")
 @click.option("--jsonl", metavar="FILE", help="A line of JSON per document, added to FILE; - is stdout.")
-@click.option("--question", "questions", multiple=True, metavar="Q", help="Ask this of every document instead; again.")
+@click.option("--question", "questions", multiple=True, metavar="Q", help="Ask this instead; may be repeated.")
 @click.option("--length", metavar="L", help="short, medium, long, or a number of words (medium).")
 @click.option("--style", metavar="S", help="prose, bullets, simple (prose).")
 @click.option("--language", metavar="L", help="The language to write in, as German.")
-@click.option("--refine", is_flag=True, help="Carry the summary through a long document, section by section.")
+@click.option("--refine", is_flag=True, help="Refine one summary through a long document, section by section.")
 @click.option(
-    "--template", type=click.Path(path_type=Path), metavar="FILE", help="What a Markdown file is like, with $summary."
+    "--template",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A template for Markdown files, with $summary.",
 )
-@click.option("--force", is_flag=True, help="Do again what was done.")
+@click.option("--force", is_flag=True, help="Compute results again that exist already.")
 @click.option("--ray", "workers", flag_value="local", help="Workers on this machine's GPUs or cores, through Ray.")
 @click.option("--workers", metavar="ADDRESS", help="Workers of a Ray cluster: auto, ray://HOST:10001, local.")
 @click.option("--ray-cpus", type=click.IntRange(1), metavar="N", help="Cores of each worker (--threads, or 4).")
@@ -58,9 +59,9 @@ HOW = ("length", "style", "language")  # flags about summaries, not about answer
     "--ray-home",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="The workers' data folder, where they share one (each its own).",
+    help="A data folder that all workers share (each has its own).",
 )
-@click.option("--keep-pages", is_flag=True, help="Keep the pages of what is read whole, for questions later.")
+@click.option("--keep-pages", is_flag=True, help="Store pages of documents read whole, for later questions.")
 @server_options
 @as_json_option
 @quiet_option
@@ -86,8 +87,8 @@ def summarize(
 ) -> None:
     """Summarize the documents in PATHs: files, folders with all below, patterns; - is a list of them on stdin.
 
-    What was done is skipped when the command is run again, however it ended. A document that does not fit the model's
-    window is summarized by sections. Exit code 3 when some failed; the rest is done.
+    Documents that are done are skipped when the command is run again, however it ended. A document that does not fit
+    the model's window is summarized by sections. Exit code 3 if some documents failed; the others are done.
 
     \b
     localctx summarize reports/ -o summaries/
@@ -96,139 +97,140 @@ def summarize(
     localctx summarize reports/ -o summaries/ --workers ray://head:10001
     localctx summarize reports/ -o summaries/ --server http://127.0.0.1:8000 --together 16
     """
-    from localctx.batch.jobs import plan_jobs, shown
+    from localctx.batch.jobs import IgnoredFile, plan_jobs, printable
     from localctx.batch.run_batch import Batch, Report
-    from localctx.batch.side_by_side import MOST, run_side_by_side
+    from localctx.batch.side_by_side import MAX_PARALLEL, run_side_by_side
     from localctx.cli.progress import BatchProgress
-    from localctx.cli.terminal import Terminal, print_json, stopping
+    from localctx.cli.terminal import Terminal, cancel_on_interrupt, print_json
     from localctx.session import Session
 
-    task, there = _task(flags), find_there(server, server_model, together)
-    if there:
-        refuse_flags_elsewhere({**flags, "keep_pages": keep_pages or None, "workers": workers})
+    task, remote = _task(flags), remote_batch(server, server_model, together)
+    if remote:
+        refuse_local_flags({**flags, "keep_pages": keep_pages or None, "workers": workers})
     if as_json and jsonl == "-":
         raise UsageError("--json and --jsonl - would both be on stdout", "give one of them")
-    settings, terminal, report = task.adapted(settings_of(flags)), Terminal(as_json, quiet), Report(task)
-    with Session(settings, terminal.show) as session, stopping(session.cancel), terminal.cleared():
+    settings, terminal, report = task.adapted(settings_from(flags)), Terminal(as_json, quiet), Report(task)
+    with Session(settings, terminal.show) as session, cancel_on_interrupt(session.cancel), terminal.cleared():
         outputs = _outputs(session, out, jsonl, template, as_json)
-        passed = lambda path, why: report.passed_over.append({"path": shown(path), "why": why})  # noqa: E731
-        wrote = lambda path: any(output.wrote(path) for output in outputs)  # noqa: E731
-        jobs = plan_jobs(paths, sys.stdin.buffer.read, passed, wrote)
+        ignore = lambda path, why: report.ignored_files.append(IgnoredFile(printable(path), why))  # noqa: E731
+        is_output = lambda path: any(output.is_output(path) for output in outputs)  # noqa: E731
+        jobs = plan_jobs(paths, sys.stdin.buffer.read, ignore, is_output)
         if not jobs:
-            raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that hold some")
-        with session.workflows.summaries() as summarizing, closing(BatchProgress(terminal, jobs)) as board:
-            make = partial(Batch, task=task, outputs=outputs, force=force, keep=keep_pages)
-            if there:
-                told: Told = there.work_off(settings, jobs, lambda s, lock: make(s, lock=lock))
+            raise DocumentError(f"no document in {', '.join(paths)}", "name files, or folders that have some")
+        with session.workflows.summaries() as summarizing, closing(BatchProgress(terminal, jobs)) as progress:
+            make_batch = partial(Batch, task=task, outputs=outputs, force=force, persist=keep_pages)
+            if remote:
+                events: JobEvents = remote.run(settings, jobs, lambda s, lock: make_batch(s, lock=lock))
             elif workers:
-                told = _on_ray(settings, workers, ray_cpus, ray_home, partial(make, summarizing), jobs)
+                events = _run_on_ray(settings, workers, ray_cpus, ray_home, partial(make_batch, summarizing), jobs)
             else:
-                work = make(summarizing).work
-                told = run_side_by_side(work, jobs, session.forward_each, session.runtime.cancelled, together or MOST)
-            wrong = _work_off(told, session, report, board)
-    _tell(report, terminal, len(jobs))
+                start, limit = make_batch(summarizing).run, together or MAX_PARALLEL
+                events = run_side_by_side(start, jobs, session.forward_each, session.runtime.cancelled, limit)
+            error = _collect(events, session, report, progress)
+    _print_totals(report, terminal, len(jobs))
     if as_json:
         print_json({"documents": [o.to_json() for o in report.in_order(jobs)], "report": report.to_json()})
-    _leave(report, wrong)
+    _exit(report, error)
 
 
 def _task(flags: dict[str, Any]) -> "SummaryTask":
-    """What is wanted; its flags are taken out of ``flags``. Raises UsageError."""
+    """Return the task, and remove its flags from ``flags``. Raises UsageError."""
     from localctx.workflows.summary_task import SummaryTask
 
-    said = {name: value for name in HOW if (value := flags.pop(name)) is not None}
+    options = {name: value for name in SUMMARY_FLAGS if (value := flags.pop(name)) is not None}
     questions, refine = flags.pop("questions"), flags.pop("refine")
-    if questions and (said or refine):
+    if questions and (options or refine):
         raise UsageError("--length, --style, --language and --refine are for summaries", "leave them out")
     if not questions and flags["max_tokens"] is not None:
-        raise UsageError("--max-tokens is for answers", "say how long summaries are with --length")
-    return SummaryTask(**said, refine=refine, questions=questions)
+        raise UsageError("--max-tokens is for answers", "set the length of summaries with --length")
+    return SummaryTask(**options, refine=refine, questions=questions)
 
 
 def _outputs(
     session: "Session", out: Path | None, jsonl: str | None, template: Path | None, as_json: bool
 ) -> "list[Output]":
-    """Where results go; to stdout, where nothing else is said."""
+    """Return the outputs that flags name; stdout without any."""
     from localctx.batch.markdown import SummaryTemplate
-    from localctx.batch.outputs import Folder, Lines, Screen, line
+    from localctx.batch.outputs import JsonLines, MarkdownFolder, TextStream, json_line
 
-    page, outputs = SummaryTemplate(template), list["Output"]()
+    markdown, outputs = SummaryTemplate(template), list["Output"]()
     if out:
-        outputs.append(Folder(out, page, lambda: session.store))
+        outputs.append(MarkdownFolder(out, markdown, lambda: session.store))
     if jsonl == "-":
-        outputs.append(Screen(line, _print))
+        outputs.append(TextStream(json_line, _print))
     elif jsonl:
-        outputs.append(Lines(Path(jsonl)))
+        outputs.append(JsonLines(Path(jsonl)))
     elif not out and not as_json:
-        outputs.append(Screen(page.render, _print))
+        outputs.append(TextStream(markdown.render, _print))
     return outputs
 
 
 def _print(text: str) -> None:
-    from localctx.cli.terminal import beside_bars
+    from localctx.cli.terminal import without_bars
 
-    with beside_bars():
+    with without_bars():
         sys.stdout.write(text)
         sys.stdout.flush()
 
 
-def _on_ray(
+def _run_on_ray(
     settings: "Settings",
     workers: str,
     cpus: int | None,
     home: Path | None,
-    make: "Callable[..., Batch]",
+    make_batch: "Callable[..., Batch]",
     jobs: "list[DocumentJob]",
-) -> "Told":
-    from localctx.batch.ray_generator import RayCluster, RayGenerator
+) -> "JobEvents":
+    from localctx.batch.ray_cluster import RayCluster
+    from localctx.batch.ray_generator import RayGenerator
 
-    spread = RayGenerator(RayCluster(settings, workers, cpus or 0, home, len(jobs)))
-    return spread.run(make(of=spread.of), jobs)
+    generator = RayGenerator(RayCluster(settings, workers, cpus or 0, home, len(jobs)))
+    return generator.run(make_batch(summarize=generator.summarize), jobs)
 
 
-def _work_off(told: "Told", session: "Session", report: "Report", board: "BatchProgress") -> UserError | None:
-    """Hear the jobs out; what stopped them, if it was not Ctrl-C."""
+def _collect(events: "JobEvents", session: "Session", report: "Report", progress: "BatchProgress") -> UserError | None:
+    """Run the batch: show its progress, add its outcomes to the report. Returns the error that stopped it, if any."""
     from localctx.batch.run_batch import Outcome
 
     try:
-        with closing(told):
-            for job, what in told:
+        with closing(events):
+            for job, event in events:
                 report.kv_peak = max(report.kv_peak, session.in_use.kv.get("device", 0))
-                if isinstance(what, Outcome):
-                    report.outcomes.append(what)
-                    board.ended(_line(what, len(report.outcomes), board.count), what)
+                if isinstance(event, Outcome):
+                    report.outcomes.append(event)
+                    progress.ended(_line(event, len(report.outcomes), progress.count), event)
                 else:
-                    board.show(job, what)
+                    progress.show(job, event)
     except (Cancelled, KeyboardInterrupt):
         report.stopped = True
-    except UserError as e:  # not of one document: it would be the same with the next
+    except UserError as e:  # concerns all documents, not one
         return e
     return None
 
 
-def _line(o: "Outcome", number: int, of: int) -> str:
+def _line(o: "Outcome", number: int, total: int) -> str:
     if o.status == "failed":
-        return plain(o.why)
-    told = f"[{number}/{of}] {o.job.source}: {o.status}"
+        return printable_line(o.why)
+    text = f"[{number}/{total}] {o.job.source}: {o.status}"
     if o.status == "done":
         t = o.entry["tokens"]
-        told += f", {t['prompt']:,} tokens read ({t['reused']:,} reused), {t['generated']:,} written, {o.seconds:.1f} s"
-    return plain(told)
+        text += f", {t['prompt']:,} tokens read ({t['reused']:,} reused), {t['generated']:,} written, {o.seconds:.1f} s"
+    return printable_line(text)
 
 
-def _tell(report: "Report", terminal: Any, jobs: int) -> None:
-    for p in report.passed_over:
-        terminal.say(plain(f"{p['path']} {p['why']}: passed over"))
+def _print_totals(report: "Report", terminal: Any, jobs: int) -> None:
+    for file in report.ignored_files:
+        terminal.say(printable_line(str(file)))
     done, skipped, failed = (report.count(status) for status in ("done", "skipped", "failed"))
     speed = f", {report.per_second:,.1f} tokens/s" if done else ""
     terminal.say(f"{done:,} done, {skipped:,} skipped, {failed:,} failed, of {jobs:,}{speed}, {report.seconds:,.0f} s")
 
 
-def _leave(report: "Report", wrong: UserError | None) -> None:
+def _exit(report: "Report", error: UserError | None) -> None:
     if report.stopped:
-        print("localctx: stopped; run it again to go on", file=sys.stderr)
+        print("localctx: stopped; run it again to continue", file=sys.stderr)
         sys.exit(CANCELLED)
-    if wrong:
-        raise wrong
+    if error:
+        raise error
     if report.count("failed"):
         sys.exit(SOME_FAILED)

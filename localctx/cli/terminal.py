@@ -1,4 +1,4 @@
-"""Events on a terminal: the answer to stdout, all else to stderr, bars only where a person watches."""
+"""Shows events on a terminal: the answer on stdout, everything else on stderr, bars only if that is a terminal."""
 
 import json
 import signal
@@ -9,25 +9,25 @@ from typing import Any
 
 from tqdm import tqdm
 
-from localctx.cli.common import plain
+from localctx.cli.common import printable_line
 from localctx.engine.events import Done, Event, Evicted, Note, Planned, Progress, Quoted, Token
 
-LONGEST_QUOTE = 600  # characters of the quotation before an answer
-_WHERE = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device
+MAX_QUOTE = 600  # characters of the quotation before an answer
+_TIERS = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device
 _BAR = "{desc} {bar:24} {n:,}/{total:,}{postfix} {rate_fmt}, {remaining} left"
 
 
 class Terminal:
-    """Renders events. ``as_json`` prints one object at the end and no answer text; ``quiet`` only the answer.
+    """Prints events. With ``as_json`` it prints no text of answers, with ``quiet`` nothing but them.
 
-    Where there are several ``answers`` they are numbered, each on lines of its own. ``quoted`` is the citation that was
-    shown before the last one.
+    Several ``answers`` are numbered, each on lines of its own. ``quoted`` is the citation that was printed before the
+    last answer.
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False, answers: int = 1) -> None:
         self._several = answers > 1
         self._json, self._quiet = as_json, quiet
-        self.watched = sys.stderr.isatty() and not quiet
+        self.interactive = sys.stderr.isatty() and not quiet
         self._bar: tqdm | None = None
         self._phase = ""
         self._wrote = False
@@ -35,7 +35,7 @@ class Terminal:
         self.quoted: dict[str, Any] | None = None
 
     def show(self, event: Event) -> None:
-        """Render one event. Done is left to the command, which knows what to print of it."""
+        """Print one event. For Done only the bar is removed: the command prints its report."""
         match event:
             case Progress():
                 self._progress(event)
@@ -53,33 +53,33 @@ class Terminal:
                 self.clear()
 
     def say(self, text: str) -> None:
-        """One line on stderr, unless quiet."""
+        """Print a line on stderr, unless quiet."""
         self.clear()
         if not self._quiet:
             print(f"localctx: {text}", file=sys.stderr, flush=True)
 
-    def aside(self, text: str) -> None:
-        """A line for a person who watches; nothing in a pipe."""
+    def hint(self, text: str) -> None:
+        """Print a line on stderr if it is a terminal."""
         self.clear()
-        if self.watched:
+        if self.interactive:
             print(text, file=sys.stderr, flush=True)
 
     def end_answer(self) -> None:
-        """Finish the line the answer was streamed on."""
+        """End the line of the streamed answer."""
         self.clear()
         if self._wrote:
             print(flush=True)
         self._wrote = False
 
     def clear(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
         self._bar, self._phase = None, ""
 
     @contextmanager
     def cleared(self) -> Iterator[None]:
-        """Whatever ends the work, no bar is left."""
+        """Remove the bar at the end of the ``with`` block, also after an error."""
         try:
             yield
         finally:
@@ -100,23 +100,23 @@ class Terminal:
     def _quote(self, quoted: Quoted) -> None:
         self.clear()
         self.quoted = quoted.citation
-        print(f"{cited(quoted.citation, LONGEST_QUOTE)}\n", flush=True)
+        print(f"{format_citation(quoted.citation, MAX_QUOTE)}\n", flush=True)
 
     def _plan(self, p: Planned) -> None:
         eta = f", about {p.seconds:.0f} s" if p.seconds and p.seconds >= 1 else ""
-        lower = [f"{_mib(n)} {_WHERE[tier]}" for tier, n in p.tiers.items() if n and tier in _WHERE]
+        lower = [f"{_mib(n)} {_TIERS[tier]}" for tier, n in p.tiers.items() if n and tier in _TIERS]
         placed = f", of which {', '.join(lower)}" if lower else ""
         kv = f"{_mib(p.kv_bytes)} of KV ({p.codec}){placed}"
-        self.aside(f"{p.mode}: {p.tokens:,} tokens, {p.reused:,} reused, {kv}{eta}")
+        self.hint(f"{p.mode}: {p.tokens:,} tokens, {p.reused:,} reused, {kv}{eta}")
         if p.unusual:
-            self.aside(p.reason)
+            self.hint(p.reason)
 
     def _evicted(self, e: Evicted) -> None:
         if self._bar is not None:
             self._bar.set_postfix_str(f"{e.keeper} dropped {e.tokens:,}", refresh=False)
 
     def _progress(self, p: Progress) -> None:
-        if not self.watched:
+        if not self.interactive:
             return
         if p.phase != self._phase:
             self.clear()
@@ -137,40 +137,40 @@ class Terminal:
             self._bar.refresh()
 
 
-def cited(c: dict[str, Any], longest: int) -> str:
-    """The words of a citation, ``longest`` characters of them, and where they stand, in one line."""
+def format_citation(c: dict[str, Any], max_chars: int) -> str:
+    """Return a citation as one line: up to ``max_chars`` of its quote, document, page and heading."""
     places = [c["name"], c["page"] and f"page {c['page']}", c["heading"] and f'under "{c["heading"]}"']
-    words = c["quote"] if len(c["quote"]) <= longest else c["quote"][:longest].rsplit(None, 1)[0] + " ..."
-    return plain(f'"{words}" ({", ".join(filter(None, places))})')
+    words = c["quote"] if len(c["quote"]) <= max_chars else c["quote"][:max_chars].rsplit(None, 1)[0] + " ..."
+    return printable_line(f'"{words}" ({", ".join(filter(None, places))})')
 
 
-def beside_bars() -> AbstractContextManager[None]:
-    """While this lasts, bars are out of the way of what is printed."""
+def without_bars() -> AbstractContextManager[None]:
+    """Hide bars inside the ``with`` block, so that lines can be printed."""
     return tqdm.external_write_mode(sys.stderr)
 
 
 @contextmanager
-def stopping(cancel: Callable[[], bool]) -> Iterator[None]:
-    """Ctrl-C asks ``cancel`` first; where that finds nothing to stop, or the second time, it interrupts as usual."""
+def cancel_on_interrupt(cancel: Callable[[], bool]) -> Iterator[None]:
+    """Call ``cancel`` on Ctrl-C; raise KeyboardInterrupt if it returns False: nothing runs, or it was called before."""
 
     def stop(signum: int, frame: Any) -> None:
         if not cancel():
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, stop)
+    previous = signal.signal(signal.SIGINT, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
-    """One JSON value on stdout; without ``indent`` on one line."""
+    """Print a JSON value on stdout; without ``indent`` on one line."""
     print(json.dumps(value, ensure_ascii=False, indent=indent), flush=True)
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Rows as aligned columns under their names; numbers to the right."""
+    """Return rows as aligned columns under their names; numbers are right-aligned."""
     if not rows:
         return ""
     heads = list(rows[0])

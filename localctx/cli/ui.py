@@ -1,18 +1,27 @@
-"""``ui``: the window in the browser."""
+"""``ui``: the window, in the browser."""
 
 import sys
 from typing import Any
 
 import click
 
-from localctx.cli.common import answer_options, model_options, settings_of
+from localctx.cli.common import answer_options, model_options, settings_from
 
 
 @click.command()
 @click.option(
-    "--host", default="127.0.0.1", metavar="NAME", help="Where to listen; others than this machine can then come."
+    "--host",
+    default="127.0.0.1",
+    metavar="NAME",
+    help="Address to listen on; others than the default can be reached from other machines.",
 )
-@click.option("--port", default=7860, type=click.IntRange(0, 65535), metavar="N", help="7860; 0 takes a free one.")
+@click.option(
+    "--port",
+    default=7860,
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Port to listen on (7860); 0 takes a free one.",
+)
 @click.option("--browser/--no-browser", default=True, help="Open the browser.")
 @click.option(
     "--together", default=8, type=click.IntRange(1, 64), metavar="N", help="Questions answered at a time, at most (8)."
@@ -26,13 +35,13 @@ def ui(host: str, port: int, browser: bool, together: int, **flags: Any) -> None
     localctx ui
     localctx ui --port 0 --no-browser
     """
-    settings = settings_of(flags)
+    settings = settings_from(flags)
     from localctx.ui.app import run
     from localctx.ui.http_access import open_browser
 
-    def ready(url: str) -> None:
+    def open_page(url: str) -> None:
         print(f"localctx is at {url}", flush=True)
         if browser and not open_browser(url):
             print("localctx: no browser could be opened; open that address in one", file=sys.stderr)
 
-    run(settings, host, port, together, ready)
+    run(settings, host, port, together, open_page)

@@ -1,1 +1,1 @@
-"""One worker thread that owns the model, and the OpenAI-compatible HTTP API on top of it."""
+"""The EngineWorker, a thread that owns the model, and the OpenAI-compatible HTTP API on top of it."""

@@ -1,4 +1,4 @@
-"""Listening: a port of this machine, the key to what is there, and serving until Ctrl-C."""
+"""HTTP serving: a listening socket, an access key, and an ASGI server that runs until Ctrl-C."""
 
 import os
 import secrets
@@ -21,15 +21,15 @@ Send = Callable[[Any], Awaitable[None]]
 App = Callable[[Any, Receive, Send], Awaitable[None]]
 
 
-def name_of(host: str) -> str:
-    """A Host header without its port."""
+def host_name(host: str) -> str:
+    """Return a Host header without its port."""
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdecimal() else host
 
 
-def key_of(home: Path, to: str = "ui") -> str:
-    """The key of the data folder ``home`` to the window, or something else; made once, readable by its owner alone."""
-    file = home / f"{to}.key"
+def access_key(home: Path, name: str = "ui") -> str:
+    """Return the key in ``home/NAME.key``. The file is made on first use, readable by its owner alone."""
+    file = home / f"{name}.key"
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with suppress(FileExistsError), os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
         f.write(secrets.token_urlsafe(24))
@@ -37,7 +37,7 @@ def key_of(home: Path, to: str = "ui") -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, at ``port`` or (0) at a free one. Raises UsageError."""
+    """Return a listening socket on ``port``; 0 takes a free one. Raises UsageError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -46,32 +46,38 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as e:
         sock.close()
         raise UsageError(
-            f"nothing can listen at {host}:{port} ({e.strerror})", "choose another with --port, 0 for a free one"
+            f"cannot listen on {host}:{port} ({e.strerror})", "choose another port with --port; 0 takes a free one"
         ) from e
     return sock
 
 
-class _Server(uvicorn.Server):
-    leaving: Callable[[], None]
+class _NotifyingServer(uvicorn.Server):
+    """Calls ``on_shutdown`` before uvicorn handles the signal that ends it."""
+
+    on_shutdown: Callable[[], None]
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.leaving()
+        self.on_shutdown()
         super().handle_exit(sig, frame)
 
 
-def serve(app: App, sock: socket.socket, ready: Callable[[], None], leaving: Callable[[], None] = lambda: None) -> None:
-    """Serve until Ctrl-C; ``ready`` is called, once, when requests are answered, ``leaving`` when that comes to an end,
-    by a signal handler.
+def serve(
+    app: App, sock: socket.socket, on_ready: Callable[[], None], on_shutdown: Callable[[], None] = lambda: None
+) -> None:
+    """Serve ``app`` until Ctrl-C.
+
+    ``on_ready`` is called once, from another thread, when requests are answered; ``on_shutdown`` from the signal
+    handler, before connections are closed.
     """
-    server = _Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="none"))
-    server.leaving = leaving
-    threading.Thread(target=_when_started, args=(server, ready), daemon=True).start()
+    server = _NotifyingServer(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="none"))
+    server.on_shutdown = on_shutdown
+    threading.Thread(target=_call_when_started, args=(server, on_ready), daemon=True).start()
     server.run([sock])
 
 
-def _when_started(server: uvicorn.Server, ready: Callable[[], None]) -> None:
+def _call_when_started(server: uvicorn.Server, on_ready: Callable[[], None]) -> None:
     while not server.started:
         if server.should_exit:
             return
         threading.Event().wait(0.02)
-    ready()
+    on_ready()

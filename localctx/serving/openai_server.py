@@ -1,7 +1,7 @@
-"""Server: OpenAI's chat completions over HTTP, by the model of this machine. Questions are answered together.
+"""OpenAI-compatible HTTP server: chat completions by the local model, several requests at a time.
 
-Who asks has the key. Pages of other sites can neither send it nor read what is answered; a name that is not this
-machine's is refused (DNS rebinding).
+Requests need the API key, which pages of other sites cannot send, nor can they read responses. A Host header that does
+not name this machine is refused (DNS rebinding).
 """
 
 import json
@@ -21,14 +21,14 @@ from starlette.routing import Route
 
 from localctx.engine.events import Done, Event, Planned, Progress, Token
 from localctx.errors import Cancelled, NoRoom, TooLong, UserError
-from localctx.serving.http import LOOPBACK, key_of, listen, name_of, serve
-from localctx.serving.openai_protocol import ApiError, CompletionRequest, CompletionResponse, StopTexts, usage
+from localctx.serving.http import LOOPBACK, access_key, host_name, listen, serve
+from localctx.serving.openai_protocol import ApiError, CompletionRequest, CompletionResponse, StopTexts, token_usage
 from localctx.serving.worker import EngineWorker, EventStream
 from localctx.session import Session
 from localctx.settings import Settings
 
-MOST_BYTES = 64 << 20  # of a request
-BEAT = 1.0  # seconds between two words to who waits for the first token
+MAX_BODY_BYTES = 64 << 20  # of a request
+KEEPALIVE_INTERVAL = 1.0  # seconds between two comments sent to a client that waits for the first token
 HEADERS = {
     "x-content-type-options": "nosniff",
     "cache-control": "no-store",
@@ -37,19 +37,19 @@ HEADERS = {
 
 
 class ApiKeyCheck:
-    """Lets through who names one of the ``hosts`` (none: any) and has the ``key``; everybody may ask for the health."""
+    """ASGI middleware: requests need the ``key`` and a Host header among ``hosts`` (none: any); /health is open."""
 
     def __init__(self, app: Any, hosts: tuple[str, ...], key: str) -> None:
         self._app, self._hosts, self._key = app, hosts, key.encode()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """An ASGI application around another."""
+        """Answer a request: by the wrapped application, or with an error response."""
         refusal = self._refusal(scope, Headers(scope=scope)) if scope["type"] == "http" else None
-        await (_told(refusal) if refusal else self._app)(scope, receive, send)
+        await (_error_response(refusal) if refusal else self._app)(scope, receive, send)
 
     def _refusal(self, scope: Any, headers: Headers) -> ApiError | None:
-        if self._hosts and name_of(headers.get("host", "")) not in self._hosts:
-            return ApiError("this server is not at that name", status=421)
+        if self._hosts and host_name(headers.get("host", "")) not in self._hosts:
+            return ApiError("this server does not have that host name", status=421)
         if scope["path"] == "/health":
             return None
         scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -59,34 +59,34 @@ class ApiKeyCheck:
 
 
 class OpenAIServer:
-    """The model that ``settings`` name, at a desk that serves so many requests ``together``."""
+    """Serves the model of ``settings``, up to ``max_parallel`` requests at a time. ``stopping`` ends those that run."""
 
-    def __init__(self, settings: Settings, together: int) -> None:
-        self._settings, self._desk = settings, EngineWorker(settings, "api", together)
+    def __init__(self, settings: Settings, max_parallel: int) -> None:
+        self._settings, self._worker = settings, EngineWorker(settings, "api", max_parallel)
         self._window: float = 0
-        self.leaving = threading.Event()
+        self.stopping = threading.Event()
 
     def load(self) -> Iterator[Event]:
-        """Load the model. Raises ModelError."""
+        """Load the model. Yields progress. Raises ModelError."""
 
         def job(session: Session) -> Generator[Any, Any, None]:
             self._window = session.workflows.max_prompt_tokens
             yield from ()
 
-        yield from (event for event in self._desk.take_turn(job) if isinstance(event, Progress))
+        yield from (event for event in self._worker.submit(job) if isinstance(event, Progress))
 
     def close(self) -> None:
-        """Stop what runs."""
-        self._desk.close()
+        """Cancel all requests and release the model."""
+        self._worker.close()
 
     def app(self) -> Starlette:
-        """What answers."""
+        """Return the ASGI application, without the key check."""
         routes = [
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/v1/models", self._models),
             Route("/health", self._health),
         ]
-        handlers: dict[Any, Any] = {ApiError: _refuse, 404: _nothing, 405: _nothing, Exception: _fault}
+        handlers: dict[Any, Any] = {ApiError: _api_error, 404: _not_found, 405: _not_found, Exception: _internal_error}
         return Starlette(routes=routes, exception_handlers=handlers)
 
     async def _health(self, request: Request) -> Response:
@@ -99,133 +99,142 @@ class OpenAIServer:
 
     async def _complete(self, request: Request) -> Response:
         try:
-            wanted = CompletionRequest.parse(await _body(request), self._settings)
+            completion = CompletionRequest.parse(await _body(request), self._settings)
         except UserError as e:
             raise ApiError(str(e)) from e
-        answer = _Answer(wanted, self._heard(request, self._turn(wanted)))
-        await answer.begin()
-        if wanted.streams:
+        answer = _StreamedCompletion(completion, self._events(request, self._submit(completion)))
+        await answer.wait_for_plan()
+        if completion.stream:
             return StreamingResponse(answer.stream(), media_type="text/event-stream", headers=HEADERS)
-        return JSONResponse(await answer.whole(), headers=HEADERS)
+        return JSONResponse(await answer.collect(), headers=HEADERS)
 
-    def _turn(self, wanted: CompletionRequest) -> EventStream:
-        return self._desk.take_turn(lambda session: session.workflows.reply(wanted.messages, wanted.settings))
+    def _submit(self, completion: CompletionRequest) -> EventStream:
+        return self._worker.submit(lambda session: session.workflows.reply(completion.messages, completion.settings))
 
-    async def _heard(self, request: Request, turn: EventStream) -> AsyncGenerator[Any, None]:
-        """The events of a turn, as long as who asked is there. Raises Refused."""
+    async def _events(self, request: Request, stream: EventStream) -> AsyncGenerator[Any, None]:
+        """Yield a job's events until the client disconnects, which cancels the job. Raises ApiError."""
         try:
-            async for event in iterate_in_threadpool(iter(turn)):
-                if self.leaving.is_set() or await request.is_disconnected():
-                    raise ApiError("this server stops", status=503)
+            async for event in iterate_in_threadpool(iter(stream)):
+                if self.stopping.is_set() or await request.is_disconnected():
+                    raise ApiError("the server is shutting down", status=503)
                 yield event
         except TooLong as e:
-            said = f"the context length is exceeded: {e}"
-            raise ApiError(said, "messages", code="context_length_exceeded") from e
+            problem = f"the context length is exceeded: {e}"
+            raise ApiError(problem, "messages", code="context_length_exceeded") from e
         except (NoRoom, Cancelled) as e:
-            raise ApiError(str(e) or "this server stops", status=503) from e
+            raise ApiError(str(e) or "the server is shutting down", status=503) from e
         except UserError as e:
             raise ApiError(str(e), status=500) from e
         finally:
-            turn.cancel()
+            stream.cancel()
 
 
-class _Answer:
-    """An answer on its way: what is planned, then its text."""
+class _StreamedCompletion:
+    """Turns the events of one request into its response."""
 
-    def __init__(self, wanted: CompletionRequest, events: AsyncGenerator[Any, None]) -> None:
-        self._wanted, self._events = wanted, events
-        self._completion, self._until = CompletionResponse(wanted.settings.model), StopTexts(wanted.stop)
+    def __init__(self, request: CompletionRequest, events: AsyncGenerator[Any, None]) -> None:
+        self._request, self._events = request, events
+        self._response, self._cut = CompletionResponse(request.settings.model), StopTexts(request.stop)
         self._generated, self._finish = 0, "stop"
 
-    async def begin(self) -> None:
-        """Wait until it is planned: what is refused before has a status of its own."""
+    async def wait_for_plan(self) -> None:
+        """Wait until the request is planned: errors up to here can still set the HTTP status."""
         async for event in self._events:
             if isinstance(event, Planned):
                 self._plan = event
                 return
 
-    async def whole(self) -> dict[str, Any]:
-        """The answer in one object."""
+    async def collect(self) -> dict[str, Any]:
+        """Wait for the end. Returns the answer as one object."""
         text = "".join([text async for text in self._texts()])
-        return self._completion.whole(text, self._finish, usage(self._plan, self._generated))
+        return self._response.completion(text, self._finish, token_usage(self._plan, self._generated))
 
     async def stream(self) -> AsyncIterator[str]:
-        """Server-sent events."""
+        """Yield the answer as server-sent events."""
         try:
-            yield _event(self._completion.piece({"role": "assistant", "content": ""}))
+            yield _sse(self._response.chunk({"role": "assistant", "content": ""}))
             async for text in self._texts():
-                yield _event(self._completion.piece({"content": text})) if text else ": reading\n\n"
-            yield _event(self._completion.piece({}, self._finish))
-            if self._wanted.counts:
-                yield _event(self._completion.counted(usage(self._plan, self._generated)))
+                yield _sse(self._response.chunk({"content": text})) if text else ": reading\n\n"
+            yield _sse(self._response.chunk({}, self._finish))
+            if self._request.include_usage:
+                yield _sse(self._response.usage_chunk(token_usage(self._plan, self._generated)))
             yield "data: [DONE]\n\n"
         except ApiError as e:
-            yield _event(e.body)
+            yield _sse(e.body)
 
     async def _texts(self) -> AsyncIterator[str]:
-        """Pieces of the answer; nothing, now and then, while it is not begun."""
-        told = time.monotonic()
+        """Yield parts of the answer's text; an empty one every KEEPALIVE_INTERVAL before the first token."""
+        sent = time.monotonic()
         async with aclosing(self._events) as events:
             async for event in events:
                 if isinstance(event, Token):
                     self._generated += 1
-                    if text := self._until(event.text):
+                    if text := self._cut(event.text):
                         yield text
-                    if self._until.met:
+                    if self._cut.stopped:
                         return
                 elif isinstance(event, Done):
                     self._finish = "length" if event.report.stopped == "length" else "stop"
-                elif not self._generated and time.monotonic() - told >= BEAT:
-                    told = time.monotonic()
+                elif not self._generated and time.monotonic() - sent >= KEEPALIVE_INTERVAL:
+                    sent = time.monotonic()
                     yield ""
-        if rest := self._until.rest():
+        if rest := self._cut.flush():
             yield rest
 
 
-def run(settings: Settings, host: str, port: int, together: int, show: Callable[[Event], None], ready: Any) -> None:
-    """Serve until Ctrl-C. ``show`` hears of the model being loaded, ``ready`` is told the address and the key.
+def run(
+    settings: Settings,
+    host: str,
+    port: int,
+    max_parallel: int,
+    on_event: Callable[[Event], None],
+    on_ready: Callable[[str, str], None],
+) -> None:
+    """Load the model and serve it until Ctrl-C.
 
-    Raises UsageError, ModelError.
+    ``on_event`` gets the progress of loading; ``on_ready`` is called with the base URL and the API key once requests
+    are answered. Raises UsageError, ModelError.
     """
     sock = listen(host, port)
     name = f"[{host}]" if ":" in host else host
-    key, server = key_of(settings.home, "serve"), OpenAIServer(settings, together)
+    key, server = access_key(settings.home, "serve"), OpenAIServer(settings, max_parallel)
     try:
         for event in server.load():
-            show(event)
-        gate = ApiKeyCheck(server.app(), LOOPBACK if name in LOOPBACK else (), key)
-        serve(gate, sock, lambda: ready(f"http://{name}:{sock.getsockname()[1]}/v1", key), server.leaving.set)
+            on_event(event)
+        app = ApiKeyCheck(server.app(), LOOPBACK if name in LOOPBACK else (), key)
+        url = f"http://{name}:{sock.getsockname()[1]}/v1"
+        serve(app, sock, lambda: on_ready(url, key), server.stopping.set)
     finally:
         server.close()
 
 
 async def _body(request: Request) -> Any:
     data = b""
-    async for some in request.stream():
-        data += some
-        if len(data) > MOST_BYTES:
-            raise ApiError(f"a request has at most {MOST_BYTES:,} bytes", status=413)
+    async for part in request.stream():
+        data += part
+        if len(data) > MAX_BODY_BYTES:
+            raise ApiError(f"a request may have at most {MAX_BODY_BYTES:,} bytes", status=413)
     try:
         return json.loads(data)
     except ValueError as e:
         raise ApiError("the request is not JSON") from e
 
 
-def _told(refused: ApiError) -> Response:
-    return JSONResponse(refused.body, refused.status, HEADERS)
+def _error_response(error: ApiError) -> Response:
+    return JSONResponse(error.body, error.status, HEADERS)
 
 
-async def _refuse(request: Request, refused: ApiError) -> Response:
-    return _told(refused)
+async def _api_error(request: Request, error: ApiError) -> Response:
+    return _error_response(error)
 
 
-async def _nothing(request: Request, e: Exception) -> Response:
-    return _told(ApiError("nothing is here; there are /v1/chat/completions, /v1/models and /health", status=404))
+async def _not_found(request: Request, e: Exception) -> Response:
+    return _error_response(ApiError("no such path; there are /v1/chat/completions, /v1/models and /health", status=404))
 
 
-async def _fault(request: Request, e: Exception) -> Response:
-    return _told(ApiError("a fault in localctx, please report it; its log says more", status=500))
+async def _internal_error(request: Request, e: Exception) -> Response:
+    return _error_response(ApiError("internal error in localctx; please report it, with its log", status=500))
 
 
-def _event(value: Any) -> str:
+def _sse(value: Any) -> str:
     return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"

@@ -1,6 +1,4 @@
-"""Desk: one worker that serves a whole window, or a server. Who wants work done takes a turn; as many as there is room
-for are served together, the others wait in line.
-"""
+"""EngineWorker: one thread that owns the model and the scheduler. Jobs run concurrently, or wait in its queue."""
 
 import logging
 import queue
@@ -23,36 +21,37 @@ if TYPE_CHECKING:
     from localctx.engine.sequence import Sequence
     from localctx.session import Session
 
-HEARD = 0.1  # seconds after which who listens is told that nothing new has come, and may leave
-REMEMBERED = 32  # chats whose last report is
+POLL_INTERVAL = 0.1  # seconds after which an iterating thread gets a Queued event and may cancel
+MAX_REPORTS = 32  # chats whose last report is kept
 _END = object()
 
 SessionJob = Callable[["Session"], Generator[Any, Any, None]]
-"""Work with a session, which yields what it has to tell, and the coroutines of ``session.workflows``."""
+"""A coroutine over a session. It yields events for its EventStream, and the engine's forward requests."""
 
 
 @dataclass(frozen=True)
 class Queued:
-    """Nothing new yet; ``place`` in the line, 0 while being served."""
+    """Nothing new has happened. ``position`` is the job's place in the queue, from 1; 0 once it runs."""
 
-    place: int
+    position: int
 
 
 class EventStream:
-    """One job, from being asked for to its end. Iterate it for its events.
+    """The events of one job, from its submission to its end. Iterate it once, from one thread.
 
-    ``alone``: it is served with no other. ``patient``: whoever comes goes before it, and finds room beside it.
+    An ``exclusive`` job runs while no other does. A ``background`` job lets later jobs overtake it in the queue and
+    leaves one slot free for them.
     """
 
-    def __init__(self, job: SessionJob, desk: "EngineWorker", alone: bool, patient: bool) -> None:
-        self.job, self.alone, self.patient, self._desk = job, alone, patient, desk
+    def __init__(self, job: SessionJob, worker: "EngineWorker", exclusive: bool, background: bool) -> None:
+        self.job, self.exclusive, self.background, self._worker = job, exclusive, background, worker
         self._events = queue.SimpleQueue[Any]()
         self.cancelled = threading.Event()
 
     def __iter__(self) -> Iterator[Any]:
-        """Events as they come, and ``Queued`` at least every HEARD seconds. Raises what the job raised.
+        """Yield events as they come, and ``Queued`` after every POLL_INTERVAL without one.
 
-        Who leaves early cancels the job.
+        Raises what the job raised. Leaving the loop early cancels the job.
         """
         try:
             while (event := self._next()) is not _END:
@@ -63,224 +62,226 @@ class EventStream:
             self.cancel()
 
     def cancel(self) -> None:
-        """Stop the job, also one that still waits; it then ends as its session ends it, or raises Cancelled."""
+        """Stop the job, also if it is still queued. It ends with a partial answer or raises Cancelled."""
         self.cancelled.set()
-        self._desk.interrupt(self)
+        self._worker.cancel(self)
 
-    def hear(self, event: Event) -> None:
-        """An event beside the job's own, as of a model being fetched. Raises Cancelled where nobody wants it."""
+    def put(self, event: Any) -> None:
+        """Append an event that the job yielded."""
+        self._events.put(event)
+
+    def report(self, event: Event) -> None:
+        """Append an event from outside the job's coroutine, such as download progress. Raises Cancelled."""
         if self.cancelled.is_set():
             raise Cancelled
         self._events.put(event)
 
-    def put(self, event: Any) -> None:
-        """An event of the job."""
-        self._events.put(event)
-
-    def end(self, error: Exception | None) -> None:
-        """Nothing more comes. A fault of ours must not end the desk: who asked is told."""
+    def finish(self, error: Exception | None) -> None:
+        """End the stream. An ``error`` is raised in the iterating thread; the worker goes on."""
         if error and not isinstance(error, UserError | Cancelled):
             logging.getLogger(__name__).error("a job failed", exc_info=error)
         self._events.put(error or _END)
 
     def _next(self) -> Any:
         try:
-            return self._events.get(timeout=HEARD)
+            return self._events.get(timeout=POLL_INTERVAL)
         except queue.Empty:
-            return Queued(self._desk.place(self))
+            return Queued(self._worker.queue_position(self))
 
 
 class _Slot:
-    """A session and whose turn it is to use it."""
+    """A session and the stream of the job that uses it, if any."""
 
     def __init__(self, settings: Settings, loader: "ModelLoader") -> None:
         from localctx.session import Session
 
-        self.turn: EventStream | None = None
-        self.session = Session(settings, self._tell, loader)
+        self.stream: EventStream | None = None
+        self.session = Session(settings, self._report, loader)
 
-    def _tell(self, event: Event) -> None:
-        assert self.turn, "a session works for nobody"
-        self.turn.hear(event)
+    def _report(self, event: Event) -> None:
+        assert self.stream, "a session reports only while a job uses it"
+        self.stream.report(event)
 
 
 class EngineWorker:
-    """Serves up to ``most`` turns together, in a thread of its own. They have a session each, and share the model."""
+    """Runs up to ``max_parallel`` jobs at a time in a thread of its own. Each has its session; all share one model."""
 
-    def __init__(self, settings: Settings, name: str = "desk", most: int = 1) -> None:
-        self._settings, self._most = settings, most
-        self._line = deque[EventStream]()
-        self._served = dict["Sequence", _Slot]()
-        self._chairs = list[_Slot]()
+    def __init__(self, settings: Settings, name: str = "engine", max_parallel: int = 1) -> None:
+        self._settings, self._max_parallel = settings, max_parallel
+        self._queue = deque[EventStream]()
+        self._running = dict["Sequence", _Slot]()
+        self._slots = list[_Slot]()
         self._changed = threading.Condition()
         self._open = True
-        self.in_use = InUse()  # what the sessions hold, as last looked at
+        self.in_use = InUse()  # memory of the sessions at the last event
         self._reports: dict[str, dict[str, Any]] = {}
-        self._worker = threading.Thread(target=self._work, name=name, daemon=True)
-        self._worker.start()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
-    def take_turn(self, job: SessionJob, alone: bool = False, patient: bool = False) -> EventStream:
-        """Stand in line with ``job``."""
-        turn = EventStream(job, self, alone, patient)
+    def submit(self, job: SessionJob, exclusive: bool = False, background: bool = False) -> EventStream:
+        """Append ``job`` to the queue. Returns the stream of its events."""
+        stream = EventStream(job, self, exclusive, background)
         with self._changed:
-            passed = 0 if patient else sum(other.patient for other in self._line)
-            self._line.insert(len(self._line) - passed, turn)
+            overtaken = 0 if background else sum(other.background for other in self._queue)
+            self._queue.insert(len(self._queue) - overtaken, stream)
             self._changed.notify()
-        return turn
+        return stream
 
-    def place(self, turn: EventStream) -> int:
-        """Which in the line it is, from 1; 0 while it is served, and after."""
+    def queue_position(self, stream: EventStream) -> int:
+        """Return the stream's place in the queue, from 1; 0 if its job runs or has ended."""
         with self._changed:
-            return self._line.index(turn) + 1 if turn in self._line else 0
+            return self._queue.index(stream) + 1 if stream in self._queue else 0
 
     @property
     def busy(self) -> bool:
-        """Whether somebody is being served, or waits."""
+        """True if a job runs or is queued."""
         with self._changed:
-            return bool(self._line or self._served)
+            return bool(self._queue or self._running)
 
-    def interrupt(self, turn: EventStream) -> None:
-        """Tell the session that works for ``turn`` to stop, if one does."""
+    def cancel(self, stream: EventStream) -> None:
+        """Cancel the session that runs the stream's job, if one does."""
         with self._changed:
-            for chair in self._chairs:
-                if chair.turn is turn:
-                    chair.session.cancel()
+            for slot in self._slots:
+                if slot.stream is stream:
+                    slot.session.cancel()
 
-    def report(self, chat: str = "") -> dict[str, Any] | None:
-        """What was reported of the last answer in a chat; where none is remembered, or none is named, of the last."""
+    def last_report(self, chat: str = "") -> dict[str, Any] | None:
+        """Return the report of the last answer in ``chat``; without one, of the last answer in any chat."""
         with self._changed:
             return self._reports.get(chat) or next(reversed(self._reports.values()), None)
 
-    def _note(self, event: Any) -> None:
-        """Remember what pages show of the work beside its events."""
-        self._look()
-        if isinstance(event, Done) and isinstance(event.report, AnswerReport) and (chat := event.report.chat):
-            with self._changed:
-                self._reports.pop(chat, None)
-                self._reports[chat] = event.report.to_json()
-                if len(self._reports) > REMEMBERED:
-                    del self._reports[next(iter(self._reports))]
-
     @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Nobody is served meanwhile; what was asked for before is stopped. Raises Cancelled when the desk closes."""
-        seated, done = threading.Event(), threading.Event()
+    def drained(self) -> Iterator[None]:
+        """Cancel all jobs and run none inside the ``with`` block. Raises Cancelled if the worker is closed."""
+        started, done = threading.Event(), threading.Event()
 
         def wait(session: "Session") -> Generator[Any, None, None]:
-            seated.set()
+            started.set()
             done.wait()
             yield from ()
 
-        before = self._turns()
-        turn = self.take_turn(wait, alone=True)
-        for other in before:
+        earlier = self._streams()
+        stream = self.submit(wait, exclusive=True)
+        for other in earlier:
             other.cancel()
         try:
-            while not seated.wait(HEARD):
-                if turn.cancelled.is_set():
+            while not started.wait(POLL_INTERVAL):
+                if stream.cancelled.is_set():
                     raise Cancelled
             yield
         finally:
             done.set()
 
-    def forget(self) -> None:
-        """Forget what was reported of all chats."""
+    def clear_reports(self) -> None:
+        """Forget the reports of all chats."""
         with self._changed:
             self._reports.clear()
 
-    def change(self, settings: Settings) -> None:
-        """Serve the next turn under other settings."""
+    def change_settings(self, settings: Settings) -> None:
+        """Run jobs that have not started yet under other settings."""
         with self._changed:
             self._settings = settings
 
     def close(self) -> None:
-        """Stop what runs and what waits, and end."""
+        """Cancel all jobs, running or queued, and end the thread."""
         with self._changed:
             self._open = False
             self._changed.notify()
-        for turn in self._turns():
-            turn.cancel()
-        self._worker.join()
+        for stream in self._streams():
+            stream.cancel()
+        self._thread.join()
 
-    def _turns(self) -> list[EventStream]:
+    def _streams(self) -> list[EventStream]:
         with self._changed:
-            return [*self._line, *(chair.turn for chair in self._chairs if chair.turn)]
+            return [*self._queue, *(slot.stream for slot in self._slots if slot.stream)]
 
-    def _work(self) -> None:
-        while self._wanted():
-            self._seat()
-            for seat, event in self._scheduler.step() if self._served else ():
-                chair = self._served[seat]
-                assert chair.turn, "who is served has a turn"
-                chair.turn.put(event)
-                self._note(event)
-                if chair.turn.cancelled.is_set():
-                    chair.session.cancel()
-            self._dismiss()
-        for chair in self._chairs:
-            chair.session.close()
+    def _run(self) -> None:
+        """Run the thread: admit jobs, step the scheduler, deliver events, until the worker is closed."""
+        while self._wait_for_work():
+            self._admit()
+            for sequence, event in self._scheduler.step() if self._running else ():
+                self._deliver(self._running[sequence], event)
+            self._finish_ended()
+        for slot in self._slots:
+            slot.session.close()
 
-    def _wanted(self) -> bool:
-        """Wait until somebody wants something; False when the desk closes, and nobody does."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._line or self._served or not self._open)
-            return bool(self._line or self._served)
+    def _deliver(self, slot: _Slot, event: Any) -> None:
+        assert slot.stream, "a running slot has a stream"
+        slot.stream.put(event)
+        self._record(event)
+        if slot.stream.cancelled.is_set():
+            slot.session.cancel()
 
-    def _seat(self) -> None:
-        """Seat who is first in line, while there is room."""
-        while self._may_seat():
-            chair = self._free_chair()
-            with self._changed:  # somewhere it can be found, always: who cancels it looks for it
-                turn = chair.turn = self._line.popleft()
-            seat = self._scheduler.add(_unless_cancelled(turn, chair.session), turn.cancelled.is_set)
+    def _record(self, event: Any) -> None:
+        """Update the memory in use and keep the report of an answer in a chat."""
+        self._update_usage()
+        if isinstance(event, Done) and isinstance(event.report, AnswerReport) and (chat := event.report.chat):
             with self._changed:
-                self._served[seat] = chair
+                self._reports.pop(chat, None)
+                self._reports[chat] = event.report.to_json()
+                if len(self._reports) > MAX_REPORTS:
+                    del self._reports[next(iter(self._reports))]
 
-    def _may_seat(self) -> bool:
+    def _wait_for_work(self) -> bool:
+        """Wait until a job is queued or runs. Returns False once the worker is closed and has no job left."""
         with self._changed:
-            first = self._line[0] if self._line else None
-        return first is not None and (not self._served or self._fits_beside(first))
+            self._changed.wait_for(lambda: self._queue or self._running or not self._open)
+            return bool(self._queue or self._running)
 
-    def _fits_beside(self, turn: EventStream) -> bool:
-        """Whether a turn may be served with those that are."""
+    def _admit(self) -> None:
+        """Start queued jobs, in order, while the next one can be admitted."""
+        while self._can_admit():
+            slot = self._free_slot()
+            with self._changed:  # both at once: cancel() must find the stream in the queue or in a slot
+                stream = slot.stream = self._queue.popleft()
+            sequence = self._scheduler.add(_unless_cancelled(stream, slot.session), stream.cancelled.is_set)
+            with self._changed:
+                self._running[sequence] = slot
+
+    def _can_admit(self) -> bool:
+        with self._changed:
+            first = self._queue[0] if self._queue else None
+        return first is not None and (not self._running or self._can_run_beside(first))
+
+    def _can_run_beside(self, stream: EventStream) -> bool:
+        """True if a job may run concurrently with those that run: a slot is free and the model is the same."""
         from localctx.engine.model_loader import same_model
 
-        others, left_free = [chair.session for chair in self._served.values()], int(turn.patient)
-        if turn.alone or len(others) + left_free >= self._most or not any(other.in_use.weights for other in others):
+        others, reserved = [slot.session for slot in self._running.values()], int(stream.background)
+        full = len(others) + reserved >= self._max_parallel
+        if stream.exclusive or full or not any(other.in_use.weights for other in others):
             return False
         return all(same_model(o.settings, self._settings) for o in others)
 
-    def _free_chair(self) -> _Slot:
-        """A session that nobody uses, under the settings of now, as all of those are: one under others may hold
-        another model.
-        """
-        free = [chair for chair in self._chairs if not chair.turn]
-        for chair in free:
-            if chair.session.settings != self._settings:
-                chair.session.change(self._settings)
+    def _free_slot(self) -> _Slot:
+        """Return a slot without a job, a new one if need be."""
+        free = [slot for slot in self._slots if not slot.stream]
+        for slot in free:  # all of them: under older settings a session could hold on to another model
+            if slot.session.settings != self._settings:
+                slot.session.change(self._settings)
         if not free:
             free.append(_Slot(self._settings, self._loader))
             with self._changed:
-                self._chairs += free
+                self._slots += free
         return free[0]
 
-    def _dismiss(self) -> None:
-        """Tell those who have ended, and give their chairs back."""
-        for seat in [seat for seat in self._served if seat.ended]:
+    def _finish_ended(self) -> None:
+        """End the streams of sequences that have ended, and free their slots."""
+        for sequence in [sequence for sequence in self._running if sequence.ended]:
             with self._changed:
-                chair = self._served.pop(seat)
-                turn, chair.turn = chair.turn, None
-            assert turn, "who is served has a turn"
-            self._look()
-            turn.end(seat.error)
+                slot = self._running.pop(sequence)
+                stream, slot.stream = slot.stream, None
+            assert stream, "a running slot has a stream"
+            self._update_usage()
+            stream.finish(sequence.error)
 
-    def _look(self) -> None:
-        uses = (chair.session.in_use for chair in self._chairs)  # which is the same for all who share the model
+    def _update_usage(self) -> None:
+        uses = (slot.session.in_use for slot in self._slots)  # equal for all sessions that share the model
         self.in_use = next((use for use in uses if use.weights), InUse())
 
     @cached_property
     def _loader(self) -> "ModelLoader":
-        from localctx.engine.model_loader import ModelLoader  # torch: seconds, and the page comes first
+        from localctx.engine.model_loader import ModelLoader  # imports torch, which takes seconds
 
         return ModelLoader()
 
@@ -291,8 +292,8 @@ class EngineWorker:
         return Scheduler(self._loader.forward_each)
 
 
-def _unless_cancelled(turn: EventStream, session: "Session") -> Generator[Any, Any, None]:
-    """The job of a turn; nothing of it where nobody wants it any more."""
-    if turn.cancelled.is_set():
+def _unless_cancelled(stream: EventStream, session: "Session") -> Generator[Any, Any, None]:
+    """Run a stream's job. Raises Cancelled if it was cancelled before it started."""
+    if stream.cancelled.is_set():
         raise Cancelled
-    yield from turn.job(session)
+    yield from stream.job(session)

@@ -17,9 +17,10 @@ from clock import seconds_since
 from command_checks import assert_one_line
 from required_extras import needs_ray
 
-from localctx.batch import ray_generator
+from localctx.batch import ray_cluster
 from localctx.batch.jobs import plan_jobs
-from localctx.batch.ray_generator import RayCluster, RayGenerator
+from localctx.batch.ray_cluster import RayCluster
+from localctx.batch.ray_generator import RayGenerator
 from localctx.batch.run_batch import Batch, Outcome
 from localctx.engine.events import Note
 from localctx.errors import ChatFull, DocumentError, ModelError, NoRoom, TooLong, UsageError, UserError
@@ -114,13 +115,13 @@ def test_a_worker_that_is_killed_is_started_again_and_every_summary_is_there_onc
 @needs_ray
 def test_ctrl_c_ends_the_workers_and_their_cluster(texts, tmp_path):
     batch = Started(texts, "-o", tmp_path / "out", "--ray-cpus", os.cpu_count())
-    until(lambda: batch.workers(".of"))
+    until(lambda: batch.workers(".summarize"))
     batch.interrupt()
     start = time.monotonic()
     code, printed, told = batch.end()
     assert seconds_since(start) < 10
     assert (code, printed) == (130, "")
-    assert told.endswith("localctx: stopped; run it again to go on\n")
+    assert told.endswith("localctx: stopped; run it again to continue\n")
 
 
 @needs_ray
@@ -143,10 +144,10 @@ def test_where_ray_is_not_installed_it_is_told(run, texts, monkeypatch):
 @pytest.mark.parametrize(
     ("address", "code", "problem", "remedy"),
     [
-        ("ray://127.0.0.1:1", 1, "cannot be reached", "see that it runs"),
-        ("ray://", 1, "cannot be reached", "see that it runs"),
-        ("auto", 1, "cannot be reached", "see that it runs"),
-        ("somewhere", 2, "no address of workers", "ray://HOST"),
+        ("ray://127.0.0.1:1", 1, "cannot be reached", "check that it runs"),
+        ("ray://", 1, "cannot be reached", "check that it runs"),
+        ("auto", 1, "cannot be reached", "check that it runs"),
+        ("somewhere", 2, "not an address of workers", "ray://HOST"),
     ],
 )
 def test_a_cluster_that_cannot_be_reached_is_told_soon(run, texts, monkeypatch, address, code, problem, remedy):
@@ -167,7 +168,7 @@ def test_another_localctx_on_a_worker_is_told(monkeypatch):
     for get, has in ((lambda version: "0.0.9", "0.0.9"), (dies, "No module")):
         monkeypatch.setattr(ray, "get", get)
         with pytest.raises(UserError, match=f"need localctx.*have.*{has}.*pip install"):
-            ray_generator._meet(None)
+            ray_cluster._check_version(None)
 
 
 # Shares of a cluster
@@ -188,7 +189,7 @@ def test_another_localctx_on_a_worker_is_told(monkeypatch):
 def test_a_worker_is_given_a_gpu_or_some_cores_of_one_machine(nodes, settings, cpus, count, needs, threads):
     alive = [{"Alive": True, "Resources": n} for n in nodes]
     dead = {"Alive": False, "Resources": {"CPU": 99, "GPU": 9}}
-    its, workers, given = ray_generator._share([*alive, dead], Settings(Path("x"), **settings), cpus)
+    its, workers, given = ray_cluster._worker_share([*alive, dead], Settings(Path("x"), **settings), cpus)
     assert (workers, given, its.threads) == (count, needs, threads)
     assert its.device == ("cuda" if "num_gpus" in needs else "cpu")
 
@@ -196,7 +197,7 @@ def test_a_worker_is_given_a_gpu_or_some_cores_of_one_machine(nodes, settings, c
 @pytest.mark.parametrize(("settings", "cpus", "why"), [({}, 5, "5 cores"), ({"device": "cuda"}, 0, "no GPU")])
 def test_what_no_machine_has_is_told(settings, cpus, why):
     with pytest.raises(UserError, match=why):
-        ray_generator._share([{"Alive": True, "Resources": {"CPU": 4.0}}], Settings(Path("x"), **settings), cpus)
+        ray_cluster._worker_share([{"Alive": True, "Resources": {"CPU": 4.0}}], Settings(Path("x"), **settings), cpus)
 
 
 # Without Ray
@@ -213,7 +214,7 @@ def test_an_error_comes_from_another_process_as_it_was(kind):
 class Fake:
     """A cluster of two workers in this process, which ``does`` documents."""
 
-    seats = 4
+    max_parallel = 4
 
     def __init__(self, does) -> None:
         self._does, self.stopped, self.at_once, self.most = does, False, 0, 0
@@ -227,14 +228,14 @@ class Fake:
     def cancel(self) -> None:
         self.stopped = True
 
-    def of(self, held, task, keep, hear):
+    def summarize(self, document, task, persist, on_note):
         self.at_once += 1
         self.most = max(self.most, self.at_once)
         time.sleep(0.02)
         self.at_once -= 1
-        hear(Note(f"about {held[0].name}"))
-        self._does(held[0].name)
-        return {"summary": held[0].name, "answers": [], "sections": [], "citations": [], "model": "m", "seconds": 1}
+        on_note(Note(f"about {document[0].name}"))
+        self._does(document[0].name)
+        return {"summary": document[0].name, "answers": [], "sections": [], "citations": [], "model": "m", "seconds": 1}
 
 
 @contextmanager
@@ -243,7 +244,7 @@ def spread(home: Path, model: Path, folder: Path, does):
     with session(home, model) as s, s.workflows.summaries() as summarizing:
         over = RayGenerator(fake)
         jobs = plan_jobs([str(folder)], bytes, lambda *passed: None)
-        yield fake, over.run(Batch(summarizing, SummaryTask(), [], of=over.of), jobs)
+        yield fake, over.run(Batch(summarizing, SummaryTask(), [], summarize=over.summarize), jobs)
 
 
 def test_documents_are_given_to_all_workers_and_what_fails_is_one_of_them(home, tiny_model, texts):
@@ -256,7 +257,7 @@ def test_documents_are_given_to_all_workers_and_what_fails_is_one_of_them(home, 
     done = {Path(o.job.path).name: o.status for o in got if isinstance(o, Outcome)}
     assert done == {f"{i}.txt": "failed" if i == 3 else "done" for i in range(DOCUMENTS)}
     assert sum(isinstance(one, Note) for one in got) == DOCUMENTS - 1
-    assert 1 < fake.most <= fake.seats
+    assert 1 < fake.most <= fake.max_parallel
     assert not fake.stopped
 
 
@@ -278,5 +279,5 @@ def test_what_is_wrong_with_all_documents_stops_the_workers(home, tiny_model, tm
 
 
 def test_an_address_is_checked_before_anything_is_done():
-    with pytest.raises(UsageError, match="no address"):
+    with pytest.raises(UsageError, match="not an address"):
         RayCluster(Settings(Path("x")), "http://127.0.0.1")

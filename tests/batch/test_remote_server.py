@@ -39,8 +39,8 @@ def assert_told(done: subprocess.CompletedProcess, code: int, problem: str, reme
 @pytest.fixture(autouse=True)
 def quick(home, monkeypatch):
     """Nothing is waited for long, and there is no model here that could answer."""
-    monkeypatch.setattr(server_client, "PAUSES", (0.01, 0.02))
-    monkeypatch.setattr(server_client, "BEAT", 0)
+    monkeypatch.setattr(server_client, "RETRY_PAUSES", (0.01, 0.02))
+    monkeypatch.setattr(server_client, "PROGRESS_INTERVAL", 0)
     monkeypatch.setenv("LOCALCTX_MODEL", "/nothing/here")
     monkeypatch.delenv(KEY, raising=False)
     for name, value in PLAIN.items():
@@ -157,7 +157,7 @@ def test_thoughts_are_no_summary(run, texts, there):
     done = run("summarize", texts / "red.txt", "--json", "--server", there.url)
     assert json.loads(done.stdout)["documents"][0]["summary"] == "A red house."
     there.faults = [words('data: {"choices": [{"delta": {}, "finish_reason": "length"}]}\n\n')]
-    assert "said nothing" in run("summarize", texts / "blue.txt", "--server", there.url).stderr
+    assert "gave no answer" in run("summarize", texts / "blue.txt", "--server", there.url).stderr
 
 
 def test_a_server_that_does_not_stream_is_understood(run, texts, there):
@@ -173,9 +173,9 @@ def test_a_server_that_does_not_stream_is_understood(run, texts, there):
 @pytest.mark.parametrize(
     ("fault", "problem", "remedy"),
     [
-        (status(401, "bad key"), "wants a key (401: bad key)", KEY),
-        (status(403), "wants a key", KEY),
-        (status(307, Location="http://127.0.0.1:9/"), "sends elsewhere", "--server"),
+        (status(401, "bad key"), "needs a key (401: bad key)", KEY),
+        (status(403), "needs a key", KEY),
+        (status(307, Location="http://127.0.0.1:9/"), "redirects to another address", "--server"),
         (status(404, "The model parrot does not exist."), "has no model parrot", MODEL),
         (status(429, "slowly"), "is busy (429: slowly)", "later"),
         (status(503), "is busy", "later"),
@@ -187,8 +187,8 @@ def test_a_server_that_does_not_stream_is_understood(run, texts, there):
         (words('data: {"choices": [{"delta": {"content": 5}}]}\n\n'), "not in OpenAI's form", "--server"),
         (words('{"choices": []}', "application/json"), "not in OpenAI's form", "--server"),
         (words(ENDLESS), "not in OpenAI's form", "--server"),
-        (words('data: {"error": {"message": "out of memory"}}\n\n'), "broke off (out of memory)", "log"),
-        (cut, "broke off", "log"),
+        (words('data: {"error": {"message": "out of memory"}}\n\n'), "closed the connection (out of memory)", "log"),
+        (cut, "closed the connection", "log"),
     ],
 )
 def test_what_is_wrong_with_the_server_stops_the_batch(run, texts, there, fault, problem, remedy):
@@ -212,7 +212,7 @@ def test_a_server_that_recovers_is_asked_again(run, texts, there, fault):
     there.faults = [fault, fault]
     done = run("summarize", texts, "--json", "--server", there.url, "--together", 2)
     assert counts(done) == (5, 0, 0), done.stderr
-    assert "again in 0.01 s" in done.stderr
+    assert "trying again in 0.01 s" in done.stderr
 
 
 def test_a_server_whose_streams_break_off_is_asked_for_all_at_once(run, texts, there):
@@ -267,7 +267,7 @@ def test_a_document_whose_smallest_sections_do_not_fit_is_told(run, texts, there
 )
 def test_addresses_are_understood(url, base, near):
     address = ServerAddress.parse(url)
-    assert (address.base, address.near) == (base, near)
+    assert (address.base, address.is_local) == (base, near)
 
 
 @pytest.mark.parametrize(
@@ -296,22 +296,22 @@ def test_nobody_is_there(run, texts):
 def test_flags_about_the_model_here_are_refused(run, texts, flags, there):
     assert_told(run("summarize", texts, "--server", there.url, *flags), 2, f"{flags[0]} is about", "leave one")
     assert not there.asked
-    assert_told(run("summarize", texts, "--server-model", "x"), 2, "--server-model is one", "--server")
+    assert_told(run("summarize", texts, "--server-model", "x"), 2, "--server-model names a model", "--server")
 
 
 def test_the_key_comes_from_the_environment_and_is_never_shown(run, texts, tmp_path, monkeypatch, home):
     key = "sk-quite-secret"
     how = ("summarize", texts, "-q", "-o", tmp_path / "out", "--jsonl", tmp_path / "all.jsonl", "--server")
     with fake_server(key=key) as there:
-        assert_told(run(*how, there.url), 1, "wants a key", KEY)
+        assert_told(run(*how, there.url), 1, "needs a key", KEY)
         monkeypatch.setenv(KEY, key + "x")
-        assert_told(refused := run(*how, there.url), 1, "does not take the key", KEY)
+        assert_told(refused := run(*how, there.url), 1, "does not accept the key", KEY)
         assert "secret" not in refused.stderr
         monkeypatch.setenv(KEY, key)
         done = run(*how, there.url)
         assert done.returncode == 0, done.stderr
         monkeypatch.setenv(KEY, key + "\n x: y")
-        assert_told(run(*how, there.url), 2, "letters that no key has", "anew")
+        assert_told(run(*how, there.url), 2, "characters that no key has", "set it again")
     written = [p for p in tmp_path.rglob("*") if p.is_file()]
     assert len(written) > 6
     assert not any(key.encode() in p.read_bytes() for p in written)
@@ -319,7 +319,7 @@ def test_the_key_comes_from_the_environment_and_is_never_shown(run, texts, tmp_p
 
 def test_it_is_told_when_documents_leave_the_machine(run, texts, monkeypatch, there):
     assert "sent to" not in run("summarize", texts, "--server", there.url).stderr
-    monkeypatch.setattr(http_connection, "CONNECT", 0.2)
+    monkeypatch.setattr(http_connection, "CONNECT_TIMEOUT", 0.2)
     done = run("summarize", texts, "--server", "http://[100::1]:9")
     assert done.stderr.startswith("localctx: the documents are sent to [100::1]:9, unencrypted\n")
     assert done.returncode == 1
@@ -355,7 +355,7 @@ def test_ctrl_c_stops_within_a_second_and_hangs_up(run, texts, tmp_path, there, 
     assert seconds_since(begun) < 1
     assert process.returncode == 130, said
     assert "2 done" in said
-    assert said.endswith("localctx: stopped; run it again to go on\n")
+    assert said.endswith("localctx: stopped; run it again to continue\n")
     wait_for(lambda: not there.busy)
     there.always = None
     assert counts(run("summarize", *arguments, "--json")) == (3, 2, 0)

@@ -36,7 +36,7 @@ def running(settings, jobs, most) -> Iterator[tuple[Kept, Session, Iterator]]:
     kept = Kept()
     with Session(settings) as session, session.workflows.summaries() as summarizing:
         batch = Batch(summarizing, TASK, [kept], force=True)
-        yield kept, session, run_side_by_side(batch.work, jobs, session.forward_each, session.runtime.cancelled, most)
+        yield kept, session, run_side_by_side(batch.run, jobs, session.forward_each, session.runtime.cancelled, most)
 
 
 def write(folder: Path, texts) -> list[DocumentJob]:
@@ -111,7 +111,7 @@ def test_a_night_of_documents_that_were_done_before_is_gone_through():
         again = int(job.source) % 3 == 0 and job not in seen
         seen.add(job)
         yield from ()
-        return Outcome(job, "skipped", again=again)
+        return Outcome(job, "skipped", retry=again)
 
     told = run_side_by_side(work, jobs, lambda feeds, cancelled: [], lambda: False)
     assert sorted(int(job.source) for job, _ in told) == list(range(30_000))

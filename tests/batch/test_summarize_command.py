@@ -22,7 +22,7 @@ from processes import opened
 
 from localctx.batch.jobs import DocumentJob, plan_jobs
 from localctx.batch.markdown import FIELDS, SummaryTemplate, fields
-from localctx.batch.outputs import Lines, file_name
+from localctx.batch.outputs import JsonLines, file_name
 from localctx.batch.run_batch import Outcome
 from localctx.engine.events import Progress
 from localctx.errors import UsageError
@@ -203,8 +203,8 @@ def test_lines_of_json_are_added_each_once_also_after_a_line_that_was_cut(run, t
 def test_a_file_of_something_else_is_not_added_to(tmp_path):
     for text in ("Dear diary", "Dear diary\n", "[1]\n", '{"a": 1}\n'):
         (tmp_path / "diary").write_text(text)
-        with pytest.raises(UsageError, match="something else"):
-            Lines(tmp_path / "diary")
+        with pytest.raises(UsageError, match="content other than results"):
+            JsonLines(tmp_path / "diary")
         assert (tmp_path / "diary").read_text() == text
 
 
@@ -300,7 +300,7 @@ def test_a_bar_with_the_time_left_is_for_who_watches(monkeypatch):
         ):
             board.ended(line, Outcome(job, status))
     shown = sys.stderr.getvalue()
-    assert "2 at once" in shown
+    assert "2 at a time" in shown
     assert "sections 2/7" in shown
     assert "left" in shown
     assert "3/3" in shown
@@ -361,7 +361,7 @@ def test_ctrl_c_stops_within_a_second_and_the_rest_is_done_later(localctx, run, 
     assert seconds_since(start) < 1
     assert process.returncode == 130
     assert "5 done, 0 skipped, 0 failed, of 6" in rest
-    assert rest.endswith("localctx: stopped; run it again to go on\n")
+    assert rest.endswith("localctx: stopped; run it again to continue\n")
     (texts / "zlong.md").unlink()
     assert counts(run("summarize", *arguments, "--json")) == (0, 5, 0)
 

@@ -259,7 +259,7 @@ def test_the_working_memory_of_prefill_is_about_what_was_estimated(default_home)
         (None, ["--model", "owner/name"], 1, "owner/name is not on this machine; localctx models pull owner/name"),
         (None, ["--model", "smollm2-135m-instrukt"], 1, "no model 'smollm2-135m-instrukt' .*smollm2-135m-instruct"),
         (SMOLLM2, ["--model", "smollm2-135m-instruct"], 2, "--model and --config both"),
-        (SMOLLM2, ["--context", "0"], 2, "--context 0 is no length; "),
+        (SMOLLM2, ["--context", "0"], 2, "--context 0 is not a length; "),
         (SMOLLM2, ["--kv", "int3"], 2, "no KV codec 'int3'; "),
         (SMOLLM2, ["--device-memory", "much"], 2, "device-memory = 'much' is not a size; "),
         (SMOLLM2, ["--memory", "4 apples"], 2, "memory = '4 apples' is not a size; "),

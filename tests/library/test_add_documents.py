@@ -47,7 +47,7 @@ def test_a_folder_is_added_and_what_failed_is_told(run, home, texts):
     ]
     assert "2 pages, 8 characters" in lines[0]
     assert "c.txt is a picture; turn" in done.stderr
-    assert ".hidden is hidden: passed over" in done.stderr
+    assert ".hidden is hidden: ignored" in done.stderr
     shown = run("library", "show", "a.pdf").stdout
     assert "2 pages, 1 headings" in shown
     again = run("library", "add", texts / "a.pdf", texts / "b.docx", "--json")

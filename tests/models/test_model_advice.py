@@ -346,18 +346,18 @@ def test_what_is_neither_known_nor_here_is_not_chosen(run, home, words, code, pr
 def test_the_command_is_told_as_it_is_typed_here(tmp_path, monkeypatch):
     import sys
 
-    from localctx.cli.common import as_typed
+    from localctx.cli.common import with_launcher
 
     line = "Get it: localctx models pull m; localctx stays"
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "my tree" / ".venv"))
-    assert as_typed(line) == line
+    assert with_launcher(line) == line
     (tmp_path / "my tree" / "packaging").mkdir(parents=True)
     (tmp_path / "my tree" / "packaging" / "start").touch()
     monkeypatch.chdir(tmp_path)
-    assert as_typed(line) == "Get it: sh 'my tree/packaging/start' models pull m; localctx stays"
+    assert with_launcher(line) == "Get it: sh 'my tree/packaging/start' models pull m; localctx stays"
     (tmp_path / "localctx").touch(0o755)
-    assert as_typed(line) == line
+    assert with_launcher(line) == line
 
 
 def test_advice_is_of_the_catalogue(laptop, monkeypatch):

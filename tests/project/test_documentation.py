@@ -13,7 +13,7 @@ from repository import ROOT
 
 from localctx import docs
 from localctx.cli import cli
-from localctx.cli.common import text_of
+from localctx.cli.common import measuring_text
 from localctx.models.catalog import load_catalog
 
 FOLDER = ROOT / "localctx" / "docs"
@@ -69,7 +69,7 @@ def test_the_readme_names_every_page():
 
 
 def test_the_text_to_measure_on_is_long_enough_for_8192_tokens():
-    text = text_of(None)
+    text = measuring_text(None)
     assert text.startswith("# localctx")
     assert all(page.read_text() in text for page in PAGES)
     assert len(text) > 5 * 8192

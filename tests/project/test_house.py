@@ -23,7 +23,8 @@ FLOORS = {
     "localctx.session": 8,
     "localctx.doctor": 8,
     "localctx.batch": 8,
-    "localctx.batch.ray_generator": 9,  # each worker has a session
+    "localctx.batch.ray_cluster": 9,  # each worker has a session
+    "localctx.batch.ray_generator": 9,
     "localctx.quality": 8,
     "localctx.bench": 8,
     "localctx.api": 9,

@@ -171,9 +171,9 @@ def test_the_bar_is_what_the_reference_finds_even_if_that_is_nothing(model, text
 
 
 def test_without_a_file_the_text_is_our_readme():
-    from localctx.cli.common import text_of
+    from localctx.cli.common import measuring_text
 
-    assert text_of(None).startswith("# localctx")
+    assert measuring_text(None).startswith("# localctx")
 
 
 # The verdict

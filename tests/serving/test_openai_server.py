@@ -25,7 +25,7 @@ from localctx.batch.remote_server import KEY
 from localctx.engine.events import Done
 from localctx.engine.prompt import ASK, content
 from localctx.errors import UsageError
-from localctx.serving.http import LOOPBACK, key_of, listen
+from localctx.serving.http import LOOPBACK, access_key, listen
 from localctx.serving.openai_protocol import ApiError, CompletionRequest, StopTexts
 from localctx.serving.openai_server import ApiKeyCheck, OpenAIServer
 from localctx.settings import Settings
@@ -39,12 +39,12 @@ def serving(tmp_path_factory, sharp_model):
     home, sock = tmp_path_factory.mktemp("serve"), listen("127.0.0.1", 0)
     with session(home, sharp_model, max_tokens=24) as s, closing(OpenAIServer(s.settings, 8)) as server:
         list(server.load())
-        key = key_of(home, "serve")
+        key = access_key(home, "serve")
         http = uvicorn.Server(uvicorn.Config(ApiKeyCheck(server.app(), LOOPBACK, key), log_level="warning", ws="none"))
         thread = threading.Thread(target=http.run, args=([sock],))
         thread.start()
         yield f"http://127.0.0.1:{sock.getsockname()[1]}/v1", key, home
-        server.leaving.set()
+        server.stopping.set()
         http.should_exit = True
         thread.join()
 
@@ -161,9 +161,9 @@ def test_an_answer_ends_where_a_stop_text_begins(client):
 @examples(max_examples=200, deadline=None)
 def test_stop_texts_are_found_wherever_pieces_end(pieces, stops):
     until, whole = StopTexts(stops), "".join(pieces)
-    said = "".join(until(piece) for piece in pieces) + until.rest()
+    said = "".join(until(piece) for piece in pieces) + until.flush()
     found = [i for i in range(len(whole)) if any(whole.startswith(stop, i) for stop in stops)]
-    assert until.met == bool(found)
+    assert until.stopped == bool(found)
     assert whole.startswith(said)
     assert not any(stop in said for stop in stops)
     assert said == whole if not found else len(said) >= found[0] - max(map(len, stops))
@@ -190,13 +190,13 @@ def test_what_is_there_is_told(client):
         ({"messages": [{"role": "user", "content": None}]}, 400, "not text"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "not text"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "the user's"),
-        (asking("x", n=2), 400, "n = 1"),
+        (asking("x", n=2), 400, "n must be 1"),
         (asking("x", temperature="hot"), 400, "temperature"),
         (asking("x", temperature=99), 400, "temperature = 99.0 is out of range"),
         (asking("x", max_tokens=0), 400, "max_tokens = 0 is out of range"),
         (asking("x", stop=[""]), 400, "stop"),
         (asking("x", tools=[{}]), 400, "tools"),
-        (asking("x", model="gpt-9"), 404, "'gpt-9' is not here"),
+        (asking("x", model="gpt-9"), 404, "does not have the model 'gpt-9'"),
         (asking("x" * 5000), 400, "tokens, and .* reads at most 4,096"),
         (asking("x" * 5000, stream=True), 400, "tokens, and .* reads at most 4,096"),
     ],
@@ -252,7 +252,7 @@ def test_the_key_is_its_owners_alone(serving):
 # Who has gone
 
 
-def test_who_leaves_frees_the_seat_within_a_second(serving, client, home, sharp_model):
+def test_who_leaves_frees_the_slot_within_a_second(serving, client, home, sharp_model):
     url, key, _ = serving
     long = asking("x" * 1500, max_tokens=2500)
     with client.stream("POST", "chat/completions", json={**long, "stream": True}) as reply:
@@ -291,7 +291,7 @@ def test_ctrl_c_ends_it_within_a_second_whatever_runs(tmp_path, sharp_model):
             *_, last = lines
         process.wait(30)
         assert seconds_since(begun) < 1
-    assert "this server stops" in last
+    assert "the server is shutting down" in last
 
 
 # A batch of our own

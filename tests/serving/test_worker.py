@@ -1,4 +1,4 @@
-"""The desk: questions are answered together, each as it would be alone, and nobody waits for another's reading."""
+"""EngineWorker: questions are answered together, each as it would be alone, and none waits for another's prefill."""
 
 import gc
 import threading
@@ -24,9 +24,9 @@ def settings(home, sharp_model):
 
 
 @contextmanager
-def open_desk(settings, most):
-    with closing(EngineWorker(settings, "test", most)) as desk:
-        yield desk
+def open_worker(settings, max_parallel):
+    with closing(EngineWorker(settings, "test", max_parallel)) as worker:
+        yield worker
 
 
 def asking(document, question):
@@ -40,15 +40,15 @@ def report(events):
     return next(e.report.to_json() for e in events if isinstance(e, Done))
 
 
-def together(turns):
-    """The events of turns, each heard in a thread of its own, and the order in which they ended."""
-    heard, order = [[] for _ in turns], []
+def together(streams):
+    """The events of streams, each heard in a thread of its own, and the order in which they ended."""
+    heard, order = [[] for _ in streams], []
 
     def listen(i):
-        heard[i].extend(turns[i])
+        heard[i].extend(streams[i])
         order.append(i)
 
-    threads = [threading.Thread(target=listen, args=(i,)) for i in range(len(turns))]
+    threads = [threading.Thread(target=listen, args=(i,)) for i in range(len(streams))]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -60,44 +60,44 @@ def together(turns):
 def test_questions_answered_together_are_answered_as_alone(settings, document):
     with Session(settings) as session:
         alone = [report(session.stream(q, [str(document)], persist=False))["answer"] for q in QUESTIONS]
-    with open_desk(settings, 4) as desk:
-        heard, _ = together([desk.take_turn(asking(document, q)) for q in QUESTIONS])
+    with open_worker(settings, 4) as worker:
+        heard, _ = together([worker.submit(asking(document, q)) for q in QUESTIONS])
     assert [report(events)["answer"] for events in heard] == alone
 
 
 def test_a_short_question_does_not_wait_for_a_long_document(settings, document, tmp_path):
     long = tmp_path / "long.txt"
     long.write_text("".join(f"River {i} is {i * 37} km long.\n" for i in range(130)))
-    with open_desk(settings, 4) as desk:
-        list(desk.take_turn(asking(document, "first, so that the model is there")))
-        slow = desk.take_turn(asking(long, QUESTIONS[0]))
+    with open_worker(settings, 4) as worker:
+        list(worker.submit(asking(document, "first, so that the model is there")))
+        slow = worker.submit(asking(long, QUESTIONS[0]))
         events = iter(slow)
         next(e for e in events if isinstance(e, Progress) and e.phase == "reading")
-        quick = desk.take_turn(asking(document, QUESTIONS[1]))
+        quick = worker.submit(asking(document, QUESTIONS[1]))
         (one, two), order = together([events, quick])
     assert order == [1, 0]
     assert report(one)["answer"]
     assert any(isinstance(e, Token) for e in two)
 
 
-def test_a_desk_for_one_lets_the_others_wait_in_line(settings, document):
-    with open_desk(settings, 1) as desk:
-        turns = [desk.take_turn(asking(document, q)) for q in QUESTIONS]
-        heard, order = together(turns)
+def test_a_worker_for_one_lets_the_others_wait_in_line(settings, document):
+    with open_worker(settings, 1) as worker:
+        streams = [worker.submit(asking(document, q)) for q in QUESTIONS]
+        heard, order = together(streams)
     assert order == [0, 1, 2]
-    assert max(e.place for e in heard[2] if isinstance(e, Queued)) >= 1
+    assert max(e.position for e in heard[2] if isinstance(e, Queued)) >= 1
 
 
 def test_one_is_stopped_and_the_others_go_on(settings, document):
-    with open_desk(settings, 4) as desk:
-        turns = [desk.take_turn(asking(document, q)) for q in QUESTIONS[:2]]
-        turns[0].cancel()
+    with open_worker(settings, 4) as worker:
+        streams = [worker.submit(asking(document, q)) for q in QUESTIONS[:2]]
+        streams[0].cancel()
         with pytest.raises(Cancelled):
-            list(turns[0])
-        assert report(turns[1])["answer"]
+            list(streams[0])
+        assert report(streams[1])["answer"]
 
 
-def test_a_mistake_costs_its_own_turn_alone(settings, document):
+def test_a_mistake_costs_its_own_job_alone(settings, document):
     def wrong(session):
         raise UsageError("no", "never")
         yield
@@ -106,8 +106,8 @@ def test_a_mistake_costs_its_own_turn_alone(settings, document):
         yield from ()
         raise ZeroDivisionError
 
-    with open_desk(settings, 4) as desk:
-        good, bad, worse = (desk.take_turn(job) for job in (asking(document, QUESTIONS[0]), wrong, broken))
+    with open_worker(settings, 4) as worker:
+        good, bad, worse = (worker.submit(job) for job in (asking(document, QUESTIONS[0]), wrong, broken))
         with pytest.raises(UsageError):
             list(bad)
         with pytest.raises(ZeroDivisionError):
@@ -115,20 +115,20 @@ def test_a_mistake_costs_its_own_turn_alone(settings, document):
         assert report(good)["answer"]
 
 
-def test_another_model_leaves_no_chair_with_the_one_before(settings, document, tiny_model):
-    with open_desk(settings, 4) as desk:
-        together([desk.take_turn(asking(document, q)) for q in QUESTIONS])
-        before = [weakref.ref(chair.session.model) for chair in desk._chairs if chair.session.in_use.weights]
+def test_another_model_leaves_no_session_with_the_one_before(settings, document, tiny_model):
+    with open_worker(settings, 4) as worker:
+        together([worker.submit(asking(document, q)) for q in QUESTIONS])
+        before = [weakref.ref(slot.session.model) for slot in worker._slots if slot.session.in_use.weights]
         assert len(before) > 1
-        desk.change(replace(settings, model=str(tiny_model)))
-        assert report(desk.take_turn(asking(document, QUESTIONS[0])))["model"] == str(tiny_model)
+        worker.change_settings(replace(settings, model=str(tiny_model)))
+        assert report(worker.submit(asking(document, QUESTIONS[0])))["model"] == str(tiny_model)
         gc.collect()
         assert [model() for model in before] == [None] * len(before)
 
 
-def test_other_settings_count_from_the_next_turn_on(settings, document):
-    with open_desk(settings, 4) as desk:
-        assert report(desk.take_turn(asking(document, QUESTIONS[0])))["tokens"]["generated"] > 3
-        desk.change(replace(settings, max_tokens=3))
-        assert report(desk.take_turn(asking(document, QUESTIONS[0])))["tokens"]["generated"] == 3
-        assert desk.in_use.weights > 0
+def test_other_settings_count_from_the_next_job_on(settings, document):
+    with open_worker(settings, 4) as worker:
+        assert report(worker.submit(asking(document, QUESTIONS[0])))["tokens"]["generated"] > 3
+        worker.change_settings(replace(settings, max_tokens=3))
+        assert report(worker.submit(asking(document, QUESTIONS[0])))["tokens"]["generated"] == 3
+        assert worker.in_use.weights > 0

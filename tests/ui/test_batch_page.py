@@ -44,7 +44,7 @@ def wait(batches: BatchRuns, until=lambda batches: not batches.running) -> dict[
     """Wait for something; the states of all documents then."""
     end = time.monotonic() + 60
     while not until(batches):
-        assert time.monotonic() < end, [(item.name, item.state, item.told) for item in batches.items]
+        assert time.monotonic() < end, [(item.name, item.state, item.detail) for item in batches.items]
         time.sleep(0.01)
     return {item.name: item.state for item in batches.items}
 
@@ -59,12 +59,12 @@ def done_of(batches: BatchRuns) -> int:
 def test_a_batch_is_done_and_what_was_done_is_skipped(window, texts):
     batches = window.batches
     batches.begin(items_of(texts), BRIEF)
-    with pytest.raises(UsageError, match="on its way"):
+    with pytest.raises(UsageError, match="is running"):
         batches.begin([], BRIEF)
     states = wait(batches)
     assert states == {**{f"{c}.txt": "done" for c in COLOURS}, "picture.txt": "failed"}
     bad = next(item for item in batches.items if item.state == "failed")
-    assert bad.told.startswith("picture.txt is a picture; turn")
+    assert bad.detail.startswith("picture.txt is a picture; turn")
     summaries = {item.name: item.entry["summary"] for item in batches.items if item.entry}
     (texts / "picture.txt").write_text("It was a text after all.")
     batches.retry()
@@ -92,7 +92,7 @@ def test_paused_in_the_middle_it_goes_on_where_it_was(window, texts):
     wait(batches, lambda b: any(item.written for item in b.items))
     start = time.monotonic()
     batches.pause()
-    states = wait(batches, lambda b: not any(item.state in ("reading", "in line", "in work") for item in b.items))
+    states = wait(batches, lambda b: not any(item.state in ("reading", "queued", "running") for item in b.items))
     assert seconds_since(start) < 3
     assert "ready" in states.values()
     assert "paused" in batch_table.progress(batches)
@@ -116,20 +116,20 @@ def test_a_question_goes_before_many_documents(window, tmp_path):
     def ask(session):
         yield from session.workflows.questions.ask([str(folder / "7.txt")], "Where?", persist=False)
 
-    turn, before = window.desk.take_turn(ask), done_of(batches)
-    assert window.desk.place(turn) <= 1
+    turn, before = window.answer_worker.submit(ask), done_of(batches)
+    assert window.answer_worker.queue_position(turn) <= 1
     assert any(isinstance(event, Progress) for event in turn)
     assert done_of(batches) - before < 20
     batches.pause()
 
 
 def test_what_is_wrong_with_all_stops_all_and_is_told(window, texts):
-    window.desk.change(replace(window.settings, model="/nowhere/at/all"))
+    window.answer_worker.change_settings(replace(window.settings, model="/nowhere/at/all"))
     window.batches.begin(items_of(texts), BRIEF)
     states = wait(window.batches)
-    assert set(states.values()) <= {"waiting", "reading", "ready", "in line", "in work", "failed"}
+    assert set(states.values()) <= {"waiting", "reading", "ready", "queued", "running", "failed"}
     assert "/nowhere/at/all" in batch_table.progress(window.batches)
-    window.desk.change(window.settings)
+    window.answer_worker.change_settings(window.settings)
     window.batches.resume()
     assert list(wait(window.batches).values()).count("done") == 5
 
@@ -138,7 +138,7 @@ def test_a_name_that_is_not_utf8_costs_itself_alone(window, texts):
     (texts / "n\udcffame.txt").write_text("x")
     window.batches.begin(items_of(texts), BRIEF)
     wait(window.batches)
-    told = {item.state: item.told for item in window.batches.items if "ame" in item.name}
+    told = {item.state: item.detail for item in window.batches.items if "ame" in item.name}
     assert "has a name that is not UTF-8" in told["failed"]
 
 
@@ -149,8 +149,8 @@ def test_a_batch_is_forgotten_in_the_middle_with_all_that_was_made(window, texts
     wait(batches, lambda b: done_of(b) > 0)
     batches.forget()
     assert (batches.items, batches.running) == ([], False)
-    with window.desk.paused():
-        assert not any(item.state == "in work" for item in before)
+    with window.answer_worker.drained():
+        assert not any(item.state == "running" for item in before)
 
 
 def made(text: str) -> BatchItem:
@@ -172,7 +172,7 @@ def test_whatever_documents_and_models_say_is_text():
     for shown in (
         batch_table.table([made(HOSTILE)], ""),
         batch_table.result(made(HOSTILE), lambda d: HOSTILE),
-        batch_table.result(BatchItem(made(HOSTILE).job, HOSTILE, told=HOSTILE), lambda d: None),
+        batch_table.result(BatchItem(made(HOSTILE).job, HOSTILE, detail=HOSTILE), lambda d: None),
         batch_table.table([], HOSTILE),
     ):
         assert "<img" not in shown
@@ -183,7 +183,7 @@ def test_of_many_documents_those_near_the_work_are_in_the_table():
     job = made("x").job
     items = [BatchItem(job, f"n{i}", state="done" if i < 700 else "waiting") for i in range(1000)]
     drawn = batch_table.table(items, "")
-    assert drawn.count("<tr") == batch_table.MOST + 1
+    assert drawn.count("<tr") == batch_table.MAX_ROWS + 1
     assert ">n699<" in drawn
     assert ">n700<" in drawn
     assert "700 more" in drawn
@@ -252,9 +252,9 @@ def test_a_folder_is_done_through_pauses_reloads_and_bad_files(tab, window, text
     begin(tab, tmp_path / "nothing*")
     tab.wait_for("1 of 1 documents, 1 failed", "#batch-progress")
     set_length(tab, "9")
-    with window.desk.paused():  # so that it is in the middle for as long as this takes
+    with window.answer_worker.drained():  # so that it is in the middle for as long as this takes
         begin(tab, texts)
-        tab.wait_for("in line", "#batch-table")
+        tab.wait_for("queued", "#batch-table")
         reload(tab)
         show(tab, "of 7 documents")
         tab.page.locator("#batch-pause").click()

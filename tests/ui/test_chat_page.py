@@ -86,7 +86,7 @@ def tab(tabs) -> Tab:
 def test_a_newcomer_asks_a_pdf_stops_an_answer_and_finds_everything_again(tab):
     tab.drop("log.pdf", pdf(PAGES))
     tab.ask("Who keeps the harbour?")
-    tab.wait_for("reads the whole")
+    tab.wait_for("reading everything")
     assert "reused 0 /" in tab.answer()
     chip = tab.page.locator(".lc-chip").first
     chip.locator("summary").click()

@@ -11,10 +11,10 @@ import pytest
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
-from localctx.serving.http import LOOPBACK, key_of
+from localctx.serving.http import LOOPBACK, access_key
 from localctx.settings import load_settings
 from localctx.ui.app import mount
-from localctx.ui.http_access import FETCHING, HEADERS, USED, BrowserGate
+from localctx.ui.http_access import ALLOWED_PATHS, HEADERS, REMOTE_FILES, BrowserAccess
 from localctx.ui.window import AppWindow
 
 HOST = "127.0.0.1:7860"
@@ -41,13 +41,15 @@ def app(window):
 @pytest.fixture
 def stranger(app, window):
     """A client without the key."""
-    return TestClient(BrowserGate(app, LOOPBACK, key_of(window.settings.home), 7860), HERE, follow_redirects=False)
+    return TestClient(
+        BrowserAccess(app, LOOPBACK, access_key(window.settings.home), 7860), HERE, follow_redirects=False
+    )
 
 
 @pytest.fixture
 def owner(stranger, window):
     """A client that came with the key once."""
-    stranger.get("/", params={"key": key_of(window.settings.home)})
+    stranger.get("/", params={"key": access_key(window.settings.home)})
     return stranger
 
 
@@ -93,7 +95,7 @@ def test_this_machine_is_a_name_of_the_window(owner, host):
     ],
 )
 def test_no_other_name_is(owner, host):
-    for path, method in itertools.product(USED, ("GET", "POST")):
+    for path, method in itertools.product(ALLOWED_PATHS, ("GET", "POST")):
         assert owner.request(method, path, headers={"host": host}).status_code == 400, path
 
 
@@ -157,7 +159,7 @@ def test_nobody_without_the_key_gets_anything(app, window, stranger):
 
 
 def test_the_key_becomes_a_cookie_and_leaves_the_address(window, stranger):
-    response = stranger.get("/", params={"key": key_of(window.settings.home), "chat": "a b"})
+    response = stranger.get("/", params={"key": access_key(window.settings.home), "chat": "a b"})
     assert (response.status_code, response.headers["location"]) == (303, "/?chat=a+b")
     assert {"HttpOnly", "SameSite=lax"} <= set(response.headers["set-cookie"].split("; "))
     assert stranger.get("/").status_code == 200
@@ -165,13 +167,13 @@ def test_the_key_becomes_a_cookie_and_leaves_the_address(window, stranger):
 
 @pytest.mark.parametrize("path", ["//evil.example/", "/\\evil.example", "/assets/x"])
 def test_the_key_leads_nowhere_else(window, stranger, path):
-    response = stranger.get(f"{HERE}{path}", params={"key": key_of(window.settings.home)})
+    response = stranger.get(f"{HERE}{path}", params={"key": access_key(window.settings.home)})
     assert response.headers["location"] == "/"
 
 
 def test_the_key_is_its_owners_alone(window):
     assert (window.settings.home / "ui.key").stat().st_mode & 0o777 == 0o600
-    assert len(key_of(window.settings.home)) >= 32
+    assert len(access_key(window.settings.home)) >= 32
 
 
 # What is served
@@ -205,7 +207,7 @@ def test_only_what_the_page_uses_is_there(app, owner):
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x", "https://example.com/x"])
 def test_no_other_server_is_asked_for_a_file(owner, url):
-    assert FETCHING
+    assert REMOTE_FILES
     assert owner.get(f"/gradio_api/file={url}").status_code == 404
     assert owner.get(f"/gradio_api/proxy={url}").status_code == 404
 
@@ -249,9 +251,9 @@ def test_what_was_uploaded_runs_no_script(owner):
 
 
 def test_an_upload_that_is_too_large_is_refused(window, monkeypatch):
-    monkeypatch.setattr("localctx.ui.app.UPLOAD", "1kb")
-    key = key_of(window.settings.home)
-    client = TestClient(BrowserGate(mount(window, "127.0.0.1", 7860), LOOPBACK, key, 7860), HERE)
+    monkeypatch.setattr("localctx.ui.app.MAX_UPLOAD", "1kb")
+    key = access_key(window.settings.home)
+    client = TestClient(BrowserAccess(mount(window, "127.0.0.1", 7860), LOOPBACK, key, 7860), HERE)
     client.get("/", params={"key": key})
     before = disk(window)
     assert client.post(UPLOAD, files={"files": ("a.txt", b"x" * 5000)}).status_code == 413

@@ -38,11 +38,11 @@ def address(window) -> Iterator[str]:
 
     from localctx.serving.http import LOOPBACK, listen
     from localctx.ui.app import mount
-    from localctx.ui.http_access import BrowserGate
+    from localctx.ui.http_access import BrowserAccess
 
     sock = listen("127.0.0.1", 0)
     port = sock.getsockname()[1]
-    app = BrowserGate(mount(window, "127.0.0.1", port), LOOPBACK, "key", port)
+    app = BrowserAccess(mount(window, "127.0.0.1", port), LOOPBACK, "key", port)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
     thread.start()
@@ -148,7 +148,7 @@ def test_what_is_kept_is_prepared_pinned_carried_elsewhere_and_deleted(page, win
     bundle = tmp_path / "rivers.lctx"
     saved.value.save_as(bundle)
     page.locator("#delete").click()
-    said(page, "Delete rivers.txt, with all that is kept of it?")
+    said(page, "Delete rivers.txt from the library, with all stored pages?")
     page.locator("#delete-yes").click()
     said(page, "deleted")
     page.wait_for_function("!document.querySelector('#documents').innerText.includes('rivers.txt')")
@@ -204,7 +204,7 @@ def test_cancel_stops_within_a_second_and_keeps_what_was_read(page, window, tmp_
     page.get_by_text("1 of 3 files").wait_for()
     start = time.monotonic()
     page.locator("#cancel-adding").click()
-    page.get_by_text("stopped; what was read stays").wait_for()
+    page.get_by_text("stopped; files already read stay").wait_for()
     assert seconds_since(start) < 1.5  # of which the browser takes a part
     page.get_by_label("p.txt", exact=True).wait_for()
     assert "r.txt" not in names(page)

@@ -1,4 +1,4 @@
-"""The memory page: the map of an answer's pages, bars and plan as pictures, the gate at the desk; both pages in a
+"""The memory page: the map of an answer's pages, bars and plan as pictures, the quality gate as a job; both pages in a
 browser."""
 
 import re
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from localctx.engine.events import WHERE
 from localctx.settings import load_settings
 from localctx.shape import PAGE
-from localctx.ui.bars import MOST_CELLS, BarPart, bar, page_cells, summary
+from localctx.ui.bars import MAX_CELLS, BarPart, bar, page_cells, summary
 from localctx.ui.memory_plot import plot, table
 
 TAB = SimpleNamespace(session_hash="tab")
@@ -63,8 +63,8 @@ def test_any_map_is_drawn_in_a_thousand_cells_and_a_sentence(where, looks, reuse
     known = {"where": where, "reused": min(reused, len(where)), "looks": looks[: len(where)]}
     drawn = ElementTree.fromstring(f"<p>{page_cells({'kv': {'map': known}}, 'Here')}</p>")
     cells = next(e for e in drawn if e.get("role") == "img")
-    assert len(cells) <= MOST_CELLS
-    assert len(cells) == -(-len(where) // -(-len(where) // MOST_CELLS))
+    assert len(cells) <= MAX_CELLS
+    assert len(cells) == -(-len(where) // -(-len(where) // MAX_CELLS))
     assert cells.get("aria-label") == drawn[0].text
     assert f"{len(where):,} pages" in cells.get("aria-label")
 
@@ -73,7 +73,7 @@ def test_the_sentence_adds_up_and_a_title_is_text():
     said = summary("dsxxo", [0, 0.2, 0, 0, 0], 2, "<b>Here</b>")
     assert "5 pages of 64 tokens, 1 on the device, 1 on disk, 2 dropped" in said
     assert "2 were kept from before, 3 read or written now" in said
-    assert "looked most at tokens 64 to 127" in said
+    assert "attended most to tokens 64 to 127" in said
     report = {"kv": {"map": {"where": "d", "reused": 0, "looks": []}}}
     assert "<script>" not in page_cells(report, "<script>alert(1)</script>")
     assert set(WHERE) == set("dhspxo")
@@ -116,7 +116,7 @@ def test_where_a_line_meets_the_memory_is_the_largest_context(planned):
         assert f"{fits:,} tokens" in table(planned)
 
 
-# At the desk
+# With a worker
 
 
 @pytest.fixture
@@ -135,10 +135,10 @@ def enter(window, document: Path) -> str:
     def job(session):
         yield session.workflows.store([str(document)])[0]
 
-    return next(e for e in window.desk.take_turn(job) if isinstance(e, str))
+    return next(e for e in window.answer_worker.submit(job) if isinstance(e, str))
 
 
-def test_the_page_shows_what_the_desk_holds_and_the_map_of_the_chat(window, page, document):
+def test_the_page_shows_what_the_worker_holds_and_the_map_of_the_chat(window, page, document):
     assert "Ask something" in page._live("", None)[page.map]
     seen = []
 
@@ -148,18 +148,18 @@ def test_the_page_shows_what_the_desk_holds_and_the_map_of_the_chat(window, page
             seen.append(dict(session.in_use.kv))
             yield event
 
-    report = list(window.desk.take_turn(job))[-1].report.to_json()
+    report = list(window.answer_worker.submit(job))[-1].report.to_json()
     assert max(kv.get("device", 0) for kv in seen) > 12 * PAGE
-    assert window.desk.in_use.weights > 100_000
-    assert not any(window.desk.in_use.kv.values()), "the cache is gone with the answer"
+    assert window.answer_worker.in_use.weights > 100_000
+    assert not any(window.answer_worker.in_use.kv.values()), "the cache is gone with the answer"
     updates = page._live(report["chat"], None)
-    assert "The last answer here: 13 pages" in updates[page.map]
+    assert "The last answer in this chat: 13 pages" in updates[page.map]
     assert "weights" in updates[page.bars]
-    assert page.map not in page._live(report["chat"], updates[page.shown]), "it is drawn once"
-    assert "of another chat" in page._live("someone else's", None)[page.map]
+    assert page.map not in page._live(report["chat"], updates[page.map_key]), "it is drawn once"
+    assert "in another chat" in page._live("someone else's", None)[page.map]
 
 
-def test_the_gate_measures_at_the_desk_and_the_choices_tell(window, page, document):
+def test_the_gate_measures_as_a_job_and_the_choices_tell(window, page, document):
     assert "not measured on this machine" in dict(map(reversed, page._choices()[page.codec]["choices"]))["int8"]
     document = enter(window, document)
     *_, line, choices = page._measure(document, ["int8", "select:1/4"], 256, TAB)
@@ -182,15 +182,15 @@ def test_the_gate_is_stopped_in_the_middle(window, page, document):
     assert "stopped" in [line[page.progress] for line in lines if page.progress in line][-1]
     start = time.monotonic()
     enter(window, Path(__file__))
-    assert seconds_since(start) < 5, "the desk is free"
+    assert seconds_since(start) < 5, "the worker is free"
 
 
 def test_a_codec_is_chosen_and_nonsense_is_told(window, page, home):
-    updates = next(page._choose("kv", "k8v4"))
-    assert "kept" in updates[page.said]
+    updates = next(page._save("kv", "k8v4"))
+    assert "saved" in updates[page.message]
     assert (window.settings.kv, updates[page.codec]["value"]) == ("k8v4", "k8v4")
     assert tomllib.loads((home / "settings.toml").read_text()) == {"kv": "k8v4"}
-    assert 'role="alert"' in next(page._choose("keep", "most:9"))[page.said]
+    assert 'role="alert"' in next(page._save("keep", "most:9"))[page.message]
     assert window.settings.keep == "full"
 
 
@@ -209,7 +209,7 @@ def test_both_pages_in_a_browser(address, window, home):
         expect(page.locator("#what-fits svg[role=img]")).to_be_visible(timeout=30_000)
         expect(page.locator("#bars .lc-bar")).to_have_count(2)
         page.get_by_label("int4: not measured on this machine", exact=True).check()
-        expect(page.locator("#memory-said")).to_contain_text("kept", timeout=15_000)
+        expect(page.locator("#memory-said")).to_contain_text("saved", timeout=15_000)
         page.get_by_role("tab", name="Settings").click()
         page.get_by_label("dark", exact=True).check()
         expect(page.locator("body")).to_have_class(re.compile(r"\bdark\b"))
@@ -218,7 +218,7 @@ def test_both_pages_in_a_browser(address, window, home):
         expect(page.locator("#settings-said [role=alert]")).to_contain_text("out of range", timeout=15_000)
         page.get_by_label("Temperature").fill("0.5")
         page.get_by_role("button", name="Save").click()
-        expect(page.locator("#settings-said")).to_contain_text("2 settings kept", timeout=15_000)
+        expect(page.locator("#settings-said")).to_contain_text("2 settings saved", timeout=15_000)
         page.reload()
         expect(page.locator("body")).to_have_class(re.compile(r"\bdark\b"), timeout=15_000)
     assert not faults

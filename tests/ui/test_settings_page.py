@@ -23,22 +23,10 @@ max_tokens = 64
 """
 
 
-@pytest.fixture
-def page(window):
-    import gradio as gr
-
-    from localctx.ui.settings_page import SettingsPage
-
-    page = SettingsPage(window)
-    with gr.Blocks():
-        page.build()
-    return page
-
-
-def values(page, **typed) -> list:
+def values(settings_page, **typed) -> list:
     from localctx.ui.settings_fields import FIELDS
 
-    now = page._window.settings
+    now = settings_page._window.settings
     return [typed.get(f.name, getattr(now, f.name)) for f in FIELDS]
 
 
@@ -119,46 +107,46 @@ def test_what_is_kept_is_what_is_read(tmp_path_factory, all_changes):
     }
 
 
-def test_the_page_keeps_what_was_changed_and_all_desks_use_it(page, window, home):
-    said = page._save(*values(page, temperature=0.7, seed="12", memory=" 1GiB "))[page.said]
-    assert "3 settings kept" in said
+def test_the_page_keeps_what_was_changed_and_all_workers_use_it(settings_page, window, home):
+    updates = settings_page._save(*values(settings_page, temperature=0.7, seed="12", memory=" 1GiB "))
+    assert "3 settings saved" in updates[settings_page.message]
     assert tomllib.loads((home / "settings.toml").read_text()) == {"temperature": 0.7, "seed": 12, "memory": "1GiB"}
-    for desk in (window.desk, window.shelver, window.porter):
-        assert (desk._settings.temperature, desk._settings.seed) == (0.7, 12)
-    assert "nothing was changed" in page._save(*values(page))[page.said]
-    page._save(*values(page, seed=""))
+    for worker in (window.answer_worker, window.library_worker, window.upkeep_worker):
+        assert (worker._settings.temperature, worker._settings.seed) == (0.7, 12)
+    assert "nothing was changed" in settings_page._save(*values(settings_page))[settings_page.message]
+    settings_page._save(*values(settings_page, seed=""))
     assert window.settings.seed is None
     assert "seed" not in (home / "settings.toml").read_text()
 
 
 @pytest.mark.parametrize("typed", [{"temperature": 99}, {"keep": "most"}, {"seed": "lucky"}, {"ram": "<b>1</b>"}])
-def test_nonsense_is_told_in_words_and_changes_nothing(page, window, home, typed):
+def test_nonsense_is_told_in_words_and_changes_nothing(settings_page, window, home, typed):
     before = window.settings
-    updates = page._save(*values(page, **typed))
-    assert list(updates) == [page.said]
-    assert 'role="alert"' in updates[page.said]
-    assert "<b>" not in updates[page.said]
+    updates = settings_page._save(*values(settings_page, **typed))
+    assert list(updates) == [settings_page.message]
+    assert 'role="alert"' in updates[settings_page.message]
+    assert "<b>" not in updates[settings_page.message]
     assert window.settings == before
     assert not (home / "settings.toml").exists()
 
 
-def test_the_environment_wins_and_the_page_says_so(page, window, monkeypatch, home):
+def test_the_environment_wins_and_the_page_says_so(settings_page, window, monkeypatch, home):
     monkeypatch.setenv("LOCALCTX_KV", "bf16")
-    update = page._look()[page.fields["kv"]]
+    update = settings_page._show()[settings_page.fields["kv"]]
     assert update["interactive"] is False
     assert "LOCALCTX_KV" in update["info"]
-    page._save(*values(page, kv="int4", top_k=5))
+    settings_page._save(*values(settings_page, kv="int4", top_k=5))
     assert tomllib.loads((home / "settings.toml").read_text()) == {"top_k": 5}
-    window.choose({"kv": "int2"})
+    window.save_settings({"kv": "int2"})
     assert window.settings.kv == "auto", "kept for later, when the environment is silent"
     assert tomllib.loads((home / "settings.toml").read_text())["kv"] == "int2"
 
 
-def test_what_is_being_typed_stays_when_the_page_is_looked_at_again(page, window):
-    shown = page._look()[page.shown]
-    assert page._look(shown).keys() == {page.data, page.shown}
-    window.choose({"kv": "k8v4"})  # on another page
-    assert page._look(shown).keys() == {page.data, page.shown, page.fields["kv"]}
+def test_what_is_being_typed_stays_when_the_page_is_looked_at_again(settings_page, window):
+    shown = settings_page._show()[settings_page.shown]
+    assert settings_page._show(shown).keys() == {settings_page.data, settings_page.shown}
+    window.save_settings({"kv": "k8v4"})  # on another page
+    assert settings_page._show(shown).keys() == {settings_page.data, settings_page.shown, settings_page.fields["kv"]}
 
 
 def prepare(window, document) -> None:
@@ -167,28 +155,28 @@ def prepare(window, document) -> None:
         chat = session.workflows.chats.start([str(document)])
         yield from session.run(session.workflows.chats.ask(chat.id, "How long is river 7?"))
 
-    list(window.desk.take_turn(job))
+    list(window.answer_worker.submit(job))
 
 
-def test_everything_is_deleted_only_when_it_is_meant(page, window, home, document):
+def test_everything_is_deleted_only_when_it_is_meant(settings_page, window, home, document):
     prepare(window, document)
-    *_, last = page._delete("delete", False, TAB)
-    assert "nothing was deleted" in last[page.deleted]
-    lines = [line for updates in page._verify(TAB) for line in updates.values()]
-    assert "all is whole: 1 documents" in lines[-1]
+    *_, last = settings_page._delete("delete", False, TAB)
+    assert "nothing was deleted" in last[settings_page.deleted]
+    lines = [line for updates in settings_page._verify(TAB) for line in updates.values()]
+    assert "nothing is damaged: 1 documents" in lines[-1]
     assert b"River 7 is" in (home / "library.db").read_bytes()
-    *_, said, last = page._delete("Delete everything ", False, TAB)
-    assert "freed" in said[page.deleted]
-    assert last[page.gone] == "gone"
+    *_, said, last = settings_page._delete("Delete everything ", False, TAB)
+    assert "freed" in said[settings_page.deleted]
+    assert last[settings_page.reload] == "reload"
     with window.store() as store:
         assert (store.documents.all(), store.chats.all(), store.pages.nbytes()) == ([], [], 0)
     assert b"River 7 is" not in (home / "library.db").read_bytes()
     assert not [path for path in (home / "pages").iterdir() if path.suffix == ".kv"]
-    assert window.desk.report() is None
-    prepare(window, document)  # the desks work on
+    assert window.answer_worker.last_report() is None
+    prepare(window, document)  # the workers go on
 
 
-def test_a_paused_desk_stops_what_it_does_and_serves_nobody(window):
+def test_a_drained_worker_stops_what_it_does_and_serves_nobody(window):
     going = threading.Event()
 
     def endless(session):
@@ -200,11 +188,11 @@ def test_a_paused_desk_stops_what_it_does_and_serves_nobody(window):
     def short(session):
         yield "served"
 
-    turn = window.desk.take_turn(endless)
+    stream = window.answer_worker.submit(endless)
     assert going.wait(30)
-    with window.desk.paused():
+    with window.answer_worker.drained():
         with pytest.raises(Cancelled):
-            list(turn)
-        later = window.desk.take_turn(short)
-        assert window.desk.place(later) == 1
+            list(stream)
+        later = window.answer_worker.submit(short)
+        assert window.answer_worker.queue_position(later) == 1
     assert "served" in list(later)

@@ -41,86 +41,75 @@ def small_world(monkeypatch, tmp_path_factory):
     return wheel.parent
 
 
-@pytest.fixture
-def page(window):
-    import gradio as gr
-
-    from localctx.ui.settings_page import SettingsPage
-
-    page = SettingsPage(window)
-    with gr.Blocks():
-        page.build()
-    return page
-
-
-def test_it_says_what_runs_here_and_offers_it(page):
-    updates = page._advise(SimpleNamespace(value="Settings"))
-    line, button = updates[page.advice.line], updates[page.advice.get]
+def test_it_says_what_runs_here_and_offers_it(settings_page):
+    updates = settings_page._advise(SimpleNamespace(value="Settings"))
+    line, button = updates[settings_page.advice.line], updates[settings_page.advice.get]
     assert "This machine: 4.0 GiB of memory free, no GPU, 1,000 GB/s. Recommended for it: Tiny, 195.3 KiB" in line
     assert "the largest known model" in line
     assert (button["value"], button["visible"]) == ("Get Tiny", True)
-    assert "update" in page._advise(SimpleNamespace(value="Chat"))["__type__"], "nothing is looked at elsewhere"
+    elsewhere = settings_page._advise(SimpleNamespace(value="Chat"))
+    assert "update" in elsewhere["__type__"], "nothing is looked up"
 
 
-def test_the_button_fetches_it_and_it_answers_from_then_on(page, window, home, tiny_model):
-    shown = page._look()[page.shown]
-    *going, last = page._take(shown, TAB)
-    assert any("fetching" in updates[page.progress] for updates in going)
-    assert "Tiny answers from the next question on" in last[page.progress]
+def test_the_button_fetches_it_and_it_answers_from_then_on(settings_page, window, home, tiny_model):
+    shown = settings_page._show()[settings_page.shown]
+    *going, last = settings_page._get_model(shown, TAB)
+    assert any("fetching" in updates[settings_page.progress] for updates in going)
+    assert "Tiny answers from the next question on" in last[settings_page.progress]
     assert window.settings.model == "tiny"
     assert tomllib.loads((home / "settings.toml").read_text()) == {"model": "tiny"}
-    assert last[page.fields["model"]]["value"] == "tiny"
-    assert last.keys() == {
-        page.progress, page.fields["model"], page.data, page.shown, page.advice.line, page.advice.get,
-    }, "what is being typed in other fields stays"  # fmt: skip
-    assert last[page.advice.get]["visible"] is False
-    window.choose({"model": str(tiny_model)})
-    assert page.advice.look()[page.advice.get]["value"] == "Use Tiny"
+    assert last[settings_page.fields["model"]]["value"] == "tiny"
+    p = settings_page
+    updated = {p.progress, p.fields["model"], p.data, p.shown, p.advice.line, p.advice.get}
+    assert last.keys() == updated, "what is being typed in other fields stays"
+    assert last[settings_page.advice.get]["visible"] is False
+    window.save_settings({"model": str(tiny_model)})
+    assert settings_page.advice.refresh()[settings_page.advice.get]["value"] == "Use Tiny"
 
 
-def test_it_can_be_stopped_and_goes_on_where_it_was(page, window, home, small_world, tiny_model, monkeypatch):
+def test_it_can_be_stopped_and_goes_on_where_it_was(settings_page, window, home, small_world, tiny_model, monkeypatch):
     def stopped(*given):
-        page._stop(TAB)
+        settings_page._stop(TAB)
         resolve.convert_gguf(*given)
 
     with monkeypatch.context() as patch:
         patch.setattr(
             resolve, "_convert", lambda gguf, need, work, progress: stopped(gguf, work / "converted", progress)
         )
-        *_, last = page._take(None, TAB)
-    assert "stopped" in last[page.progress]
+        *_, last = settings_page._get_model(None, TAB)
+    assert "stopped" in last[settings_page.progress]
     assert window.settings.model == str(tiny_model)
     assert not (home / "settings.toml").exists()
     assert [model.state for model in list_installed(window.settings.models)] == ["partial"]
     shutil.rmtree(small_world)
-    *_, last = page._take(None, TAB)
-    assert "answers from the next question on" in last[page.progress]
+    *_, last = settings_page._get_model(None, TAB)
+    assert "answers from the next question on" in last[settings_page.progress]
 
 
-def test_without_index_and_hub_one_line_says_so_and_nothing_is_chosen(page, window, small_world, tiny_model):
+def test_without_index_and_hub_one_line_says_so_and_nothing_is_chosen(settings_page, window, small_world, tiny_model):
     shutil.rmtree(small_world)
-    *_, last = page._take(None, TAB)
-    assert 'role="alert"' in last[page.progress]
-    assert "no hub can be reached from here" in last[page.progress]
+    *_, last = settings_page._get_model(None, TAB)
+    assert 'role="alert"' in last[settings_page.progress]
+    assert "no hub can be reached from here" in last[settings_page.progress]
     assert window.settings.model == str(tiny_model)
-    assert "Get Tiny" in str(page.advice.look()), "the advice stays"
+    assert "Get Tiny" in str(settings_page.advice.refresh()), "the advice stays"
 
 
-def test_where_the_environment_names_another_it_is_only_fetched(page, window, monkeypatch, tiny_model):
+def test_where_the_environment_names_another_it_is_only_fetched(settings_page, window, monkeypatch, tiny_model):
     monkeypatch.setenv("LOCALCTX_MODEL", str(tiny_model))
-    *_, last = page._take(None, TAB)
-    assert "Tiny is here" in last[page.progress]
+    *_, last = settings_page._get_model(None, TAB)
+    assert "Tiny is here" in last[settings_page.progress]
     assert window.settings.model == str(tiny_model)
 
 
-def test_a_device_that_is_not_there_is_said_in_its_place(page, window, monkeypatch):
+def test_a_device_that_is_not_there_is_said_in_its_place(settings_page, window, monkeypatch):
     import torch
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    window.change(replace(window.settings, device="cuda"))
-    updates = page.advice.look()
-    assert "there is no cuda here" in updates[page.advice.line]
-    assert updates[page.advice.get]["visible"] is False
+    window.change_settings(replace(window.settings, device="cuda"))
+    updates = settings_page.advice.refresh()
+    assert "there is no cuda here" in updates[settings_page.advice.line]
+    assert updates[settings_page.advice.get]["visible"] is False
 
 
 def test_in_a_browser_it_is_one_click_away(address, window, home):
@@ -141,7 +130,7 @@ def test_in_a_browser_it_is_one_click_away(address, window, home):
         page.get_by_role("button", name="Get Tiny").click()
         expect(page.locator("#download-progress")).to_contain_text("Tiny answers", timeout=60_000)
         expect(page.locator("#advice-get")).not_to_be_visible()
-        expect(page.locator("#set-model input")).to_have_value(re.compile("^tiny .*here"))
+        expect(page.locator("#set-model input")).to_have_value(re.compile("^tiny .*installed"))
         expect(page.get_by_label("Seed")).to_have_value("12")
         chromium.close()
     assert not faults

@@ -45,7 +45,7 @@ def test_an_older_version_that_is_prepared_stays_an_older_version(home, tiny_mod
 
 def test_pages_of_another_model_are_of_no_use_and_the_text_is(home, tiny_model, sharp_model, document, tmp_path):
     from localctx.store.bundle import export_document, open_bundle
-    from localctx.ui.library_page import _taken_in
+    from localctx.ui.library_page import _import_bundle
 
     with session(home, tiny_model) as s:
         *_, done = s.prepare(str(document))
@@ -57,7 +57,7 @@ def test_pages_of_another_model_are_of_no_use_and_the_text_is(home, tiny_model, 
         (tiny_model, 12, "12 pages"),
     ):
         with session(tmp_path / Path(model).name, model) as s:
-            (told,) = _taken_in(s, bundle.path)
+            (told,) = _import_bundle(s, bundle.path)
             assert words in told.text
             assert s.store.documents.text(bundle.row.id) == bundle.text
             assert s.store.caches.usage(bundle.row.id)[0] == pages
