@@ -84,8 +84,8 @@ def make_setup(model: Model, settings: Settings, tokens: int) -> Setup:
 
 def fork_for(cache: Cache, variant: Variant, tokens: int) -> Cache:
     """Forks the cache of a group's prefill for ``variant``; the next tokens it reads are the question."""
-    fork = cache.fork()
-    fork.keeper, fork.phase = make_keeper(variant.keep, tokens), "asking"
+    fork = cache.fork(make_keeper(variant.keep, tokens))
+    fork.enter_phase("asking")
     return fork
 
 

@@ -57,7 +57,7 @@ def run(model, cache, tokens, passages, how=USUAL, cancelled=never_cancelled, **
 
 def kept(cache, layer):
     """All keys and values of a layer, [heads, tokens, dim] each."""
-    parts = [cache.read(layer, a, b, torch.float32) for a, b in cache.runs(0, 32)] + [cache.open_tail(layer)]
+    parts = [cache.read(layer, a, b, torch.float32) for a, b in cache.table.runs(0, 32)] + [cache.open_tail(layer)]
     return [torch.cat(x, 1) for x in zip(*parts, strict=True)]
 
 
@@ -303,7 +303,7 @@ def test_any_keeper_goes_with_it(models, keeper):
     model, tokens = models["llama"], prompt()
     cache = new_cache(model, "int8", keeper)
     run(model, cache, tokens, [read_alone(model, body) for body in BODIES])
-    cache.phase = "answering"
+    cache.enter_phase("answering")
     assert torch.isfinite(model.forward(tokens[cache.length :], cache)).all()
 
 

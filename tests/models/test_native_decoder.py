@@ -197,7 +197,7 @@ def test_a_stretched_window_and_a_glance_are_those_of_the_modules(spec):
         assert (cache.length, model.context) == (80, 512 * {"auto": 1, "llama3:8": 8}.get(spec, 2))
         k, positions = seen[-1][0], torch.arange(40, 50)
         assert model.rope.has_bias(1)
-        turned.append((model.rope.turn(1, k, 33), model.rope.bias_keys(1, positions)))
+        turned.append((model.rope.rerotate(1, k, 33), model.rope.bias_keys(1, positions)))
     for mine, theirs in zip((*seen[0], *turned[0]), (*seen[1], *turned[1]), strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
 
