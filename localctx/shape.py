@@ -37,6 +37,21 @@ class Format:
         """True if the codec quantizes; its sink pages then stay bf16."""
         return self.k_bits < 16
 
+    @property
+    def k_kind(self) -> int:
+        """The number kind of K as kernels know it: its bits."""
+        return self.k_bits
+
+    @property
+    def v_kind(self) -> int:
+        """The number kind of V."""
+        return self.v_bits
+
+    @property
+    def on_triton(self) -> bool:
+        """Whether the Triton kernels read it."""
+        return self.k_bits <= 16
+
 
 _PLAIN = (Format("f32", 32, 32), Format("bf16", 16, 16))
 _QUANTIZED = (

@@ -9,13 +9,13 @@ _STEP = 2.0**-24  # between the smallest float16 numbers: a constant channel mus
 _MOST = 65_000  # float16 ends at 65,504
 
 
-def quantize(x: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor, Tensor]:
+def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
     """Codes (uint8, shape of x), scale and zero (float16, ``dim`` removed) with ``x ~ zero + scale * codes``.
 
     One group runs along ``dim`` (KIVI: tokens for K, channels for V). ``zero`` and ``zero + levels * scale`` bound
     the group: both are rounded outward to float16, so no element is clipped, but for those beyond 65,000.
     """
-    levels = (1 << bits) - 1
+    levels = (1 << kind) - 1
     x = x.float().clamp(-_MOST, _MOST)
     low, high = x.amin(dim), x.amax(dim)
     zero = (low - low.abs() * 2.0**-11 - _STEP).half()
@@ -29,11 +29,12 @@ def dequantize(codes: Tensor, scale: Tensor, zero: Tensor, dim: int) -> Tensor:
     return torch.addcmul(zero.float().unsqueeze(dim), codes.float(), scale.float().unsqueeze(dim))
 
 
-def pack(codes: Tensor, bits: int) -> Tensor:
-    """Codes [..., n] of ``bits`` bits as bytes [..., n * bits / 8]; byte j holds elements j, j + n * bits / 8, ...
+def pack(codes: Tensor, kind: int) -> Tensor:
+    """Codes [..., n] as bytes [..., n * bits / 8]; byte j holds elements j, j + n * bits / 8, ...
 
     Strided so that unpacking a byte row gives runs of neighbours, which are vector lanes.
     """
+    bits = kind & 255
     if bits == 8:
         return codes
     parts = codes.unflatten(-1, (8 // bits, -1)).unbind(-2)
@@ -43,8 +44,9 @@ def pack(codes: Tensor, bits: int) -> Tensor:
     return packed
 
 
-def unpack(packed: Tensor, bits: int) -> Tensor:
+def unpack(packed: Tensor, kind: int) -> Tensor:
     """The codes that ``pack`` packed."""
+    bits = kind & 255
     if bits == 8:
         return packed
     mask = (1 << bits) - 1

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
@@ -25,6 +26,10 @@ FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS = range(7)
 """How numbers are stored: three kinds of floats, int8, uint8, and codes of 4 or 2 bits, packed as by ``quant.pack``."""
 SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes, where it is not one
 PARTS = {NIBBLES: 2, CRUMBS: 4}  # numbers in a byte, where it is not one
+RECORD_KINDS = {32: FLOAT, 16: BFLOAT, 8: BYTE, 4: NIBBLES, 2: CRUMBS}
+"""How a page record stores numbers, by the number kind in a ``LayerLayout``'s table. The low byte of a kind is the
+bits of a number. With fewer than 16 bits they are codes, which a row's scale and zero turn into numbers.
+"""
 
 _STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
 
@@ -78,6 +83,12 @@ def float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
 
     return types.float32(types.uint16), codegen
+
+
+@njit(**INNER)
+def value_of_code(kind, code):  # type: ignore[no-untyped-def]
+    """The float32 that a record's code of at most 8 bits means, before scale and zero: ``widened`` for one number."""
+    return np.float32(code)
 
 
 def _loader(kind: types.Type) -> Any:

@@ -40,6 +40,6 @@ def layout_of(ordinary: Codec, sink: Codec) -> decode_cpu.LayerLayout:
     for c in (ordinary, sink):
         y = c.layout
         offsets = (y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero)
-        rows.append([c.format.k_bits, c.format.v_bits, *offsets])
+        rows.append([c.format.k_kind, c.format.v_kind, *offsets])
     s = ordinary.shape
     return decode_cpu.LayerLayout(s.kv_heads, s.k_dim, s.v_dim, np.array(rows, np.int64))

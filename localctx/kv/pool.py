@@ -309,7 +309,7 @@ class Pool:
 
 def make_backend(page_format: PageFormat, device: torch.device, in_place: bool, triton: bool) -> Backend:
     """The kernels for pages of this format on ``device``."""
-    if triton and FORMATS[page_format.codec].k_bits <= 16:
+    if triton and FORMATS[page_format.codec].on_triton:
         from localctx.kv.triton_backend import TritonBackend  # which imports Triton
 
         return TritonBackend(page_format, device)

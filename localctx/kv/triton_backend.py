@@ -21,10 +21,10 @@ class TritonBackend(TorchBackend):
 
     name = "triton"
     max_batch_tokens = 1
-    best_scores = staticmethod(pages_triton.best_scores)
 
     def __init__(self, page_format: PageFormat, device: torch.device) -> None:
         super().__init__(page_format, device)
+        self.best_scores = pages_triton.best_scores
         self.layouts = _shared_layouts(page_format, device)
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:

@@ -22,8 +22,9 @@ class TritonDecodeBatch(DecodeBatch):
 
     def __init__(self, sequences: Sequence[tuple[Cache, int]]) -> None:
         super().__init__(sequences)
-        assert isinstance(self._pool.backend, TritonBackend)
-        self._layouts = self._pool.backend.layouts
+        backend = self._pool.backend
+        assert isinstance(backend, TritonBackend)
+        self._layouts: list[attention_triton.TritonLayerLayout] = backend.layouts
         self._inputs: GraphInputs | None = None
 
     @property
