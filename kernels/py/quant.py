@@ -7,6 +7,7 @@ from torch import Tensor
 
 _STEP = 2.0**-24  # between the smallest float16 numbers: a constant channel must not divide by zero
 _MOST = 65_000  # float16 ends at 65,504
+_E4M3, _E4M3_MAX = 256 + 8, 448.0  # the number kind of 8-bit floats with 4 exponent and 3 mantissa bits; the greatest
 
 
 def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -15,6 +16,8 @@ def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
     One group runs along ``dim`` (KIVI: tokens for K, channels for V). ``zero`` and ``zero + levels * scale`` bound
     the group: both are rounded outward to float16, so no element is clipped, but for those beyond 65,000.
     """
+    if kind == _E4M3:
+        return _quantize_e4m3(x, dim)
     levels = (1 << kind) - 1
     x = x.float().clamp(-_MOST, _MOST)
     low, high = x.amin(dim), x.amax(dim)
@@ -22,6 +25,19 @@ def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
     scale = ((high - zero.float()) / levels * (1 + 2.0**-10) + _STEP).half()
     codes = ((x - zero.float().unsqueeze(dim)) / scale.float().unsqueeze(dim)).round_().clamp_(0, levels)
     return codes.to(torch.uint8), scale, zero
+
+
+def _quantize_e4m3(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The zero is the middle of the group, as an offset would cost floats their precision; the scale takes the group's
+    ends to the greatest code.
+    """
+    x = x.float().clamp(-_MOST, _MOST)
+    low, high = x.amin(dim), x.amax(dim)
+    zero = ((low + high) / 2).half()
+    reach = torch.maximum(high - zero.float(), zero.float() - low)
+    scale = (reach / _E4M3_MAX * (1 + 2.0**-10) + _STEP).half()
+    codes = (x - zero.float().unsqueeze(dim)) / scale.float().unsqueeze(dim)
+    return codes.clamp_(-_E4M3_MAX, _E4M3_MAX).to(torch.float8_e4m3fn).view(torch.uint8), scale, zero
 
 
 def dequantize(codes: Tensor, scale: Tensor, zero: Tensor, dim: int) -> Tensor:
@@ -47,6 +63,8 @@ def pack(codes: Tensor, kind: int) -> Tensor:
 def unpack(packed: Tensor, kind: int) -> Tensor:
     """The codes that ``pack`` packed."""
     bits = kind & 255
+    if kind == _E4M3:
+        return packed.view(torch.float8_e4m3fn)
     if bits == 8:
         return packed
     mask = (1 << bits) - 1

@@ -22,11 +22,14 @@ would cost an atomic addition, and so as much as a small loop.
 LANES = 8  # of a vector; a processor with narrower ones uses several
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
-FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS = range(7)
-"""How numbers are stored: three kinds of floats, int8, uint8, and codes of 4 or 2 bits, packed as by ``quant.pack``."""
+FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS, E4M3 = range(8)
+"""How numbers are stored: three kinds of floats, int8, uint8, codes of 4 or 2 bits, packed as by ``quant.pack``, and
+floats of 8 bits.
+"""
+_E4M3_SCALE = np.float32(2.0**120)  # float32's bias of exponents is 127, that of e4m3 is 7
 SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes, where it is not one
 PARTS = {NIBBLES: 2, CRUMBS: 4}  # numbers in a byte, where it is not one
-RECORD_KINDS = {32: FLOAT, 16: BFLOAT, 8: BYTE, 4: NIBBLES, 2: CRUMBS}
+RECORD_KINDS = {32: FLOAT, 16: BFLOAT, 8: BYTE, 4: NIBBLES, 2: CRUMBS, 256 + 8: E4M3}
 """How a page record stores numbers, by the number kind in a ``LayerLayout``'s table. The low byte of a kind is the
 bits of a number. With fewer than 16 bits they are codes, which a row's scale and zero turn into numbers.
 """
@@ -88,6 +91,9 @@ def float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
 @njit(**INNER)
 def value_of_code(kind, code):  # type: ignore[no-untyped-def]
     """The float32 that a record's code of at most 8 bits means, before scale and zero: ``widened`` for one number."""
+    if kind == 256 + 8:  # as in ``widened``
+        bits = (np.int64(code & 0x80) << 24) | (np.int64(code & 0x7F) << 20)
+        return float_of_bits(np.int32(bits)) * _E4M3_SCALE
     return np.float32(code)
 
 
@@ -236,6 +242,10 @@ def widened(b: Any, kind: int, where: Any, part: int = 0) -> Any:
     if kind == SIGNED:
         return b.sitofp(b.sext(found, WORDS), VECTOR)
     words = b.zext(found, WORDS)
+    if kind == E4M3:  # its bits in those of a float32, whose exponents count from another number
+        sign = b.shl(b.and_(words, WORDS([0x80] * LANES)), WORDS([24] * LANES))
+        rest = b.shl(b.and_(words, WORDS([0x7F] * LANES)), WORDS([20] * LANES))
+        return b.fmul(b.bitcast(b.or_(sign, rest), VECTOR), VECTOR([2.0**120] * LANES))
     if kind == BFLOAT:
         return b.bitcast(b.shl(words, WORDS([16] * LANES)), VECTOR)
     if kind in PARTS:
