@@ -33,9 +33,13 @@ def model_options(command: Callable) -> Callable:
     """The flags of a command that loads a model and keeps pages, as Settings names them."""
     for option in (
         click.option(
-            "--kv", metavar="CODEC", help="How keys and values are stored: auto, f32, bf16, int8, k8v4, int4, int2."
+            "--kv",
+            metavar="CODEC",
+            help="How keys and values are stored: auto, f32, bf16, int8, fp8, k8v4, int4, int2.",
         ),
-        click.option("--keep", metavar="KEEPER", help="What is seen: full, sink-window, h2o, snapkv, select:1/4."),
+        click.option(
+            "--keep", metavar="KEEPER", help="What is seen: full, sink-window, h2o, snapkv, keydiff, select:1/4."
+        ),
     ):
         command = option(command)
     return machine_options(command)
