@@ -93,9 +93,9 @@ def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
-    """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row goes
-    into x (``scaled`` and ``wide`` have room for that), its zero is the same for all columns. The next record is
-    ``ahead``.
+    """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row is
+    multiplied into x, its zero is the same for all columns. ``scaled`` and ``wide`` are scratch memory for ``fold``;
+    the next record is ``ahead`` bytes on.
     """
     rows, bits = x.shape[1], kind & 255
     at = address + codes + head * rows * columns * bits // 8
@@ -111,8 +111,9 @@ def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, scaled
 
 @njit(**INNER)
 def fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
-    """What codes need not be decoded for: ``scaled`` [n, rows] is x times the scale of each row, out [n, columns] gets
-    x times its zero. Both are float16 at addresses; ``wide`` [2, >= rows] has room for them.
+    """Fold scales and zeros of rows into x, so that codes need not be decoded: sets ``scaled`` [n, rows] to x times the
+    scale of each row, and adds x times its zero to out [n, columns]. ``scale`` and ``zero`` are addresses of float16;
+    ``wide`` [2, >= rows] is scratch memory.
     """
     n, rows = x.shape
     widen(scale, wide[0, :rows])
@@ -128,7 +129,9 @@ def fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-def]
-    """Scores [64] of a page's tokens to what the softmax takes; the greatest. Only ``first..stop`` are seen."""
+    """Add ``extra`` to the scores [64] of a page's tokens, cap them and hide all but ``first..stop``, in place. Returns
+    the greatest.
+    """
     for t in range(len(extra)):
         s[t] += extra[t]
     if softcap > 0:
@@ -262,5 +265,5 @@ def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout
 
 
 def set_threads(n: int) -> None:
-    """Use ``n`` threads, at most as many as numba started with."""
+    """Let kernels use ``n`` threads, at most as many as numba started with."""
     numba.set_num_threads(max(1, min(n, _STARTED_WITH)))

@@ -1,6 +1,6 @@
-"""Products that a compiler does not vectorize by itself: sums stay in registers, weights and codes are not decoded.
+"""Matrix products that a compiler does not vectorize by itself: sums stay in registers, codes are decoded in them.
 
-``product`` is what linear layers and attention are made of on a processor. An element of its result is one chain of
+Linear layers and attention use them on a processor. An element of its result is one chain of
 multiply-adds along the inputs, in order: it does not depend on what else is computed.
 """
 
@@ -83,9 +83,9 @@ def _tile(kind: int, rows: int, vectors: int) -> Any:
 
 
 def _tiled(kind: int) -> Any:
-    """out += x by codes, in large tiles; all by address. Codes of the next input are ``step`` bytes on, rows ``x_step``
-    and ``out_step`` numbers. What lies ``ahead`` bytes on is fetched: a processor does not foresee where the next page
-    is. Returns how many of the ``columns`` (numbers, or bytes that hold several) it has done.
+    """out += x by codes, in large tiles; all arguments are addresses. Codes of the next input are ``step`` bytes on,
+    rows ``x_step`` and ``out_step`` numbers. What is ``ahead`` bytes on is prefetched: a processor cannot predict where the
+    next page is. Returns how many of the ``columns`` (numbers, or bytes that hold several) are done.
     """
     parts, size = PARTS.get(kind, 1), SIZES.get(kind, 1)
     large, wide, most = _tile(kind, ROWS, VECTORS), _tile(kind, 1, VECTORS), LANES * VECTORS // parts
@@ -109,7 +109,7 @@ def _tiled(kind: int) -> Any:
 
 
 def _finished(kind: int) -> Any:
-    """As ``_tiled``, and then in small tiles what is left, to the last whole vector."""
+    """As ``_tiled``, and then the remaining columns in small tiles, to the last whole vector."""
     tiled, small, size = _tiled(kind), _tile(kind, 1, PARTS.get(kind, 1)), SIZES.get(kind, 1)
 
     def finished(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]

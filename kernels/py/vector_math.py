@@ -109,12 +109,12 @@ def _loader(kind: types.Type) -> Any:
 
 
 byte_at, word_at, float_at = (_loader(kind) for kind in (types.uint8, types.uint16, types.float32))
-"""What is at an address: uint8, uint16, float32."""
+"""The number at an address: uint8, uint16, float32."""
 
 
 @intrinsic
 def fetch(typingctx, address, count):  # type: ignore[no-untyped-def]
-    """Have ``count`` bytes from an address on brought near, which may also be nobody's."""
+    """Prefetch ``count`` bytes from an address on, which need not be allocated."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         address, count = args
@@ -224,13 +224,13 @@ def dot_halves(x, halves):  # type: ignore[no-untyped-def]
 
 
 def everywhere(b: Any, value: Any, vector: ir.VectorType) -> Any:
-    """For code that is built: a vector of one number."""
+    """Generates a vector with one number in all lanes."""
     one = b.insert_element(vector(ir.Undefined), value, I32(0))
     return b.shuffle_vector(one, one, WORDS([0] * LANES))
 
 
 def widened(b: Any, kind: int, where: Any, part: int = 0) -> Any:
-    """For code that is built: eight numbers stored at the byte ``where``, as float32; where bytes hold several, the
+    """Generates code that loads eight numbers from the address ``where`` as float32; where bytes hold several, the
     ``part``-th of each.
     """
     stored = _STORED.get(kind, ir.IntType(8))
@@ -255,7 +255,7 @@ def widened(b: Any, kind: int, where: Any, part: int = 0) -> Any:
 
 
 def fetch_at(b: Any, address: Any) -> None:
-    """For code that is built: have what is at an address brought near."""
+    """Generates code that prefetches an address."""
     byte = ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
     found = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
@@ -264,7 +264,7 @@ def fetch_at(b: Any, address: Any) -> None:
 
 @contextmanager
 def _each(b: Any, count: Any) -> Iterator[Any]:
-    """The index of each whole vector of ``count`` numbers."""
+    """Generates a loop over the indices of the whole vectors of ``count`` numbers."""
     with cgutils.for_range(b, b.udiv(count, I64(LANES)), intp=I64) as loop:
         yield loop.index
 
@@ -275,7 +275,7 @@ def _vector(b: Any, base: Any, index: Any) -> Any:
 
 
 def _stored_at(b: Any, kind: int, base: Any, index: Any) -> Any:
-    """Where the ``index``-th vector of numbers is that are stored from the byte ``base`` on."""
+    """The address of the ``index``-th vector of the numbers stored from ``base`` on."""
     return b.add(base, b.mul(index, I64(LANES * SIZES.get(kind, 1))))
 
 
