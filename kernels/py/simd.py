@@ -84,8 +84,8 @@ def _tile(kind: int, rows: int, vectors: int) -> Any:
 
 def _tiled(kind: int) -> Any:
     """out += x by codes, in large tiles; all arguments are addresses. Codes of the next input are ``step`` bytes on,
-    rows ``x_step`` and ``out_step`` numbers. What is ``ahead`` bytes on is prefetched: a processor cannot predict where the
-    next page is. Returns how many of the ``columns`` (numbers, or bytes that hold several) are done.
+    rows ``x_step`` and ``out_step`` numbers. What is ``ahead`` bytes on is prefetched: processors cannot predict where
+    the next page is. Returns how many of the ``columns`` (numbers, or bytes that hold several) are done.
     """
     parts, size = PARTS.get(kind, 1), SIZES.get(kind, 1)
     large, wide, most = _tile(kind, ROWS, VECTORS), _tile(kind, 1, VECTORS), LANES * VECTORS // parts
