@@ -10,7 +10,8 @@ from localctx.engine.blending import BLENDINGS, BLOCK, USUAL, Blending, CachedPa
 from localctx.engine.coroutine import compute_alone, drive, never_cancelled
 from localctx.errors import ModelError
 from localctx.kv.cache import Cache
-from localctx.kv.keepers import H2O, SinkWindow
+from localctx.kv.keepers.h2o import H2O
+from localctx.kv.keepers.sink_window import SinkWindow
 from localctx.kv.pool import Pool
 from localctx.kv.splice import as_if_next, take_over
 from localctx.models.transformers_model import TransformersModel
