@@ -46,11 +46,13 @@ def plan(
     ``per_second`` is the measured rate of prefill. Raises TooLong where no tier has room for what must be held.
     """
     keeper, shape = memory.keeper, model.shape
-    if not keeper.turns:
+    if not keeper.unbounded_positions:
         answer = min(answer, model.context - tokens)
-    held = keeper.held(tokens + answer)
-    kv_bytes = shape.cache_bytes(memory.codec, held + (memory.chunk if keeper.drops else 0), model.dtype.itemsize)
-    if keeper.turns and held < tokens + answer:
+    held = keeper.max_tokens_held(tokens + answer)
+    kv_bytes = shape.cache_bytes(
+        memory.codec, held + (0 if keeper.pages_may_persist else memory.chunk), model.dtype.itemsize
+    )
+    if keeper.unbounded_positions and held < tokens + answer:
         kv_bytes += SINKS * shape.page_bytes(memory.codec, sinks=True)  # as they were read, and turned
     fresh = kv_bytes - reused // PAGE * shape.page_bytes(memory.codec)
     seconds = (tokens - reused) / per_second if per_second else None

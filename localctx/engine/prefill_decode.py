@@ -15,8 +15,7 @@ from localctx.engine.events import Evicted, Note, Progress, Token
 from localctx.engine.repetition import Repetition
 from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
-from localctx.kv.decode_batch import most_rows
-from localctx.kv.snapkv import compress_with_snapkv
+from localctx.kv.dispatch import max_tokens_at_once
 from localctx.models.base import ForwardRequest, Tokenizer
 from localctx.models.sampling import Sampler
 
@@ -44,7 +43,7 @@ def prefill(
     while cache.length < len(tokens):
         at = cache.length
         stop = boundary if at < boundary else len(tokens)
-        cache.phase = "reading" if at < boundary else "asking"
+        cache.enter_phase("reading" if at < boundary else "asking")
         try:
             logits = yield ForwardRequest(tokens[at : min(at + relief.chunk, stop)], cache)
         except (MemoryError, RuntimeError, NoRoom) as e:
@@ -56,10 +55,8 @@ def prefill(
         yield from _news(cache, dropped)
         dropped = cache.dropped
     assert logits is not None, "prefill needs at least one token to read"
-    if cache.keeper.compresses and cache.phase == "asking":
-        compress_with_snapkv(cache)
-        yield from _news(cache, dropped)
-    cache.phase = "answering"
+    cache.finish_prefill()
+    yield from _news(cache, dropped)
     return logits[-1]
 
 
@@ -68,12 +65,11 @@ def likelihood(cache: Cache, tokens: Sequence[int]) -> EngineCoroutine[tuple[flo
 
     How likely a question is after a passage ranks passages (Sachan et al., arXiv:2204.07496). Raises Cancelled, NoRoom.
     """
-    rest, cache.phase = tokens[cache.length :], "asking"
+    rest = tokens[cache.length :]
+    cache.enter_phase("asking")
     with no_room_told(cache):
         logits = yield ForwardRequest(rest, cache, len(rest))
-    if cache.keeper.compresses:
-        compress_with_snapkv(cache)
-    cache.phase = "answering"
+    cache.finish_prefill()
     logs = logits[:-1].log_softmax(-1).gather(1, torch.tensor(rest[1:], device=logits.device)[:, None])
     return float(logs.sum()), logits[-1]
 
@@ -126,7 +122,7 @@ class _Ahead:
             self._guessed.pop(0)
             return self._rows.pop(0)
         self.close()
-        guess = self._lookup.guess(min(left, most_rows(self._cache)) - 1)
+        guess = self._lookup.guess(min(left, max_tokens_at_once(self._cache)) - 1)
         with no_room_told(self._cache):
             logits = yield ForwardRequest([token, *guess], self._cache, 1 + len(guess))
         self._drafted, self._guessed, self._rows = len(guess), guess, list(logits[1:])
@@ -149,9 +145,7 @@ def decode_each(
     Raises Cancelled.
     """
     for i, sampler in enumerate(samplers):
-        own = cache.fork()
-        if i:
-            own.attention_mass = None  # what the first answer looked at is cited
+        own = cache.fork(recording=not i)  # only the attention of the first answer is cited
         try:
             yield from decode(own, logits, tokenizer=tokenizer, sampler=sampler, limit=limit, answer=i)
         finally:
