@@ -9,7 +9,7 @@ from localctx.budget import TierLimits
 from localctx.errors import UsageError
 from localctx.kv.attention import LAST_QUERIES
 from localctx.kv.cache import Cache
-from localctx.kv.eviction import EvictedRange
+from localctx.kv.eviction_log import EvictedRange
 from localctx.kv.keepers import KEEPERS, make_keeper
 from localctx.kv.keepers.full import Full
 from localctx.kv.keepers.h2o import H2O
