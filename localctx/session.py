@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from localctx.engine.coroutine import CancelCheck, EngineCoroutine, compute_alone, consume, drive
+from localctx.engine.coroutine import CancelCheck, EngineCoroutine, consume, drive
 from localctx.engine.events import Event, InUse, Progress
 from localctx.engine.model_loader import ModelLoader
 from localctx.engine.runtime import Runtime
@@ -136,11 +136,14 @@ class Session:
 
     def run(self, coroutine: EngineCoroutine[Result]) -> Generator[Event, None, Result]:
         """Run a coroutine of ``workflows``, one forward pass at a time; yields its events and returns its result."""
-        return drive(coroutine, lambda request: compute_alone(self.model, self.runtime.cancelled)(request))
+        return drive(coroutine, self._compute)
 
     def forward_each(self, requests: Sequence[ForwardRequest], cancelled: CancelCheck) -> list[Tensor]:
         """Compute one forward pass for several coroutines; see ``Model.forward_each``."""
         return self.model.forward_each(requests, cancelled)
+
+    def _compute(self, request: ForwardRequest) -> Tensor:
+        return self.model.forward_each([request], self.runtime.cancelled)[0]
 
     def _summarize(self, document: StoredDocument, task: SummaryTask, persist: bool) -> Summary:
         previous = self.settings
