@@ -109,8 +109,7 @@ class Session:
 
     def prepare(self, source: str) -> Generator[Event, None, None]:
         """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. A
-        document
-        that will be answered from passages is made searchable instead.
+        document that will be answered from passages is made searchable instead.
 
         The last event is Done; ``Done.failed`` says why the pages could not be kept.
         """

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+
 from torch import Tensor
 
 from localctx.engine.beams import beam_search
@@ -23,13 +24,13 @@ MAX_DRAFTED_PROMPT = 8192  # tokens; in longer prompts a wrong guess costs as mu
 MIN_RATED_TOKENS = 256  # a shorter prefill says little about speed
 
 
-def run_request(request: Request, work: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``work``, which answers or reads a request, and close the request however that ends.
+def run_request(request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """Run a ``coroutine`` that answers or prefills a request, and close the request however that ends.
 
-    A cancel ends the work and is no error: ``request.stopped`` is then ``cancelled``, and what was generated stands.
+    A cancel is no error: ``request.stopped`` is then ``cancelled``, and what was generated stands.
     """
     try:
-        yield from work
+        yield from coroutine
     except Cancelled:
         pass
     finally:
@@ -133,9 +134,7 @@ def _samplers(s: Settings) -> list[Sampler]:
     return [Sampler(s.temperature, s.top_p, s.top_k, seed) for seed in seeds]
 
 
-def _decode(
-    request: Request, logits: Tensor, settings: Settings, samplers: Sequence[Sampler]
-) -> EngineCoroutine[None]:
+def _decode(request: Request, logits: Tensor, settings: Settings, samplers: Sequence[Sampler]) -> EngineCoroutine[None]:
     """The coroutine that generates as the settings say: beam search, several answers, or one with drafting."""
     cache, tokenizer, limit = request.cache, request.model.tokenizer, request.plan.answer_tokens
     if settings.beams > 1:

@@ -205,7 +205,7 @@ class AskWorkflow:
         tokens = estimate_tokens(model.tokenizer, texts, effective.tokens, runtime.cancelled)
         if tokens <= effective.tokens:
             return None
-        best = f"{model.name} answers best from up to {effective.words}"
+        best = f"{model.name} answers best from up to {effective.description}"
         return f"passages, because {best}, and here are about {tokens:,}"
 
     def _fits_alone(self, documents: Sequence[StoredDocument], question: str) -> bool:

@@ -6,7 +6,7 @@ from ask_in_process import session
 from localctx.engine.events import Done, Quoted, Token
 from localctx.workflows import close_reading
 from localctx.workflows.ask import UNANSWERED
-from localctx.workflows.close_reading import before_next_question, invents, says_something, without_question
+from localctx.workflows.close_reading import before_next_question, has_content, invents, without_question
 
 QUESTION = "How long is river 7?"
 HOW = {"mode": "retrieve", "careful": "auto", "max_tokens": 12, "repeats": "stop"}
@@ -118,6 +118,6 @@ def test_an_answer_ends_before_the_model_asks_itself(pieces, left):
 
 
 def test_headings_and_rules_say_nothing():
-    assert not any(map(says_something, ("## Licence", "---", "")))
-    assert says_something("It is red.")
-    assert says_something("每月租金为七千四百元。")
+    assert not any(map(has_content, ("## Licence", "---", "")))
+    assert has_content("It is red.")
+    assert has_content("每月租金为七千四百元。")
