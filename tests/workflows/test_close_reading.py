@@ -20,8 +20,8 @@ def events_of(home, model, document, question=QUESTION, **how):
 @pytest.fixture
 def everything_answers(monkeypatch):
     """Random models find no question likelier after any passage."""
-    monkeypatch.setattr(close_reading, "NO_LIFT", -1e9)
-    monkeypatch.setattr(close_reading, "NO_LIFT_EACH", -1e9)
+    monkeypatch.setattr(close_reading, "MIN_GAIN", -1e9)
+    monkeypatch.setattr(close_reading, "MIN_GAIN_PER_TOKEN", -1e9)
 
 
 def test_where_no_passage_makes_the_question_likelier_that_is_said(home, tiny_model, document):
