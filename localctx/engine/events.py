@@ -35,7 +35,7 @@ COUNTED = {
 class Planned:
     """The plan, before prefill: how the question will be answered, and what that will cost.
 
-    ``tokens`` of the prompt, of which ``reused`` come from kept pages; ``kv_bytes`` of the whole cache, and in ``tiers``
+    ``tokens`` of the prompt, ``reused`` of them from kept pages; ``kv_bytes`` of the whole cache, and in ``tiers``
     the bytes needed beside the kept pages; ``seconds`` expected until the first token, None before anything was
     measured; ``answer_tokens``, the most the answer may have; ``window``, the most tokens the model reads.
     ``unusual``: the documents are not read whole in the trained window, and ``reason`` says why.
