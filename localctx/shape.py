@@ -12,6 +12,7 @@ PAGE = 64  # tokens in a page: keys share a scale over them (KIVI), and they are
 SINKS = 1  # number of first pages that stay bf16, because attention sinks lie there (KVQuant, StreamingLLM)
 LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the bytes of a record change their meaning
 ALIGN = 64  # bytes; a record starts at a cache line
+FLOAT8 = 256  # in a number kind: its 8 bits are a float, e4m3
 SLOT_ALIGN = 4096  # bytes; a slot starts at a disk block and a memory page
 
 LayerKind = Literal["full", "sliding", "latent"]
@@ -22,7 +23,7 @@ class Format:
     """How a codec stores numbers: bits per element of K and of V. Below 16 bits there is a scale and a zero point.
 
     ``hadamard``: K and V are first multiplied by a Hadamard matrix, which spreads outlier channels. The first and last
-    ``edges`` layers are stored as int8.
+    ``edges`` layers are stored as int8. ``float8``: 8 bits are a float (e4m3), not an integer.
     """
 
     name: str
@@ -31,11 +32,27 @@ class Format:
     hadamard: bool = False
     edges: int = 0
     version: int = 1
+    float8: bool = False
 
     @property
     def scaled(self) -> bool:
         """True if the codec quantizes; its sink pages then stay bf16."""
         return self.k_bits < 16
+
+    @property
+    def k_kind(self) -> int:
+        """The number kind of K as kernels know it: its bits, and FLOAT8 where these are a float's."""
+        return self.k_bits + FLOAT8 * self.float8
+
+    @property
+    def v_kind(self) -> int:
+        """The number kind of V."""
+        return self.v_bits + FLOAT8 * self.float8
+
+    @property
+    def on_triton(self) -> bool:
+        """Whether the Triton kernels read it."""
+        return self.k_bits <= 16 and not self.float8
 
 
 _PLAIN = (Format("f32", 32, 32), Format("bf16", 16, 16))
@@ -45,8 +62,9 @@ _QUANTIZED = (
     Format("int4", 4, 4, edges=2),
     Format("int2", 2, 2, edges=2),
 )
+_FLOAT8 = (Format("fp8", 8, 8, float8=True),)
 _ROTATED = (replace(f, name=f"{f.name}+hadamard", hadamard=True) for f in _QUANTIZED)
-FORMATS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (*_PLAIN, *_QUANTIZED, *_ROTATED)})
+FORMATS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (*_PLAIN, *_QUANTIZED, *_ROTATED, *_FLOAT8)})
 
 
 @dataclass(frozen=True)

@@ -69,10 +69,10 @@ class TransformerEmbedder:
         from transformers import AutoModel, AutoTokenizer
 
         from localctx.models.device_choice import pick_device, pick_dtype
-        from localctx.models.transformers_model import HERE, hush, load_whole, loading
+        from localctx.models.transformers_model import LOCAL, hush, load_whole, loading
 
         hush()
         device = pick_device("auto")
         with loading(self._folder, device):
             module = load_whole(AutoModel, self._folder, unused="pooler.", dtype=pick_dtype("auto", device))
-            return AutoTokenizer.from_pretrained(self._folder, **HERE), module.to(device).eval()
+            return AutoTokenizer.from_pretrained(self._folder, **LOCAL), module.to(device).eval()

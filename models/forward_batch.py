@@ -1,4 +1,4 @@
-"""A step: new tokens of one sequence or several, in a row one after another, through all layers of a model."""
+"""ForwardBatch: new tokens of one sequence or several, in a row one after another, through all layers of a model."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -11,129 +11,136 @@ from torch import Tensor
 
 from localctx.errors import Cancelled
 from localctx.kv.attention import Expand, attend_cache
+from localctx.kv.batching import make_decode_batch
 from localctx.kv.cache import Cache
-from localctx.kv.decode_batch import DecodeBatch, chooses, fits_rows, make_rows
+from localctx.kv.decode_batch import DecodeBatch
+from localctx.kv.dispatch import batch_key, joins_batch
 from localctx.kv.graph_inputs import CapturableBatch
 from localctx.models.base import ForwardRequest
 from localctx.models.rope import ModelRope
 
 
 class ForwardBatch:
-    """One run of the model over the tokens of ``feeds``; ``until`` a layer, where it ends as if cancelled, with what
-    that would keep as ``seen``. To a latent layer it is transformers' cache, which it calls first.
+    """One forward pass over the tokens of ``requests``. With ``until``, a layer, it ends there as if cancelled, and
+    ``probed`` has the keys and values of that layer. To a latent layer it stands in for transformers' cache.
     """
 
     def __init__(
-        self, feeds: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False, until: int | None = None
+        self,
+        requests: Sequence[ForwardRequest],
+        cancelled: Callable[[], bool] = lambda: False,
+        until: int | None = None,
     ) -> None:
-        self.feeds, self.cancelled, self.until = feeds, cancelled, until
-        self.seen: tuple[Tensor, Tensor] | None = None
-        self.shape = feeds[0].cache.pool.shape
+        self.requests, self.cancelled, self.until = requests, cancelled, until
+        self.probed: tuple[Tensor, Tensor] | None = None
+        self.shape = requests[0].cache.pool.shape
         self.latent = any(layer.kind == "latent" for layer in self.shape.layers)
-        self._parts, self._rows = list[tuple[slice, Cache]](), list[tuple[Tensor | None, DecodeBatch]]()
-        self._new: tuple[Tensor, Tensor] | None = None
+        self._alone = list[tuple[slice, Cache]]()  # where their tokens are in the row
+        self._batches = list[tuple[Tensor | None, DecodeBatch]]()  # None: the whole row
+        self._latents: tuple[Tensor, Tensor] | None = None
 
     @contextmanager
     def begun(self) -> Iterator[None]:
-        """The caches of the feeds have begun: they may count positions anew. All of them are committed, or none."""
+        """Within, a step is open in every cache, which may have rebased its positions. All are committed, or none."""
         with ExitStack() as caches:
-            for feed in self.feeds:
-                feed.cache.begin(len(feed.tokens))
-                caches.callback(feed.cache.rollback)
+            for request in self.requests:
+                request.cache.begin(len(request.tokens))
+                caches.callback(request.cache.rollback)
             self._arrange()
             yield
             caches.pop_all()
-        for _, rows in self._rows:
-            rows.tell()
-        for feed in self.feeds:
-            feed.cache.commit()
+        for _, batch in self._batches:
+            batch.report_attention()
+        for request in self.requests:
+            request.cache.commit()
 
     @property
     def tokens(self) -> list[int]:
-        """All of them."""
-        return [token for feed in self.feeds for token in feed.tokens]
+        """The new tokens of all requests, in a row."""
+        return [token for request in self.requests for token in request.tokens]
 
-    def places(self, position: int | None = None) -> list[int]:
-        """Their positions. A feed begins where its cache says, unless ``position`` does."""
-        starts = [feed.cache.position if position is None else position for feed in self.feeds]
-        return [at + i for at, feed in zip(starts, self.feeds, strict=True) for i in range(len(feed.tokens))]
+    def positions(self, start: int | None = None) -> list[int]:
+        """The positions of ``tokens``. A request's first is where its cache says, unless ``start`` is given."""
+        starts = [request.cache.position if start is None else start for request in self.requests]
+        return [at + i for at, request in zip(starts, self.requests, strict=True) for i in range(len(request.tokens))]
 
     @property
     def rope(self) -> ModelRope | None:
-        """How the caches say that keys turn, which is the same; None where they say nothing."""
-        ropes = {feed.cache.pool.rope for feed in self.feeds}
-        assert len(ropes) == 1, "sequences in one step turn alike"
+        """The rotary positions of the caches, which are the same; None where their pools have none."""
+        ropes = {request.cache.pool.rope for request in self.requests}
+        assert len(ropes) == 1, "sequences in one forward pass have the same RoPE"
         rope = ropes.pop()
         return rope if isinstance(rope, ModelRope) else None
 
     @property
-    def kept(self) -> list[int]:
-        """The places in the row of the tokens whose logits are wanted."""
-        ends = accumulate(len(feed.tokens) for feed in self.feeds)
-        return [i for end, feed in zip(ends, self.feeds, strict=True) for i in range(end)[-feed.num_logits :]]
+    def logit_indices(self) -> list[int]:
+        """The indices in the row of the tokens whose logits are wanted."""
+        ends = accumulate(len(request.tokens) for request in self.requests)
+        return [i for end, request in zip(ends, self.requests, strict=True) for i in range(end)[-request.num_logits :]]
 
     def split(self, logits: Tensor) -> list[Tensor]:
-        """Logits of what is kept [kept, vocabulary], feed by feed, float32."""
-        return list(logits.float().split([feed.num_logits for feed in self.feeds]))
+        """The wanted logits [wanted, vocabulary] by request, float32."""
+        return list(logits.float().split([request.num_logits for request in self.requests]))
 
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any
     ) -> Tensor:
-        """Each sequence's q [Hq, T, D] over its cache and its new k and v [H, T, D], which it keeps (a latent layer
-        what ``update`` heard). ``how`` as of ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled, also where the
-        step ends by itself.
+        """Each sequence's q [Hq, T, D] over its cache and its new k and v [H, T, D], which its cache takes (of a latent
+        layer, the latents given to ``update``). ``how`` as of ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled,
+        also at layer ``until``.
         """
         how["window"] = self.shape.layers[layer].window
-        kept = self._take() if expand else (k, v)
+        new = self._take_latents() if expand else (k, v)
         if layer == self.until:
-            self.seen = kept
+            self.probed = new
         if layer == self.until or self.cancelled():
             raise Cancelled
-        if self._together:
-            return self._together.attend(layer, q, k, v, scale, **how)
+        if whole := self._whole_batch:
+            return whole.attend(layer, q, k, v, scale, **how)
         out = q.new_empty(q.shape[1], q.shape[0], v.shape[2]).transpose(0, 1)
-        for part, cache in self._parts:
-            mine = [x[:, part] for x in (q, k, v)]
-            out[:, part] = attend_cache(cache, layer, mine[0], mine[1], mine[2], scale, expand=expand, **how)
-            cache.extend(layer, *(new[:, part] for new in kept))
-        for places, rows in self._rows:
-            theirs = [x[:, places] for x in (q, k, v)]
-            out[:, places] = rows.attend(layer, theirs[0], theirs[1], theirs[2], scale, **how)
+        for tokens, cache in self._alone:
+            own = [x[:, tokens] for x in (q, k, v)]
+            out[:, tokens] = attend_cache(cache, layer, own[0], own[1], own[2], scale, expand=expand, **how)
+            cache.extend(layer, *(x[:, tokens] for x in new))
+        for indices, batch in self._batches:
+            theirs = [x[:, indices] for x in (q, k, v)]
+            out[:, indices] = batch.attend(layer, theirs[0], theirs[1], theirs[2], scale, **how)
         return out
 
     @property
-    def steady(self) -> CapturableBatch | None:
-        """All of it, where other steps can do the same."""
-        return self._together.steady() if self._together and self.until is None else None
+    def capturable(self) -> CapturableBatch | None:
+        """The attention of this pass for a captured graph; None where no other pass does the same work."""
+        whole = self._whole_batch
+        return whole.capturable() if whole and self.until is None else None
 
     @property
-    def _together(self) -> DecodeBatch | None:
-        """All tokens, where they are rows that attend together."""
-        return self._rows[0][1] if not self._parts and self._rows[0][0] is None else None
+    def _whole_batch(self) -> DecodeBatch | None:
+        """The decode batch that has all tokens, if there is one."""
+        return self._batches[0][1] if not self._alone and self._batches[0][0] is None else None
 
     def _arrange(self) -> None:
-        """Which sequences attend together, and which by themselves; where in the row their tokens are."""
-        at, together = 0, defaultdict[tuple[str, int], list[tuple[list[int], Cache]]](list)
-        for tokens, cache, _ in self.feeds:
-            n = len(tokens)
-            if not self.latent and fits_rows(cache, n):
-                alone = id(cache) if chooses(cache) else 0
-                together[cache.pool.codec, alone].append((list(range(at, at + n)), cache))
+        """Decide which sequences attend together, and where in the row their tokens are."""
+        end, together = 0, defaultdict[tuple[str, int], list[tuple[list[int], Cache]]](list)
+        for tokens, cache, _ in self.requests:
+            start, end = end, end + len(tokens)
+            if joins_batch(cache, len(tokens), latent=self.latent):
+                together[batch_key(cache)].append((list(range(start, end)), cache))
             else:
-                self._parts.append((slice(at, at + n), cache))
-            at += n
-        for found in together.values():
-            places = [place for some, _ in found for place in some]
-            rows = make_rows([(cache, len(some)) for some, cache in found])
-            self._rows.append((None if len(places) == at else torch.tensor(places), rows))
+                self._alone.append((slice(start, end), cache))
+        for sequences in together.values():
+            indices = [i for own, _ in sequences for i in own]
+            batch = make_decode_batch([(cache, len(own)) for own, cache in sequences])
+            self._batches.append((None if len(indices) == end else torch.tensor(indices), batch))
 
     def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Hear of a layer's new latents, and give back no more than these: history is expanded run by run."""
-        self._new = k[0], v[0]
+        """Take a layer's new latents, as transformers gives them to its cache. Returns only these: history is expanded
+        run by run.
+        """
+        self._latents = k[0], v[0]
         return k, v
 
-    def _take(self) -> tuple[Tensor, Tensor]:
+    def _take_latents(self) -> tuple[Tensor, Tensor]:
         """The latents of the layer that attends now, k [1, T, rank] and v [1, T, rope_dim]."""
-        assert self._new is not None, "a latent layer attends before it updates"
-        new, self._new = self._new, None
+        assert self._latents is not None, "a latent layer updates before it attends"
+        new, self._latents = self._latents, None
         return new

@@ -1,4 +1,4 @@
-"""Frequencies of rotary positions (RoPE): of each kind the angles by which a step along the text turns pairs."""
+"""Frequencies of rotary positions (RoPE): the angles by which pairs of channels rotate for each position."""
 
 import math
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ KINDS: dict[str, set[str]] = {
     "llama3": {"factor", "low_freq_factor", "high_freq_factor"},
     "yarn": {"factor"},
 }
-"""The kinds known here, with the words that each must be told."""
+"""The kinds of RoPE implemented here, with the parameters that each requires."""
 
 KNOWN = {
     *("rope_type", "type", "rope_theta", "factor", "original_max_position_embeddings", "low_freq_factor"),
@@ -22,8 +22,8 @@ KNOWN = {
 
 
 def frequencies(rope: Mapping[str, Any], dim: int) -> tuple[Tensor, float]:
-    """Of the ``rope_parameters`` of a config: the frequencies [dim / 2] float32 of heads of ``dim`` channels, and the
-    scale of cosines and sines.
+    """The frequencies [dim / 2] float32 of heads of ``dim`` channels, and the scale of cosines and sines, from the
+    ``rope_parameters`` of a config.
     """
     kind, waves = rope["rope_type"], rope["rope_theta"] ** (torch.arange(0, dim, 2).float() / dim)
     if kind == "linear":  # positions interpolated, arXiv 2306.15595
@@ -37,7 +37,7 @@ def frequencies(rope: Mapping[str, Any], dim: int) -> tuple[Tensor, float]:
 
 
 def _llama3(plain: Tensor, rope: Mapping[str, Any]) -> Tensor:
-    """Long waves are stretched, short ones are not, and those between in part (Llama 3.1)."""
+    """Long wavelengths are scaled, short ones are not, and those between in part (Llama 3.1)."""
     low, high, trained = (
         rope[name] for name in ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
     )
@@ -47,7 +47,7 @@ def _llama3(plain: Tensor, rope: Mapping[str, Any]) -> Tensor:
 
 
 def _yarn(waves: Tensor, rope: Mapping[str, Any], dim: int) -> Tensor:
-    """Channels that turn often stay, those that never come round are stretched, those between in part
+    """Channels that rotate often stay, those that never complete a rotation are scaled, those between in part
     (arXiv 2309.00071).
     """
     first, last = (_channel(rope, dim, rope.get(name) or n) for name, n in (("beta_fast", 32), ("beta_slow", 1)))
@@ -60,7 +60,7 @@ def _yarn(waves: Tensor, rope: Mapping[str, Any], dim: int) -> Tensor:
 
 
 def _channel(rope: Mapping[str, Any], dim: int, rounds: float) -> float:
-    """The channel that turns ``rounds`` times along the text that was trained on."""
+    """The channel that rotates ``rounds`` times within the trained window."""
     trained = rope["original_max_position_embeddings"]
     return dim * math.log(trained / (rounds * 2 * math.pi)) / (2 * math.log(rope["rope_theta"]))
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from localctx.kv.attention import MERGED
-from localctx.kv.cache import RUN
+from localctx.kv.attention import MAX_PARTS
+from localctx.kv.block_table import RUN
 from localctx.shape import PAGE, KVShape, LayerKind, LayerShape
 
 KINDS: dict[str, LayerKind] = {"full_attention": "full", "sliding_attention": "sliding"}
@@ -72,7 +72,9 @@ class Geometry:
         return (self.queries + self.outputs) // self.heads
 
     def _token_bytes(self, context: int, itemsize: int) -> int:
-        parts = min(-(-context // (RUN * PAGE)) + 2, MERGED)  # attention outputs of runs, the tail and the new tokens
+        parts = min(
+            -(-context // (RUN * PAGE)) + 2, MAX_PARTS
+        )  # attention outputs of runs, the tail and the new tokens
         residual = self.hidden * (2 * itemsize + 2 * 4)  # norms compute in float32
         projected = 3 * (self.queries + self.fresh) * itemsize  # before and after RoPE, and on the way
         attended = parts * (self.outputs * itemsize + self.heads * 4) + self.outputs * (2 * 4 + itemsize)

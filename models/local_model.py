@@ -1,4 +1,4 @@
-"""A model whose arithmetic happens in this process: what all of them share, whoever computes the layers."""
+"""LocalModel: what models computed in this process share, whichever library computes the layers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -10,28 +10,28 @@ import torch
 from torch import Tensor
 
 from localctx.errors import Cancelled
+from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
-from localctx.kv.decode_batch import MAX_DECODE_TOKENS
 from localctx.models.base import ForwardRequest, Tokenizer
 from localctx.models.chat_tokenizer import ChatTokenizer
 from localctx.models.fingerprint import fingerprint
 from localctx.models.forward_batch import ForwardBatch
 from localctx.models.geometry import geometry_of, shape_of
-from localctx.models.rope import ModelRope, Positions, said_of, stretched
+from localctx.models.rope import ModelRope, Positions, positions_of, stretched
 
-_NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: they decide nothing
+_NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: no result depends on them
 
 
 class LocalModel(ABC):
     """See ``localctx.models.base.Model``. ``config`` has the attributes of transformers' configs; ``hashes`` those
-    of its weight files; ``rope`` as in ``stretch``; ``stored``: the weights are full, int8 or nf4.
+    of its weight files; ``rope`` as in ``stretch``; ``stored``: the weights are in full precision, int8 or nf4.
     """
 
-    computed_by: str  # whose arithmetic it is: another's last digits are others
+    computed_by: str  # the library and its version: another's results differ in the last digits
     device: torch.device
     dtype: torch.dtype
-    precision: torch.dtype  # of the products, where that is not the ``dtype`` of keys, values and activations
-    sums_depend_on_rows = False  # whether many rows are multiplied otherwise than a few
+    precision: torch.dtype  # of matrix products; ``dtype`` is that of keys, values and activations
+    sums_depend_on_rows = False  # whether many rows are multiplied by another method than a few
     nbytes: int
     parameters: int
 
@@ -48,7 +48,7 @@ class LocalModel(ABC):
         self.name, self._config, self._hashes = name, config, hashes or {}
         self._chat, self._stored = tokenizer, stored
         self.tokenizer: Tokenizer = tokenizer
-        self._trained = said_of(config)
+        self._trained = positions_of(config)
         self.trained: int = config.max_position_embeddings
         self.geometry = geometry_of(config)
         self._ropes: dict[str, ModelRope | None] = {}
@@ -58,23 +58,24 @@ class LocalModel(ABC):
     @property
     def context(self) -> int:
         """See ``Model``."""
-        return self._said["max_position_embeddings"]
+        return self._positions["max_position_embeddings"]
 
     @property
     def rope(self) -> ModelRope | None:
         """See ``Model``."""
         if self._stretch not in self._ropes:
-            self._ropes[self._stretch] = self._rope_of(self._said) if self._said.get("rope_parameters") else None
+            rotary = self._positions.get("rope_parameters")
+            self._ropes[self._stretch] = self._rope_of(self._positions) if rotary else None
         return self._ropes[self._stretch]
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens it knows."""
+        """How many tokens there are in the vocabulary."""
         return self._config.vocab_size
 
     def stretch(self, rope: str) -> None:
         """See ``Model``."""
-        self._said, self._stretch = stretched(self._trained, rope), rope
+        self._positions, self._stretch = stretched(self._trained, rope), rope
 
     def view(self) -> Self:
         """See ``Model``."""
@@ -86,7 +87,7 @@ class LocalModel(ABC):
         return fingerprint(
             codec,
             self.shape,
-            config={k: v for k, v in {**self._config.to_dict(), **self._said}.items() if k not in _NAMES},
+            config={k: v for k, v in {**self._config.to_dict(), **self._positions}.items() if k not in _NAMES},
             computed_by=self.computed_by,
             weights=self._hashes,
             precision=str(self.precision) + ("" if self._stored == "full" else f" {self._stored}"),
@@ -102,46 +103,44 @@ class LocalModel(ABC):
 
     @torch.inference_mode()
     def forward_each(
-        self, feeds: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False
+        self, requests: Sequence[ForwardRequest], cancelled: Callable[[], bool] = lambda: False
     ) -> list[Tensor]:
         """See ``Model``."""
-        groups = self._groups(feeds)
-        steps = [ForwardBatch([feeds[i] for i in group], cancelled) for group in groups]
-        found: list[Tensor] = [torch.empty(0)] * len(feeds)
+        groups = self._groups(requests)
+        batches = [ForwardBatch([requests[i] for i in group], cancelled) for group in groups]
+        logits: list[Tensor] = [torch.empty(0)] * len(requests)
         with ExitStack() as begun:  # all sequences are committed, or none
-            for step in steps:
-                begun.enter_context(step.begun())
-            for group, step in zip(groups, steps, strict=True):
-                for i, logits in zip(group, step.split(self._run(step)), strict=True):
-                    found[i] = logits
-        return found
+            for batch in batches:
+                begun.enter_context(batch.begun())
+            for group, batch in zip(groups, batches, strict=True):
+                for i, own in zip(group, batch.split(self._run(batch)), strict=True):
+                    logits[i] = own
+        return logits
 
     @torch.inference_mode()
     def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """See ``Model``."""
-        step = ForwardBatch([ForwardRequest(tokens, cache)], until=layer)
-        with suppress(Cancelled), step.begun():
-            self._run(step)
-        assert step.seen, f"there is no layer {layer}"
-        return step.seen
+        batch = ForwardBatch([ForwardRequest(tokens, cache)], until=layer)
+        with suppress(Cancelled), batch.begun():
+            self._run(batch)
+        assert batch.probed, f"there is no layer {layer}"
+        return batch.probed
 
-    def _groups(self, feeds: Sequence[ForwardRequest]) -> list[list[int]]:
-        """Which ``feeds`` are computed in one step. Where sums depend on how many rows are multiplied, a chunk has a
-        step of its own, so that what comes of it is the same beside others as alone.
+    def _groups(self, requests: Sequence[ForwardRequest]) -> list[list[int]]:
+        """Which ``requests`` are computed in one pass. Where sums depend on how many rows are multiplied, a chunk has a
+        pass of its own, so that its result is the same beside others as alone.
         """
-        chunks = (
-            [[i] for i, feed in enumerate(feeds) if len(feed.tokens) > MAX_DECODE_TOKENS]
-            if self.sums_depend_on_rows
-            else []
-        )
-        apart = {i for chunk in chunks for i in chunk}
-        rows = [i for i in range(len(feeds)) if i not in apart]
-        return [*chunks, rows] if rows else chunks
+        if not self.sums_depend_on_rows:
+            return [list(range(len(requests)))] if requests else []
+        is_chunk = [len(request.tokens) > MAX_DECODE_TOKENS for request in requests]
+        chunks = [[i] for i, chunk in enumerate(is_chunk) if chunk]
+        few = [i for i, chunk in enumerate(is_chunk) if not chunk]
+        return [*chunks, few] if few else chunks
 
     @abstractmethod
-    def _run(self, step: ForwardBatch) -> Tensor:
-        """Logits [kept, vocabulary] of what ``step`` keeps. Keys turn as its caches say, or else as this model does."""
+    def _run(self, batch: ForwardBatch) -> Tensor:
+        """The wanted logits [wanted, vocabulary] of ``batch``, by the RoPE of its caches, or else of this model."""
 
     @abstractmethod
-    def _rope_of(self, said: Positions) -> ModelRope:
-        """How keys turn by ``said``."""
+    def _rope_of(self, positions: Positions) -> ModelRope:
+        """The RoPE of ``positions``."""

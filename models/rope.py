@@ -1,4 +1,4 @@
-"""Rotary positions (RoPE) of a model: how far they reach, and how the cache moves keys along them."""
+"""Rotary positions (RoPE) of a model: scaling them to a longer window, and re-rotating keys."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -13,11 +13,11 @@ from localctx.errors import ModelError, UsageError
 from localctx.settings import ROPE
 
 Positions = dict[str, Any]
-"""What a config says of positions: see ``said_of``."""
+"""A config's attributes that concern positions: see ``positions_of``."""
 
-MOST = 128  # times the trained window; nobody has measured a model that follows further
+MAX_FACTOR = 128  # times the trained window: no measurements are known beyond
 _LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0}  # what every Llama 3 was trained with
-_SAID = ("rope_parameters", "max_position_embeddings", "original_max_position_embeddings")
+_POSITION_NAMES = ("rope_parameters", "max_position_embeddings", "original_max_position_embeddings")
 
 
 def parse_rope(spec: str) -> tuple[str, float] | None:
@@ -27,65 +27,67 @@ def parse_rope(spec: str) -> tuple[str, float] | None:
     """
     if spec == "auto":
         return None
-    said = ROPE.fullmatch(spec)
-    if not said or not 1 < float(said[2]) <= MOST:
-        raise UsageError(f"there is no RoPE {spec!r}", f"use auto, yarn:2, linear:2 or llama3:8; up to {MOST} times")
-    return said[1], float(said[2])
+    match = ROPE.fullmatch(spec)
+    if not match or not 1 < float(match[2]) <= MAX_FACTOR:
+        raise UsageError(
+            f"there is no RoPE {spec!r}", f"use auto, yarn:2, linear:2 or llama3:8; up to {MAX_FACTOR} times"
+        )
+    return match[1], float(match[2])
 
 
-def said_of(config: Any) -> Positions:
-    """What a transformers config says of positions: the attributes that ``stretched`` changes."""
-    return {name: deepcopy(getattr(config, name)) for name in _SAID if hasattr(config, name)}
+def positions_of(config: Any) -> Positions:
+    """The attributes of a transformers config that concern positions, which ``stretched`` changes."""
+    return {name: deepcopy(getattr(config, name)) for name in _POSITION_NAMES if hasattr(config, name)}
 
 
-def stretched(said: Positions, spec: str) -> Positions:
-    """``said`` as ``spec`` wants it. Of two kinds of layers only those that see everything are stretched.
+def stretched(positions: Positions, spec: str) -> Positions:
+    """``positions`` scaled by ``spec``. In a model with sliding layers only those that see everything are scaled.
 
     LongRoPE (arXiv 2402.13753) has frequencies for short and for long texts, and transformers changes them with the
-    length: keys of both would meet in one cache. One is chosen for all lengths: the long where the window is longer
-    than the original, for that is what such a window promises. Raises UsageError, ModelError.
+    length: one cache would hold keys of both. One is chosen for all lengths: the long one where the window is longer
+    than the original, since such a window promises just that. Raises UsageError, ModelError.
     """
-    said, asked = deepcopy(said), parse_rope(spec)
-    params = said.get("rope_parameters") or {}
+    positions, scaling = deepcopy(positions), parse_rope(spec)
+    params = positions.get("rope_parameters") or {}
     rope = params["full_attention"] if isinstance(params.get("full_attention"), dict) else params
-    if asked:
-        _stretch(said, rope, *asked)
+    if scaling:
+        _stretch(positions, rope, *scaling)
     if rope.get("rope_type") == "longrope":
-        long = said["max_position_embeddings"] > rope["original_max_position_embeddings"]
+        long = positions["max_position_embeddings"] > rope["original_max_position_embeddings"]
         rope["short_factor"] = rope["long_factor"] = rope["long_factor" if long else "short_factor"]
-    return said
+    return positions
 
 
-def _stretch(said: dict[str, Any], rope: dict[str, Any], kind: str, factor: float) -> None:
+def _stretch(positions: dict[str, Any], rope: dict[str, Any], kind: str, factor: float) -> None:
     if (now := rope.get("rope_type")) != "default":
-        is_so = f"stretched already ({now})" if now else "not rotary"
-        raise ModelError(f"this model's positions are {is_so}", "leave --rope at auto")
-    trained = said["max_position_embeddings"]
+        reason = f"stretched already ({now})" if now else "not rotary"
+        raise ModelError(f"this model's positions are {reason}", "leave --rope at auto")
+    trained = positions["max_position_embeddings"]
     original = {} if kind == "linear" else {"original_max_position_embeddings": trained}
     rope |= {"rope_type": kind, "factor": factor, **original, **(_LLAMA3 if kind == "llama3" else {})}
-    said |= {name: trained for name in original if name in said}  # Phi-3's config says it twice
-    said["max_position_embeddings"] = int(trained * factor)
+    positions |= {name: trained for name in original if name in positions}  # Phi-3's config has it twice
+    positions["max_position_embeddings"] = int(trained * factor)
 
 
 class ModelRope:
-    """See ``localctx.kv.rotary.Rope``. In a latent layer it is v that rotates: there ``turn`` is given v [1, T, v_dim].
+    """See ``localctx.kv.rotary.Rope``. In a latent layer v rotates: there ``rerotate`` is given v [1, T, v_dim].
 
-    ``said``: what the config says of positions, while keys turn like this. Layer by layer: ``angles``; ``biases``, what
-    k_proj adds to every key before it turns, [H, D] float32, or None; ``layouts``, which channels are pairs, or None
-    where that cannot be told, asked for when first needed.
+    ``positions`` are the config's. Layer by layer: ``angles``; ``biases``, what k_proj adds to every key before RoPE,
+    [H, D] float32, or None; ``layouts``, called when first needed: which channels are pairs, or None where that could
+    not be found out.
     """
 
     def __init__(
         self,
-        said: "Positions",
+        positions: "Positions",
         angles: "Sequence[Angles]",
         biases: Sequence[Tensor | None],
         layouts: "Callable[[], Sequence[Pairs | None]]",
     ) -> None:
-        self.said, self.angles, self._biases, self._see = said, angles, biases, layouts
+        self.positions, self.angles, self._biases, self._find_layouts = positions, angles, biases, layouts
 
-    def turn(self, layer: int, k: Tensor, by: int) -> Tensor:
-        """See ``Rope``. Computed in float32; of ``k``'s type. Raises ModelError where it cannot be followed."""
+    def rerotate(self, layer: int, k: Tensor, by: int) -> Tensor:
+        """See ``Rope``. Computed in float32; of ``k``'s type. Raises ModelError where the layer's layout is unknown."""
         pairs = self._layouts[layer]
         if pairs is None:
             raise ModelError("this model turns its keys in a way localctx cannot follow", "leave keep and blend alone")
@@ -93,7 +95,7 @@ class ModelRope:
         return pairs.rotate(k.float(), angle.cos().float(), angle.sin().float()).to(k.dtype)
 
     def has_bias(self, layer: int) -> bool:
-        """See ``Rope``. A bias that a norm follows is no longer the same for every key: that is none."""
+        """See ``Rope``. False where a norm follows the bias, which is then no longer the same for every key."""
         return self._biases[layer] is not None and self._layouts[layer] is not None
 
     def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
@@ -109,9 +111,9 @@ class ModelRope:
         q, bias = q.float(), bias.repeat_interleave(len(q) // len(bias), 0)
         cos, sin = self.angles[layer].at(positions)
         (qa, qb, q_rest), (ba, bb, b_rest) = pairs.split(q, cos.shape[1]), pairs.split(bias, cos.shape[1])
-        cos, sin = cos[:, : qa.shape[1]], sin[:, : qa.shape[1]]  # none in a layer that does not turn
-        turned = (qa * ba + qb * bb) @ cos.T + (qb * ba - qa * bb) @ sin.T
-        return turned * self.angles[layer].scale + (q_rest * b_rest).sum(1, keepdim=True)
+        cos, sin = cos[:, : qa.shape[1]], sin[:, : qa.shape[1]]  # none in a layer without RoPE
+        rotated = (qa * ba + qb * bb) @ cos.T + (qb * ba - qa * bb) @ sin.T
+        return rotated * self.angles[layer].scale + (q_rest * b_rest).sum(1, keepdim=True)
 
     def _biased(self, layer: int) -> "tuple[Tensor, Pairs]":
         bias, pairs = self._biases[layer], self._layouts[layer]
@@ -121,30 +123,30 @@ class ModelRope:
 
     @cached_property
     def _layouts(self) -> "Sequence[Pairs | None]":
-        return self._see()
+        return self._find_layouts()
 
 
 class Pairs(Enum):
-    """Which channels turn together: none, i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J). The rest do not turn."""
+    """Which channels rotate together: none, i and i + n/2 (Llama), or 2i and 2i + 1 (GPT-J). The rest do not rotate."""
 
     STILL, HALVES, NEIGHBOURS = range(3)
 
     def split(self, x: Tensor, pairs: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The first and the second of each of ``pairs`` pairs, and the channels that do not turn."""
+        """The first and the second channel of each of ``pairs`` pairs, and the channels that do not rotate."""
         if self is STILL:
             return x[..., :0], x[..., :0], x
-        turning, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
-        a, b = (turning[..., ::2], turning[..., 1::2]) if self is NEIGHBOURS else turning.chunk(2, -1)
+        rotating, rest = x[..., : 2 * pairs], x[..., 2 * pairs :]
+        a, b = (rotating[..., ::2], rotating[..., 1::2]) if self is NEIGHBOURS else rotating.chunk(2, -1)
         return a, b, rest
 
     def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """x [..., T, D] turned by angles whose cosines and sines are [T, pairs] or [pairs]."""
+        """x [..., T, D] rotated by angles whose cosines and sines are [T, pairs] or [pairs]."""
         if self is STILL:
             return x
         a, b, rest = self.split(x, cos.shape[-1])
         a, b = a * cos - b * sin, b * cos + a * sin
-        turned = torch.stack((a, b), -1).flatten(-2) if self is NEIGHBOURS else torch.cat((a, b), -1)
-        return torch.cat((turned, rest), -1)
+        rotated = torch.stack((a, b), -1).flatten(-2) if self is NEIGHBOURS else torch.cat((a, b), -1)
+        return torch.cat((rotated, rest), -1)
 
 
 STILL, HALVES, NEIGHBOURS = Pairs

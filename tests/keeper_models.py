@@ -3,7 +3,6 @@
 import torch
 import transformers as tf
 
-from localctx.kv.snapkv import compress_with_snapkv
 from localctx.models.transformers_model import TransformersModel
 
 SIZE = {
@@ -56,12 +55,10 @@ def read(model, cache, tokens, asked=0, chunk=256):
     boundary = len(tokens) - asked
     for at in range(0, boundary, chunk):
         logits = model.forward(tokens[at : min(at + chunk, boundary)], cache)
-    cache.phase = "asking"
+    cache.enter_phase("asking")
     if asked:
         logits = model.forward(tokens[boundary:], cache)
-    if cache.keeper.compresses:
-        compress_with_snapkv(cache)
-    cache.phase = "answering"
+    cache.finish_prefill()
     return logits[-1]
 
 

@@ -157,7 +157,7 @@ def decoded(model: TransformersModel, context: int, count: int) -> list[tuple[to
         model.forward([i * i % 31_991 for i in range(at, min(context, at + 512))], read)
     for model.graphs in (None, graphs):
         cache, logits, ms = read.fork(), list[torch.Tensor](), list[float]()
-        cache.phase = "answering"
+        cache.enter_phase("answering")
         for i in range(count):
             start = time.perf_counter()
             logits.append(model.forward([i], cache)[0].cpu())

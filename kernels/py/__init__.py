@@ -12,15 +12,15 @@ _HERE = Path(__file__).parent
 
 
 def compiled_in(sources: Path, cache: Path) -> Path:
-    """Where numba keeps what it compiled of just these ``sources``. By itself it looks whether the file of a function
-    has changed, and not those of the functions that it calls: it would go on with the old ones.
+    """The folder where numba caches what it compiled from exactly these ``sources``. Numba checks whether the file of a
+    function has changed, but not the files of the functions that it calls: it would reuse outdated code.
     """
     whole = sha256(b"\0".join(path.read_bytes() for path in sorted(sources.glob("*.py"))))
     return cache / f"localctx-{whole.hexdigest()[:16]}"
 
 
 def _cache() -> Path:
-    """What the user says; or beside the sources, or in the user's folder where that cannot be written to."""
+    """The user's choice; or beside the sources; or in the user's cache folder, where that is read-only."""
     if given := getattr(config, "CACHE_DIR", ""):
         return Path(given)
     beside = _HERE / "__pycache__"

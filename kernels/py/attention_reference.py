@@ -44,7 +44,7 @@ def attend_reference(
     mask: Tensor | None = None,
     softcap: float = 0,
 ) -> Part:
-    """``attend`` spelled out: all scores at once, float32 softmax."""
+    """The reference of ``attend``: all scores at once, float32 softmax."""
     group = q.shape[0] // k.shape[0]
     k, v = k.repeat_interleave(group, 0), v.repeat_interleave(group, 0)
     scores = (q @ k.transpose(1, 2)).float() * scale

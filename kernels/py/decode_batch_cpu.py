@@ -1,4 +1,4 @@
-"""Attention of a few new tokens, of one sequence or several: what a call costs is shared by all of them."""
+"""Attention of a few new tokens of one sequence or several in one call, which shares the overhead of calls."""
 
 import math
 from typing import NamedTuple
@@ -13,8 +13,8 @@ from localctx.kernels.vector_math import address_of, as_pointer, bits_of_float, 
 
 
 class BatchPages(NamedTuple):
-    """Sealed pages of all rows, one row's after another's: ``parts`` [S, 4] as in ``cpu.attend_parts``, in the order of
-    rows, ``addresses`` and ``formats`` [1 or H, pages].
+    """Sealed pages of all rows, one row's after another's: ``parts`` [S, 4] as in
+    ``decode_cpu.attend_parts``, in the order of rows, ``addresses`` and ``formats`` [1 or H, pages].
     """
 
     parts: np.ndarray
@@ -51,7 +51,7 @@ def attend_rows(
     """Row i's token, q [n, Hq, D] with its own k [n, H, D] and v [n, H, Dv], over its pages, its open page and itself.
 
     Returns out [n, Hq, Dv] and, where ``masses`` are asked for, what share of its row's attention every page got
-    [Hq, pages] (else empty); all is float32. ``rotated``: pages hold what ``quant.rotate`` turned. ``extra``
+    [Hq, pages] (else empty); all is float32. ``rotated``: pages hold what ``quant.rotate`` rotated. ``extra``
     [Hq, pages * 64] is added to the scaled scores of pages, ``softcap`` and ``sinks`` [Hq] are as in ``attend`` and
     ``merge``. A row's result does not depend on the others. Split over the context as Flash-Decoding does, all rows of
     a layer in one call as vLLM's PagedAttention (arXiv:2309.06180).
@@ -157,7 +157,9 @@ def _tail(address, bits, head, end, dim):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _merge(parts, out, tops, totals, sinks, masses, result):  # type: ignore[no-untyped-def]
-    """The parts of each row and its tail as one, as ``attend.merge``; ``masses`` from lse to what was got."""
+    """Merge the parts of each row and its open page, as ``attention_reference.merge``; ``masses`` change from lse to
+    shares.
+    """
     for row in prange(len(result)):
         _merge_row(row, parts, out, tops, totals, sinks, masses, result[row])
 

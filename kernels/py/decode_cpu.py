@@ -21,6 +21,7 @@ from localctx.kernels.vector_math import (
     float_of_bits,
     float_of_half,
     greatest,
+    value_of_code,
     widen,
 )
 
@@ -31,8 +32,9 @@ _STARTED_WITH = numba.get_num_threads()
 
 
 class LayerLayout(NamedTuple):
-    """One layer's heads and widths, and a row a record format: K's bits and V's bits, then the byte offsets of
-    K's codes, scales, zeros and V's codes, scales, zeros. ``table`` is [formats, 8] int64.
+    """One layer's heads and widths, and a row for each record format: the number kinds of K and V (see
+    ``vector_math.RECORD_KINDS``), then the byte offsets of K's codes, scales, zeros and V's codes, scales, zeros.
+    ``table`` is [formats, 8] int64.
     """
 
     heads: int
@@ -42,16 +44,16 @@ class LayerLayout(NamedTuple):
 
 
 @njit(fastmath=MATH)
-def _load(address, bits, codes, scale, zero, head, rows, cols, out):  # type: ignore[no-untyped-def]
+def _load(address, kind, codes, scale, zero, head, rows, cols, out):  # type: ignore[no-untyped-def]
     """Decode one head's [rows, cols] block of a record into ``out``; below 16 bits a row has one scale, zero pair."""
-    n = rows * cols
+    n, bits = rows * cols, kind & 255
     flat = out.reshape(n)
-    if bits == 32:
+    if kind == 32:
         f = carray(as_pointer(address + codes + head * n * 4), (n,), np.float32)
         for i in range(n):
             flat[i] = f[i]
         return
-    if bits == 16:
+    if kind == 16:
         h = carray(as_pointer(address + codes + head * n * 2), (n,), np.uint16)
         for i in range(n):
             flat[i] = float_of_bits(np.int32(h[i]) << np.int32(16))
@@ -66,13 +68,13 @@ def _load(address, bits, codes, scale, zero, head, rows, cols, out):  # type: ig
         row, packed = flat[r * cols : r * cols + cols], c[r * width : r * width + width]
         if bits == 8:
             for i in range(width):
-                row[i] = np.float32(packed[i]) * a + b
+                row[i] = value_of_code(kind, packed[i]) * a + b
         else:
             for part in range(8 // bits):
                 shift = np.uint8(part * bits)
                 some = row[part * width : part * width + width]
                 for i in range(width):
-                    some[i] = np.float32((packed[i] >> shift) & mask) * a + b
+                    some[i] = value_of_code(kind, (packed[i] >> shift) & mask) * a + b
 
 
 @njit(fastmath=MATH)
@@ -90,27 +92,28 @@ def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _by_block(x, address, ahead, bits, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
-    """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row goes
-    into x (``scaled`` and ``wide`` have room for that), its zero is the same for all columns. The next record is
-    ``ahead``.
+def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
+    """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row is
+    multiplied into x, its zero is the same for all columns. ``scaled`` and ``wide`` are scratch memory for ``fold``;
+    the next record is ``ahead`` bytes on.
     """
-    rows = x.shape[1]
+    rows, bits = x.shape[1], kind & 255
     at = address + codes + head * rows * columns * bits // 8
     if bits >= 16:
-        product(bits, at, columns, ahead, x, out)
+        product(kind, at, columns, ahead, x, out)
         return
     scales, zeros = address + scale + head * rows * 2, address + zero + head * rows * 2
     fetch(scales + ahead, rows * 2)
     fetch(zeros + ahead, rows * 2)
     fold(x, scales, zeros, scaled, wide, out)
-    product(bits, at, columns, ahead, scaled, out)
+    product(kind, at, columns, ahead, scaled, out)
 
 
 @njit(**INNER)
 def fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
-    """What codes need not be decoded for: ``scaled`` [n, rows] is x times the scale of each row, out [n, columns] gets
-    x times its zero. Both are float16 at addresses; ``wide`` [2, >= rows] has room for them.
+    """Fold scales and zeros of rows into x, so that codes need not be decoded: sets ``scaled`` [n, rows] to x times the
+    scale of each row, and adds x times its zero to out [n, columns]. ``scale`` and ``zero`` are addresses of float16;
+    ``wide`` [2, >= rows] is scratch memory.
     """
     n, rows = x.shape
     widen(scale, wide[0, :rows])
@@ -126,7 +129,9 @@ def fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-def]
-    """Scores [64] of a page's tokens to what the softmax takes; the greatest. Only ``first..stop`` are seen."""
+    """Add ``extra`` to the scores [64] of a page's tokens, cap them and hide all but ``first..stop``, in place. Returns
+    the greatest.
+    """
     for t in range(len(extra)):
         s[t] += extra[t]
     if softcap > 0:
@@ -260,5 +265,5 @@ def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout
 
 
 def set_threads(n: int) -> None:
-    """Use ``n`` threads, at most as many as numba started with."""
+    """Let kernels use ``n`` threads, at most as many as numba started with."""
     numba.set_num_threads(max(1, min(n, _STARTED_WITH)))

@@ -116,7 +116,7 @@ def code_of(x, scale, zero, LEVELS: tl.constexpr):  # type: ignore[no-untyped-de
 @launching
 def seal(k: Tensor, v: Tensor, addresses: Tensor, layout: TritonLayerLayout, kind: int, rotated: bool = False) -> None:
     """Write k [H, n * 64, D] and v [H, n * 64, Dv] as records of format ``kind`` into the pages at ``addresses`` [n],
-    Hadamard-turned where ``rotated``: what ``quant.quantize`` and ``quant.pack`` make of them (KIVI's groups).
+    Hadamard-rotated where ``rotated``: what ``quant.quantize`` and ``quant.pack`` make of them (KIVI's groups).
     """
     if rotated:
         k, v = rotate(k), rotate(v)
@@ -206,7 +206,7 @@ def _sketch(addresses, formats, offsets, codes, scale, zero, DIM: tl.constexpr, 
 
 @launching
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
-    """``sketch.best_scores``: the greatest q . key of each page, about, [H, Q, n] float32 from q [H, Q, D]."""
+    """``sketch.best_scores``: the approximately greatest q . key of each page, [H, Q, n] float32 from q [H, Q, D]."""
     (h, queries, d), n = q.shape, sketch.codes.shape[1]
     q, codes, scale, zero = (x.contiguous() for x in (q, *sketch))
     out = torch.empty(h, queries, n, device=q.device)

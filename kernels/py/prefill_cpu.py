@@ -55,14 +55,14 @@ def attend_chunk(
 
 
 def _paged(x: Tensor) -> Tensor:
-    """[H, S, D] as [H, pages, 64, D], the last filled up with zeros, which nobody sees."""
+    """[H, S, D] as [H, pages, 64, D], the last page padded with zeros, which are masked."""
     return functional.pad(x, (0, 0, 0, -x.shape[1] % PAGE)).unflatten(1, (-1, PAGE))
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
     """q [H, n, D] scaled, all queries of a KV head in a row; pages that are not sealed: ``keys`` [H, m, D, 64] and
-    ``values`` [H, m, 64, Dv]. ``out``, ``tops`` and ``totals`` begin as nothing.
+    ``values`` [H, m, 64, Dv]. ``out`` and ``totals`` begin as zeros, ``tops`` as HIDDEN.
     """
     blocks = (q.shape[1] + ROWS - 1) // ROWS
     for task in prange(lay.heads * blocks):
@@ -86,8 +86,8 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
 
 @njit(**INNER)
 def _see(first, tokens, before, last):  # type: ignore[no-untyped-def]
-    """How many tokens of a page each query sees, 0 to 64: ``last`` [n]; whether any sees one. ``before`` is how many
-    there are from the page's beginning to the first of the chunk.
+    """Set ``last`` [n] to how many tokens of a page each query sees, 0 to 64. Returns whether any query sees one.
+    ``before`` is the number of tokens from the page's beginning to the first of the chunk.
     """
     most = 0
     for i in range(len(last)):

@@ -7,15 +7,18 @@ from torch import Tensor
 
 _STEP = 2.0**-24  # between the smallest float16 numbers: a constant channel must not divide by zero
 _MOST = 65_000  # float16 ends at 65,504
+_E4M3, _E4M3_MAX = 256 + 8, 448.0  # the number kind of 8-bit floats with 4 exponent and 3 mantissa bits; the greatest
 
 
-def quantize(x: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor, Tensor]:
+def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
     """Codes (uint8, shape of x), scale and zero (float16, ``dim`` removed) with ``x ~ zero + scale * codes``.
 
     One group runs along ``dim`` (KIVI: tokens for K, channels for V). ``zero`` and ``zero + levels * scale`` bound
     the group: both are rounded outward to float16, so no element is clipped, but for those beyond 65,000.
     """
-    levels = (1 << bits) - 1
+    if kind == _E4M3:
+        return _quantize_e4m3(x, dim)
+    levels = (1 << kind) - 1
     x = x.float().clamp(-_MOST, _MOST)
     low, high = x.amin(dim), x.amax(dim)
     zero = (low - low.abs() * 2.0**-11 - _STEP).half()
@@ -24,16 +27,30 @@ def quantize(x: Tensor, dim: int, bits: int) -> tuple[Tensor, Tensor, Tensor]:
     return codes.to(torch.uint8), scale, zero
 
 
+def _quantize_e4m3(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The zero is the middle of the group, as an offset would cost floats their precision; the scale takes the group's
+    ends to the greatest code.
+    """
+    x = x.float().clamp(-_MOST, _MOST)
+    low, high = x.amin(dim), x.amax(dim)
+    zero = ((low + high) / 2).half()
+    reach = torch.maximum(high - zero.float(), zero.float() - low)
+    scale = (reach / _E4M3_MAX * (1 + 2.0**-10) + _STEP).half()
+    codes = (x - zero.float().unsqueeze(dim)) / scale.float().unsqueeze(dim)
+    return codes.clamp_(-_E4M3_MAX, _E4M3_MAX).to(torch.float8_e4m3fn).view(torch.uint8), scale, zero
+
+
 def dequantize(codes: Tensor, scale: Tensor, zero: Tensor, dim: int) -> Tensor:
     """The float32 values that ``quantize`` encoded along ``dim``."""
     return torch.addcmul(zero.float().unsqueeze(dim), codes.float(), scale.float().unsqueeze(dim))
 
 
-def pack(codes: Tensor, bits: int) -> Tensor:
-    """Codes [..., n] of ``bits`` bits as bytes [..., n * bits / 8]; byte j holds elements j, j + n * bits / 8, ...
+def pack(codes: Tensor, kind: int) -> Tensor:
+    """Codes [..., n] as bytes [..., n * bits / 8]; byte j holds elements j, j + n * bits / 8, ...
 
     Strided so that unpacking a byte row gives runs of neighbours, which are vector lanes.
     """
+    bits = kind & 255
     if bits == 8:
         return codes
     parts = codes.unflatten(-1, (8 // bits, -1)).unbind(-2)
@@ -43,8 +60,11 @@ def pack(codes: Tensor, bits: int) -> Tensor:
     return packed
 
 
-def unpack(packed: Tensor, bits: int) -> Tensor:
+def unpack(packed: Tensor, kind: int) -> Tensor:
     """The codes that ``pack`` packed."""
+    bits = kind & 255
+    if kind == _E4M3:
+        return packed.view(torch.float8_e4m3fn)
     if bits == 8:
         return packed
     mask = (1 << bits) - 1

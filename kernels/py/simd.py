@@ -1,6 +1,6 @@
-"""Products that a compiler does not vectorize by itself: sums stay in registers, weights and codes are not decoded.
+"""Matrix products that a compiler does not vectorize by itself: sums stay in registers, codes are decoded in them.
 
-``product`` is what linear layers and attention are made of on a processor. An element of its result is one chain of
+Linear layers and attention use them on a processor. An element of its result is one chain of
 multiply-adds along the inputs, in order: it does not depend on what else is computed.
 """
 
@@ -14,7 +14,6 @@ from numba.extending import intrinsic
 
 from localctx.kernels.vector_math import (
     BFLOAT,
-    BYTE,
     CRUMBS,
     F32,
     FLOAT,
@@ -22,8 +21,8 @@ from localctx.kernels.vector_math import (
     I64,
     INNER,
     LANES,
-    NIBBLES,
     PARTS,
+    RECORD_KINDS,
     SIGNED,
     SIZES,
     VECTOR,
@@ -33,6 +32,7 @@ from localctx.kernels.vector_math import (
     fetch_at,
     float_at,
     float_of_bits,
+    value_of_code,
     widened,
     word_at,
 )
@@ -83,9 +83,9 @@ def _tile(kind: int, rows: int, vectors: int) -> Any:
 
 
 def _tiled(kind: int) -> Any:
-    """out += x by codes, in large tiles; all by address. Codes of the next input are ``step`` bytes on, rows ``x_step``
-    and ``out_step`` numbers. What lies ``ahead`` bytes on is fetched: a processor does not foresee where the next page
-    is. Returns how many of the ``columns`` (numbers, or bytes that hold several) it has done.
+    """out += x by codes, in large tiles; all arguments are addresses. Codes of the next input are ``step`` bytes on,
+    rows ``x_step`` and ``out_step`` numbers. What is ``ahead`` bytes on is prefetched: processors cannot predict where
+    the next page is. Returns how many of the ``columns`` (numbers, or bytes that hold several) are done.
     """
     parts, size = PARTS.get(kind, 1), SIZES.get(kind, 1)
     large, wide, most = _tile(kind, ROWS, VECTORS), _tile(kind, 1, VECTORS), LANES * VECTORS // parts
@@ -109,7 +109,7 @@ def _tiled(kind: int) -> Any:
 
 
 def _finished(kind: int) -> Any:
-    """As ``_tiled``, and then in small tiles what is left, to the last whole vector."""
+    """As ``_tiled``, and then the remaining columns in small tiles, to the last whole vector."""
     tiled, small, size = _tiled(kind), _tile(kind, 1, PARTS.get(kind, 1)), SIZES.get(kind, 1)
 
     def finished(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
@@ -124,8 +124,27 @@ def _finished(kind: int) -> Any:
 
 
 _floats, _bfloats, _halves, _signed = (_tiled(kind) for kind in (FLOAT, BFLOAT, HALF, SIGNED))
-_float, _bfloat, _byte = (_finished(kind) for kind in (FLOAT, BFLOAT, BYTE))
-_nibbles, crumbs = (_finished(kind) for kind in (NIBBLES, CRUMBS))
+crumbs = _finished(CRUMBS)
+
+
+def _of_kind(kinds: tuple[int, ...]) -> Any:
+    """A function that takes a number kind, one of ``kinds``, and then the arguments of ``_finished``."""
+    first, finished = kinds[0], _finished(RECORD_KINDS[kinds[0]])
+    others = _of_kind(kinds[1:]) if len(kinds) > 1 else None
+
+    def run(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
+        if kind == first:
+            finished(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        else:
+            others(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+
+    def run_last(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
+        finished(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+
+    return njit(**INNER)(run if others else run_last)
+
+
+_finished_of_kind = _of_kind(tuple(RECORD_KINDS))
 
 
 @njit(**INNER)
@@ -142,32 +161,25 @@ def block_product(kind, codes, step, x, x_step, rows, inputs, out, out_step, col
 
 
 @njit(**INNER)
-def product(bits, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def]
-    """out [rows, columns] += x [rows, inputs] by a record's block [inputs, columns] of ``bits`` at the address
-    ``codes``: 32 and 16 (bfloat16) are numbers, fewer are codes, packed as by ``quant.pack``. ``ahead`` as in
+def product(kind, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def]
+    """out [rows, columns] += x [rows, inputs] by a record's block [inputs, columns] at the address ``codes``, of the
+    number kind ``kind`` (``RECORD_KINDS``); codes of fewer than 8 bits are packed as by ``quant.pack``. ``ahead`` as in
     ``_tiled``.
     """
     rows, inputs = x.shape
+    bits = kind & 255
     step = columns * bits // 8
-    here, x_step, there, out_step = address_of(x), x.shape[1], address_of(out), out.shape[1]
-    if bits == 32:
-        _float(codes, step, ahead, here, x_step, rows, inputs, there, out_step, columns)
-    elif bits == 16:
-        _bfloat(codes, step, ahead, here, x_step, rows, inputs, there, out_step, columns)
-    elif bits == 8:
-        _byte(codes, step, ahead, here, x_step, rows, inputs, there, out_step, columns)
-    elif bits == 4:
-        _nibbles(codes, step, ahead, here, x_step, rows, inputs, there, out_step, step)
-    else:
-        crumbs(codes, step, ahead, here, x_step, rows, inputs, there, out_step, step)
     run = step if bits < 8 else columns
+    here, there = address_of(x), address_of(out)
+    _finished_of_kind(kind, codes, step, ahead, here, x.shape[1], rows, inputs, there, out.shape[1], run)
     if run % LANES > 0:
-        _rest(bits, codes, run, columns, x, out)
+        _rest(kind, codes, run, columns, x, out)
 
 
 @njit(**INNER)
-def _rest(bits, codes, run, columns, x, out):  # type: ignore[no-untyped-def]
+def _rest(kind, codes, run, columns, x, out):  # type: ignore[no-untyped-def]
     """The columns at the end of each of the block's runs, fewer than a vector."""
+    bits = kind & 255
     inputs, width = x.shape[1], columns * bits // 8
     for k in range(inputs):
         for column in range(columns):
@@ -180,6 +192,6 @@ def _rest(bits, codes, run, columns, x, out):  # type: ignore[no-untyped-def]
                 value = float_of_bits(np.int32(word_at(at + column * 2)) << np.int32(16))
             else:
                 shift, mask = np.uint8(column // run * bits), np.uint8((1 << bits) - 1)
-                value = np.float32((byte_at(at + column % run) >> shift) & mask)
+                value = value_of_code(kind, (byte_at(at + column % run) >> shift) & mask)
             for row in range(len(x)):
                 out[row, column] += x[row, k] * value

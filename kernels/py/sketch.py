@@ -1,4 +1,4 @@
-"""Sketches: keys at two bits, by which a query finds the pages worth reading without reading them."""
+"""Sketches: keys at two bits, by which a query ranks pages without reading them."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class Sketch(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """What it takes."""
+        """Bytes of the sketch."""
         return sum(part.nbytes for part in self)
 
     def with_more(self, more: "Sketch") -> "Sketch":
@@ -49,11 +49,11 @@ Score = Callable[[Tensor, Sketch, Tensor | None], Tensor]
 def choose(
     q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None, score: Score | None = None
 ) -> Tensor:
-    """The ``count`` pages with the greatest q . key, about, ascending: [H, count] int64 from q [H, Q, D], joined over
-    the Q queries by maximum. The first ``sinks`` pages and the last always.
+    """The ``count`` pages with the approximately greatest q . key, ascending: [H, count] int64 from q [H, Q, D], by the
+    maximum over the Q queries. The first ``sinks`` pages and the last are always among them.
 
-    Pages whose keys' bounds promise little (Quest, arXiv:2406.10774) are not looked into. ``extra`` [H, Q, n * 64] is
-    added to the scores of single keys; then all are. ``score`` stands in for ``best_scores``, and looks into all.
+    The sketches of pages whose keys' bounds are low (Quest, arXiv:2406.10774) are not read. ``extra`` [H, Q, n * 64] is
+    added to the scores of single keys; then all sketches are read. ``score`` replaces ``best_scores``, and reads all.
     """
     if score or q.device.type != "cpu":
         each = (score or best_scores)(q, sketch, extra).amax(1)
@@ -71,7 +71,7 @@ def choose(
 
 
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
-    """The greatest q . key of each page, about: [H, Q, n] float32 from q [H, Q, D]. Any device; spelled out."""
+    """The approximately greatest q . key of each page: [H, Q, n] float32 from q [H, Q, D]. Reference, on any device."""
     keys = quant.dequantize(quant.unpack(sketch.codes, BITS), sketch.scale, sketch.zero, 3)  # [H, n, D, 64]
     scores = torch.einsum("hqd,hndt->hqnt", q.float(), keys)
     return (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax(-1)
@@ -79,8 +79,8 @@ def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tenso
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _choose(q, rising, codes, scale, zero, extra, most, sinks, out):  # type: ignore[no-untyped-def]
-    """``choose`` for compiled code: ``most`` pages of each head are looked into. ``rising`` is what of q grows with a
-    code. All but the two loops is in functions of its own: here even an assignment would be shared between threads.
+    """``choose``, compiled: the sketches of ``most`` pages of each head are read. ``rising`` is the part of q whose
+    product grows with a code. All but the two loops is in other functions: assignments here would be shared by threads.
     """
     (heads, pages), (queries, dim) = scale.shape[:2], q.shape[1:]
     promised, places = np.empty((heads, pages), np.float32), np.empty((heads, most), np.int64)
@@ -98,8 +98,8 @@ def _choose(q, rising, codes, scale, zero, extra, most, sinks, out):  # type: ig
 
 @njit(**INNER)
 def _bound_some(q, rising, scale, zero, head, first, out):  # type: ignore[no-untyped-def]
-    """No key of a page has a greater product with any of the queries q [H, Q, D] than ``out`` [H, n] says then, of
-    some pages of a head.
+    """Set ``out`` [H, n], for some pages of a head, to an upper bound of the product of any key with any of the queries
+    q [H, Q, D].
     """
     for page in range(first, min(out.shape[1], first + TASK)):
         range_, low = address_of(scale[head, page]), address_of(zero[head, page])
@@ -111,8 +111,8 @@ def _bound_some(q, rising, scale, zero, head, first, out):  # type: ignore[no-un
 
 @njit(**INNER)
 def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):  # type: ignore[no-untyped-def]
-    """The greatest product of a key with any of the queries q [H, Q, D], of some of the pages at ``places`` [H, m]:
-    ``out`` [H, m]. ``room`` is [Q, D], [2, D] and [Q, 64].
+    """Set ``out`` [H, m], for some of the pages ``places`` [H, m], to the greatest product of a key with any of the
+    queries q [H, Q, D]. ``room`` is scratch memory: [Q, D], [2, D] and [Q, 64].
     """
     (scaled, wide, scores), (queries, dim), most = room, q.shape[1:], places.shape[1]
     for i in range(first, min(most, first + TASK)):
@@ -132,7 +132,7 @@ def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):
 
 @njit
 def _look_into(promised, sinks, places):  # type: ignore[no-untyped-def]
-    """The ``places`` [H, m] of the pages that promise most, ascending; all where there are as many."""
+    """Set ``places`` [H, m] to the pages with the greatest bounds, ascending; to all pages where m is their number."""
     pages = promised.shape[1]
     for head in range(len(places)):
         if places.shape[1] == pages:
@@ -145,7 +145,7 @@ def _look_into(promised, sinks, places):  # type: ignore[no-untyped-def]
 
 @njit
 def _take(found, sinks, places, out):  # type: ignore[no-untyped-def]
-    """Of the pages at ``places``, which ascend, those where the best was ``found``: ``out``."""
+    """Set ``out`` to those of the pages ``places``, which ascend, whose scores ``found`` are greatest."""
     for head in range(len(out)):
         found[head, :sinks] = found[head, found.shape[1] - 1] = np.inf
         _take_greatest(found[head], out[head])
@@ -155,7 +155,7 @@ def _take(found, sinks, places, out):  # type: ignore[no-untyped-def]
 
 @njit
 def _take_greatest(values, places):  # type: ignore[no-untyped-def]
-    """``places`` are those of as many of the greatest ``values``, ascending; of equal ones the first."""
+    """Set ``places`` to the indices of the greatest ``values``, ascending; of equal values the first."""
     n, count = len(values), len(places)
     least = np.partition(values, n - count)[n - count]
     equal = count

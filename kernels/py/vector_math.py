@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
@@ -21,10 +22,17 @@ would cost an atomic addition, and so as much as a small loop.
 LANES = 8  # of a vector; a processor with narrower ones uses several
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
-FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS = range(7)
-"""How numbers are stored: three kinds of floats, int8, uint8, and codes of 4 or 2 bits, packed as by ``quant.pack``."""
+FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS, E4M3 = range(8)
+"""How numbers are stored: three kinds of floats, int8, uint8, codes of 4 or 2 bits, packed as by ``quant.pack``, and
+floats of 8 bits.
+"""
+_E4M3_SCALE = np.float32(2.0**120)  # float32's bias of exponents is 127, that of e4m3 is 7
 SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes, where it is not one
 PARTS = {NIBBLES: 2, CRUMBS: 4}  # numbers in a byte, where it is not one
+RECORD_KINDS = {32: FLOAT, 16: BFLOAT, 8: BYTE, 4: NIBBLES, 2: CRUMBS, 256 + 8: E4M3}
+"""How a page record stores numbers, by the number kind in a ``LayerLayout``'s table. The low byte of a kind is the
+bits of a number. With fewer than 16 bits they are codes, which a row's scale and zero turn into numbers.
+"""
 
 _STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
 
@@ -80,6 +88,15 @@ def float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
     return types.float32(types.uint16), codegen
 
 
+@njit(**INNER)
+def value_of_code(kind, code):  # type: ignore[no-untyped-def]
+    """The float32 that a record's code of at most 8 bits means, before scale and zero: ``widened`` for one number."""
+    if kind == 256 + 8:  # as in ``widened``
+        bits = (np.int64(code & 0x80) << 24) | (np.int64(code & 0x7F) << 20)
+        return float_of_bits(np.int32(bits)) * _E4M3_SCALE
+    return np.float32(code)
+
+
 def _loader(kind: types.Type) -> Any:
     @intrinsic
     def load(typingctx, address):  # type: ignore[no-untyped-def]
@@ -92,12 +109,12 @@ def _loader(kind: types.Type) -> Any:
 
 
 byte_at, word_at, float_at = (_loader(kind) for kind in (types.uint8, types.uint16, types.float32))
-"""What is at an address: uint8, uint16, float32."""
+"""The number at an address: uint8, uint16, float32."""
 
 
 @intrinsic
 def fetch(typingctx, address, count):  # type: ignore[no-untyped-def]
-    """Have ``count`` bytes from an address on brought near, which may also be nobody's."""
+    """Prefetch ``count`` bytes from an address on, which need not be allocated."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         address, count = args
@@ -207,13 +224,13 @@ def dot_halves(x, halves):  # type: ignore[no-untyped-def]
 
 
 def everywhere(b: Any, value: Any, vector: ir.VectorType) -> Any:
-    """For code that is built: a vector of one number."""
+    """Generates a vector with one number in all lanes."""
     one = b.insert_element(vector(ir.Undefined), value, I32(0))
     return b.shuffle_vector(one, one, WORDS([0] * LANES))
 
 
 def widened(b: Any, kind: int, where: Any, part: int = 0) -> Any:
-    """For code that is built: eight numbers stored at the byte ``where``, as float32; where bytes hold several, the
+    """Generates code that loads eight numbers from the address ``where`` as float32; where bytes hold several, the
     ``part``-th of each.
     """
     stored = _STORED.get(kind, ir.IntType(8))
@@ -225,6 +242,10 @@ def widened(b: Any, kind: int, where: Any, part: int = 0) -> Any:
     if kind == SIGNED:
         return b.sitofp(b.sext(found, WORDS), VECTOR)
     words = b.zext(found, WORDS)
+    if kind == E4M3:  # its bits in those of a float32, whose exponents count from another number
+        sign = b.shl(b.and_(words, WORDS([0x80] * LANES)), WORDS([24] * LANES))
+        rest = b.shl(b.and_(words, WORDS([0x7F] * LANES)), WORDS([20] * LANES))
+        return b.fmul(b.bitcast(b.or_(sign, rest), VECTOR), VECTOR([2.0**120] * LANES))
     if kind == BFLOAT:
         return b.bitcast(b.shl(words, WORDS([16] * LANES)), VECTOR)
     if kind in PARTS:
@@ -234,7 +255,7 @@ def widened(b: Any, kind: int, where: Any, part: int = 0) -> Any:
 
 
 def fetch_at(b: Any, address: Any) -> None:
-    """For code that is built: have what is at an address brought near."""
+    """Generates code that prefetches an address."""
     byte = ir.IntType(8).as_pointer()
     kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
     found = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
@@ -243,7 +264,7 @@ def fetch_at(b: Any, address: Any) -> None:
 
 @contextmanager
 def _each(b: Any, count: Any) -> Iterator[Any]:
-    """The index of each whole vector of ``count`` numbers."""
+    """Generates a loop over the indices of the whole vectors of ``count`` numbers."""
     with cgutils.for_range(b, b.udiv(count, I64(LANES)), intp=I64) as loop:
         yield loop.index
 
@@ -254,7 +275,7 @@ def _vector(b: Any, base: Any, index: Any) -> Any:
 
 
 def _stored_at(b: Any, kind: int, base: Any, index: Any) -> Any:
-    """Where the ``index``-th vector of numbers is that are stored from the byte ``base`` on."""
+    """The address of the ``index``-th vector of the numbers stored from ``base`` on."""
     return b.add(base, b.mul(index, I64(LANES * SIZES.get(kind, 1))))
 
 

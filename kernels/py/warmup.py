@@ -1,4 +1,4 @@
-"""Compiling what a processor computes with: a minute on the first run on a machine, then tenths of a second."""
+"""Compiles the CPU kernels: a minute on the first run on a machine, then tenths of a second."""
 
 from threading import Thread
 
@@ -18,8 +18,8 @@ _LAYOUT = LayerLayout(1, _DIM, _DIM, np.array([[32, 32, 0, 0, 0, _DIM * PAGE * 4
 
 
 def warm() -> None:
-    """Compile the kernels of reading, or load them compiled. Those of decoding come after, in a thread where numba can
-    bear that: who decodes earlier waits for them.
+    """Compile the kernels of prefill, or load them compiled. Those of decoding follow in a thread, where numba allows
+    that: a decode step that comes earlier waits for them.
     """
     warm_reading()
     later = Thread(target=warm_decoding)
@@ -57,12 +57,12 @@ def warm_decoding() -> None:
 
 
 def _records() -> tuple[np.ndarray, np.ndarray]:
-    """Where one record of zeros is, and its format."""
+    """The address of one record of zeros, and its format."""
     return np.array([_RECORD.ctypes.data], np.int64), np.zeros(1, np.uint8)
 
 
 def _tensor(*shape: int) -> torch.Tensor:
-    """Of this type whatever transformers, which loads meanwhile, says that all new tensors are."""
+    """Zeros in float32, whatever default type transformers, which loads meanwhile, has set."""
     return torch.zeros(shape, dtype=torch.float32)
 
 

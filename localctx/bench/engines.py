@@ -67,7 +67,7 @@ class LocalctxEngine:
 
     def read(self, tokens: Sequence[int]) -> int:
         """See ``BenchEngine``."""
-        (self.cache or self.start()).phase = "reading"
+        (self.cache or self.start()).enter_phase("reading")
         return self.read_more(tokens)
 
     def start(self) -> Cache:
@@ -90,7 +90,7 @@ class LocalctxEngine:
     def decode(self, tokens: Sequence[int]) -> list[int]:
         """See ``BenchEngine``."""
         assert self.cache, "nothing was read"
-        self.cache.phase = "answering"
+        self.cache.enter_phase("answering")
         return [int(self._model.forward([t], self.cache, 1, self._cancelled).argmax()) for t in tokens]
 
     def reset(self) -> None:
@@ -117,8 +117,7 @@ class SelectEngine(LocalctxEngine):
         """Forks the cache of ``source``, which must have read exactly ``tokens``. Returns 0: there are no logits."""
         self.reset()
         assert self._source.cache, "its source reads first"
-        self.cache = self._source.cache.fork()
-        self.cache.keeper = make_keeper(self._keep, self.cache.length)
+        self.cache = self._source.cache.fork(make_keeper(self._keep, self._source.cache.length))
         return 0
 
 

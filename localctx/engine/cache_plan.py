@@ -12,7 +12,8 @@ import torch
 from localctx.budget import TierLimits, measure_device, measure_limits
 from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
-from localctx.kv.keepers import Full, Keeper, make_keeper
+from localctx.kv.keepers import Keeper, make_keeper
+from localctx.kv.keepers.full import Full
 from localctx.kv.pool import Pool
 from localctx.kv.reencode import reencode
 from localctx.kv.rotary import Rope
@@ -100,7 +101,7 @@ def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:
 
 def longest_prompt(settings: Settings, model: Model) -> float:
     """The most tokens that a prompt may have under these settings; infinite where a keeper bounds the positions."""
-    if make_keeper(settings.keep, 0).turns:
+    if make_keeper(settings.keep, 0).unbounded_positions:
         return inf
     entry = load_catalog().get(settings.model) if settings.rope == "auto" else None
     return max([model.context, *(w.context for w in entry.longer)] if entry else [model.context])
@@ -115,7 +116,7 @@ def choose_window(settings: Settings, model: Model, documents: int, prompt: int)
     if settings.rope != "auto":
         return ContextWindow(model.context, settings.rope)
     with_margin = max(documents + MARGIN, prompt + 1)
-    if with_margin <= plain.context or make_keeper(settings.keep, prompt).turns:
+    if with_margin <= plain.context or make_keeper(settings.keep, prompt).unbounded_positions:
         return plain
     return window_for(settings.model, with_margin) or window_for(settings.model, prompt + 1) or plain
 

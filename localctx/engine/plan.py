@@ -49,16 +49,14 @@ def plan(
     ``per_second`` is the measured rate of prefill. Raises TooLong if the tiers together have no room for its pages.
     """
     keeper, shape = cache_plan.keeper, model.shape
-    if not keeper.turns:
+    if not keeper.unbounded_positions:
         answer = min(answer, model.context - tokens)
-    held = keeper.held(tokens + answer)
-    kv_bytes = shape.cache_bytes(
-        cache_plan.codec, held + (cache_plan.chunk if keeper.drops else 0), model.dtype.itemsize
-    )
-    if keeper.turns and held < tokens + answer:
-        kv_bytes += SINKS * shape.page_bytes(
-            cache_plan.codec, sinks=True
-        )  # sinks are held twice: at their own positions, and re-rotated
+    held = keeper.max_tokens_held(tokens + answer)
+    beside = 0 if keeper.pages_may_persist else cache_plan.chunk  # tokens of a chunk, before the keeper evicts
+    kv_bytes = shape.cache_bytes(cache_plan.codec, held + beside, model.dtype.itemsize)
+    if keeper.unbounded_positions and held < tokens + answer:
+        # sinks are held twice: at their own positions, and re-rotated
+        kv_bytes += SINKS * shape.page_bytes(cache_plan.codec, sinks=True)
     fresh = kv_bytes - reused // PAGE * shape.page_bytes(cache_plan.codec)
     seconds = (tokens - reused) / per_second if per_second else None
     return Planned(

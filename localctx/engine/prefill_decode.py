@@ -15,8 +15,7 @@ from localctx.engine.events import Evicted, Note, Progress, Token
 from localctx.engine.repetition import Repetition
 from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
-from localctx.kv.decode_batch import most_rows
-from localctx.kv.snapkv import compress_with_snapkv
+from localctx.kv.dispatch import max_tokens_at_once
 from localctx.models.base import ForwardRequest, Tokenizer
 from localctx.models.sampling import Sampler
 
@@ -44,7 +43,7 @@ def prefill(
     while cache.length < len(tokens):
         at = cache.length
         stop = boundary if at < boundary else len(tokens)
-        cache.phase = "reading" if at < boundary else "asking"
+        cache.enter_phase("reading" if at < boundary else "asking")
         try:
             logits = yield ForwardRequest(tokens[at : min(at + relief.chunk, stop)], cache)
         except (MemoryError, RuntimeError, NoRoom) as e:
@@ -56,10 +55,8 @@ def prefill(
         yield from _report_evicted(cache, dropped)
         dropped = cache.dropped
     assert logits is not None, "prefill needs at least one token to read"
-    if cache.keeper.compresses and cache.phase == "asking":
-        compress_with_snapkv(cache)
-        yield from _report_evicted(cache, dropped)
-    cache.phase = "answering"
+    cache.finish_prefill()
+    yield from _report_evicted(cache, dropped)
     return logits[-1]
 
 
@@ -70,12 +67,11 @@ def likelihood(cache: Cache, tokens: Sequence[int]) -> EngineCoroutine[tuple[flo
     Passages are ranked by the likelihood of the question after them (Sachan et al., arXiv:2204.07496). Raises
     Cancelled, NoRoom.
     """
-    rest, cache.phase = tokens[cache.length :], "asking"
+    rest = tokens[cache.length :]
+    cache.enter_phase("asking")
     with out_of_memory_as_no_room(cache):
         logits = yield ForwardRequest(rest, cache, len(rest))
-    if cache.keeper.compresses:
-        compress_with_snapkv(cache)
-    cache.phase = "answering"
+    cache.finish_prefill()
     logs = logits[:-1].log_softmax(-1).gather(1, torch.tensor(rest[1:], device=logits.device)[:, None])
     return float(logs.sum()), logits[-1]
 
@@ -132,7 +128,7 @@ class _DraftedLogits:
             self._draft.pop(0)
             return self._logits.pop(0)
         self.close()
-        draft = self._lookup.draft(min(left, most_rows(self._cache)) - 1)
+        draft = self._lookup.draft(min(left, max_tokens_at_once(self._cache)) - 1)
         with out_of_memory_as_no_room(self._cache):
             logits = yield ForwardRequest([token, *draft], self._cache, 1 + len(draft))
         self._drafted, self._draft, self._logits = len(draft), draft, list(logits[1:])
@@ -154,9 +150,7 @@ def decode_each(
     sealed pages and has an open page of its own. Raises Cancelled.
     """
     for i, sampler in enumerate(samplers):
-        own = cache.fork()
-        if i:
-            own.attention_mass = None  # what the first answer looked at is cited
+        own = cache.fork(recording=not i)  # only the attention of the first answer is cited
         try:
             yield from decode(own, logits, tokenizer=tokenizer, sampler=sampler, limit=limit, answer=i)
         finally:

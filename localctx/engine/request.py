@@ -14,7 +14,8 @@ from localctx.engine.page_map import PageMap
 from localctx.engine.persist import CachePersister
 from localctx.engine.repetition import Repetition
 from localctx.engine.request_report import AnswerReport, KVReport, PrepareReport, TokenCounts
-from localctx.kv.cache import Cache, EvictedRange
+from localctx.kv.cache import Cache
+from localctx.kv.eviction import EvictedRange
 from localctx.models.base import Model
 from localctx.shape import PAGE
 from localctx.store.documents import StoredDocument

@@ -61,7 +61,7 @@ class RequestBuilder:
         boundary = _boundary(prompt, part)
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
         cache_plan = plan_cache(model, settings, self._codec(), len(tokens))
-        if not cache_plan.keeper.turns:
+        if not cache_plan.keeper.unbounded_positions:
             refuse_too_long(len(tokens), model.context, model.name)
         drops = self._drops(cache_plan, len(tokens), documents[0].name if question is None else "")
         persist = persist and (not drops or conversation.chat is not None)  # a chat goes on from before it dropped
@@ -144,7 +144,7 @@ class RequestBuilder:
 
         Raises UsageError for a document, ``only_prefilled``, that is read for nothing but to be persisted.
         """
-        drops = cache_plan.keeper.drops and cache_plan.keeper.held(tokens) < tokens
+        drops = not cache_plan.keeper.pages_may_persist and cache_plan.keeper.max_tokens_held(tokens) < tokens
         if drops and only_prefilled:
             what = f"{cache_plan.keeper.name} drops part of {only_prefilled}: nothing could be kept for later"
             raise UsageError(what, "prepare it with --keep full, snapkv or select, or ask at once")

@@ -16,7 +16,7 @@ from localctx.engine.coroutine import CancelCheck, EngineCoroutine, Result, neve
 from localctx.engine.events import Event
 from localctx.engine.sequence import Sequence
 from localctx.errors import Cancelled
-from localctx.kv.decode_batch import MAX_DECODE_TOKENS
+from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.kv.pool import Pool
 from localctx.models.base import ForwardRequest
 

@@ -1,6 +1,6 @@
 """Codecs: one sealed page of one layer to self-contained bytes and back.
 
-K is kept [kv_heads, k_dim, 64] with a scale per channel over the page's tokens, V is [kv_heads, 64, v_dim] with a
+K is stored as [kv_heads, k_dim, 64] with a scale per channel over the page's tokens, V is [kv_heads, 64, v_dim] with a
 scale per token (KIVI, arXiv:2402.02750, with the page as the group).
 """
 
@@ -18,7 +18,8 @@ _DTYPES = {32: torch.float32, 16: torch.bfloat16}
 
 @dataclass(frozen=True)
 class Codec:
-    """``encode`` and ``decode`` for one layer shape in one format. ``rotated`` records hold Hadamard-turned K and V."""
+    """``encode`` and ``decode`` for one layer shape in one format. ``rotated`` records hold K and V rotated by a
+    Hadamard matrix."""
 
     format: Format
     shape: LayerShape
@@ -34,15 +35,15 @@ class Codec:
         k = k.reshape(s.kv_heads, pages, PAGE, s.k_dim).permute(1, 0, 3, 2)
         v = v.reshape(s.kv_heads, pages, PAGE, s.v_dim).transpose(0, 1)
         records = torch.zeros(pages, y.total, dtype=torch.uint8, device=k.device)
-        _put(records, _encode(k, f.k_bits), (y.k_codes, y.k_scale, y.k_zero))
-        _put(records, _encode(v, f.v_bits), (y.v_codes, y.v_scale, y.v_zero))
+        _put(records, _encode(k, f.k_kind), (y.k_codes, y.k_scale, y.k_zero))
+        _put(records, _encode(v, f.v_kind), (y.v_codes, y.v_scale, y.v_zero))
         return records
 
     def decode(self, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """k [kv_heads, pages * 64, k_dim] and v [kv_heads, pages * 64, v_dim] from records [pages, total]."""
         s, f, y = self.shape, self.format, self.layout
-        k = _decode(records, f.k_bits, (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE))
-        v = _decode(records, f.v_bits, (y.v_codes, y.v_scale, y.v_zero), (s.kv_heads, PAGE, s.v_dim))
+        k = _decode(records, f.k_kind, (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE))
+        v = _decode(records, f.v_kind, (y.v_codes, y.v_scale, y.v_zero), (s.kv_heads, PAGE, s.v_dim))
         k = k.permute(1, 0, 3, 2).reshape(s.kv_heads, -1, s.k_dim)
         v = v.transpose(0, 1).reshape(s.kv_heads, -1, s.v_dim)
         if self.rotated:
@@ -53,7 +54,7 @@ class Codec:
         """The keys as the records hold them, rotated where they are: [pages, kv_heads, k_dim, 64] float32."""
         s, y = self.shape, self.layout
         starts, shape = (y.k_codes, y.k_scale, y.k_zero), (s.kv_heads, s.k_dim, PAGE)
-        return _decode(records, self.format.k_bits, starts, shape).float()
+        return _decode(records, self.format.k_kind, starts, shape).float()
 
 
 def make_codec(name: str, shape: LayerShape, rotated: bool | None = None) -> Codec:
@@ -62,19 +63,19 @@ def make_codec(name: str, shape: LayerShape, rotated: bool | None = None) -> Cod
     return Codec(f, shape, record_layout(shape, name), f.hadamard if rotated is None else rotated)
 
 
-def _encode(x: Tensor, bits: int) -> tuple[Tensor, ...]:
-    if bits in _DTYPES:
-        return (x.to(_DTYPES[bits]),)
-    codes, scale, zero = quant.quantize(x, 3, bits)
-    return quant.pack(codes, bits), scale, zero
+def _encode(x: Tensor, kind: int) -> tuple[Tensor, ...]:
+    if kind in _DTYPES:
+        return (x.to(_DTYPES[kind]),)
+    codes, scale, zero = quant.quantize(x, 3, kind)
+    return quant.pack(codes, kind), scale, zero
 
 
-def _decode(records: Tensor, bits: int, starts: tuple[int, ...], shape: tuple[int, int, int]) -> Tensor:
-    if bits in _DTYPES:
-        return _part(records, starts[0], _DTYPES[bits], shape)
-    codes = _part(records, starts[0], torch.uint8, (*shape[:2], shape[2] * bits // 8))
+def _decode(records: Tensor, kind: int, starts: tuple[int, ...], shape: tuple[int, int, int]) -> Tensor:
+    if kind in _DTYPES:
+        return _part(records, starts[0], _DTYPES[kind], shape)
+    codes = _part(records, starts[0], torch.uint8, (*shape[:2], shape[2] * (kind & 255) // 8))
     scale, zero = (_part(records, at, torch.float16, shape[:2]) for at in starts[1:])
-    return quant.dequantize(quant.unpack(codes, bits), scale, zero, 3)
+    return quant.dequantize(quant.unpack(codes, kind), scale, zero, 3)
 
 
 def _put(records: Tensor, parts: tuple[Tensor, ...], starts: tuple[int, ...]) -> None:

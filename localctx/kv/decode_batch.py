@@ -1,4 +1,4 @@
-"""Rows: a few new tokens in a step, of one sequence or several, attended together in one call a layer."""
+"""DecodeBatch: a few new tokens in a step, of one sequence or several, attended together in one call a layer."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -9,86 +9,35 @@ from torch import Tensor
 
 from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_rows
 from localctx.kernels.decode_cpu import SPLIT
-from localctx.kv.attention import bias_scores, choose, selects
-from localctx.kv.cache import Cache, first_seen
+from localctx.kv.cache import Cache
+from localctx.kv.dispatch import BATCH_DTYPES, records_attention, selects_pages
 from localctx.kv.graph_inputs import CapturableBatch
+from localctx.kv.row_parts import split_rows
+from localctx.kv.selection import bias_scores, choose_pages
 from localctx.shape import PAGE
-
-BITS = {torch.float32: 32, torch.bfloat16: 16}
-
-
-MAX_DECODE_TOKENS = 16  # new tokens of a sequence that are rows; more are a chunk
-
-
-def fits_rows(cache: Cache, tokens: int) -> bool:
-    """Whether so many more tokens of this sequence just look at pages, on a processor that reads them in place.
-
-    They must not fill a page, but for a single one; where a query selects, it is alone.
-    """
-    keeper = cache.keeper
-    judged = keeper.weighs or (keeper.compresses and cache.phase == "asking")
-    few = tokens == 1 or (tokens <= MAX_DECODE_TOKENS and cache.tail + tokens < PAGE and not chooses(cache))
-    if cache.pool.gpu:
-        few = tokens == 1 and not chooses(cache)
-    return few and cache.in_place() and cache.dtype in BITS and not judged
-
-
-def most_rows(cache: Cache) -> int:
-    """How many tokens may come at once, of which all but the first can be taken back (``Cache.trim``), as if none had.
-
-    1 where a page would be filled, or they would not be computed as each by itself.
-    """
-    most = (
-        min(MAX_DECODE_TOKENS, PAGE - 1 - cache.tail) if cache.dtype == torch.float32 else 1
-    )  # only that is computed row by row
-    return most if most > 1 and fits_rows(cache, most) else 1
-
-
-def chooses(cache: Cache) -> bool:
-    """Whether queries select pages now: such a sequence has rows of its own."""
-    count = len(cache.placed_pages)
-    return cache.phase != "reading" and cache.keeper.selected(count) < count
-
-
-def make_rows(feeds: Sequence[tuple[Cache, int]]) -> "DecodeBatch":
-    """Rows as their pool is read."""
-    gpu = feeds[0][0].pool.gpu
-    return gpu.TritonDecodeBatch(feeds) if gpu else DecodeBatch(feeds)
-
-
-def split(starts: np.ndarray, seen: Sequence[tuple[int, int]], most: int) -> np.ndarray:
-    """The pages of n rows, which begin at ``starts`` [n + 1], in parts of at most ``most``: [S, 4] for the kernels.
-
-    ``seen`` says of each row from which page on it sees, and without how many tokens of that.
-    """
-    parts = [
-        (row, at, min(stop, at + most), skip if at == start + first else 0)
-        for row, (start, stop, (first, skip)) in enumerate(zip(starts, starts[1:], seen, strict=False))
-        for at in range(start + first, stop, most)
-    ]
-    return np.array(parts, np.int64).reshape(-1, 4)
 
 
 class DecodeBatch:
-    """New tokens of sequences of one model in one codec, all of which have begun a step of as many: (cache, tokens)."""
+    """New tokens of sequences of one pool's model and codec, each of which has begun a step: ``sequences`` are (cache,
+    its new tokens). A row is one new token.
+    """
 
-    most = SPLIT
+    max_part = SPLIT  # pages that one task of the kernel reads
 
-    def __init__(self, feeds: Sequence[tuple[Cache, int]]) -> None:
-        each = [(cache, i) for cache, tokens in feeds for i in range(tokens)]
-        self._caches, self._pool = [cache for cache, _ in each], each[0][0].pool
-        self._later = [i for _, i in each]  # how far behind the first new token of its sequence a row is
-        counts = [len(cache.placed_pages) for cache in self._caches]
-        self._starts = np.cumsum([0, *counts])
-        where = [cache.bases() for cache in self._caches]
-        self._bases, self._kinds = (np.concatenate(parts) for parts in zip(*where, strict=True))
-        tails = {id(cache): cache.tail_addresses() for cache, _ in feeds}
-        self._tails = np.stack([tails[id(cache)] for cache in self._caches], 1)  # [layers, n, 2]
-        self._filled = np.array([cache.tail + i for cache, i in each], np.int64)
-        self._nothing = np.zeros(len(each), np.int64)
-        self._parts = split(self._starts, [(0, 0)] * len(each), self.most)
-        self._watched = any(cache.attention_mass is not None for cache in self._caches)
-        self._got = np.zeros(len(self._bases))
+    def __init__(self, sequences: Sequence[tuple[Cache, int]]) -> None:
+        rows = [(cache, i) for cache, tokens in sequences for i in range(tokens)]
+        self._caches, self._pool = [cache for cache, _ in rows], rows[0][0].pool
+        self._later = [i for _, i in rows]  # how many new tokens of its sequence come before a row
+        self._starts = np.cumsum([0, *(cache.num_pages for cache in self._caches)])  # [rows + 1], in all rows' pages
+        self._bases = np.concatenate([cache.table.bases for cache in self._caches])
+        self._kinds = np.concatenate([cache.table.kinds for cache in self._caches])
+        open_pages = {id(cache): cache.open_page.addresses for cache, _ in sequences}
+        self._open_pages = np.stack([open_pages[id(cache)] for cache in self._caches], 1)  # [layers, rows, 2]
+        self._filled = np.array([cache.tail + i for cache, i in rows], np.int64)
+        self._none_hidden = np.zeros(len(rows), np.int64)
+        self._parts = split_rows(self._starts, [(0, 0)] * len(rows), self.max_part)
+        self._recording = any(cache.attention_mass is not None for cache in self._caches)
+        self._mass = np.zeros(len(self._bases))
 
     def attend(
         self,
@@ -106,102 +55,103 @@ class DecodeBatch:
 
         Returns [Hq, n, Dv].
         """
-        layout, pool = self._pool.layouts[layer], self._pool
-        chosen = self._chosen(layer, q, window)
+        chosen = self._choose(layer, q, window)
         pages = self._pages(layer, window) if chosen is None else self._pages_at(layer, chosen)
-        tails = BatchOpenPages(self._tails[layer], BITS[self._caches[0].dtype], self._filled, self._hidden(window))
-        asking, keys, values = (x.transpose(0, 1).float().contiguous() for x in (q, k, v))
-        watched, extra = self._watches(layer, window), self._extra(layer, asking, scale, chosen)
-        out, got = attend_rows(
-            asking.numpy(),
+        bits = BATCH_DTYPES[self._caches[0].dtype]
+        open_pages = BatchOpenPages(self._open_pages[layer], bits, self._filled, self._hidden(window))
+        queries, keys, values = (x.transpose(0, 1).float().contiguous() for x in (q, k, v))
+        records, extra = self._records(layer, window), self._extra_scores(layer, queries, scale, chosen)
+        out, shares = attend_rows(
+            queries.numpy(),
             keys.numpy(),
             values.numpy(),
             pages,
-            tails,
-            layout,
+            open_pages,
+            self._pool.format.layouts[layer],
             scale,
             softcap=softcap,
             sinks=None if sinks is None else sinks.float().numpy(),
             extra=None if extra is None else extra.numpy(),
-            rotated=pool.rotated,
-            masses=watched,
+            rotated=self._pool.format.rotated,
+            masses=records,
         )
-        if watched:
-            sharp = np.square(got, dtype=np.float64)  # as attention looks, a head that looks hard says more
+        if records:
+            squared = np.square(shares, dtype=np.float64)  # as ``attend_cache`` records it
             heads = 1 if chosen is None else len(chosen)
-            self._hear(sharp.reshape(heads, len(sharp) // heads, sharp.shape[1]).sum(1), chosen)
+            self._add_mass(squared.reshape(heads, len(squared) // heads, squared.shape[1]).sum(1), chosen)
         self._seal(layer, k, v)
         return torch.from_numpy(out).to(q.dtype).transpose(0, 1)
 
-    def tell(self) -> None:
-        """Tell the caches that are watched what their pages got in this step."""
+    def report_attention(self) -> None:
+        """Record in the caches what their pages received in this step."""
         for cache, start, stop in zip(self._caches, self._starts, self._starts[1:], strict=False):
             if cache.attention_mass is not None:
-                cache.add_attention(np.arange(stop - start), self._got[start:stop])
+                cache.add_attention(np.arange(stop - start), self._mass[start:stop])
 
-    def steady(self) -> CapturableBatch | None:
-        """This step as one that others can repeat; None where a step is only itself."""
+    def capturable(self) -> CapturableBatch | None:
+        """This batch for a captured graph; None where its work differs from step to step."""
         return None
 
     def _seal(self, layer: int, k: Tensor, v: Tensor) -> None:
-        for i in np.flatnonzero(self._filled == PAGE - 1).tolist():  # it is alone, and fills a page
+        """Seal the pages that are full now. A row that fills one is its sequence's only row."""
+        for i in np.flatnonzero(self._filled == PAGE - 1).tolist():
             self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
 
-    def _watches(self, layer: int, window: int | None) -> bool:
-        return self._watched and window is None and layer >= len(self._pool.shape.layers) // 2
+    def _records(self, layer: int, window: int | None) -> bool:
+        return self._recording and records_attention(self._pool.shape, layer, window)
 
     @cached_property
     def _addresses(self) -> np.ndarray:
-        """Where records lie, [layers, pages]."""
-        return np.ascontiguousarray((self._bases[:, None] + self._pool.offsets[self._kinds, :-1]).T)
+        """The addresses of records, [layers, pages]."""
+        return np.ascontiguousarray((self._bases[:, None] + self._pool.format.offsets[self._kinds, :-1]).T)
 
     def _pages(self, layer: int, window: int | None) -> BatchPages:
-        return BatchPages(self._parts_of(layer, window), self._addresses[layer : layer + 1], self._kinds[None])
+        return BatchPages(self._parts_seen(layer, window), self._addresses[layer : layer + 1], self._kinds[None])
 
-    def _parts_of(self, layer: int, window: int | None) -> np.ndarray:
-        """All pages that there are, as far as the window reaches."""
+    def _parts_seen(self, layer: int, window: int | None) -> np.ndarray:
+        """The parts of all rows' pages, as far back as the window reaches."""
         if window is None:
             return self._parts
         rows = zip(self._caches, self._later, strict=True)
-        return split(self._starts, [first_seen(cache, layer, window, later) for cache, later in rows], self.most)
+        seen = [cache.table.first_seen(layer, window, cache.position + later) for cache, later in rows]
+        return split_rows(self._starts, seen, self.max_part)
 
-    def _chosen(self, layer: int, q: Tensor, window: int | None) -> np.ndarray | None:
-        """The places of the pages that the only row's query selects, [H, m]; None where it looks at all."""
-        if not selects(self._caches[0], layer, window):
-            return None
+    def _choose(self, layer: int, q: Tensor, window: int | None) -> np.ndarray | None:
+        """The indices of the pages that the only row's query selects, [H, m]; None where it sees all."""
         cache = self._caches[0]
-        assert len(self._caches) == 1, "who selects is alone"
-        chosen = choose(cache, layer, q[:, 0]).numpy()
-        cache.touch(chosen)
+        if not selects_pages(cache, layer, window):
+            return None
+        assert len(self._caches) == 1, "a sequence that selects has a batch of its own"
+        chosen = choose_pages(cache, layer, q[:, 0]).numpy()
+        cache.table.touch(chosen)
         return chosen
 
     def _pages_at(self, layer: int, chosen: np.ndarray) -> BatchPages:
-        return BatchPages(self._selected, self._addresses[layer][chosen], self._kinds[chosen])
+        return BatchPages(self._selected_parts, self._addresses[layer][chosen], self._kinds[chosen])
 
     @cached_property
-    def _selected(self) -> np.ndarray:
+    def _selected_parts(self) -> np.ndarray:
         """The parts of the pages that the only row selects, which are as many in every layer."""
-        count = self._caches[0].keeper.selected(len(self._caches[0].placed_pages))
-        return split(np.array([0, count]), [(0, 0)], self.most)
+        cache = self._caches[0]
+        return split_rows(np.array([0, cache.keeper.pages_seen(cache.num_pages)]), [(0, 0)], self.max_part)
 
-    def _hear(self, got: np.ndarray, chosen: np.ndarray | None) -> None:
-        """What pages got in a layer, [1, pages] or [H, chosen]."""
+    def _add_mass(self, mass: np.ndarray, chosen: np.ndarray | None) -> None:
+        """Add what pages received in a layer, [1, pages] or [H, chosen]."""
         if chosen is None:
-            self._got += got[0]
+            self._mass += mass[0]
         else:
-            np.add.at(self._got, chosen, got)
+            np.add.at(self._mass, chosen, mass)
 
     def _hidden(self, window: int | None) -> np.ndarray:
         """How many tokens of each open page lie before the window."""
-        return self._nothing if window is None else np.maximum(0, self._filled + 1 - window)
+        return self._none_hidden if window is None else np.maximum(0, self._filled + 1 - window)
 
-    def _extra(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None = None) -> Tensor | None:
-        """What k_proj's bias, which records are kept without, adds to the scores [Hq, pages * 64]."""
+    def _extra_scores(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None = None) -> Tensor | None:
+        """The scaled ``bias_scores`` of every row's query q [n, Hq, D] for its pages: [Hq, pages * 64]."""
         if not self._pool.unbiased(layer):
             return None
-        scores = [bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)]
-        found = torch.cat(scores, 1).mul_(scale)
+        scores = torch.cat([bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)], 1).mul_(scale)
         if chosen is None:
-            return found
-        at = torch.from_numpy(chosen).repeat_interleave(len(found) // len(chosen), 0)
-        return found.unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1)
+            return scores
+        at = torch.from_numpy(chosen).repeat_interleave(len(scores) // len(chosen), 0)
+        return scores.unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1)

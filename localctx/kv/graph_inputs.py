@@ -1,4 +1,4 @@
-"""Tables: what a step of the model is told, as named arrays in one tensor on the device, written by one copy."""
+"""GraphInputs: the inputs of a forward pass as named arrays in one tensor on the device, written by one copy."""
 
 from collections.abc import Mapping
 from itertools import accumulate
@@ -10,39 +10,39 @@ from torch import Tensor
 
 Arrays = Mapping[str, np.ndarray]
 
-_ALIGNED = 16  # bytes: kernels read whole words from where an array begins
-_LEAST = 4
+_ALIGNED = 16  # bytes: kernels read whole words from the beginning of an array
+_MIN_LENGTH = 4
 
 
 def pad_to_power_of_two(x: np.ndarray) -> np.ndarray:
-    """``x`` with zeros behind it, to a power of two along its first axis: arrays that grow seldom change their size."""
-    room = max(_LEAST, 1 << (len(x) - 1).bit_length()) - len(x) if len(x) else _LEAST
+    """``x`` padded with zeros to a power of two along its first axis, so that growing arrays seldom change size."""
+    room = max(_MIN_LENGTH, 1 << (len(x) - 1).bit_length()) - len(x) if len(x) else _MIN_LENGTH
     return np.concatenate((x, np.zeros((room, *x.shape[1:]), x.dtype)))
 
 
 class GraphInputs:
-    """Of ``arrays``, views of one tensor by name. Others of the same types and shapes can be written in their place,
-    which does not change: a captured graph reads what is there when it runs.
+    """Views of one tensor by name, one for each of ``arrays``. ``write`` puts others of the same types and shapes at
+    the same addresses: a captured graph reads what is there when it runs.
     """
 
     def __init__(self, arrays: Arrays, device: torch.device) -> None:
         sizes = [-(-x.nbytes // _ALIGNED) * _ALIGNED for x in arrays.values()]
         starts = dict(zip(arrays, accumulate(sizes, initial=0), strict=False))
-        self._host = torch.zeros(sum(sizes), dtype=torch.uint8)
-        self._there = torch.empty_like(self._host, device=device)
-        self._views = {name: _view(self._host, starts[name], x).numpy() for name, x in arrays.items()}
-        self._tensors = {name: _view(self._there, starts[name], x) for name, x in arrays.items()}
+        self._host_bytes = torch.zeros(sum(sizes), dtype=torch.uint8)
+        self._device_bytes = torch.empty_like(self._host_bytes, device=device)
+        self._views = {name: _view(self._host_bytes, starts[name], x).numpy() for name, x in arrays.items()}
+        self._tensors = {name: _view(self._device_bytes, starts[name], x) for name, x in arrays.items()}
         self.write(arrays)
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]
 
     def write(self, arrays: Arrays) -> None:
-        """Put ``arrays`` in the places of those of before."""
+        """Overwrite the arrays with ``arrays``."""
         for name, view in self._views.items():
             assert view.shape == arrays[name].shape, f"{name} has another size now"
             view[...] = arrays[name]
-        self._there.copy_(self._host)
+        self._device_bytes.copy_(self._host_bytes)
 
 
 def _view(flat: Tensor, start: int, like: np.ndarray) -> Tensor:
@@ -50,15 +50,14 @@ def _view(flat: Tensor, start: int, like: np.ndarray) -> Tensor:
 
 
 class CapturableBatch(Protocol):
-    """A step that looks at nothing but the ``arrays`` that are in its ``tables``, and never waits for the device.
-
-    Another of the same ``likeness`` does the same with its own.
+    """A batch that reads nothing but its ``arrays``, from its ``graph_inputs``, and never waits for the device. Another
+    batch of the same ``graph_key`` launches the same kernels with its own arrays.
     """
 
-    tables: GraphInputs
+    graph_inputs: GraphInputs
 
     @property
-    def likeness(self) -> object: ...
+    def graph_key(self) -> object: ...
 
     @property
     def arrays(self) -> Arrays: ...

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import astuple
 from math import inf
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import torch
@@ -17,23 +16,23 @@ from torch import Tensor
 
 from localctx.budget import TierLimits
 from localctx.errors import NoRoom
-from localctx.kernels import decode_cpu
 from localctx.kernels.device import has_triton
-from localctx.kv.codecs import Codec, make_codec
+from localctx.kv.backend import Backend, TorchBackend
+from localctx.kv.codecs import Codec
+from localctx.kv.numba_backend import NumbaBackend
+from localctx.kv.page_format import ORDINARY, SINK, PageFormat
 from localctx.kv.pages import PageTable
 from localctx.kv.prefetch import Prefetcher
 from localctx.kv.rotary import Rope
 from localctx.kv.tiers import DiskTier, MemoryTier, StoredBytes, StoredCopies, Tier, as_tensor
-from localctx.shape import FORMATS, PAGE, SINKS, KVShape
-
-ORDINARY, SINK = 0, 1  # the kinds of page: in the codec's format, or full precision at the beginning of a sequence
+from localctx.shape import FORMATS, PAGE, KVShape
 
 
 class Pool:
     """Pages by id. ``limits`` None takes what it needs; ``spill`` is the folder of the disk tier (None: the system's).
 
     ``in_place``: attention reads records where they lie, in any tier; otherwise ``fetch`` brings them to the device.
-    ``triton``: a GPU's kernels work in the device's memory, reading what is there in place (None: where they run).
+    ``triton``: use the ``TritonBackend`` where it has kernels for the codec (None: on the GPUs that run them).
     """
 
     def __init__(
@@ -48,24 +47,19 @@ class Pool:
         triton: bool | None = None,
     ) -> None:
         self.shape, self.codec, self.device, self.rope = shape, codec, torch.device(device), rope
-        self.spill = spill
-        self.in_place = self.device.type == "cpu" if in_place is None else in_place
-        self.rotated = FORMATS[codec].hadamard
-        self.codecs = [_codecs(shape, codec, self.rotated, sinks) for sinks in (False, True)]
-        sizes = [[c.layout.total for c in codecs] for codecs in self.codecs]
-        self.offsets = np.array([np.cumsum([0, *s]) for s in sizes], np.int64)  # [kinds, layers + 1]
-        self.layouts = [layout_of(*pair) for pair in zip(*self.codecs, strict=True)]
+        self.spill, self.format = spill, PageFormat(shape, codec)
+        in_place = self.device.type == "cpu" if in_place is None else in_place
         triton = has_triton(self.device) if triton is None else triton
-        self.gpu = _on_gpu() if triton and FORMATS[codec].k_bits <= 16 else None
-        self.described = self.gpu.describe(self) if self.gpu else []
+        self._kernels = in_place, triton
+        self.backend = make_backend(self.format, self.device, *self._kernels)
         self.table = PageTable()
-        triton_backend = self.device.type == "cuda"
+        pinned = self.device.type == "cuda"
         self.device_tier = MemoryTier("device", self.device, limits.device if limits else None)
-        self.host_tier = MemoryTier("host", torch.device("cpu"), limits.host if limits else 0, pinned=triton_backend)
+        self.host_tier = MemoryTier("host", torch.device("cpu"), limits.host if limits else 0, pinned=pinned)
         self.disk_tier = DiskTier(spill, limits.disk if limits else 0)
         self.tiers: tuple[Tier, ...] = (self.device_tier, self.host_tier, self.disk_tier)
-        self._stager = Prefetcher(self.record, len(shape.layers), self.device)
-        self.clock = self.version = 0  # steps so far; moves so far, which stale addresses are known by
+        self._prefetcher = Prefetcher(self.record, len(shape.layers), self.device)
+        self.clock = self.version = 0  # steps so far; moves of pages so far: a block table of an older version is stale
         self._where: dict[int, Tier] = {}
         self._stored = StoredCopies()
         self._open: set[int] = set()
@@ -74,13 +68,22 @@ class Pool:
         self._sizes = np.zeros(64, np.int64)  # bytes; 0 of what is read in the store's mapping
 
     @property
+    def in_place(self) -> bool:
+        """Whether attention reads records where they lie, in any tier."""
+        return self.backend.in_place
+
+    def with_codec(self, codec: str) -> "Pool":
+        """An empty pool of the same model, device and limits in another codec."""
+        return Pool(self.shape, codec, self.device, self.rope, self.limits, self.spill, *self._kernels)
+
+    @property
     def limits(self) -> TierLimits:
         """What each tier may take now."""
         return TierLimits(*(tier.limit for tier in self.tiers))
 
     def new(self, kind: int) -> int:
         """A page of this kind, to be filled layer by layer. Raises NoRoom."""
-        nbytes = int(self.offsets[kind, -1])
+        nbytes = int(self.format.offsets[kind, -1])
         if self._spare() < nbytes:
             raise NoRoom(self.nbytes(), nbytes)
         self.make_room(nbytes)
@@ -91,12 +94,12 @@ class Pool:
         return page
 
     def kind_at(self, index: int) -> int:
-        """SINK for a place at the beginning of a sequence, where the codec is a quantizer."""
-        return SINK if index < SINKS and FORMATS[self.codec].scaled else ORDINARY
+        """The kind of the ``index``-th page of a sequence: see ``PageFormat``."""
+        return self.format.kind_at(index)
 
     def page_bytes(self, index: int) -> int:
-        """What a page takes at this place of a sequence."""
-        return int(self.offsets[self.kind_at(index), -1])
+        """Bytes of the ``index``-th page of a sequence."""
+        return self.format.page_bytes(self.kind_at(index))
 
     def seal(self, layer: int, pages: Sequence[int], k: Tensor, v: Tensor, position: int) -> None:
         """Encode one layer of new pages: k and v [kv_heads, pages * 64, dim], the first key at ``position``."""
@@ -111,11 +114,7 @@ class Pool:
                 assert self.rope
                 at = torch.arange(position + first * PAGE, position + stop * PAGE, device=k.device)
                 some_k = some_k - self.rope.bias_keys(layer, at).to(k.dtype)
-            if self.gpu:
-                self.gpu.seal(self, layer, pages[first:stop], kind, some_k, some_v)
-                continue
-            for page, record in zip(pages[first:stop], self.codec_of(layer, kind).encode(some_k, some_v), strict=True):
-                self.fill(page, layer, record)
+            self.backend.seal(layer, kind, [self.payload(page) for page in pages[first:stop]], some_k, some_v)
 
     @torch.inference_mode()  # a page sealed while the model ran may only be written so
     def fill(self, page: int, layer: int, record: Tensor) -> None:
@@ -165,20 +164,20 @@ class Pool:
 
     def record(self, page: int, layer: int) -> Tensor:
         """One layer's record, where it is."""
-        start, stop = self.offsets[self._kinds[page], layer : layer + 2]
+        start, stop = self.format.offsets[self._kinds[page], layer : layer + 2]
         return self.payload(page)[start:stop]
 
     def fetch(self, pages: Sequence[int], layer: int) -> Tensor:
         """The records of pages of one kind, stacked on the device: [pages, total] uint8."""
-        return self._stager.take(pages, layer)
+        return self._prefetcher.take(pages, layer)
 
     def kinds(self, pages: Sequence[int]) -> np.ndarray:
         """The kind of each page, uint8."""
         return self._kinds[list(pages)]
 
     def codec_of(self, layer: int, kind: int) -> Codec:
-        """What one layer of a page of this kind is encoded with."""
-        return self.codecs[kind][layer]
+        """The codec of one layer of a page of this kind."""
+        return self.format.codecs[kind][layer]
 
     def unbiased(self, layer: int) -> bool:
         """Whether this layer's ordinary pages hold keys without the bias of k_proj, whose spikes spoil a quantizer."""
@@ -308,22 +307,10 @@ class Pool:
         return page
 
 
-def _on_gpu() -> ModuleType:
-    from localctx.kv import triton_backend  # which imports this, and Triton
+def make_backend(page_format: PageFormat, device: torch.device, in_place: bool, triton: bool) -> Backend:
+    """The kernels for pages of this format on ``device``."""
+    if triton and FORMATS[page_format.codec].on_triton:
+        from localctx.kv.triton_backend import TritonBackend  # which imports Triton
 
-    return triton_backend
-
-
-def _codecs(shape: KVShape, codec: str, rotated: bool, sinks: bool) -> list[Codec]:
-    return [make_codec(f, s, rotated) for f, s in zip(shape.formats(codec, sinks), shape.layers, strict=True)]
-
-
-def layout_of(ordinary: Codec, sink: Codec) -> decode_cpu.LayerLayout:
-    """The records of both kinds of one layer, as the CPU kernels want them described."""
-    rows = []
-    for c in (ordinary, sink):
-        y = c.layout
-        offsets = (y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero)
-        rows.append([c.format.k_bits, c.format.v_bits, *offsets])
-    s = ordinary.shape
-    return decode_cpu.LayerLayout(s.kv_heads, s.k_dim, s.v_dim, np.array(rows, np.int64))
+        return TritonBackend(page_format, device)
+    return NumbaBackend(page_format, device) if in_place else TorchBackend(page_format, device)

@@ -1,4 +1,4 @@
-"""Stager: records of lower tiers on their way to the device, one layer ahead of attention."""
+"""Prefetcher: copies records of lower tiers to the device, one layer ahead of attention."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 class Prefetcher:
-    """Stacks records on ``device``. What the next layer will want is copied meanwhile, on a stream of its own.
+    """Stacks records on ``device``, and meanwhile copies what the next layer will want, on a stream of its own.
 
-    The next layer is taken to want the pages it wanted last, or else those of this layer; a wrong guess is only slow.
-    On a CPU there is nothing to overlap: records are read where they are mapped.
+    The next layer is expected to want the pages that it wanted last, or else those of this layer; a wrong guess costs
+    only time. On a CPU there is nothing to overlap: records are read where they are mapped.
     """
 
     def __init__(self, record: Callable[[int, int], Tensor], layers: int, device: torch.device) -> None:
@@ -27,14 +27,14 @@ class Prefetcher:
             torch.cuda.current_stream(self._device).wait_stream(self._stream)
         records = torch.stack([self._at(page, layer) for page in pages])
         if self._stream:
-            self._look_ahead(list(pages), layer)
+            self._prefetch_next(list(pages), layer)
         return records
 
     def _at(self, page: int, layer: int) -> Tensor:
         ahead = self._ahead.pop((page, layer), None)
         return self._record(page, layer).to(self._device, non_blocking=True) if ahead is None else ahead
 
-    def _look_ahead(self, pages: list[int], layer: int) -> None:
+    def _prefetch_next(self, pages: list[int], layer: int) -> None:
         self._run = self._run + 1 if layer == self._layer else 0
         self._layer, following = layer, (layer + 1) % self._layers
         self._wanted[layer, self._run] = pages

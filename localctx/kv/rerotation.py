@@ -1,65 +1,62 @@
-"""Moving keys to other positions: sinks beside a moved window (StreamingLLM, arXiv:2309.17453), and counting anew."""
-
-from typing import TYPE_CHECKING
+"""Re-rotation: keys moved to other positions. RoPE is relative: a key rotated on by d is the key d tokens later."""
 
 import torch
 from torch import Tensor
 
+from localctx.kv.block_table import BlockTable
 from localctx.kv.pool import Pool
 from localctx.shape import PAGE, SINKS
 
-if TYPE_CHECKING:
-    from localctx.kv.cache import Cache
 
-
-def turn(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Tensor, Tensor]:
-    """Keys of a layer ``by`` positions later. In a latent layer what rotates is kept in V's place."""
-    assert pool.rope, "this model has no rotary positions to turn"
+def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Tensor, Tensor]:
+    """Keys and values of a layer as they are ``by`` positions later. A latent layer keeps what rotates in V's place."""
+    assert pool.rope, "this model has no rotary positions"
     if pool.shape.layers[layer].kind == "latent":
-        return k, pool.rope.turn(layer, v, by)
-    return pool.rope.turn(layer, k, by), v
+        return k, pool.rope.rerotate(layer, v, by)
+    return pool.rope.rerotate(layer, k, by), v
 
 
-def turned(pool: Pool, page: int, by: int) -> int:
-    """A copy of a page with its keys ``by`` positions later."""
+def rerotated_page(pool: Pool, page: int, by: int) -> int:
+    """A new page: a copy of ``page`` with its keys ``by`` positions later. Raises NoRoom."""
     kind = int(pool.kinds([page])[0])
     copy = pool.new(kind)
     for layer in range(len(pool.shape.layers)):
         codec = pool.codec_of(layer, kind)
-        k, v = turn(pool, layer, *codec.decode(pool.fetch([page], layer), torch.float32), by)
+        k, v = rerotate(pool, layer, *codec.decode(pool.fetch([page], layer), torch.float32), by)
         pool.fill(copy, layer, codec.encode(k, v)[0])
     pool.close([copy])
     return copy
 
 
-def sinks_beside_window(cache: "Cache") -> None:
-    """Move the sink pages to end where the window begins, always from the originals, so that errors do not add up."""
-    window = cache.placed_pages[SINKS].position
-    for i in range(SINKS):
-        _move_sink(cache, i, window - (SINKS - i) * PAGE)
+def move_sinks_to_window(table: BlockTable) -> None:
+    """Re-rotate the sink pages to the positions before the page that follows them (StreamingLLM, arXiv:2309.17453).
 
-
-def rebase(cache: "Cache") -> None:
-    """Count positions from the sinks again, so that nothing ever lies beyond the model's reach: RoPE is relative.
-
-    What NoRoom stops is taken up where it was by the next call.
+    Always from the originals, so that rounding errors do not add up. Raises NoRoom.
     """
-    for i, place in enumerate(cache.placed_pages):
-        if place.position == i * PAGE:
+    window = table.placed[SINKS].position
+    for i in range(SINKS):
+        _move_sink(table, i, window - (SINKS - i) * PAGE)
+
+
+def rebase_pages(table: BlockTable) -> None:
+    """Rebase positions to zero and re-rotate the keys, so that nothing lies beyond the model's window.
+
+    Raises NoRoom; the next call then goes on with the pages that were not moved yet.
+    """
+    for i, placed in enumerate(table.placed):
+        if placed.position == i * PAGE:
             continue
         if i < SINKS:
-            _move_sink(cache, i, i * PAGE)
+            _move_sink(table, i, i * PAGE)
         else:
-            moved = turned(cache.pool, place.page, i * PAGE - place.position)
-            cache.pool.release([place.page])
-            cache.move(i, moved, i * PAGE)
-    if by := len(cache.placed_pages) * PAGE + cache.tail - cache.position:
-        cache.turn_tail(by)
+            moved = rerotated_page(table.pool, placed.page, i * PAGE - placed.position)
+            table.pool.release([placed.page])
+            table.move(i, moved, i * PAGE)
 
 
-def _move_sink(cache: "Cache", i: int, position: int) -> None:
-    if i == len(cache.originals):
-        cache.originals.append(cache.placed_pages[i].page)
+def _move_sink(table: BlockTable, i: int, position: int) -> None:
+    if i == len(table.originals):
+        table.originals.append(table.placed[i].page)
     else:
-        cache.pool.release([cache.placed_pages[i].page])
-    cache.move(i, turned(cache.pool, cache.originals[i], position - i * PAGE), position)
+        table.pool.release([table.placed[i].page])
+    table.move(i, rerotated_page(table.pool, table.originals[i], position - i * PAGE), position)

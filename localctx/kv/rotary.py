@@ -1,4 +1,4 @@
-"""What the cache must know of a model's rotary positions: to move pages, and to store keys without their bias."""
+"""What the cache must know of a model's rotary positions: to re-rotate keys, and to store them without their bias."""
 
 from typing import Protocol
 
@@ -6,10 +6,10 @@ from torch import Tensor
 
 
 class Rope(Protocol):
-    """Rotary embedding of one model. RoPE is relative: a key turned by d is the key d positions later."""
+    """Rotary embedding of one model. RoPE is relative: a key rotated on by d is the key d positions later."""
 
-    def turn(self, layer: int, k: Tensor, by: int) -> Tensor:
-        """Keys [kv_heads, T, k_dim], already rotated, as they would be ``by`` positions later (earlier where < 0)."""
+    def rerotate(self, layer: int, k: Tensor, by: int) -> Tensor:
+        """Keys [kv_heads, T, k_dim], already rotated, as they are ``by`` positions later (earlier where < 0)."""
 
     def has_bias(self, layer: int) -> bool:
         """Whether this layer's k_proj adds a bias to every key (Qwen2 family)."""

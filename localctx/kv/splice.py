@@ -1,14 +1,15 @@
-"""Blending: tokens that another sequence read are taken over at another place (EPIC, arXiv:2410.15332).
+"""Blending: tokens that another sequence has read are taken over at another position (EPIC, arXiv:2410.15332).
 
-RoPE is relative, so keys are turned to where they come to lie. What their layers saw there stays in them: above the
-first layer, keys and values are those of a text that stood alone.
+RoPE is relative, so their keys are re-rotated to where they come to lie. What their layers attended to stays in them:
+above the first layer, keys and values are those of a text that stood alone.
 """
 
 import torch
 from torch import Tensor
 
 from localctx.kv import rerotation
-from localctx.kv.cache import RUN, Cache
+from localctx.kv.block_table import RUN
+from localctx.kv.cache import Cache
 from localctx.shape import PAGE
 
 
@@ -17,7 +18,7 @@ def take_over(cache: Cache, source: Cache, start: int, stop: int) -> None:
     """Append tokens ``start..stop`` of ``source``, of the same model, to ``cache``; they are encoded anew, once.
 
     ``cache`` is not exact from then on. The pools may differ, in their codecs too. Raises NoRoom, and ModelError where
-    keys cannot be turned, with the cache as it was.
+    keys cannot be re-rotated, with the cache as it was.
     """
     cache.begin(stop - start)
     try:
@@ -28,24 +29,25 @@ def take_over(cache: Cache, source: Cache, start: int, stop: int) -> None:
         cache.rollback()
         raise
     cache.commit()
-    cache.exact = False
+    cache.mark_inexact()
 
 
 def as_if_next(cache: Cache, source: Cache, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
-    """Keys and values [kv_heads, tokens, dim] of a layer of ``source``, turned to follow what ``cache`` holds; f32."""
-    k, v = _kept(source, layer, start, stop)
-    return rerotation.turn(cache.pool, layer, k, v, cache.position - start)
+    """Keys and values [kv_heads, tokens, dim], float32, of tokens ``start..stop`` of a layer of ``source``, re-rotated
+    to follow what ``cache`` holds.
+    """
+    k, v = _tokens_of(source, layer, start, stop)
+    return rerotation.rerotate(cache.pool, layer, k, v, cache.position - start)
 
 
-def _kept(source: Cache, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
-    assert source.position == source.length, "a keeper turned this sequence"
-    assert not source.evicted, "a keeper dropped part of this sequence"
+def _tokens_of(source: Cache, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    assert source.position == source.length, "a keeper rebased this sequence"
+    assert not source.evicted, "a keeper evicted part of this sequence"
     assert 0 <= start < stop <= source.length
-    first, sealed = start // PAGE, min(-(-stop // PAGE), len(source.placed_pages))
-    parts = [
-        source.read(layer, at, min(end, sealed), torch.float32) for at, end in source.runs(first, RUN) if at < sealed
-    ]
+    first, sealed = start // PAGE, min(-(-stop // PAGE), source.num_pages)
+    runs = source.table.runs(first, RUN)
+    parts = [source.read(layer, at, min(end, sealed), torch.float32) for at, end in runs if at < sealed]
     parts.append(source.open_tail(layer))
-    before = min(first, len(source.placed_pages)) * PAGE
+    before = min(first, source.num_pages) * PAGE
     k, v = (torch.cat([x.float() for x in xs], 1)[:, start - before : stop - before] for xs in zip(*parts, strict=True))
     return k, v

@@ -10,7 +10,6 @@ from torch import Tensor
 from localctx.engine.events import Progress
 from localctx.errors import DocumentError
 from localctx.kv.cache import Cache
-from localctx.kv.snapkv import compress_with_snapkv
 from localctx.models.base import Model
 from localctx.quality.compare import EVEN, MIN_TOKENS, Divergence, Forward, compare, score, split
 from localctx.quality.needles import DEPTHS, ROOM, decode_tokens, find_needles, prefill_all
@@ -125,9 +124,8 @@ class QualityGate:
         def forward(tokens: Sequence[int], keep: int) -> Tensor:
             read(0)  # the progress callback may raise Cancelled
             logits = self.setup.model.forward(tokens, cache, keep)
-            if cache.keeper.compresses and cache.phase == "asking":  # the first step is the question
-                compress_with_snapkv(cache)
-                cache.phase = "answering"
+            if cache.phase == "asking":  # the first step is the question
+                cache.finish_prefill()
             return logits
 
         divergence = self.compare(forward)

@@ -15,7 +15,6 @@ from localctx.settings import Settings
 from localctx.shape import FORMATS
 
 REFERENCE = "f32"  # the codec every variant is compared with: lossless pages
-_SHARE_PREFILL = ("full", "select", "snapkv")  # keepers that keep all pages during prefill and act on the question
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Variant:
     @property
     def shares_prefill(self) -> bool:
         """True if prefill keeps every page, so that such variants of one codec can share a prefill."""
-        return self.keep.partition(":")[0] in _SHARE_PREFILL
+        return make_keeper(self.keep, 0).pages_may_persist
 
 
 def make_variants(codecs: Iterable[str], keeps: Iterable[str]) -> list[Variant]:
@@ -84,8 +83,8 @@ def make_setup(model: Model, settings: Settings, tokens: int) -> Setup:
 
 def fork_for(cache: Cache, variant: Variant, tokens: int) -> Cache:
     """Forks the cache of a group's prefill for ``variant``; the next tokens it reads are the question."""
-    fork = cache.fork()
-    fork.keeper, fork.phase = make_keeper(variant.keep, tokens), "asking"
+    fork = cache.fork(make_keeper(variant.keep, tokens))
+    fork.enter_phase("asking")
     return fork
 
 

@@ -82,7 +82,7 @@ def test_what_selects_goes_on_from_what_was_read(opened):
         full.read(TEXT[:400])
         selecting.read(TEXT[:400])
         assert not selecting.prefills
-        assert selecting.cache.keeper.selected(6) == 4
+        assert selecting.cache.keeper.pages_seen(6) == 4
         assert selecting.cache.pages == full.cache.pages
         assert len(selecting.decode(TEXT[:3])) == 3
         assert full.cache.length == 400

@@ -19,7 +19,8 @@ from localctx.engine.blending import (
 from localctx.engine.coroutine import compute_alone, drive, never_cancelled
 from localctx.errors import ModelError
 from localctx.kv.cache import Cache
-from localctx.kv.keepers import H2O, SinkWindow
+from localctx.kv.keepers.h2o import H2O
+from localctx.kv.keepers.sink_window import SinkWindow
 from localctx.kv.pool import Pool
 from localctx.kv.splice import as_if_next, take_over
 from localctx.models.transformers_model import TransformersModel
@@ -66,7 +67,7 @@ def run(model, cache, tokens, passages, how=DEFAULT_BLENDING, cancelled=never_ca
 
 def kept(cache, layer):
     """All keys and values of a layer, [heads, tokens, dim] each."""
-    parts = [cache.read(layer, a, b, torch.float32) for a, b in cache.runs(0, 32)] + [cache.open_tail(layer)]
+    parts = [cache.read(layer, a, b, torch.float32) for a, b in cache.table.runs(0, 32)] + [cache.open_tail(layer)]
     return [torch.cat(x, 1) for x in zip(*parts, strict=True)]
 
 
@@ -312,7 +313,7 @@ def test_any_keeper_goes_with_it(models, keeper):
     model, tokens = models["llama"], prompt()
     cache = new_cache(model, "int8", keeper)
     run(model, cache, tokens, [read_alone(model, body) for body in BODIES])
-    cache.phase = "answering"
+    cache.enter_phase("answering")
     assert torch.isfinite(model.forward(tokens[cache.length :], cache)).all()
 
 

@@ -12,7 +12,7 @@ from localctx.kernels import attention_reference as A
 from localctx.kernels import decode_cpu, quant, sketch
 from localctx.kernels.prefill_cpu import attend_chunk
 from localctx.kv.codecs import make_codec
-from localctx.kv.pool import layout_of
+from localctx.kv.page_format import layout_of
 from localctx.shape import FORMATS, PAGE, LayerShape
 
 SHAPES = {

@@ -15,9 +15,11 @@ from localctx.kernels import attention_reference as A
 from localctx.kernels import quant, sketch
 from localctx.kernels.device import has_triton
 from localctx.kv.attention import attend_cache
+from localctx.kv.batching import make_decode_batch
 from localctx.kv.cache import Cache
 from localctx.kv.codecs import make_codec
-from localctx.kv.decode_batch import DecodeBatch, fits_rows, make_rows
+from localctx.kv.decode_batch import DecodeBatch
+from localctx.kv.dispatch import joins_batch
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
 from localctx.shape import PAGE, KVShape, LayerShape
@@ -237,16 +239,16 @@ def test_rows_on_a_gpu_are_those_on_a_processor(codec, how, rope):
 
     def attend(caches, layer, q, k, v):
         if layer == 0:
-            rows.append(make_rows([(cache, 1) for cache in caches]))
+            rows.append(make_decode_batch([(cache, 1) for cache in caches]))
         out = rows[-1].attend(layer, q, k, v, 0.2, **how)
         if layer:
-            rows[-1].tell()
+            rows[-1].report_attention()
         return out
 
     rows, seen, sealed = list[DecodeBatch](), [], []
     for pool in pools(codec, 2, how.get("window"), rope):
         caches = [filled(pool, n) for n in (5, PAGE - 1, 6 * PAGE + 7)]
-        assert all(fits_rows(cache, 1) for cache in caches)
+        assert all(joins_batch(cache, 1) for cache in caches)
         seen.append(step(caches, 1, attend))
         sealed.append(caches[1].read(1, 0, 1, torch.float32))
         for cache in caches:
@@ -268,9 +270,9 @@ def test_keepers_choose_and_weigh_on_a_gpu_as_on_a_processor(keep, tokens, rope)
     seen = []
     for pool in pools("int8", 3, rope=rope):
         cache = filled(pool, 7 * PAGE, keep)
-        cache.phase = "answering"
+        cache.enter_phase("answering")
         seen.append(step([cache], tokens, attend))
-        seen[-1] += (torch.from_numpy(cache._mass),)
+        seen[-1] += (torch.from_numpy(cache.history.page_mass),)
     for found, expected in zip(seen[1], seen[0], strict=True):
         torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
 
@@ -281,8 +283,8 @@ def test_what_left_the_gpus_memory_is_fetched_as_ever():
     seen = []
     for pool in pools("int8", limits=some):
         cache = filled(pool, 9 * PAGE)
-        assert cache.in_place() == pool.in_place
-        assert cache.in_place(np.array([8]))
+        assert cache.table.readable() == pool.in_place
+        assert cache.table.readable(np.array([8]))
         cache.begin(1)
         q, k, v = (rand(heads, 1, 32).to(BF16) for heads in (4, 2, 2))
         seen.append(attend_cache(cache, 0, q, k, v, 0.2))
@@ -291,14 +293,14 @@ def test_what_left_the_gpus_memory_is_fetched_as_ever():
 
 def test_in_full_precision_torch_attends():
     cpu_pool, pool = pools("int8")
-    assert cpu_pool.gpu is None
-    assert pool.gpu
-    assert pools("f32")[1].gpu is None
+    assert cpu_pool.backend.name == "numba"
+    assert pool.backend.name == "triton"
+    assert pools("f32")[1].backend.name == "torch"
     cache = Cache(pool, torch.float32)
     cache.begin(PAGE)
     cache.extend(0, rand(2, PAGE, 32), rand(2, PAGE, 32))
     cache.commit()
-    assert not cache.in_place()
+    assert not cache.table.readable()
     assert not has_triton(torch.device("cpu"))
 
 

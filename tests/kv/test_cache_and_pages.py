@@ -224,7 +224,7 @@ class Sequences(RuleBasedStateMachine):
                 for held, wanted in zip(contents(cache, layer), keys_of(layer, positions), strict=True):
                     assert torch.equal(held, wanted)
                 addresses = [r.data_ptr() for r in (self.pool.record(p, layer) for p in cache.pages)]
-                assert cache.addresses(layer)[0].tolist() == addresses
+                assert cache.table.addresses(layer)[0].tolist() == addresses
 
     @invariant()
     def leak_nothing(self):
@@ -273,7 +273,7 @@ def test_adopted_payloads_are_the_pages_they_were_written_from(codec, tmp_path):
 def test_bytes_allocated_are_the_bytes_the_shape_tells(codec):
     cache = Cache(Pool(SHAPE, codec), torch.float32)
     append(cache, list(range(650)))
-    tail = sum(t.nbytes for layer in cache._layers for t in (layer.k, layer.v))
+    tail = cache.open_page.nbytes
     assert cache.pool.device_tier.nbytes + tail == SHAPE.cache_bytes(codec, 650)
 
 
@@ -311,7 +311,7 @@ def test_what_was_needed_least_recently_moves_down_first():
     append(cache, list(range(PAGE)))
     append(paused, list(range(2 * PAGE)))
     append(cache, [0])
-    paused.touch(np.array([0]))
+    paused.table.touch(np.array([0]))
     append(cache, list(range(2 * PAGE)))
     assert [page in pool.host_tier for page in paused.pages] == [False, True]
     assert not any(page in pool.host_tier for page in cache.pages)

@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from localctx.kv.attention import attend_cache
+from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
-from localctx.kv.decode_batch import MAX_DECODE_TOKENS, DecodeBatch, fits_rows
+from localctx.kv.decode_batch import DecodeBatch
+from localctx.kv.dispatch import joins_batch
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
 from localctx.shape import PAGE, KVShape, LayerShape
@@ -69,7 +71,7 @@ def test_together_as_alone(codec, dtype, window, softcap, sinks):
     def at_once(caches, layers):
         rows = DecodeBatch([(cache, 1) for cache in caches])
         outs = [rows.attend(layer, *x, 0.2, **how) for layer, x in enumerate(layers)]
-        rows.tell()
+        rows.report_attention()
         return outs
 
     layers = [new(s, len(LENGTHS), dtype) for s in shape.layers]
@@ -106,8 +108,9 @@ def test_a_row_does_not_depend_on_the_others():
 def test_who_judges_pages_attends_alone(keep, fits):
     pool = Pool(KVShape((LayerShape(2, 32, 32),)), "int8")
     cache = filled(pool, 20 * PAGE, torch.float32)
-    cache.keeper, cache.phase = make_keeper(keep, cache.length), "answering"
-    assert fits_rows(cache, 1) == fits
+    cache = cache.fork(make_keeper(keep, cache.length))
+    cache.enter_phase("answering")
+    assert joins_batch(cache, 1) == fits
 
 
 @pytest.mark.parametrize("window", [None, 20, 100])
@@ -132,10 +135,10 @@ def test_several_tokens_of_a_sequence_are_what_each_after_another_is(window, dty
 def test_rows_of_a_sequence_fill_no_page():
     """A token that is taken back must leave the pages before it as they were."""
     cache = filled(Pool(KVShape((LayerShape(2, 32, 32),)), "int8"), PAGE + 60, torch.float32)
-    assert fits_rows(cache, 3)
-    assert not fits_rows(cache, 4)
-    assert fits_rows(filled(cache.pool, PAGE + 63, torch.float32), 1), "one token is not taken back"
-    assert not fits_rows(filled(cache.pool, PAGE, torch.float32), MAX_DECODE_TOKENS + 1)
+    assert joins_batch(cache, 3)
+    assert not joins_batch(cache, 4)
+    assert joins_batch(filled(cache.pool, PAGE + 63, torch.float32), 1), "one token is not taken back"
+    assert not joins_batch(filled(cache.pool, PAGE, torch.float32), MAX_DECODE_TOKENS + 1)
 
 
 def test_a_watched_sequence_may_have_no_sealed_page():
@@ -144,6 +147,6 @@ def test_a_watched_sequence_may_have_no_sealed_page():
     cache.begin(1)
     rows = DecodeBatch([(cache, 1)])
     assert rows.attend(0, *new(cache.pool.shape.layers[0], 1, torch.float32), 0.2).shape == (HEADS, 1, 32)
-    rows.tell()
+    rows.report_attention()
     cache.commit()
     assert cache.attention_mass.size == 0

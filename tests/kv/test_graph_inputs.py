@@ -34,7 +34,7 @@ def answered(model, codec):
     caches = [Cache(pool, torch.bfloat16) for _ in LENGTHS]
     for n, cache in zip(LENGTHS, caches, strict=True):
         model.forward([3 + i * i % 190 for i in range(n)], cache)
-        cache.phase = "answering"
+        cache.enter_phase("answering")
         cache.record_attention()
     out = []
     for i in range(STEPS):
@@ -49,9 +49,9 @@ def answered(model, codec):
 class Alike:
     """A step with one array."""
 
-    likeness: str
+    graph_key: str
     x: np.ndarray
-    tables: GraphInputs | None = None
+    graph_inputs: GraphInputs | None = None
 
     @property
     def arrays(self):
@@ -95,7 +95,7 @@ def test_replayed_steps_give_what_is_computed_anew(family, codec):
 def test_what_graphs_look_at_stays_when_their_pool_has_gone():
     shape = KVShape((LayerShape(1, 16, 16),) * 2)
     pools = [Pool(shape, "int8", in_place=False, triton=True) for _ in range(2)]
-    for one, other in zip(*(pool.described for pool in pools), strict=True):
+    for one, other in zip(*(pool.backend.layouts for pool in pools), strict=True):
         assert one.offsets is other.offsets
 
 
@@ -143,7 +143,7 @@ def test_what_is_asked_alike_is_captured_once_and_its_results_stay():
 
 
 def test_the_graph_that_was_not_used_for_longest_goes_first(monkeypatch):
-    monkeypatch.setattr(G, "MOST", 2)
+    monkeypatch.setattr(G, "MAX_GRAPHS", 2)
     graphs = G.GraphCache(count := Counted())
     for likeness in "aabbacccc":  # a is younger than b when c comes
         run(graphs, likeness, [1.0], doubled)

@@ -7,10 +7,16 @@ from keeper_models import FAMILIES, TOKENS, build, decode, read
 
 from localctx.budget import TierLimits
 from localctx.errors import UsageError
-from localctx.kv.cache import Cache, EvictedRange
-from localctx.kv.keepers import H2O, KEEPERS, OBSERVED, Full, Select, SinkWindow, SnapKV, make_keeper
+from localctx.kv.attention import LAST_QUERIES
+from localctx.kv.cache import Cache
+from localctx.kv.eviction import EvictedRange
+from localctx.kv.keepers import KEEPERS, make_keeper
+from localctx.kv.keepers.full import Full
+from localctx.kv.keepers.h2o import H2O
+from localctx.kv.keepers.select import Select
+from localctx.kv.keepers.sink_window import SinkWindow
+from localctx.kv.keepers.snapkv import SnapKV
 from localctx.kv.pool import Pool
-from localctx.kv.snapkv import compress_with_snapkv
 from localctx.shape import FORMATS, PAGE
 
 NO_MASS = np.zeros(0)
@@ -25,23 +31,23 @@ def models():
 
 
 def test_full_keeps_everything():
-    assert Full().excess(1000, NO_MASS) == []
-    assert Full().selected(1000) == 1000
+    assert Full().pages_to_evict(1000, NO_MASS) == []
+    assert Full().pages_seen(1000) == 1000
 
 
 def test_a_window_keeps_sinks_and_the_last_tokens():
-    assert SinkWindow(tokens=256).excess(5, NO_MASS) == []
-    assert SinkWindow(tokens=256).excess(8, NO_MASS) == [1, 2, 3]
+    assert SinkWindow(tokens=256).pages_to_evict(5, NO_MASS) == []
+    assert SinkWindow(tokens=256).pages_to_evict(8, NO_MASS) == [1, 2, 3]
 
 
 def test_h2o_drops_the_lightest_but_neither_sinks_nor_the_last():
     mass = np.array([0.0, 5, 1, 4, 2, 3, 0, 0])
-    assert H2O(tokens=6 * PAGE).excess(8, mass) == [2, 4]
-    assert H2O(tokens=8 * PAGE).excess(8, mass) == []
+    assert H2O(tokens=6 * PAGE).pages_to_evict(8, mass) == [2, 4]
+    assert H2O(tokens=8 * PAGE).pages_to_evict(8, mass) == []
 
 
 def test_select_shows_a_part_of_the_pages():
-    assert [Select(part=0.25).selected(n) for n in (1, 4, 10, 100)] == [1, 4, 4, 25]
+    assert [Select(part=0.25).pages_seen(n) for n in (1, 4, 10, 100)] == [1, 4, 4, 25]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +80,7 @@ def limits(model, codec, where):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("keep", ["full", "sink-window:256", "h2o:256", "snapkv:256", "select:1/4"])
+@pytest.mark.parametrize("keep", [f"{name}:256".removesuffix(":256" * (name == "full")) for name in KEEPERS])
 def test_any_tier_codec_and_keeper_go_together(models, family, keep):
     """Where pages lie changes nothing, to the bit; a codec and a keeper change what they must and nothing breaks."""
     model = models[family]
@@ -87,7 +93,7 @@ def test_any_tier_codec_and_keeper_go_together(models, family, keep):
             seen.append(torch.cat((logits[None], decode(model, cache))))
             assert torch.isfinite(seen[-1]).all()
             assert where == "device" or pool.counts()[where] or cache.evicted
-            assert bool(cache.evicted) == (keep.split(":")[0] in ("sink-window", "h2o", "snapkv"))
+            assert bool(cache.evicted) == (keep.split(":")[0] not in ("full", "select"))
             assert cache.length == 644
             cache.drop()
             assert not len(pool.table)
@@ -114,7 +120,7 @@ def test_records_brought_to_the_device_give_what_records_in_place_give(models, f
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(
-    ("codec", "most"), [("f32", 1e-5), ("bf16", 1e-3), ("int8", 1e-3), ("k8v4", 2e-2), ("int4", 0.1)]
+    ("codec", "most"), [("f32", 1e-5), ("bf16", 1e-3), ("int8", 1e-3), ("fp8", 1e-2), ("k8v4", 2e-2), ("int4", 0.1)]
 )
 def test_a_codec_stays_near_full_precision(models, family, codec, most):
     """Also where k_proj's bias is spiky (qwen2 here): it is not in what is quantized."""
@@ -184,7 +190,7 @@ def test_h2o_keeps_the_page_that_gets_attention():
         cache.extend(0, torch.zeros(2, PAGE, 16), torch.zeros(2, PAGE, 16))
         if step > 2:
             places = [p.token // PAGE for p in cache.placed_pages]
-            cache.weigh(places.index(2), np.array([1.0]))
+            cache.keeper.observe(cache.history, 0, np.array([place == 2 for place in places], float))
         cache.commit()
     kept = [p.token // PAGE for p in cache.placed_pages]
     assert (len(kept), kept[:2], kept[-2:]) == (5, [0, 2], [10, 11])
@@ -196,21 +202,21 @@ def test_snapkv_keeps_the_tokens_that_were_looked_at_head_by_head(models):
     cache = Cache(Pool(model.shape, "f32"), torch.float32, SnapKV(tokens=5 * PAGE))
     for at in range(0, 1280, 256):
         model.forward(TOKENS[at : at + 256], cache)
-    cache.phase = "asking"
+    cache.enter_phase("asking")
     model.forward(TOKENS[1280:1350], cache)
-    assert cache.observed[0].shape == (2, 1280)
-    votes = torch.zeros_like(cache.observed[3])
+    assert cache.history.token_votes[0].shape == (2, 1280)
+    votes = torch.zeros_like(cache.history.token_votes[3])
     votes[0, 300:400], votes[1, 700:800] = 1, 1
-    cache.observed[3] = votes
+    cache.history.token_votes[3] = votes
     before, _ = cache.read(3, 0, 20, torch.float32)
-    compress_with_snapkv(cache)
+    cache.finish_prefill()
     assert [p.token for p in cache.placed_pages] == [0, 64, 65, 66, 1280]
     k, _ = cache.read(3, 1, 4, torch.float32)
     for head, (first, last) in enumerate([(300, 400), (700, 800)]):
         for token in range(first, last):
             assert (k[head] == before[head, token]).all(-1).any(), token
     assert cache.evicted == [EvictedRange(64, 1280, pytest.approx(3 / 19))]
-    assert OBSERVED == 64
+    assert LAST_QUERIES == 64
 
 
 def test_selecting_all_pages_is_full_attention(models):
@@ -224,7 +230,7 @@ def test_selecting_all_pages_is_full_attention(models):
 
 def test_select_finds_the_page_whose_keys_match(models):
     """A page whose keys all point where the query points is chosen, wherever it is."""
-    from localctx.kv.attention import choose
+    from localctx.kv.selection import choose_pages
 
     shape = models["llama"].shape
     cache = Cache(Pool(shape, "int8"), torch.float32, Select(part=0.25))
@@ -235,11 +241,11 @@ def test_select_finds_the_page_whose_keys_match(models):
     for layer in range(4):
         cache.extend(layer, k, k)
     cache.commit()
-    chosen = choose(cache, 2, direction.expand(4, 16))
+    chosen = choose_pages(cache, 2, direction.expand(4, 16))
     assert chosen.shape == (2, 5)
     for place in (0, 13, 19):
         assert (chosen == place).any(-1).all()
 
 
 def test_every_keeper_has_a_name():
-    assert set(KEEPERS) == {"full", "sink-window", "h2o", "snapkv", "select"}
+    assert set(KEEPERS) == {"full", "sink-window", "h2o", "snapkv", "keydiff", "select"}

@@ -48,7 +48,7 @@ def test_keys_turned_are_keys_computed_elsewhere(name):
     for start, by in ((200, 64), (300, -37)):
         here, there = rotated_keys(module, start), rotated_keys(module, start + by)
         for layer, (k, expected) in enumerate(zip(here, there, strict=True)):
-            torch.testing.assert_close(turner.turn(layer, k, by), expected, atol=2e-4, rtol=1e-4)
+            torch.testing.assert_close(turner.rerotate(layer, k, by), expected, atol=2e-4, rtol=1e-4)
 
 
 def biased(name):
@@ -107,7 +107,7 @@ def test_a_stretched_model_is_the_model_of_a_stretched_config(spec):
     )
     expected = tf.AutoModelForCausalLM.from_config(config).eval()
     assert model.context == int(4096 * factor)
-    for mine, its in zip(model._rotating_at(model._said, 5000), rotated_keys_of_one(expected, 5000), strict=True):
+    for mine, its in zip(model._keys_at(model._positions, 5000), rotated_keys_of_one(expected, 5000), strict=True):
         torch.testing.assert_close(mine, its, atol=1e-5, rtol=1e-5)
 
 

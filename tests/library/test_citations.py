@@ -1,6 +1,7 @@
 """Citations: what is quoted is there, and is what supports the answer or was looked at."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -199,11 +200,9 @@ def tokenizer():
     return chat_tokenizer_of(make_tokenizer(), 257)
 
 
-def watched(got: list[float]) -> Cache:
+def watched(got: list[float]) -> SimpleNamespace:
     """A cache of which only this is known: how hard each page was looked at."""
-    cache = Cache.__new__(Cache)
-    cache.attention_mass, cache.evicted = np.array(got), []
-    return cache
+    return SimpleNamespace(attention_mass=np.array(got), evicted=[])
 
 
 def asked(tokenizer, texts: list[str]) -> list[int]:
@@ -282,7 +281,7 @@ def test_watching_changes_no_answer_and_is_the_same_wherever_records_are(models,
 def test_h2o_keeps_the_same_pages_watched_or_not(models):
     (one, _), (other, _) = (follow(models["llama"], "h2o:256", watch) for watch in (True, False))
     assert [p.token for p in one.placed_pages] == [p.token for p in other.placed_pages]
-    assert np.array_equal(one._mass, other._mass)
+    assert np.array_equal(one.history.page_mass, other.history.page_mass)
 
 
 def test_the_page_whose_keys_match_is_looked_at(models):
@@ -291,7 +290,7 @@ def test_the_page_whose_keys_match_is_looked_at(models):
     direction = torch.nn.functional.normalize(torch.ones(16), dim=0)
     for keep in ("full", "select:1/4"):
         cache = Cache(Pool(shape, "f32"), torch.float32, make_keeper(keep, 1280))
-        cache.phase = "answering"
+        cache.enter_phase("answering")
         k = torch.randn(2, 20 * PAGE, 16, generator=torch.Generator().manual_seed(0)) * 0.1
         k[:, 13 * PAGE + 5] = 40 * direction
         cache.begin(20 * PAGE)
@@ -314,8 +313,7 @@ def test_forks_add_to_what_was_looked_at_and_a_trim_leaves_it(models):
     model.forward([5], twin)
     assert (cache.attention_mass[:9] > before[:9]).all()
     assert cache.attention_mass is twin.attention_mass
-    alone = cache.fork()
-    alone.attention_mass = None
+    alone = cache.fork(recording=False)
     before = cache.attention_mass.copy()
     model.forward([5], alone)
     assert np.array_equal(cache.attention_mass, before)

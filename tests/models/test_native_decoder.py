@@ -22,7 +22,7 @@ from localctx.models.frequencies import frequencies
 from localctx.models.geometry import geometry_of, shape_of
 from localctx.models.load import load_model
 from localctx.models.native_decoder import NativeDecoder
-from localctx.models.rope import said_of
+from localctx.models.rope import positions_of
 from localctx.models.transformers_model import TransformersModel
 
 YARN = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}
@@ -64,7 +64,7 @@ def test_a_config_says_what_it_says_to_transformers(family, said, tmp_path):
     assert mine
     assert shape_of(mine) == shape_of(theirs)
     assert geometry_of(mine) == geometry_of(theirs)
-    assert said_of(mine) == said_of(theirs)
+    assert positions_of(mine) == positions_of(theirs)
     for name in mine.to_dict().keys() - {"qkv_bias", "head_norms", "head_dim", "sliding_window", "layer_types"}:
         assert getattr(mine, name) == getattr(theirs, name), name
     for name in ("sliding_window", "layer_types"):  # what a family does not look at, it need not have
@@ -197,7 +197,7 @@ def test_a_stretched_window_and_a_glance_are_those_of_the_modules(spec):
         assert (cache.length, model.context) == (80, 512 * {"auto": 1, "llama3:8": 8}.get(spec, 2))
         k, positions = seen[-1][0], torch.arange(40, 50)
         assert model.rope.has_bias(1)
-        turned.append((model.rope.turn(1, k, 33), model.rope.bias_keys(1, positions)))
+        turned.append((model.rope.rerotate(1, k, 33), model.rope.bias_keys(1, positions)))
     for mine, theirs in zip((*seen[0], *turned[0]), (*seen[1], *turned[1]), strict=True):
         torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-4)
 

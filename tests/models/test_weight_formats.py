@@ -26,7 +26,7 @@ TEXT = [(i * 37 + i // 7) % 250 for i in range(200)]
 
 
 def kinds(model) -> set[int]:
-    of = model._of
+    of = model._weights
     return {of.head.kind, *(b.kind for entry, e in of.layers for b in (entry.qkv, e.output, e.gate_up, e.down))}
 
 

@@ -39,6 +39,7 @@ FLOORS = {
     "localctx.machine": 2,
     "localctx.kv.pages": 1,
     "localctx.kv.keepers": 1,
+    "localctx.kv.attention_history": 1,
     "localctx.settings": 1,
     "localctx.budget": 1,
     "localctx.docs": 0,

@@ -1,0 +1,59 @@
+"""What a sequence's pages and tokens received of attention so far: for keepers, and for attribution."""
+
+import numpy as np
+from torch import Tensor
+
+
+class AttentionHistory:
+    """Attention received by one sequence.
+
+    ``page_mass`` [pages] is the attention mass of each sealed page, summed over the queries that could see it, counted
+    in ``queries`` [pages]. ``token_votes`` holds per layer what the prompt's last queries gave each sealed token,
+    [kv_heads, tokens]. ``recorded``, where recording was started: the mass of each page of the text since then.
+    """
+
+    def __init__(self) -> None:
+        self.page_mass, self.queries = np.zeros(0), np.zeros(0)
+        self.token_votes: dict[int, Tensor] = {}
+        self.recorded: np.ndarray | None = None
+
+    @property
+    def mean_mass(self) -> np.ndarray:
+        """The mean mass a query gave each sealed page, [pages]."""
+        return self.page_mass / np.maximum(self.queries, 1)
+
+    def add_page_mass(self, mass: np.ndarray) -> None:
+        """Add ``mass`` of the first ``len(mass)`` sealed pages."""
+        self.page_mass[: len(mass)] += mass
+
+    def advance(self, pages: int, queries: int) -> None:
+        """There are ``pages`` sealed pages now, and ``queries`` more queries have attended to all of them."""
+        more = np.zeros(pages - len(self.page_mass))
+        self.page_mass = np.concatenate((self.page_mass, more))
+        self.queries = np.concatenate((self.queries, more)) + queries
+
+    def keep(self, indices: list[int]) -> None:
+        """Forget all sealed pages but those at ``indices``."""
+        self.page_mass, self.queries = self.page_mass[indices], self.queries[indices]
+
+    def reset(self, pages: int) -> None:
+        """Start anew with ``pages`` sealed pages that have received nothing."""
+        self.page_mass, self.queries = np.zeros(pages), np.zeros(pages)
+        self.token_votes.clear()
+
+    def record(self, pages: int) -> None:
+        """From here on, add up in ``recorded`` the mass that the first ``pages`` pages of the text receive."""
+        self.recorded = np.zeros(pages)
+
+    def add_recorded(self, text_pages: np.ndarray, mass: np.ndarray) -> None:
+        """Add ``mass`` of the pages whose numbers in the text are ``text_pages``; both [n] or [kv_heads, n]."""
+        assert self.recorded is not None
+        count = len(self.recorded)
+        self.recorded += np.bincount(text_pages.ravel(), mass.ravel(), count)[:count]
+
+    def fork(self, recording: bool = True) -> "AttentionHistory":
+        """A copy for a forked sequence. ``recorded`` is shared, so that forks add to it, unless not ``recording``."""
+        twin = AttentionHistory()
+        twin.page_mass, twin.queries = self.page_mass.copy(), self.queries.copy()
+        twin.recorded = self.recorded if recording else None
+        return twin

@@ -1,0 +1,146 @@
+"""Backend: the kernels that seal pages and compute over them where they lie. One for each pool.
+
+``TorchBackend`` is the reference without kernels of its own: pages are fetched and decoded, on any device.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from localctx.kernels.attention_reference import Part
+from localctx.kernels.sketch import Score, Sketch
+from localctx.kv.page_format import PageFormat
+
+MAX_DECODE_TOKENS = 16  # new tokens of one sequence in a decode batch; more are a chunk
+
+
+class PageAddresses(NamedTuple):
+    """Pages for a backend's kernels: ``bases``, their addresses (int64), and ``kinds`` (uint8), both [pages]; arrays
+    or tensors, as ``Backend.place`` made them.
+    """
+
+    bases: Any
+    kinds: Any
+
+
+class PageAttention(NamedTuple):
+    """Attention over sealed pages: ``out`` [Hq, T, Dv], ``lse`` [Hq, T] and, where asked for, each page's own lse for
+    the last token, ``page_lse`` [Hq, pages].
+    """
+
+    out: Tensor
+    lse: Tensor
+    page_lse: Tensor | None
+
+
+class Backend(Protocol):
+    """What runs on the pages of one pool. ``in_place``: kernels read any page in any tier. ``prefill_kernel``: there is
+    a kernel for many tokens, ``prefill``. ``max_batch_tokens``: new tokens of one sequence that a decode batch takes, 0
+    for no decode batches; ``selects_in_batch``: also where a query selects its pages. ``best_scores`` ranks pages by
+    their sketches, None for the default.
+    """
+
+    name: str
+    in_place: bool
+    prefill_kernel: bool
+    max_batch_tokens: int
+    selects_in_batch: bool
+    best_scores: Score | None
+
+    def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
+        """Whether kernels read, for a model of ``dtype``, pages of which ``on_device`` [n] are in the device's tier."""
+
+    def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
+        """Encode k and v [kv_heads, pages * 64, dim] into one layer of new pages, whose bytes are ``payloads``."""
+
+    def unpack(self, layer: int, pages: PageAddresses) -> tuple[Tensor, Tensor]:
+        """Keys and values [kv_heads, pages * 64, dim] float32 of pages, where ``in_place``."""
+
+    def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
+        """Addresses and kinds of pages, as the kernels take them."""
+
+    def attend(
+        self,
+        layer: int,
+        q: Tensor,
+        pages: PageAddresses,
+        indices: Tensor,
+        scale: float,
+        *,
+        skip: int = 0,
+        softcap: float = 0,
+        extra: Tensor | None = None,
+        page_lse: bool = False,
+    ) -> PageAttention:
+        """Each of the tokens q [Hq, T, D] over its own pages: ``indices`` into ``pages`` are [T * n], or [H, T * n]
+        where each KV head has its own. The first ``skip`` tokens of each first page are not seen; ``extra``
+        [Hq, T * n * 64] is added to the scaled scores.
+        """
+
+    def prefill(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, pages: PageAddresses, scale: float, softcap: float
+    ) -> Part:
+        """The last T tokens q [Hq, T, D] over ``pages``, and causally over k, v [H, S, D] after them."""
+
+    def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
+        """The sketch of these pages' keys; None where it is made of fetched records."""
+
+
+class TorchBackend:
+    """See ``Backend``. Seals by the codec; reads nothing in place."""
+
+    name = "torch"
+    in_place = prefill_kernel = selects_in_batch = False
+    max_batch_tokens = 0
+    best_scores: Score | None = None
+
+    def __init__(self, page_format: PageFormat, device: torch.device) -> None:
+        self._format, self._device = page_format, device
+
+    def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
+        """See ``Backend``."""
+        return self.in_place
+
+    @torch.inference_mode()  # a page sealed while the model ran may only be written so
+    def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
+        """See ``Backend``."""
+        start, stop = self._format.offsets[kind, layer : layer + 2]
+        for payload, record in zip(payloads, self._format.codecs[kind][layer].encode(k, v), strict=True):
+            payload[start:stop].copy_(record)
+
+    def unpack(self, layer: int, pages: PageAddresses) -> tuple[Tensor, Tensor]:
+        """See ``Backend``."""
+        raise NotImplementedError
+
+    def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
+        """See ``Backend``."""
+        return PageAddresses(bases, kinds)
+
+    def attend(
+        self,
+        layer: int,
+        q: Tensor,
+        pages: PageAddresses,
+        indices: Tensor,
+        scale: float,
+        *,
+        skip: int = 0,
+        softcap: float = 0,
+        extra: Tensor | None = None,
+        page_lse: bool = False,
+    ) -> PageAttention:
+        """See ``Backend``."""
+        raise NotImplementedError
+
+    def prefill(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, pages: PageAddresses, scale: float, softcap: float
+    ) -> Part:
+        """See ``Backend``."""
+        raise NotImplementedError
+
+    def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
+        """See ``Backend``."""
+        return None

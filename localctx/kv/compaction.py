@@ -1,0 +1,46 @@
+"""Compaction: the best tokens of several sealed pages packed into fewer, head by head."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from localctx.kv.block_table import BlockTable
+from localctx.kv.page_format import ORDINARY, SINK
+from localctx.shape import PAGE, SINKS
+
+
+def pack_tokens_by_score(
+    table: BlockTable, slots: int, stop: int, score: Callable[[int, Tensor], Tensor]
+) -> tuple[list[int], list[np.ndarray | None]]:
+    """Returns ``slots`` new pages with the best tokens of the pages ``SINKS..stop``, and for each sliding layer, which
+    keeps its last tokens, the positions of all its pages then. Keys stay at their positions. ``score`` as
+    ``keepers.TokenScore``.
+
+    The table is unchanged. Raises NoRoom.
+    """
+    # A packed page mixes positions, so what a bias adds to each key is unknown: such pages keep full precision.
+    layers = range(len(table.pool.shape.layers))
+    kind = SINK if any(map(table.pool.unbiased, layers)) else ORDINARY
+    pages = [table.pool.new(kind) for _ in range(slots)]
+    positions = [_pack_layer(table, layer, stop, pages, kind, score) for layer in layers]
+    table.pool.close(pages)
+    return pages, positions
+
+
+def _pack_layer(
+    table: BlockTable, layer: int, stop: int, pages: list[int], kind: int, score: Callable[[int, Tensor], Tensor]
+) -> np.ndarray | None:
+    k, v = table.read(layer, SINKS, stop, torch.float32)
+    count, own = len(pages) * PAGE, None
+    if table.pool.shape.layers[layer].window is None:
+        keep = score(layer, k).topk(count, -1).indices.sort(-1).values  # [kv_heads, count]
+        k, v = (x.take_along_dim(keep[..., None], 1) for x in (k, v))
+    else:
+        k, v = k[:, -count:], v[:, -count:]
+        own = table.positions(layer)
+        own = np.concatenate((own[:SINKS], own[stop - len(pages) : stop]))
+    for page, record in zip(pages, table.pool.codec_of(layer, kind).encode(k, v), strict=True):
+        table.pool.fill(page, layer, record)
+    return own

@@ -1,0 +1,136 @@
+"""Attention dispatch: which path computes attention of new tokens over a cache. Everything else asks here.
+
+``TABLE`` is read from top to bottom: the first row whose conditions all hold applies.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+
+from localctx.kv.cache import Cache
+from localctx.kv.keepers.base import Observation
+from localctx.kv.keepers.select import DENSE_LAYERS
+from localctx.shape import PAGE, KVShape
+
+BATCH_DTYPES = {torch.float32: 32, torch.bfloat16: 16}
+"""Precisions of open pages that decode batches read, and their bits."""
+
+
+class Path(Enum):
+    """How attention of one layer is computed."""
+
+    DECODE_BATCH = "a few tokens of several sequences, in one kernel call over pages, open pages and themselves"
+    PREFILL_KERNEL = "a chunk, in one kernel call over sealed pages, the open page and itself"
+    SELECTED_PAGES = "each token over the pages it selects; then the open page and the new tokens, by torch"
+    TOKEN_KERNEL = "one token over sealed pages by a kernel; then the open page and itself, by torch"
+    TORCH_RUNS = "runs of pages are decoded and attended to by torch, then the open page and the new tokens"
+
+
+@dataclass(frozen=True)
+class AttentionCase:
+    """What the choice depends on: ``tokens`` new tokens of a model's ``layer`` whose queries are of ``dtype``, over
+    ``cache``. ``window`` is the layer's; ``latent``: keys and values are expanded from latents (MLA); ``alone``: not
+    together with other sequences.
+    """
+
+    cache: Cache
+    layer: int
+    tokens: int
+    window: int | None
+    dtype: torch.dtype
+    latent: bool = False
+    alone: bool = True
+
+    def may_batch(self) -> bool:
+        """Sequences may attend together: pages are read in place, and no keeper observes this one."""
+        cache = self.cache
+        return (
+            not self.alone
+            and not self.latent
+            and cache.dtype in BATCH_DTYPES
+            and cache.keeper.observes(cache.phase) is None
+            and cache.table.readable()
+        )
+
+    def fits_batch(self) -> bool:
+        """A single token; or a few that fill no page, so that they can be taken back, and that select no pages."""
+        backend, selects = self.cache.pool.backend, self.cache.selects_pages()
+        if self.tokens == 1:
+            return backend.max_batch_tokens > 0 and (backend.selects_in_batch or not selects)
+        return self.tokens <= backend.max_batch_tokens and self.cache.tail + self.tokens < PAGE and not selects
+
+    def chunk(self) -> bool:
+        """Several tokens in float32: in bf16 torch is faster."""
+        return self.tokens > 1 and self.dtype == torch.float32
+
+    def sees_all(self) -> bool:
+        """Every token sees everything before it."""
+        return self.window is None and not self.selects()
+
+    def selects(self) -> bool:
+        """A query sees only the pages that it selects in this layer."""
+        return selects_pages(self.cache, self.layer, self.window)
+
+    def prefill_kernel(self) -> bool:
+        """There is such a kernel, for keys as the records hold them, and the keeper wants no mass of each page."""
+        cache = self.cache
+        weighs = cache.keeper.observes(cache.phase) is Observation.PAGE_MASS
+        return cache.pool.backend.prefill_kernel and not cache.pool.unbiased(self.layer) and not weighs
+
+    def token_kernel(self) -> bool:
+        """One token, and kernels read all its pages in place."""
+        return self.tokens == 1 and self.cache.table.readable()
+
+    def stores_keys(self) -> bool:
+        """The cache holds keys and values themselves, not latents that they are expanded from."""
+        return not self.latent
+
+
+Case = AttentionCase
+TABLE: tuple[tuple[Path, tuple[Callable[[AttentionCase], bool], ...]], ...] = (
+    (Path.DECODE_BATCH, (Case.fits_batch, Case.may_batch)),
+    (Path.PREFILL_KERNEL, (Case.chunk, Case.stores_keys, Case.sees_all, Case.prefill_kernel)),
+    (Path.SELECTED_PAGES, (Case.selects, Case.stores_keys)),
+    (Path.TOKEN_KERNEL, (Case.token_kernel, Case.stores_keys)),
+    (Path.TORCH_RUNS, ()),
+)
+
+
+def attention_path(case: AttentionCase) -> Path:
+    """The first path of TABLE whose conditions all hold."""
+    return next(path for path, conditions in TABLE if all(holds(case) for holds in conditions))
+
+
+def joins_batch(cache: Cache, tokens: int, *, latent: bool = False) -> bool:
+    """Whether so many new tokens of this sequence are part of a decode batch, which is the same in every layer."""
+    case = AttentionCase(cache, 0, tokens, None, cache.dtype, latent, alone=False)
+    return attention_path(case) is Path.DECODE_BATCH
+
+
+def batch_key(cache: Cache) -> tuple[str, int]:
+    """Sequences with the same key share a decode batch: those in one codec. One that selects pages has its own."""
+    return cache.pool.codec, id(cache) if cache.selects_pages() else 0
+
+
+def max_tokens_at_once(cache: Cache) -> int:
+    """How many tokens may be computed in one step with the same results as one by one, of which all but the first can
+    be taken back (``Cache.trim``) as if they had never been.
+    """
+    if cache.dtype != torch.float32:  # only float32 is computed row by row
+        return 1
+    count = min(cache.pool.backend.max_batch_tokens, PAGE - 1 - cache.tail)
+    return count if count > 1 and joins_batch(cache, count) else 1
+
+
+def selects_pages(cache: Cache, layer: int, window: int | None) -> bool:
+    """Whether a query sees only the pages that it selects in this layer: the first layers and sliding ones see all."""
+    return window is None and layer >= DENSE_LAYERS and cache.selects_pages()
+
+
+def records_attention(shape: KVShape, layer: int, window: int | None) -> bool:
+    """Whether recorded attention mass is taken from this layer: early layers attend a little to everything, sliding
+    ones only to what is near.
+    """
+    return window is None and layer >= len(shape.layers) // 2

@@ -1,0 +1,34 @@
+"""Keepers, the eviction policies: one module each, found by its ``KEEPER``. They import nothing of the cache.
+
+A keeper is a setting (``keep``) as ``NAME[:BUDGET]``. See docs/add-a-keeper.md.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from localctx.errors import UsageError
+from localctx.kv.keepers.base import Keeper, parse_budget
+
+
+def _find_keepers() -> dict[str, type[Keeper]]:
+    """Every module's KEEPER by the keeper's name, ``full`` first."""
+    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+    keepers = [module.KEEPER for module in modules if hasattr(module, "KEEPER")]
+    return {keeper().name: keeper for keeper in sorted(keepers, key=lambda keeper: keeper().name != "full")}
+
+
+KEEPERS = _find_keepers()
+
+
+def make_keeper(spec: str, tokens: int) -> Keeper:
+    """The keeper ``NAME[:BUDGET]`` for a prompt of ``tokens``. BUDGET is in tokens (2048) or a part of them (1/4).
+
+    Raises UsageError.
+    """
+    name, _, budget = spec.partition(":")
+    if name not in KEEPERS:
+        raise UsageError(f"there is no keeper {name!r}", f"use one of: {', '.join(KEEPERS)}")
+    try:
+        return KEEPERS[name].from_budget(parse_budget(spec, budget) if budget else None, tokens)
+    except ValueError as e:
+        raise UsageError(f"{spec!r}: {e}", f"use --keep {name}") from e

@@ -1,0 +1,140 @@
+"""Keeper: an eviction policy, which decides what attention sees of a sequence.
+
+The sink pages that begin the prompt, and the most recent page, are protected in every keeper.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, Protocol, Self
+
+import numpy as np
+from torch import Tensor
+
+from localctx.errors import UsageError
+from localctx.kv.attention_history import AttentionHistory
+from localctx.shape import PAGE, SINKS
+
+Phase = Literal["reading", "asking", "answering"]
+"""What the sequence processes now: a document, the question after it, or the answer."""
+
+
+class Observation(Enum):
+    """What attention measures for a keeper, layer by layer."""
+
+    PAGE_MASS = "the attention mass of each sealed page in this step, [pages]"
+    TOKEN_VOTES = "the mean weight that the step's last queries give each sealed token, [kv_heads, tokens]"
+
+
+class KeptSequence(Protocol):
+    """What a keeper's hooks may read and change of a sequence (a ``Cache``)."""
+
+    @property
+    def history(self) -> AttentionHistory: ...
+
+    @property
+    def num_pages(self) -> int:
+        """How many sealed pages the sequence has."""
+
+    def keep_tokens(self, slots: int, stop: int, score: "TokenScore") -> None:
+        """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages. A sliding
+        layer keeps its last tokens. Raises NoRoom.
+        """
+
+
+TokenScore = Callable[[int, Tensor], Tensor]
+"""From a layer and keys [kv_heads, tokens, k_dim], float32, of the tokens after the sinks: a score for each token,
+[kv_heads, tokens]; the highest are kept.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keeper:
+    """The policy that keeps and shows everything; others override what they do differently. Immutable: what a keeper
+    learns of a sequence is in the sequence's ``AttentionHistory``.
+    """
+
+    name: str = ""
+    pages_may_persist: bool = True
+    """Whether pages computed under this keeper are what their names say, so that they may be persisted: False where
+    pages are evicted while a document is still being read."""
+    unbounded_positions: bool = False
+    """Whether positions are rebased as pages are evicted, so that a text may be longer than the model's window."""
+
+    @classmethod
+    def from_budget(cls, budget: float | None, tokens: int) -> Self:
+        """The keeper for a prompt of ``tokens``; ``budget`` in tokens, or up to 1 as a part of the prompt."""
+        if budget is not None:
+            raise ValueError(f"{cls().name} has no budget")
+        return cls()
+
+    def max_tokens_held(self, tokens: int) -> int:
+        """The most tokens kept at once of a prompt of ``tokens``, beside one chunk."""
+        return tokens
+
+    def pages_seen(self, pages: int) -> int:
+        """How many of ``pages`` sealed pages one query may attend to."""
+        return pages
+
+    def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
+        """Which of ``pages`` sealed pages to evict after a step, ascending; ``mean_mass`` [pages] per query."""
+        return []
+
+    def observes(self, phase: Phase) -> Observation | None:
+        """What attention must measure for ``observe`` in this phase."""
+        return None
+
+    def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
+        """Hook: attention of one layer has measured ``weights``, as ``observes`` asked."""
+
+    def after_prefill(self, sequence: KeptSequence) -> None:
+        """Hook: the whole prompt, question included, has been read. Raises NoRoom."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenBudget(Keeper):
+    """A keeper whose budget is a number of ``tokens``."""
+
+    tokens: int = 2048
+
+    @classmethod
+    def from_budget(cls, budget: float | None, tokens: int) -> Self:
+        """See ``Keeper``; at least four pages."""
+        part = 2048.0 if budget is None else budget
+        return cls(tokens=max(4 * PAGE, math.ceil(part * tokens) if part <= 1 else int(part)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptCompressor(TokenBudget):
+    """A keeper that acts once, when the prompt has been read: each KV head keeps the tokens that score best. A tenth of
+    the budget is reserved for the prompt's end (arXiv:2605.18053).
+    """
+
+    def after_prefill(self, sequence: KeptSequence) -> None:
+        """Packs the sealed pages that can be scored into the budget; the sinks and the prompt's end stay whole."""
+        recent = max(1, self.tokens // PAGE // 10)
+        slots = max(1, self.tokens // PAGE - recent - SINKS)
+        stop = min(self.pages_scored(sequence), sequence.num_pages - recent)
+        if stop - SINKS > slots:
+            sequence.keep_tokens(slots, stop, lambda layer, keys: self.score(sequence.history, layer, keys))
+
+    def pages_scored(self, sequence: KeptSequence) -> int:
+        """How many of the sealed pages ``score`` knows something of."""
+        return sequence.num_pages
+
+    def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
+        """See ``TokenScore``."""
+        raise NotImplementedError
+
+
+def parse_budget(spec: str, budget: str) -> float:
+    """The number ``2048`` or ``1/4`` in a keeper's ``spec``. Raises UsageError."""
+    number, _, divisor = budget.partition("/")
+    try:
+        part = float(number) / float(divisor or 1)
+    except (ValueError, ZeroDivisionError) as e:
+        raise UsageError(f"{spec!r} has no budget that can be read", "for example: select:1/4, sink-window:2048") from e
+    if not 0 < part < float("inf"):
+        raise UsageError(f"{spec!r}: the budget must be more than nothing", "for example: select:1/4")
+    return part

@@ -1,0 +1,15 @@
+"""full: attention sees everything."""
+
+from dataclasses import dataclass
+
+from localctx.kv.keepers.base import Keeper
+
+
+@dataclass(frozen=True, kw_only=True)
+class Full(Keeper):
+    """Nothing is evicted, and every query sees every page."""
+
+    name: str = "full"
+
+
+KEEPER = Full

@@ -1,0 +1,42 @@
+"""h2o: the pages with the most attention so far, and the last ones (heavy hitters, arXiv:2306.14048)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from localctx.kv.attention_history import AttentionHistory
+from localctx.kv.keepers.base import Observation, Phase, TokenBudget
+from localctx.shape import PAGE, SINKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class H2O(TokenBudget):
+    """Half of ``tokens`` is for the pages that received the most attention so far, half for the last ones."""
+
+    name: str = "h2o"
+    pages_may_persist: bool = False
+
+    def max_tokens_held(self, tokens: int) -> int:
+        """The budget."""
+        return min(tokens, self.tokens)
+
+    def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
+        """The pages with the least mass that are neither sinks nor recent."""
+        over = pages - max(SINKS + 2, self.tokens // PAGE)
+        if over <= 0:
+            return []
+        recent = max(1, self.tokens // PAGE // 2)
+        order = np.argsort(mean_mass[SINKS : pages - recent], kind="stable") + SINKS
+        return sorted(order[:over].tolist())
+
+    def observes(self, phase: Phase) -> Observation | None:
+        """The mass of every page, in every step."""
+        return Observation.PAGE_MASS
+
+    def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
+        """Adds the mass of all layers."""
+        history.add_page_mass(np.asarray(weights))
+
+
+KEEPER = H2O

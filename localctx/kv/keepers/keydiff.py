@@ -1,0 +1,26 @@
+"""keydiff: once the prompt is read, the tokens whose keys differ most from the others (KeyDiff, arXiv:2504.15364)."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch.nn.functional import cosine_similarity, normalize
+
+from localctx.kv.attention_history import AttentionHistory
+from localctx.kv.keepers.base import PromptCompressor
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyDiff(PromptCompressor):
+    """Each KV head keeps the ``tokens`` whose keys are least similar to the mean key: similar keys are redundant. It
+    needs no attention weights, so that attention stays as fast as with ``full``. Unlike in the paper it acts once, when
+    the prompt has been read, and not after every block.
+    """
+
+    name: str = "keydiff"
+
+    def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
+        """The negative cosine similarity of each key and the mean of all normalized keys."""
+        return -cosine_similarity(keys, normalize(keys, dim=-1).mean(1, keepdim=True), dim=-1)
+
+
+KEEPER = KeyDiff

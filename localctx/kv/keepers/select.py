@@ -1,0 +1,33 @@
+"""select: each query sees the pages that promise it the most (after Quest, arXiv:2406.10774)."""
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+from localctx.kv.keepers.base import Keeper
+from localctx.shape import SINKS
+
+DENSE_LAYERS = 2  # the first layers, in which every query sees everything (Quest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select(Keeper):
+    """A query sees the pages whose keys, sketched at two bits, promise the highest scores. Nothing is evicted. Reading
+    a document is dense; the question and the answer select.
+    """
+
+    name: str = "select"
+    part: float = 0.25
+
+    @classmethod
+    def from_budget(cls, budget: float | None, tokens: int) -> Self:
+        """See ``Keeper``; a quarter of the pages where no budget is given."""
+        part = 0.25 if budget is None else budget
+        return cls(part=part if part <= 1 else part / max(part, tokens))
+
+    def pages_seen(self, pages: int) -> int:
+        """``part`` of them; at least the sinks, the last and two more."""
+        return min(pages, max(SINKS + 3, math.ceil(pages * self.part)))
+
+
+KEEPER = Select

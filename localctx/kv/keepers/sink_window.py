@@ -1,0 +1,30 @@
+"""sink-window: the beginning of the prompt and its last tokens (StreamingLLM, arXiv:2309.17453)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from localctx.kv.keepers.base import TokenBudget
+from localctx.shape import PAGE, SINKS
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkWindow(TokenBudget):
+    """Keeps the sinks and the last ``tokens``. The sinks are re-rotated to the positions before the window, so that
+    positions never exceed what the model was trained on.
+    """
+
+    name: str = "sink-window"
+    pages_may_persist: bool = False
+    unbounded_positions: bool = True
+
+    def max_tokens_held(self, tokens: int) -> int:
+        """The sinks and the window."""
+        return min(tokens, self.tokens + SINKS * PAGE)
+
+    def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
+        """The pages between the sinks and the window."""
+        return list(range(SINKS, pages - max(1, self.tokens // PAGE)))
+
+
+KEEPER = SinkWindow

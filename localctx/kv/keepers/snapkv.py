@@ -1,0 +1,40 @@
+"""snapkv: once the prompt is read, what its last queries attended to (SnapKV, arXiv:2404.14469)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from localctx.kv.attention_history import AttentionHistory
+from localctx.kv.keepers.base import KeptSequence, Observation, Phase, PromptCompressor
+from localctx.shape import PAGE, SINKS
+
+POOLING = 7  # tokens over which votes are pooled, so that phrases are kept rather than single tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapKV(PromptCompressor):
+    """Each KV head keeps the ``tokens`` that the question's last queries attended to most."""
+
+    name: str = "snapkv"
+
+    def observes(self, phase: Phase) -> Observation | None:
+        """The votes of the question's last queries."""
+        return Observation.TOKEN_VOTES if phase == "asking" else None
+
+    def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
+        """The last step of the question decides."""
+        history.token_votes[layer] = torch.as_tensor(weights)
+
+    def pages_scored(self, sequence: KeptSequence) -> int:
+        """The pages that were sealed when the last step of the question was computed."""
+        return min((votes.shape[1] // PAGE for votes in sequence.history.token_votes.values()), default=0)
+
+    def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
+        """The votes, pooled over neighbours."""
+        votes = history.token_votes[layer][:, SINKS * PAGE :][:, : keys.shape[1]]
+        return torch.nn.functional.max_pool1d(votes[None], POOLING, 1, POOLING // 2)[0]
+
+
+KEEPER = SnapKV

@@ -1,0 +1,74 @@
+"""NumbaBackend: a processor's kernels, which read pages where they lie, in memory or in mapped files."""
+
+import torch
+from torch import Tensor
+
+from localctx.kernels import decode_cpu, quant
+from localctx.kernels.attention_reference import Part
+from localctx.kernels.prefill_cpu import attend_chunk
+from localctx.kv.backend import MAX_DECODE_TOKENS, PageAddresses, PageAttention, TorchBackend
+
+
+class NumbaBackend(TorchBackend):
+    """See ``Backend``."""
+
+    name = "numba"
+    in_place = prefill_kernel = selects_in_batch = True
+    max_batch_tokens = MAX_DECODE_TOKENS
+
+    def unpack(self, layer: int, pages: PageAddresses) -> tuple[Tensor, Tensor]:
+        """See ``Backend``."""
+        bases, kinds = self._records(layer, pages)
+        k, v = map(torch.from_numpy, decode_cpu.unpack_pages(bases, kinds, self._format.layouts[layer]))
+        return self._rotated(k), self._rotated(v)
+
+    def attend(
+        self,
+        layer: int,
+        q: Tensor,
+        pages: PageAddresses,
+        indices: Tensor,
+        scale: float,
+        *,
+        skip: int = 0,
+        softcap: float = 0,
+        extra: Tensor | None = None,
+        page_lse: bool = False,
+    ) -> PageAttention:
+        """See ``Backend``."""
+        bases, kinds = self._records(layer, pages)
+        tokens, outs, lses, last = q.shape[1], list[Tensor](), list[Tensor](), None
+        for t, own in enumerate(indices.unflatten(-1, (tokens, -1)).unbind(-2)):
+            more = None if extra is None else extra.unflatten(1, (tokens, -1))[:, t].contiguous().numpy()
+            wanted, at = page_lse and t == tokens - 1, own.numpy()
+            out, lse, each = decode_cpu.attend_pages(
+                self._rotated(q[:, t].float()).numpy(),
+                bases[at],
+                kinds[at],
+                self._format.layouts[layer],
+                scale,
+                skip,
+                softcap,
+                more,
+                wanted,
+            )
+            outs.append(self._rotated(torch.from_numpy(out)).to(q.dtype)[:, None])
+            lses.append(torch.from_numpy(lse)[:, None])
+            last = torch.from_numpy(each) if wanted else None
+        return PageAttention(torch.cat(outs, 1), torch.cat(lses, 1), last)
+
+    def prefill(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, pages: PageAddresses, scale: float, softcap: float
+    ) -> Part:
+        """See ``Backend``. Computed in float32: a processor that multiplies bf16 is faster by torch."""
+        q, k, v = (self._rotated(x) for x in (q, k, v))
+        bases, kinds = self._records(layer, pages)
+        out, lse = attend_chunk(q, k, v, bases, kinds, self._format.layouts[layer], scale, softcap)
+        return self._rotated(out), lse
+
+    def _records(self, layer: int, pages: PageAddresses) -> PageAddresses:
+        """Where one layer's records of the pages lie."""
+        return PageAddresses(pages.bases + self._format.offsets[pages.kinds, layer], pages.kinds)
+
+    def _rotated(self, x: Tensor) -> Tensor:
+        return quant.rotate(x) if self._format.rotated else x

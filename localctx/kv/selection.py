@@ -1,0 +1,32 @@
+"""Which sealed pages a query selects, and the scores that a key bias adds to stored keys."""
+
+import torch
+from torch import Tensor
+
+from localctx.kernels import quant
+from localctx.kernels.sketch import choose
+from localctx.kv.cache import Cache
+from localctx.kv.page_format import ORDINARY
+from localctx.shape import PAGE, SINKS
+
+
+def choose_pages(cache: Cache, layer: int, q: Tensor) -> Tensor:
+    """The indices of the sealed pages that a token q [Hq, D] sees, ascending: [H, selected]. The queries of a KV head
+    select together.
+    """
+    pool, sketch = cache.pool, cache.sketches.of(layer)
+    grouped = (quant.rotate(q.float()) if pool.format.rotated else q.float()).unflatten(0, (len(sketch.codes), -1))
+    extra = bias_scores(cache, layer, q).unflatten(0, grouped.shape[:2]) if pool.unbiased(layer) else None
+    count = cache.keeper.pages_seen(cache.num_pages)
+    return choose(grouped, sketch, count, SINKS, extra, pool.backend.best_scores)
+
+
+def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:
+    """What k_proj's bias, which quantized records are stored without, adds to q [Hq, D] . key of every sealed token:
+    [Hq, pages * 64]; nothing for sink pages, which hold it.
+    """
+    pool, count = cache.pool, cache.num_pages
+    assert pool.rope
+    scores = pool.rope.bias_scores(layer, q.float(), cache.table.token_positions(layer, 0, count))
+    ordinary = torch.from_numpy(cache.table.kinds == ORDINARY).to(scores)
+    return (scores.unflatten(1, (count, PAGE)) * ordinary[:, None]).flatten(1)

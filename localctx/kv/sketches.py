@@ -1,0 +1,49 @@
+"""KeySketches: the keys of a sequence's sealed pages at two bits, by which a query selects pages."""
+
+from localctx.kernels.sketch import Sketch, make_sketch
+from localctx.kv.backend import PageAddresses
+from localctx.kv.block_table import RUN, BlockTable
+
+
+class KeySketches:
+    """A sketch for each layer, made when it is first needed and extended as pages are sealed. Sketches stay on the
+    device wherever the pages are.
+    """
+
+    def __init__(self, table: BlockTable) -> None:
+        self._table = table
+        self._by_layer: dict[int, Sketch] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the sketches made so far, on the device."""
+        return sum(sketch.nbytes for sketch in self._by_layer.values())
+
+    def of(self, layer: int) -> Sketch:
+        """The sketch of a layer's pages; there must be some."""
+        known = self._by_layer.get(layer)
+        for start, stop in self._table.runs(known.codes.shape[1] if known else 0, RUN):
+            more = self._make(layer, start, stop)
+            known = known.with_more(more) if known else more
+        assert known, "there are no pages"
+        self._by_layer[layer] = known
+        return known
+
+    def clear(self) -> None:
+        """Forget all sketches: pages before the last have changed."""
+        self._by_layer.clear()
+
+    def fork(self, table: BlockTable) -> "KeySketches":
+        """The same sketches for a fork of the table."""
+        twin = KeySketches(table)
+        twin._by_layer = dict(self._by_layer)
+        return twin
+
+    def _make(self, layer: int, start: int, stop: int) -> Sketch:
+        table, pool = self._table, self._table.pool
+        if not pool.in_place and table.readable(slice(start, stop)):
+            bases, kinds = table.for_kernels
+            if made := pool.backend.make_sketch(layer, PageAddresses(bases[start:stop], kinds[start:stop])):
+                return made
+        codec = pool.codec_of(layer, int(table.kinds[start]))
+        return make_sketch(codec.stored_keys(table.records(layer, start, stop)))
