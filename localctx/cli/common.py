@@ -40,14 +40,8 @@ def model_options(command: Callable) -> Callable:
             help="How keys and values are stored: auto, f32, bf16, int8, fp8, k8v4, int4, int2.",
         ),
         click.option(
-            "--keep", metavar="KEEPER", help="What is seen: full, sink-window, h2o, snapkv, keydiff, select:1/4."
+            "--keep", metavar="KEEPER", help="What attention sees: full, sink-window, h2o, snapkv, keydiff, select:1/4."
         ),
-<<<<<<< HEAD
-        click.option(
-            "--keep", metavar="KEEPER", help="What attention sees: full, sink-window, h2o, snapkv, select:1/4."
-        ),
-=======
->>>>>>> 89d9ab1df421d7d8fa970a06bf34ffe63e10df90
     ):
         command = option(command)
     return machine_options(command)
