@@ -11,7 +11,7 @@ from localctx.kernels.attention_reference import Part, attend, attend_reference,
 from localctx.kv.block_table import RUN
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import AttentionCase, Path, attention_path, records_attention
-from localctx.kv.keepers.base import Observation
+from localctx.kv.keepers.keeper import Observation
 from localctx.kv.selection import bias_scores, choose_pages
 from localctx.shape import PAGE
 

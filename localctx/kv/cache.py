@@ -13,8 +13,8 @@ from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.block_table import BlockTable, PlacedPage
 from localctx.kv.compaction import pack_tokens_by_score
 from localctx.kv.eviction import EvictedRange, EvictionLog
-from localctx.kv.keepers.base import Keeper, Phase, TokenScore
 from localctx.kv.keepers.full import Full
+from localctx.kv.keepers.keeper import Keeper, Phase, TokenScore
 from localctx.kv.open_page import OpenPage
 from localctx.kv.pool import Pool
 from localctx.kv.rerotation import move_sinks_to_window, rebase_pages

@@ -10,7 +10,7 @@ from enum import Enum
 import torch
 
 from localctx.kv.cache import Cache
-from localctx.kv.keepers.base import Observation
+from localctx.kv.keepers.keeper import Observation
 from localctx.kv.keepers.select import DENSE_LAYERS
 from localctx.shape import PAGE, KVShape
 

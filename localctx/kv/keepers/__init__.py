@@ -7,7 +7,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from localctx.errors import UsageError
-from localctx.kv.keepers.base import Keeper, parse_budget
+from localctx.kv.keepers.keeper import Keeper, parse_budget
 
 
 def _find_keepers() -> dict[str, type[Keeper]]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from localctx.kv.keepers.base import Keeper
+from localctx.kv.keepers.keeper import Keeper
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from localctx.kv.attention_history import AttentionHistory
-from localctx.kv.keepers.base import Observation, Phase, TokenBudget
+from localctx.kv.keepers.keeper import Observation, Phase, TokenBudget
 from localctx.shape import PAGE, SINKS
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity, normalize
 
 from localctx.kv.attention_history import AttentionHistory
-from localctx.kv.keepers.base import PromptCompressor
+from localctx.kv.keepers.keeper import PromptCompressor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Self
 
-from localctx.kv.keepers.base import Keeper
+from localctx.kv.keepers.keeper import Keeper
 from localctx.shape import SINKS
 
 DENSE_LAYERS = 2  # the first layers, in which every query sees everything (Quest)

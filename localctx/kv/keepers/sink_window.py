@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localctx.kv.keepers.base import TokenBudget
+from localctx.kv.keepers.keeper import TokenBudget
 from localctx.shape import PAGE, SINKS
 
 

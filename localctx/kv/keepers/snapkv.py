@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from localctx.kv.attention_history import AttentionHistory
-from localctx.kv.keepers.base import KeptSequence, Observation, Phase, PromptCompressor
+from localctx.kv.keepers.keeper import KeptSequence, Observation, Phase, PromptCompressor
 from localctx.shape import PAGE, SINKS
 
 POOLING = 7  # tokens over which votes are pooled, so that phrases are kept rather than single tokens
