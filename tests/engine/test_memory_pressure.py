@@ -471,7 +471,7 @@ def test_turned_sinks_move_along_to_another_codec(open_session, lakes):
         for cache in (plain, other):
             for at in range(0, 1024, 128):
                 model.forward(tokens[at : at + 128], cache)
-        assert other.originals
+        assert other.table.originals
         reencode(other, "bf16")
         for at in range(1024, 1600, 64):
             a, b = (model.forward(tokens[at : at + 64], cache) for cache in (plain, other))
