@@ -1,11 +1,11 @@
-"""Session: the one obvious entry. Open documents, ask, and take the answer or its events as they come."""
+"""The public entry of the Python API: a session opens documents and answers questions about them."""
 
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 from torch import Tensor
 
-from localctx.engine.coroutine import CancelCheck, EngineCoroutine, compute_alone, consume, drive
+from localctx.engine.coroutine import CancelCheck, EngineCoroutine, consume, drive
 from localctx.engine.events import Event, InUse, Progress
 from localctx.engine.model_loader import ModelLoader
 from localctx.engine.runtime import Runtime
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 def ignore(event: Progress) -> None:
-    """Drop an event."""
+    """Do nothing with progress."""
 
 
 class Session:
@@ -31,7 +31,7 @@ class Session:
     time may use it.
 
     ``sources`` are the documents that ``ask``, ``stream``, ``chat`` and ``summarize`` are about if they name no others:
-    paths of files, ``-`` for standard input, or ids of stored documents. ``on_progress`` hears of the model being
+    paths of files, ``-`` for standard input, or ids of stored documents. ``on_progress`` is called while the model is
     downloaded and loaded, which happens when it is first needed. Sessions that share a ``loader`` share the model.
     Raises UsageError for a keeper that does not exist.
     """
@@ -43,7 +43,7 @@ class Session:
         loader: ModelLoader | None = None,
         sources: Sequence[str] = (),
     ) -> None:
-        make_keeper(settings.keep, 0)  # a wrong name is told before anything is loaded
+        make_keeper(settings.keep, 0)  # raises for a wrong name before anything is loaded
         self.runtime = Runtime(settings, on_progress, loader)
         self.workflows = Workflows(self.runtime)
         self.sources = tuple(sources)
@@ -60,7 +60,7 @@ class Session:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force."""
+        """The current settings."""
         return self.runtime.settings
 
     @property
@@ -79,7 +79,7 @@ class Session:
         return self.runtime.in_use
 
     def change(self, settings: Settings) -> None:
-        """Continue under other settings; what these do not concern stays loaded."""
+        """Continue under other settings; the model stays loaded if they name the same one."""
         self.runtime.change(settings)
         self.workflows = Workflows(self.runtime)
 
@@ -109,8 +109,7 @@ class Session:
 
     def prepare(self, source: str) -> Generator[Event, None, None]:
         """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. A
-        document
-        that will be answered from passages is made searchable instead.
+        document that will be answered from passages is made searchable instead.
 
         The last event is Done; ``Done.failed`` says why the pages could not be kept.
         """
@@ -136,11 +135,14 @@ class Session:
 
     def run(self, coroutine: EngineCoroutine[Result]) -> Generator[Event, None, Result]:
         """Run a coroutine of ``workflows``, one forward pass at a time; yields its events and returns its result."""
-        return drive(coroutine, lambda request: compute_alone(self.model, self.runtime.cancelled)(request))
+        return drive(coroutine, self._compute)
 
     def forward_each(self, requests: Sequence[ForwardRequest], cancelled: CancelCheck) -> list[Tensor]:
         """Compute one forward pass for several coroutines; see ``Model.forward_each``."""
         return self.model.forward_each(requests, cancelled)
+
+    def _compute(self, request: ForwardRequest) -> Tensor:
+        return self.model.forward_each([request], self.runtime.cancelled)[0]
 
     def _summarize(self, document: StoredDocument, task: SummaryTask, persist: bool) -> Summary:
         previous = self.settings

@@ -92,7 +92,7 @@ def ours(session: Session, texts: list[str], folder: Path, most: int) -> tuple[i
 def peers(session: Session) -> Iterator[tuple[str, Callable[[list[str]], tuple[int, list[str]]]]]:
     """Yield transformers' continuous batching, and llama.cpp with its best options for the CPU."""
     tokenizer, folder = session.model.tokenizer, session.settings.models / session.settings.model
-    prompts = lambda texts: [make_prompt(tokenizer, [t], TASK.whole, (), AS_IT_IS).tokens for t in texts]  # noqa: E731
+    prompts = lambda texts: [make_prompt(tokenizer, [t], TASK.document_instruction, (), AS_IT_IS).tokens for t in texts]  # noqa: E731
     yield "transformers generate_batch", generate_batch(folder, session, prompts)
     if gguf := os.environ.get("LOCALCTX_GGUF"):
         yield "llama.cpp, one after another", llama_cpp(gguf, prompts)

@@ -1,4 +1,4 @@
-"""Looks: where in the documents the pages are that the model looked at while it answered."""
+"""Attribution: maps the attention mass of the cache's pages to characters of the documents."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -12,7 +12,9 @@ from localctx.shape import PAGE, SINKS
 
 
 class AttentionShare(NamedTuple):
-    """Characters ``start..end`` of document ``document``, which lie on one page of the cache, and that page's share."""
+    """Characters ``start..end`` of document ``document``, which lie on one page of the cache, and the ``share`` of the
+    attention mass that this page got (0 to 1).
+    """
 
     document: int
     start: int
@@ -23,60 +25,69 @@ class AttentionShare(NamedTuple):
 def attention_by_text(
     cache: Cache, tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]
 ) -> list[AttentionShare]:
-    """All of ``texts``, page by page, with the share of the looks that ``cache`` gave it since it was watched.
+    """Returns all of ``texts``, cut at page boundaries, with each page's share of the recorded attention mass, the
+    largest share first.
 
-    Most first. ``tokens``: the part of the prompt in which the texts lie, in order. Nothing is known, and the share 0,
-    of sinks, which are looked at whatever they say, of pages that are not whole, and where nothing was watched. A text
-    that the tokens do not spell is left out with those after it.
+    ``tokens``: the part of the prompt that contains the texts, in order. The share is 0 where it says nothing: on sink
+    pages, which get attention whatever they contain, on evicted and incomplete pages, and everywhere if no attention
+    was recorded. If the tokens do not spell a text, that text and those after it are left out.
     """
-    edges, written = _spelled(tokenizer, tokens)
-    got = np.zeros(len(edges) - 1)
+    page_starts, prompt = _decode_pages(tokenizer, tokens)
+    mass = _informative_mass(cache, len(tokens), len(page_starts) - 1)
+    located = enumerate(_locate_texts(prompt, texts))
+    parts = [(i, *part) for i, place in located for part in _split_at_pages(page_starts, *place)]
+    total = sum(mass[page] for page in {page for _, page, _, _ in parts}) or 1.0
+    shares = [AttentionShare(i, start, end, float(mass[page] / total)) for i, page, start, end in parts]
+    return sorted(_join_unknown(shares), key=lambda part: -part.share)
+
+
+def _informative_mass(cache: Cache, tokens: int, pages: int) -> np.ndarray:
+    """Returns the attention mass of each page [pages]; 0 for sinks, evicted pages and an incomplete last page."""
+    mass = np.zeros(pages)
     if cache.attention_mass is not None:
-        got[: len(tokens) // PAGE] = cache.attention_mass[: len(tokens) // PAGE]
-    got[:SINKS] = 0
-    for gone in cache.evicted:
-        if gone.kept:
-            got[gone.start // PAGE : gone.stop // PAGE] = 0
-    lying = enumerate(_lying(written, texts))
-    found = [(i, *part) for i, where in lying for part in _cut(edges, *where)]
-    total = sum(got[page] for page in {page for _, page, _, _ in found}) or 1.0
-    each = [AttentionShare(i, start, end, float(got[page] / total)) for i, page, start, end in found]
-    return sorted(_joined(each), key=lambda look: -look.share)
+        mass[: tokens // PAGE] = cache.attention_mass[: tokens // PAGE]
+    mass[:SINKS] = 0
+    for evicted in cache.evicted:
+        if evicted.kept:
+            mass[evicted.start // PAGE : evicted.stop // PAGE] = 0
+    return mass
 
 
-def _spelled(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[np.ndarray, str]:
-    """The text that ``tokens`` spell, and where in it pages begin, and the last ends."""
+def _decode_pages(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[np.ndarray, str]:
+    """Returns the character at which each page of ``tokens`` starts, with the end of the last, and the decoded text."""
     text_of = tokenizer.stream()
     pieces = [text_of(token) for token in tokens]
     ends = np.cumsum([0, *map(len, pieces)])
     return np.append(ends[:-1:PAGE], ends[-1]), "".join(pieces)
 
 
-def _lying(written: str, texts: Sequence[str]) -> Iterator[tuple[int, int, int]]:
-    """For each text: where its first character is in ``written``, and the range of it that is; until one is not."""
+def _locate_texts(prompt: str, texts: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """Yields for each text where it starts in ``prompt``, and the range of its own characters that is there (the prompt
+    has it stripped). Stops at the first text that is not found.
+    """
     after = 0
     for text in texts:
-        inside = text.strip()
-        at = written.find(f":\n{inside}", after)  # as the prompt puts it
+        stripped = text.strip()
+        at = prompt.find(f":\n{stripped}", after)  # as the prompt puts it
         if at < 0:
             return
-        first, after = text.index(inside), at + 2 + len(inside)
-        yield at + 2 - first, first, first + len(inside)
+        first, after = text.index(stripped), at + 2 + len(stripped)
+        yield at + 2 - first, first, first + len(stripped)
 
 
-def _cut(edges: np.ndarray, at: int, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """The pages that have some of a text, and what: (page, start, end)."""
-    for page in range(len(edges) - 1):
-        start, end = max(first, int(edges[page]) - at), min(last, int(edges[page + 1]) - at)
+def _split_at_pages(page_starts: np.ndarray, at: int, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+    """Yields (page, start, end) for each page that contains characters of a text, which begins at ``at``."""
+    for page in range(len(page_starts) - 1):
+        start, end = max(first, int(page_starts[page]) - at), min(last, int(page_starts[page + 1]) - at)
         if start < end:
             yield page, start, end
 
 
-def _joined(attention_by_text: Sequence[AttentionShare]) -> Iterator[AttentionShare]:
-    """Neighbours of which nothing is known as one."""
-    for (document, unknown), some in groupby(attention_by_text, key=lambda look: (look.document, not look.share)):
-        part = list(some)
+def _join_unknown(shares: Sequence[AttentionShare]) -> Iterator[AttentionShare]:
+    """Joins neighbours whose share is 0."""
+    for (document, unknown), group in groupby(shares, key=lambda part: (part.document, not part.share)):
+        parts = list(group)
         if unknown:
-            yield AttentionShare(document, part[0].start, part[-1].end, 0.0)
+            yield AttentionShare(document, parts[0].start, parts[-1].end, 0.0)
         else:
-            yield from part
+            yield from parts

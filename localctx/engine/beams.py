@@ -1,20 +1,22 @@
-"""Beam search: the likeliest answer found by following the best few at once. They share all pages but their last."""
+"""Beam search: extends the few likeliest answers together. Their caches share all pages but the open one."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Progress, Token
-from localctx.engine.prefill_decode import no_room_told
+from localctx.engine.prefill_decode import out_of_memory_as_no_room
 from localctx.kv.cache import Cache
 from localctx.models.base import ForwardRequest, Tokenizer
 
 
 @dataclass
 class _Beam:
-    """``score`` is the summed log-probability of ``tokens``, a stop token too; ``logits`` follow the last of them."""
+    """A partial answer. ``score`` is the sum of the log-probabilities of ``tokens``, with a stop token if there is one;
+    ``logits`` [vocabulary] are those after the last token.
+    """
 
     tokens: list[int]
     score: float
@@ -22,23 +24,23 @@ class _Beam:
     logits: Tensor
 
     @property
-    def mean(self) -> float:
+    def mean_score(self) -> float:
         return self.score / max(1, len(self.tokens))
 
 
 def beam_search(cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, width: int, limit: int) -> EngineCoroutine[None]:
-    """The answer with the best mean log-probability among those ``width`` beams met: its tokens come at the end.
+    """Generate the answer with the best mean log-probability that ``width`` beams find; yields its tokens at the end.
 
-    ``logits`` [vocabulary] are those after what ``cache`` holds, which stays as it is. Raises Cancelled.
+    ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled.
     """
     live, ended = [_Beam([], 0.0, cache.fork(), logits)], list[_Beam]()
     try:
         for step in range(limit):
             yield Progress("beams", step, limit)
-            live = yield from _extended(live, ended, width, tokenizer.stop_ids)
-            if not live or (len(ended) >= width and max(b.mean for b in ended) >= max(b.mean for b in live)):
+            live = yield from _extend(live, ended, width, tokenizer.stop_ids)
+            if not live or (len(ended) >= width and _best(ended).mean_score >= _best(live).mean_score):
                 break
-        best = max([*ended, *live], key=lambda b: b.mean)
+        best = _best([*ended, *live])
     finally:
         for beam in live:
             beam.cache.drop()
@@ -48,10 +50,14 @@ def beam_search(cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, width: in
             yield Token(text_of(token), token)
 
 
-def _extended(
+def _best(beams: Sequence[_Beam]) -> _Beam:
+    return max(beams, key=lambda beam: beam.mean_score)
+
+
+def _extend(
     live: list[_Beam], ended: list[_Beam], width: int, stop_ids: frozenset[int]
 ) -> Generator[ForwardRequest, Tensor, list[_Beam]]:
-    """The best ``width`` continuations by one token, computed; those that stop go to ``ended``."""
+    """Returns the best ``width`` continuations by one token, with their logits; those that stop go to ``ended``."""
     candidates = []
     for beam in live:
         top = beam.logits.log_softmax(-1).topk(width)
@@ -60,16 +66,16 @@ def _extended(
             for score, token in zip(top.values.tolist(), top.indices.tolist(), strict=True)
         ]
     candidates.sort(key=lambda c: -c[0])
-    going = []
+    going_on = list[_Beam]()
     for score, token, beam in candidates[:width]:
         if token in stop_ids:
             ended.append(_Beam([*beam.tokens, token], score, beam.cache, beam.logits))
         else:
-            going.append(_Beam([*beam.tokens, token], score, beam.cache.fork(), beam.logits))
+            going_on.append(_Beam([*beam.tokens, token], score, beam.cache.fork(), beam.logits))
     for beam in live:
         beam.cache.drop()
-    live[:] = going  # so that a cancel gives back what is held now
-    for beam in going:
-        with no_room_told(beam.cache):
+    live[:] = going_on  # so that a cancel drops the caches that are open now
+    for beam in going_on:
+        with out_of_memory_as_no_room(beam.cache):
             beam.logits = (yield ForwardRequest(beam.tokens[-1:], beam.cache))[-1]
-    return going
+    return going_on

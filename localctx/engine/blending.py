@@ -1,7 +1,8 @@
-"""Blend: a prompt made of passages that were read alone is put together from what was kept of them.
+"""Blending: fills the cache of a prompt made of passages with pages that each passage got when prefilled by itself.
 
-The first tokens of each are read again after what stands before them (EPIC, arXiv:2410.15332), and those whose keys and
-values would change most (after CacheBlend, arXiv:2405.16444); the others are taken over as they are.
+The first tokens of each passage are recomputed after what stands before them in the prompt (EPIC, arXiv:2410.15332),
+and those whose keys and values would change most (after CacheBlend, arXiv:2405.16444); the others are copied and
+re-rotated to their new positions.
 """
 
 import hashlib
@@ -22,13 +23,15 @@ from localctx.kv.cache import Cache
 from localctx.kv.splice import as_if_next, take_over
 from localctx.models.base import Model
 
-DEVIATES = 1  # the first layer whose keys and values depend on what stands before; by it the others are judged
-BLOCK = 16  # tokens judged and read again together: CacheBlend picks single ones, for which a step each would cost more
+DEVIATION_LAYER = 1  # the first layer whose keys and values depend on what stands before; it stands for the others
+BLOCK = 16  # tokens recomputed together: CacheBlend picks single ones, but a forward pass for each would cost more
 
 
 @dataclass(frozen=True)
 class Blending:
-    """How much of a passage is read again: its first ``recompute`` tokens, and the part ``deviate`` of the others."""
+    """How much of a passage is recomputed: its first ``recompute`` tokens, and the fraction ``deviate`` of the others,
+    those whose keys and values deviate most.
+    """
 
     recompute: int = 32
     deviate: float = 0.0
@@ -39,17 +42,19 @@ class Blending:
         return f"{self.recompute or 'none'}" + (f"+{self.deviate:.0%}" if self.deviate else "")
 
     def key(self, fingerprint: bytes) -> bytes:
-        """What its verdict is kept under, for a model and codec of this fingerprint."""
+        """Returns the key of its quality result, for the model and codec with this fingerprint."""
         return hashlib.sha256(fingerprint + f"blend {self.name}".encode()).digest()
 
 
-USUAL = Blending()
-BLENDINGS = (Blending(0), USUAL, Blending(32, 0.15))  # from the cheapest
+DEFAULT_BLENDING = Blending()
+BLENDINGS = (Blending(0), DEFAULT_BLENDING, Blending(32, 0.15))  # from the cheapest
 
 
 @dataclass(frozen=True)
 class CachedPassage:
-    """A text that was read alone: all ``tokens`` that were read, with what a chat puts around it, and their cache."""
+    """A passage that was prefilled by itself: the ``tokens`` of its whole prompt, with the chat template around it, and
+    their cache.
+    """
 
     tokens: Sequence[int]
     cache: Cache
@@ -57,7 +62,7 @@ class CachedPassage:
 
 @dataclass(frozen=True)
 class PassageSpan:
-    """Tokens ``start..stop`` of a prompt, which ``passage`` holds from its token ``at`` on."""
+    """Tokens ``start..stop`` of a prompt, which are the tokens of ``passage`` from its token ``at`` on."""
 
     start: int
     stop: int
@@ -65,19 +70,20 @@ class PassageSpan:
     at: int
 
 
-def choose_blending(setting: str, verdict_of: Callable[[Blending], bool | None]) -> Blending | None:
-    """The setting ``blend``: None for ``off``; for ``auto`` the cheapest that passed ``localctx quality --blend``, None
-    where none did; ``on`` is then the usual one.
+def choose_blending(setting: str, passed: Callable[[Blending], bool | None]) -> Blending | None:
+    """Returns what the setting ``blend`` chooses; None is no blending.
+
+    ``off``: None. ``auto``: the cheapest that passed ``localctx quality --blend``, None if none did. ``on``: the same,
+    but DEFAULT_BLENDING if none did.
     """
-    passed = next((b for b in BLENDINGS if setting != "off" and verdict_of(b)), None)
-    return passed or (USUAL if setting == "on" else None)
+    best = next((blending for blending in BLENDINGS if setting != "off" and passed(blending)), None)
+    return best or (DEFAULT_BLENDING if setting == "on" else None)
 
 
 def locate(tokens: Sequence[int], passages: Sequence[CachedPassage]) -> list[PassageSpan]:
-    """Where in a prompt the passages stand, in their order: for each the longest run of tokens that it shares.
+    """Returns where in a prompt the passages are, in their order: for each the longest run of tokens that both have.
 
-    Nothing need be known of templates and headings, and what is found is right to the token, wherever it is found. The
-    last token is always left to be read.
+    So no chat template or heading needs to be understood. The last token is never part of a span: it is prefilled.
     """
     spans, after, end = list[PassageSpan](), 0, len(tokens) - 1
     for passage in passages:
@@ -92,31 +98,32 @@ def blend(
     cache: Cache,
     tokens: Sequence[int],
     passages: Sequence[CachedPassage],
-    how: Blending = USUAL,
+    blending: Blending = DEFAULT_BLENDING,
     *,
     chunk: int | MemoryRelief,
 ) -> EngineCoroutine[int]:
-    """Fill ``cache`` with ``tokens`` to the end of the last of ``passages``; how many tokens it has that were not read.
+    """Fill ``cache`` with ``tokens`` up to the end of the last passage; returns how many of them were not prefilled.
 
-    ``passages`` as they stand in the prompt. The rest, with the question, is for ``prefill``. What was taken over is
-    not what reading would give: ``cache.exact`` is False, and its pages are never kept.
-    Raises ModelError for a model whose keys cannot be turned; Cancelled and NoRoom, with what was done in the cache.
+    ``passages`` are in the order of the prompt. What follows them, with the question, is left to ``prefill``. Copied
+    keys and values differ from those that prefill would compute: ``cache.exact`` becomes False, so that its pages are
+    never persisted. Raises ModelError for a model whose keys cannot be re-rotated; Cancelled and NoRoom, with what was
+    done so far in the cache.
     """
 
-    def read(stop: int) -> EngineCoroutine[None]:
+    def prefill_to(stop: int) -> EngineCoroutine[None]:
         if cache.length < stop:
             yield from prefill(cache, tokens[:stop], chunk=chunk, boundary=stop, total=len(tokens))
 
     refuse_unmovable(model)
     reused = cache.length
     for span in locate(tokens, passages):
-        yield from read(min(span.start + how.recompute, span.stop))
-        for start, stop in _taken(model, cache, tokens, span, how.deviate):
-            yield from read(start)
+        yield from prefill_to(min(span.start + blending.recompute, span.stop))
+        for start, stop in _copied_ranges(model, cache, tokens, span, blending.deviate):
+            yield from prefill_to(start)
             take_over(cache, span.passage.cache, span.at + start - span.start, span.at + stop - span.start)
             reused += stop - start
             yield Progress("reading", cache.length, len(tokens), reused)
-        yield from read(span.stop)
+        yield from prefill_to(span.stop)
     return reused
 
 
@@ -128,24 +135,28 @@ def refuse_unmovable(model: Model) -> None:
         )
 
 
-def _taken(
+def _copied_ranges(
     model: Model, cache: Cache, tokens: Sequence[int], span: PassageSpan, deviate: float
 ) -> list[tuple[int, int]]:
-    """The runs (start, stop) of what ``cache`` lacks of ``span`` that are taken over: all but what deviates most."""
+    """Returns the ranges [start, stop) that are copied of what ``cache`` lacks of ``span``: all but the blocks that
+    deviate most.
+    """
     start, stop = cache.length, span.stop
     if start >= stop or not deviate:
         return [(start, stop)] if start < stop else []
-    gaps = _deviation(model, cache, tokens, replace(span, start=start, at=span.at + start - span.start))
-    worst = set(gaps.topk(round(deviate * len(gaps))).indices.tolist())
-    runs = [list(run) for taken, run in groupby(range(len(gaps)), lambda i: i not in worst) if taken]
+    deviations = _deviation(model, cache, tokens, replace(span, start=start, at=span.at + start - span.start))
+    worst = set(deviations.topk(round(deviate * len(deviations))).indices.tolist())
+    runs = [list(run) for copied, run in groupby(range(len(deviations)), lambda i: i not in worst) if copied]
     return [(start + run[0] * BLOCK, min(start + (run[-1] + 1) * BLOCK, stop)) for run in runs]
 
 
 def _deviation(model: Model, cache: Cache, tokens: Sequence[int], span: PassageSpan) -> Tensor:
-    """How far keys and values of each BLOCK of ``span``, which comes next, are from what reading it would give."""
-    layer = min(DEVIATES, len(model.shape.layers) - 1)
-    read = model.glance(tokens[span.start : span.stop], cache, layer)
+    """Returns for each BLOCK of ``span``, which comes next [blocks], the mean squared distance of its kept keys and
+    values from those that prefill would compute, in one layer.
+    """
+    layer = min(DEVIATION_LAYER, len(model.shape.layers) - 1)
+    computed = model.glance(tokens[span.start : span.stop], cache, layer)
     kept = as_if_next(cache, span.passage.cache, layer, span.at, span.at + span.stop - span.start)
-    gap = sum((a.float() - b).square().sum((0, 2)) for a, b in zip(read, kept, strict=True))
+    gap = sum((a.float() - b).square().sum((0, 2)) for a, b in zip(computed, kept, strict=True))
     assert isinstance(gap, Tensor)
     return torch.stack([block.mean() for block in gap.split(BLOCK)])

@@ -48,14 +48,14 @@ class CachePlan:
 
 class PoolSet:
     """The open pools of one model, one for each codec and RoPE scaling, so that sequences which run at the same time
-    share memory and pages. A pool goes with its last cache.
+    share memory and pages. A pool is freed with its last cache.
     """
 
     def __init__(self) -> None:
         self._pools = WeakValueDictionary[tuple[str, Rope | None], Pool]()
 
     def pool_for(self, plan: CachePlan, model: Model, spill: Path | None) -> Pool:
-        """The pool for one more cache; its limits become those of ``plan`` beside what the pool holds."""
+        """Returns the pool for one more cache, and sets its limits to those of ``plan`` beside what it holds."""
         if pool := self._pools.get((plan.codec, model.rope)):
             pool.allow(plan.limits, plan.caps)
             return pool
@@ -123,8 +123,8 @@ def choose_window(settings: Settings, model: Model, documents: int, prompt: int)
 
 @dataclass
 class MemoryRelief:
-    """What is tried, in order, when memory runs out during prefill: a smaller chunk, a smaller codec if
-    ``smaller_codec`` names one, moving pages to lower tiers. Prefill then goes on where it was.
+    """Makes room when memory runs out during prefill. It tries, in this order, a smaller chunk, a smaller codec if
+    ``smaller_codec`` names one, and moving pages to lower tiers. Prefill then goes on where it was.
     """
 
     chunk: int

@@ -72,7 +72,7 @@ def capacity(
     dtype = pick_dtype(settings.dtype, device)
     refuse_weights(settings.weights, device, dtype)
     model = sizing_of(config or find_config(settings.model, settings.models), dtype, settings.weights, device)
-    window = _stretched(model.window, settings.rope)
+    window = _scaled_window(model.window, settings.rope)
     tokens = context or window
     if tokens < 1:
         raise UsageError("the model's config tells no window", "say how long with --context")
@@ -107,11 +107,11 @@ def capacity(
     )
 
 
-def largest_context(shape: KVShape, codec: str, room: Callable[[int], int]) -> int:
-    """The most tokens, whole pages, whose cache in ``codec`` takes no more than ``room(tokens)`` bytes."""
+def largest_context(shape: KVShape, codec: str, free_bytes: Callable[[int], int]) -> int:
+    """Returns the most tokens, in whole pages, whose cache in ``codec`` takes at most ``free_bytes(tokens)`` bytes."""
 
     def too_many(pages: int) -> bool:
-        return shape.cache_bytes(codec, pages * PAGE) > room(pages * PAGE)
+        return shape.cache_bytes(codec, pages * PAGE) > free_bytes(pages * PAGE)
 
     top = 1
     while not too_many(top):
@@ -119,19 +119,20 @@ def largest_context(shape: KVShape, codec: str, room: Callable[[int], int]) -> i
     return PAGE * max(0, bisect_left(range(top), True, key=too_many) - 1)
 
 
-def _stretched(window: int, rope: str) -> int:
-    asked = parse_rope(rope)
-    return int(window * asked[1]) if asked else window
+def _scaled_window(window: int, rope: str) -> int:
+    """Returns the window in tokens under the RoPE scaling of the settings."""
+    scaling = parse_rope(rope)
+    return int(window * scaling[1]) if scaling else window
 
 
 def _longer(settings: Settings, config: Path | None) -> tuple[ContextWindow, ...]:
-    """The tested windows beyond the trained one, taken when a document needs them."""
+    """Returns the tested windows beyond the trained one, which are used when a document needs them."""
     entry = None if config or settings.rope != "auto" else load_catalog().get(settings.model)
     return entry.longer if entry else ()
 
 
 def _device(name: str, device_memory: int | None) -> torch.device:
-    """The device; a GPU need not be here where its memory is told."""
+    """Returns the device. If its memory is given, a GPU does not need to be on this machine."""
     if device_memory is not None and name in ("cuda", "cuda:0"):
         return torch.device(name)
     return pick_device(name)
@@ -150,27 +151,27 @@ def _kv(shape: KVShape, codec: str, tokens: int) -> dict[str, Any]:
 
 
 def _attention(model: Sizing, codec: str) -> dict[str, Any]:
-    """How the model shares keys and values between heads, and what a token would cost if it did not."""
-    layer, plain = model.shape.layers[0], model.multihead.layers[0]
-    kinds = {plain.kv_heads: "multi-head", 1: "multi-query"}
+    """Returns how query heads share keys and values, as JSON, and the bytes of a token if each had its own."""
+    layer, unshared = model.shape.layers[0], model.multihead.layers[0]
+    kinds = {unshared.kv_heads: "multi-head", 1: "multi-query"}
     kind = "latent" if layer.kind == "latent" else kinds.get(layer.kv_heads, "grouped-query")
-    whole = model.multihead.bytes_per_token(codec)
+    unshared_bytes = model.multihead.bytes_per_token(codec)
     return {
         "kind": kind,
-        "heads": plain.kv_heads,
+        "heads": unshared.kv_heads,
         "kv_heads": layer.kv_heads,
-        "multihead_bytes_per_token": whole,
-        "saves": round(whole / model.shape.bytes_per_token(codec), 1),
+        "multihead_bytes_per_token": unshared_bytes,
+        "saves": round(unshared_bytes / model.shape.bytes_per_token(codec), 1),
     }
 
 
 def _sliding(shape: KVShape, codec: str, tokens: int) -> dict[str, Any] | None:
-    """What the windows of sliding layers would need of the cache; None where every layer sees all."""
+    """Returns, as JSON, the bytes of a cache that kept only the windows of sliding layers; None without such layers."""
     windows = [layer.window for layer in shape.layers if layer.window]
     if not windows:
         return None
-    seen: dict[int, list] = {}
+    by_span: dict[int, list] = {}
     for layer in shape.layers:
-        seen.setdefault(min(tokens, layer.window or tokens), []).append(layer)
-    need = sum(KVShape(tuple(layers)).cache_bytes(codec, n) for n, layers in seen.items())
+        by_span.setdefault(min(tokens, layer.window or tokens), []).append(layer)
+    need = sum(KVShape(tuple(layers)).cache_bytes(codec, span) for span, layers in by_span.items())
     return {"layers": len(windows), "of": len(shape.layers), "window": max(windows), "bytes": need}

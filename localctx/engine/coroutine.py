@@ -38,21 +38,21 @@ class CoroutineRunner(Generic[Result]):
 
     def resume(self, logits: Tensor | None = None) -> None:
         """Start the coroutine, or continue it after an event, or with the ``logits`` it asked for."""
-        self._advance(lambda: self._coroutine.send(logits))
+        try:
+            self.yielded = self._coroutine.send(logits)
+        except StopIteration as end:
+            self.ended, self.result = True, end.value
 
     def fail(self, error: Exception) -> None:
         """Raise the forward pass's error inside the coroutine."""
-        self._advance(lambda: self._coroutine.throw(error))
+        try:
+            self.yielded = self._coroutine.throw(error)
+        except StopIteration as end:
+            self.ended, self.result = True, end.value
 
     def close(self) -> None:
         """End the coroutine where it is; its ``finally`` blocks run."""
         self._coroutine.close()
-
-    def _advance(self, step: Callable[[], Event | ForwardRequest]) -> None:
-        try:
-            self.yielded = step()
-        except StopIteration as end:
-            self.ended, self.result = True, end.value
 
 
 def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> ForwardOne:

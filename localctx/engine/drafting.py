@@ -1,36 +1,39 @@
-"""Guesses of what comes next, looked up in what is there: answers from documents repeat the document."""
+"""Prompt lookup: drafts tokens by finding the last ones earlier in the text, because answers repeat the document."""
 
 from collections.abc import Sequence
 
-KEY = 3  # tokens that must have come in the same order before
-_TRY = 2  # tokens guessed at first, and after a miss
+NGRAM = 3  # tokens that must have come in the same order before
+_FIRST_DRAFT = 2  # tokens in the first draft
 
 
 class PromptLookup:
-    """What followed when the last tokens of the prompt ``tokens`` and its answer came before (prompt-lookup decoding:
-    speculation, arXiv:2211.17192, without a second model). At most ``most`` tokens are guessed; how many, what became
-    of the last guess decides. ``drafted`` and ``accepted`` count.
+    """Drafts what followed when the last NGRAM tokens of the prompt ``tokens`` and its answer came before.
+
+    This is prompt-lookup decoding: speculative decoding (arXiv:2211.17192) without a draft model.
+
+    A draft has at most ``max_draft`` tokens; 0 switches drafting off. It grows after a draft that was accepted whole,
+    and shrinks to the tokens accepted otherwise. ``drafted`` and ``accepted`` count tokens.
     """
 
-    def __init__(self, tokens: Sequence[int], most: int) -> None:
-        self.most, self.drafted, self.accepted = most, 0, 0
-        self._tokens, self._next = list[int](), _TRY
-        self._after = dict[tuple[int, ...], int]()  # where what followed these tokens last begins
-        for token in tokens if most else ():
+    def __init__(self, tokens: Sequence[int], max_draft: int) -> None:
+        self.max_draft, self.drafted, self.accepted = max_draft, 0, 0
+        self._tokens, self._next_size = list[int](), _FIRST_DRAFT
+        self._continuations = dict[tuple[int, ...], int]()  # n-gram to the index after its last occurrence
+        for token in tokens if max_draft else ():
             self.add(token)
 
     def add(self, token: int) -> None:
-        """The next token is known."""
-        if len(self._tokens) >= KEY:
-            self._after[tuple(self._tokens[-KEY:])] = len(self._tokens)
+        """Append a token of the prompt or the answer."""
+        if len(self._tokens) >= NGRAM:
+            self._continuations[tuple(self._tokens[-NGRAM:])] = len(self._tokens)
         self._tokens.append(token)
 
-    def guess(self, most: int) -> list[int]:
-        """At most ``most`` tokens that may follow; none where nothing is alike."""
-        at = self._after.get(tuple(self._tokens[-KEY:]))
-        return [] if at is None else self._tokens[at : at + min(most, self._next, self.most)]
+    def draft(self, max_tokens: int) -> list[int]:
+        """Returns at most ``max_tokens`` tokens that may follow; none if the last ones did not come before."""
+        at = self._continuations.get(tuple(self._tokens[-NGRAM:]))
+        return [] if at is None else self._tokens[at : at + min(max_tokens, self._next_size, self.max_draft)]
 
-    def hear(self, drafted: int, accepted: int) -> None:
-        """So many of the tokens guessed last were right: all of them, and more are guessed next time."""
+    def record(self, drafted: int, accepted: int) -> None:
+        """Count a draft that was verified, and set the size of the next one."""
         self.drafted, self.accepted = self.drafted + drafted, self.accepted + accepted
-        self._next = min(self.most, 2 * self._next) if accepted == drafted else max(1, accepted)
+        self._next_size = min(self.max_draft, 2 * self._next_size) if accepted == drafted else max(1, accepted)

@@ -1,7 +1,7 @@
 """The effective context: the length up to which a model answers from a whole text as well as from passages of it.
 
 A window is what a model can read, not what it can use (RULER, arXiv:2404.06654). The effective context is measured, for
-models of the catalogue or by ``localctx quality --context``; a model that was never measured gets a cautious guess.
+models of the catalogue or by ``localctx quality --context``; for a model that was never measured it is estimated.
 """
 
 from collections.abc import Callable
@@ -13,34 +13,36 @@ from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
 
 MEASURED = "effective context"
-"""What the measurement of a model is called among its verdicts."""
+"""The name of this measurement among a model's quality results."""
 
-GUESSES = ((0.3e9, 256), (1e9, 1_024), (2e9, 2_048), (5e9, 8_192), (16e9, 16_384), (float("inf"), 32_768))
-"""Tokens for models of less than so many parameters, about half of what measured models of such sizes bear."""
+ESTIMATES = ((0.3e9, 256), (1e9, 1_024), (2e9, 2_048), (5e9, 8_192), (16e9, 16_384), (float("inf"), 32_768))
+"""(parameters, tokens) for models with fewer parameters than that: about half of what was measured for such models."""
 
 
 @dataclass(frozen=True)
 class EffectiveContext:
-    """``tokens`` of documents that are read whole, and where that number comes from."""
+    """The most ``tokens`` of documents that are read whole, and where that number comes from."""
 
     tokens: int
     source: Literal["setting", "measured here", "catalogue", "guess"]
 
     @property
-    def words(self) -> str:
-        """``4,096 tokens (a cautious guess from its size; localctx quality --context measures it)``."""
-        doubt = {
+    def description(self) -> str:
+        """Such as ``4,096 tokens (as measured here)``."""
+        origin = {
             "guess": " (a cautious guess from its size: localctx quality --context measures it)",
             "setting": " (as you set it)",
             "measured here": " (as measured here)",
         }
-        return f"{self.tokens:,} tokens{doubt.get(self.source, '')}"
+        return f"{self.tokens:,} tokens{origin.get(self.source, '')}"
 
 
 def effective_context(
     settings: Settings, model: Model, measured: Callable[[], dict[str, Any] | None]
 ) -> EffectiveContext:
-    """What counts for ``model``: the setting, what was ``measured`` on this machine, the catalogue, or a guess."""
+    """Returns the effective context of ``model``: the setting, else what was ``measured`` on this machine, else the
+    catalogue's, else an estimate.
+    """
     if settings.effective_context:
         return EffectiveContext(settings.effective_context, "setting")
     if report := measured():
@@ -48,9 +50,9 @@ def effective_context(
     entry = load_catalog().get(settings.model)
     if entry and entry.effective:
         return EffectiveContext(entry.effective, "catalogue")
-    return EffectiveContext(min(guess(model.parameters), model.trained), "guess")
+    return EffectiveContext(min(estimate_effective_context(model.parameters), model.trained), "guess")
 
 
-def guess(parameters: int) -> int:
-    """Tokens that a model of so many parameters may bear."""
-    return next(tokens for below, tokens in GUESSES if parameters < below)
+def estimate_effective_context(parameters: int) -> int:
+    """Returns an effective context, in tokens, for a model with this number of parameters."""
+    return next(tokens for below, tokens in ESTIMATES if parameters < below)

@@ -1,4 +1,4 @@
-"""Events: what the engine reports while it works. Terminal, window, HTTP and Python API all get the same ones."""
+"""Events: what a coroutine yields while it runs. Terminal, window, HTTP and Python API all get the same ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,8 +7,8 @@ from typing import Any
 from localctx.engine.request_report import AnswerReport, PrepareReport
 
 WHERE = {"d": "device", "h": "host", "s": "disk", "p": "in part", "x": "dropped", "o": "open"}
-"""The letters of a page map: the page's tier, or that each head kept a part of it, that it was dropped, that it is
-open.
+"""The letters of a page map: the tier of a page; or that each head kept only a part of it, that it was dropped, or that
+it is open.
 """
 
 COUNTED = {
@@ -33,12 +33,12 @@ COUNTED = {
 
 @dataclass(frozen=True)
 class Planned:
-    """Before work starts: how the question will be answered, and what that will cost.
+    """The plan, before prefill: how the question will be answered, and what that will cost.
 
-    ``tokens`` of the prompt, of which ``reused`` are kept; ``kv_bytes`` of the whole cache, and in ``tiers`` the bytes
-    needed beside the kept pages; ``seconds`` expected until the first token, None before anything was measured;
-    ``answer_tokens``, the most the answer may have; ``window``, the most tokens the model reads. ``unusual``: not
-    everything is read as the model was trained to, and ``reason`` says why.
+    ``tokens`` of the prompt, ``reused`` of them from kept pages; ``kv_bytes`` of the whole cache, and in ``tiers``
+    the bytes needed beside the kept pages; ``seconds`` expected until the first token, None before anything was
+    measured; ``answer_tokens``, the most the answer may have; ``window``, the most tokens the model reads.
+    ``unusual``: the documents are not read whole in the trained window, and ``reason`` says why.
     """
 
     mode: str
@@ -74,14 +74,14 @@ class Progress:
 
 @dataclass(frozen=True)
 class Note:
-    """One line that the user should know, and that stops nothing."""
+    """One line that the user should read; the request goes on."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Evicted:
-    """The keeper evicted pages: ``tokens`` in all so far, in ``ranges`` [start, stop) of the prompt."""
+    """The keeper evicted pages: ``tokens`` so far in total, in ``ranges`` [start, stop) of the prompt."""
 
     keeper: str
     tokens: int
@@ -90,14 +90,16 @@ class Evicted:
 
 @dataclass(frozen=True)
 class Quoted:
-    """Words of a document that support the answer, given before it; ``citation`` is as in the report."""
+    """A quotation that supports the answer and comes before it; ``citation`` is as in the report."""
 
     citation: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of an answer. ``text`` may be empty while a character is incomplete; ``answer`` counts several from 0."""
+    """A generated token. ``text`` is empty while a character is incomplete; ``answer`` is the number, from 0, of the
+    answer it belongs to, where several are generated.
+    """
 
     text: str
     id: int
@@ -106,7 +108,9 @@ class Token:
 
 @dataclass(frozen=True)
 class Done:
-    """The end: ``report.to_json()`` is what ``--json`` prints; ``failed`` says in one line what could not be kept."""
+    """The last event. ``report.to_json()`` is what ``--json`` prints; ``failed`` says in one line why something could
+    not be stored.
+    """
 
     report: AnswerReport | PrepareReport
     failed: str | None = None

@@ -19,8 +19,8 @@ LOADED_BY = ("model", "home", "device", "dtype", "weights", "threads", "rope")
 
 
 class ModelLoader:
-    """Holds the model that was loaded last, and the ``pools`` of its caches. Each session gets a view of the model with
-    a context window of its own.
+    """Loads models, and keeps the one loaded last, with the ``pools`` of its caches. Each session gets a view of the
+    model with a context window of its own.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class ModelLoader:
         self._settings: Settings | None = None
 
     def load(self, settings: Settings, progress: Callable[[Progress], None]) -> tuple[Model, float]:
-        """The model that ``settings`` name, downloaded and loaded if it is not loaded, and the seconds that took.
+        """Returns the model that ``settings`` name and the seconds it took to load; it is downloaded if needed.
 
         Raises ModelError.
         """

@@ -1,4 +1,4 @@
-"""The plan: what reading a prompt will cost, and a refusal with the numbers where it cannot be done."""
+"""Plans a prompt before it is prefilled: what it will cost, and a refusal with numbers if it cannot be done."""
 
 from pathlib import Path
 
@@ -15,7 +15,10 @@ from localctx.shape import PAGE, SINKS, KVShape
 
 
 def refuse_too_long(tokens: int, context: float, model: str, about: str = "") -> None:
-    """Raises TooLong for a prompt that leaves ``model`` no room to answer; ``about``: they are guessed."""
+    """Raises TooLong for a prompt of ``tokens`` that leaves no room for an answer in ``context`` tokens.
+
+    ``about`` is ``"about "`` if the tokens are estimated.
+    """
     if tokens >= context:
         raise TooLong(
             f"the documents and the question are {about}{tokens:,} tokens, and {model} reads at most {context:,}",
@@ -25,7 +28,7 @@ def refuse_too_long(tokens: int, context: float, model: str, about: str = "") ->
 
 
 def refuse_too_big(folder: Path, settings: Settings) -> None:
-    """Raises ModelError for weights that the device has no room for now, other processes' use counted."""
+    """Raises ModelError for weights that do not fit in the memory that is free on the device now."""
     device = pick_device(settings.device)
     dtype = pick_dtype(settings.dtype, device)
     refuse_weights(settings.weights, device, dtype)
@@ -39,59 +42,59 @@ def refuse_too_big(folder: Path, settings: Settings) -> None:
 
 
 def plan(
-    model: Model, memory: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None
+    model: Model, cache_plan: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None
 ) -> Planned:
-    """The plan for a prompt of ``tokens``, ``reused`` of them kept, and an answer of at most ``answer`` tokens.
+    """Plan a prompt of ``tokens``, ``reused`` of them from kept pages, and an answer of at most ``answer`` tokens.
 
-    ``per_second`` is the measured rate of prefill. Raises TooLong where no tier has room for what must be held.
+    ``per_second`` is the measured rate of prefill. Raises TooLong if the tiers together have no room for its pages.
     """
-    keeper, shape = memory.keeper, model.shape
+    keeper, shape = cache_plan.keeper, model.shape
     if not keeper.unbounded_positions:
         answer = min(answer, model.context - tokens)
     held = keeper.max_tokens_held(tokens + answer)
-    kv_bytes = shape.cache_bytes(
-        memory.codec, held + (0 if keeper.pages_may_persist else memory.chunk), model.dtype.itemsize
-    )
+    beside = 0 if keeper.pages_may_persist else cache_plan.chunk  # tokens of a chunk, before the keeper evicts
+    kv_bytes = shape.cache_bytes(cache_plan.codec, held + beside, model.dtype.itemsize)
     if keeper.unbounded_positions and held < tokens + answer:
-        kv_bytes += SINKS * shape.page_bytes(memory.codec, sinks=True)  # as they were read, and turned
-    fresh = kv_bytes - reused // PAGE * shape.page_bytes(memory.codec)
+        # sinks are held twice: at their own positions, and re-rotated
+        kv_bytes += SINKS * shape.page_bytes(cache_plan.codec, sinks=True)
+    fresh = kv_bytes - reused // PAGE * shape.page_bytes(cache_plan.codec)
     seconds = (tokens - reused) / per_second if per_second else None
     return Planned(
         mode="full",
-        reason=_reason(model, memory, tokens, held),
+        reason=_reason(model, cache_plan, tokens, held),
         tokens=tokens,
         reused=reused,
         kv_bytes=kv_bytes,
         seconds=seconds,
         answer_tokens=answer,
         window=model.context,
-        codec=memory.codec,
+        codec=cache_plan.codec,
         keeper=keeper.name,
         unusual=held < tokens or model.context > model.trained,
-        tiers=_placed(max(0, fresh), memory, shape, tokens + answer),
+        tiers=_bytes_by_tier(max(0, fresh), cache_plan, shape, tokens + answer),
     )
 
 
-def _reason(model: Model, memory: CachePlan, tokens: int, held: int) -> str:
+def _reason(model: Model, cache_plan: CachePlan, tokens: int, held: int) -> str:
     if held < tokens:
-        return f"{memory.keeper.name} keeps about {held:,} of the tokens at a time"
+        return f"{cache_plan.keeper.name} keeps about {held:,} of the tokens at a time"
     if model.context > model.trained:
         return f"the documents fit the model's window, stretched from {model.trained:,} to {model.context:,} tokens"
     return "the documents fit the model's window"
 
 
-def _placed(need: int, memory: CachePlan, shape: KVShape, tokens: int) -> dict[str, int]:
-    """How ``need`` bytes will lie, the device first. Raises TooLong."""
-    placed, left = dict[str, int](), need
-    rooms = vars(memory.limits)
-    for tier, limit in rooms.items():
-        placed[tier] = left if limit is None else min(left, limit)
-        left -= placed[tier]
+def _bytes_by_tier(need: int, cache_plan: CachePlan, shape: KVShape, tokens: int) -> dict[str, int]:
+    """Distribute ``need`` bytes over the tiers, the device first; returns bytes by tier. Raises TooLong."""
+    by_tier, left = dict[str, int](), need
+    limits = vars(cache_plan.limits)
+    for tier, limit in limits.items():
+        by_tier[tier] = left if limit is None else min(left, limit)
+        left -= by_tier[tier]
     if left > 0:
-        room = ", ".join(f"{format_bytes(n)} of {tier}" for tier, n in rooms.items() if n is not None)
-        smaller = "" if memory.codec == "int4" else ", try a smaller --kv (localctx quality says what it costs)"
+        room = ", ".join(f"{format_bytes(n)} of {tier}" for tier, n in limits.items() if n is not None)
+        smaller = "" if cache_plan.codec == "int4" else ", try a smaller --kv (localctx quality says what it costs)"
         raise TooLong(
-            f"remembering {tokens:,} tokens takes {format_bytes(need)} of KV; there are {room}",
+            f"{tokens:,} tokens take {format_bytes(need)} of KV; there are {room}",
             f"close other programs, raise --memory, --ram or --disk{smaller}, or ask a shorter part",
         )
-    return placed
+    return by_tier

@@ -1,4 +1,4 @@
-"""Prefill in chunks and decode token by token, over one Cache or several that share their past."""
+"""Prefill in chunks and decode token by token, with one cache or several forks of it."""
 
 import time
 from collections import deque
@@ -29,12 +29,12 @@ def prefill(
     total: int | None = None,
     after_chunk: Callable[[Cache], None] = lambda cache: None,
 ) -> EngineCoroutine[Tensor]:
-    """Read ``tokens[cache.length:]``; returns the logits [vocabulary] after the last.
+    """Prefill ``tokens[cache.length:]`` in chunks; returns the logits [vocabulary] after the last token.
 
     A chunk ends at ``boundary``, where the documents end: a run that reuses kept pages then computes exactly what a run
-    that read everything computed. When memory runs out the ``MemoryRelief`` helps, and the reading goes on.
-    ``total``: the tokens there will be, where these are not all.
-    Raises Cancelled, with the chunks before it in the cache; NoRoom when there is no relief left.
+    that prefilled everything computed. When memory runs out, a ``MemoryRelief`` given as ``chunk`` makes room and
+    prefill goes on. ``total`` is for the progress, where ``tokens`` are only the beginning of a prompt.
+    Raises Cancelled, with the chunks before it in the cache; NoRoom when nothing is left to try.
     """
     relief = chunk if isinstance(chunk, MemoryRelief) else MemoryRelief(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
@@ -47,27 +47,29 @@ def prefill(
         try:
             logits = yield ForwardRequest(tokens[at : min(at + relief.chunk, stop)], cache)
         except (MemoryError, RuntimeError, NoRoom) as e:
-            yield Note(_relieved(relief, cache, e))
+            yield Note(_relieve(relief, cache, e))
             continue
         after_chunk(cache)
         rate = (cache.length - reused) / (time.perf_counter() - start)
         yield Progress("reading", cache.length, total, reused, rate, (total - cache.length) / rate)
-        yield from _news(cache, dropped)
+        yield from _report_evicted(cache, dropped)
         dropped = cache.dropped
     assert logits is not None, "prefill needs at least one token to read"
     cache.finish_prefill()
-    yield from _news(cache, dropped)
+    yield from _report_evicted(cache, dropped)
     return logits[-1]
 
 
 def likelihood(cache: Cache, tokens: Sequence[int]) -> EngineCoroutine[tuple[float, Tensor]]:
-    """Read the rest of ``tokens`` at once; log p of all but the first of it, and the last logits [vocabulary].
+    """Prefill ``tokens[cache.length:]`` in one pass; returns the summed log-probability of these tokens but the first,
+    and the logits [vocabulary] after the last.
 
-    How likely a question is after a passage ranks passages (Sachan et al., arXiv:2204.07496). Raises Cancelled, NoRoom.
+    Passages are ranked by the likelihood of the question after them (Sachan et al., arXiv:2204.07496). Raises
+    Cancelled, NoRoom.
     """
     rest = tokens[cache.length :]
     cache.enter_phase("asking")
-    with no_room_told(cache):
+    with out_of_memory_as_no_room(cache):
         logits = yield ForwardRequest(rest, cache, len(rest))
     cache.finish_prefill()
     logs = logits[:-1].log_softmax(-1).gather(1, torch.tensor(rest[1:], device=logits.device)[:, None])
@@ -85,64 +87,67 @@ def decode(
     lookup: PromptLookup | None = None,
     repetition: Repetition | None = None,
 ) -> EngineCoroutine[None]:
-    """The answer after what ``cache`` holds, whose last logits [vocabulary] are given: to a stop token, or ``limit``.
+    """Yield the tokens of an answer up to a stop token, or ``limit`` tokens.
 
-    A greedy answer is the same with a ``lookup``, whose guesses are computed together with the token before them; it
-    knows the prompt. With a ``repetition`` the answer ends where that is found, and tokens may come a little later.
-    Raises Cancelled, or NoRoom; what was yielded before stands.
+    ``logits`` [vocabulary] are those after the tokens in ``cache``. A ``lookup`` that has the prompt drafts tokens,
+    which are verified in the same pass as the token before them; a greedy answer is the same with it. A ``repetition``
+    ends the answer where it finds one, and withholds tokens that may be part of one. Raises Cancelled, or NoRoom; what
+    was yielded before stands.
     """
-    text_of, held = tokenizer.stream(), deque[Token]()
-    ahead = _Ahead(cache, lookup if sampler.greedy else None)
-    with closing(ahead):
+    text_of, withheld = tokenizer.stream(), deque[Token]()
+    drafted = _DraftedLogits(cache, lookup if sampler.greedy else None)
+    with closing(drafted):
         for left in reversed(range(limit)):
             token = sampler(logits)
             if token in tokenizer.stop_ids:
                 break
-            held.append(Token(text_of(token), token, answer))
-            free = repetition.add(token, "\n" in held[-1].text) if repetition else len(held)
+            withheld.append(Token(text_of(token), token, answer))
+            released = repetition.add(token, "\n" in withheld[-1].text) if repetition else len(withheld)
             if repetition and repetition.found:
                 return
-            yield from (held.popleft() for _ in range(free))
+            yield from (withheld.popleft() for _ in range(released))
             if left:
-                logits = yield from ahead.after(token, left)
-        yield from held
+                logits = yield from drafted.after(token, left)
+        yield from withheld
 
 
-class _Ahead:
-    """Logits after each token, computed ahead where the tokens were guessed. Closed, the cache holds no guess."""
+class _DraftedLogits:
+    """The logits after each token of an answer: from an earlier pass if the token was drafted, else from a new one.
+
+    ``close`` removes the drafted tokens from the cache that were not confirmed.
+    """
 
     def __init__(self, cache: Cache, lookup: PromptLookup | None) -> None:
         self._cache, self._lookup, self._drafted = cache, lookup or PromptLookup((), 0), 0
-        self._guessed, self._rows = list[int](), list[Tensor]()  # what was fed and is not confirmed, logits after it
+        self._draft, self._logits = list[int](), list[Tensor]()  # not confirmed yet, and the logits after each
 
     def after(self, token: int, left: int) -> EngineCoroutine[Tensor]:
-        """The logits [vocabulary] after ``token``, when at most ``left`` more are wanted."""
+        """Returns the logits [vocabulary] after ``token``, the next of the answer; at most ``left`` more are wanted."""
         self._lookup.add(token)
-        if self._guessed and self._guessed[0] == token:
-            self._guessed.pop(0)
-            return self._rows.pop(0)
+        if self._draft and self._draft[0] == token:
+            self._draft.pop(0)
+            return self._logits.pop(0)
         self.close()
-        guess = self._lookup.guess(min(left, max_tokens_at_once(self._cache)) - 1)
-        with no_room_told(self._cache):
-            logits = yield ForwardRequest([token, *guess], self._cache, 1 + len(guess))
-        self._drafted, self._guessed, self._rows = len(guess), guess, list(logits[1:])
+        draft = self._lookup.draft(min(left, max_tokens_at_once(self._cache)) - 1)
+        with out_of_memory_as_no_room(self._cache):
+            logits = yield ForwardRequest([token, *draft], self._cache, 1 + len(draft))
+        self._drafted, self._draft, self._logits = len(draft), draft, list(logits[1:])
         return logits[0]
 
     def close(self) -> None:
-        """Take back what was guessed wrong."""
-        if wrong := len(self._guessed):
-            self._cache.trim(self._cache.length - wrong)
+        """Trim rejected tokens from the cache, and record how many of the draft were accepted."""
+        if rejected := len(self._draft):
+            self._cache.trim(self._cache.length - rejected)
         if self._drafted:
-            self._lookup.hear(self._drafted, self._drafted - wrong)
-        self._drafted, self._guessed, self._rows = 0, [], []
+            self._lookup.record(self._drafted, self._drafted - rejected)
+        self._drafted, self._draft, self._logits = 0, [], []
 
 
 def decode_each(
     cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, samplers: Sequence[Sampler], limit: int
 ) -> EngineCoroutine[None]:
-    """An answer for each sampler, one after the other. They share the prompt's pages; each has an open page of its own.
-
-    Raises Cancelled.
+    """Yield one answer for each sampler, one after the other. Each decodes into a fork of ``cache``, which shares the
+    sealed pages and has an open page of its own. Raises Cancelled.
     """
     for i, sampler in enumerate(samplers):
         own = cache.fork(recording=not i)  # only the attention of the first answer is cited
@@ -152,18 +157,21 @@ def decode_each(
             own.drop()
 
 
-def _relieved(relief: MemoryRelief, cache: Cache, e: Exception) -> str:
-    """What was done about ``e``, when it says that memory ran out. Raises it otherwise, or NoRoom."""
-    if not (isinstance(e, NoRoom) or out_of_memory(e)):
-        raise e
-    if said := relief(cache, of_budget=isinstance(e, NoRoom)):
-        return said
-    raise e if isinstance(e, NoRoom) else _no_room(cache) from e
+def _relieve(relief: MemoryRelief, cache: Cache, error: Exception) -> str:
+    """Make room after an ``error`` that says that memory ran out; returns what was done as a sentence.
+
+    Raises NoRoom if nothing is left to try, and every other error again.
+    """
+    if not (isinstance(error, NoRoom) or out_of_memory(error)):
+        raise error
+    if action := relief(cache, of_budget=isinstance(error, NoRoom)):
+        return action
+    raise error if isinstance(error, NoRoom) else _no_room(cache) from error
 
 
 @contextmanager
-def no_room_told(cache: Cache) -> Iterator[None]:
-    """Turn what torch raises when memory ran out into NoRoom."""
+def out_of_memory_as_no_room(cache: Cache) -> Iterator[None]:
+    """Raise NoRoom in place of what torch raises when memory ran out."""
     try:
         yield
     except (MemoryError, RuntimeError) as e:
@@ -176,7 +184,8 @@ def _no_room(cache: Cache) -> NoRoom:
     return NoRoom(cache.pool.nbytes(), cache.pool.shape.page_bytes(cache.pool.codec), "the device's memory ran out")
 
 
-def _news(cache: Cache, dropped: int) -> Iterator[Evicted]:
+def _report_evicted(cache: Cache, dropped: int) -> Iterator[Evicted]:
+    """Yield an event if the keeper has evicted tokens since ``dropped`` were."""
     if cache.dropped != dropped:
         ranges = tuple((e.start, e.stop) for e in cache.evicted)
         yield Evicted(cache.keeper.name, cache.dropped, ranges)

@@ -15,7 +15,7 @@ _PIECE = 100_000  # characters tokenized between two checks for a cancel
 
 
 Exchange = tuple[str, str]
-"""An earlier question and its answer."""
+"""An earlier question of a conversation, and its answer."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def common(tokens: Sequence[int], other: Sequence[int]) -> int:
 def estimate_tokens(
     tokenizer: Tokenizer, texts: Sequence[str], enough: int, cancelled: Callable[[], bool] = lambda: False
 ) -> int:
-    """Estimate the tokens of ``texts``: counting stops past ``enough``, and the rest is extrapolated.
+    """Returns the number of tokens of ``texts``: exact up to ``enough``, beyond that extrapolated by characters.
 
-    A book of millions of characters is refused in a moment that way. Raises Cancelled.
+    So a text that is far too long is not tokenized whole. Raises Cancelled.
     """
     counted = read = 0
     for text in texts:
@@ -92,13 +92,14 @@ def estimate_tokens(
 
 def _messages(texts: Sequence[str], history: Sequence[Exchange], question: str, form: str) -> list[dict[str, str]]:
     """The conversation as messages; the documents are part of the first one."""
-    questions = [*(asked for asked, _ in history), question]
+    questions = [*(earlier for earlier, _ in history), question]
     asked = [{"role": "user", "content": q} for q in (content(texts, questions[0], form), *questions[1:])]
     answers = [{"role": "assistant", "content": answer} for _, answer in history]
     return [message for pair in zip_longest(asked, answers) for message in pair if message]
 
 
 def content(texts: Sequence[str], question: str, form: str) -> str:
+    """Returns the first message of a conversation: the documents, numbered if there are several, and the question."""
     if not texts:
         return question
     one = len(texts) == 1

@@ -1,4 +1,4 @@
-"""The quotation first: an answer is shown after the words of the document that support it."""
+"""Puts a quotation before the answer: the words of the document that support it."""
 
 import time
 from collections import deque
@@ -7,27 +7,27 @@ from collections.abc import Callable, Iterator
 from localctx.engine.coroutine import EngineCoroutine, Result, flat_map_events
 from localctx.engine.events import Event, Quoted, Token
 
-PATIENCE = 2.0  # seconds that the first tokens of an answer wait for the rest, which says what to quote
+MAX_WAIT = 2.0  # seconds that the first tokens of an answer wait for the rest, which decides what is quoted
 
 
-class _HeldTokens:
-    """The tokens of an answer until its quotation is known, which ``quote`` gives by what was answered so far."""
+class _TokenBuffer:
+    """Buffers the tokens of an answer until ``quote`` is called, which finds a quotation for the answer so far."""
 
     def __init__(self, quote: Callable[[], Quoted | None]) -> None:
         self._quote, self._tokens, self._first, self._quoted = quote, deque[Event](), 0.0, False
 
-    def hear(self, event: Event) -> Iterator[Event]:
-        """Whatever is no token, at once; tokens when they have waited long enough."""
+    def on_event(self, event: Event) -> Iterator[Event]:
+        """Pass on other events at once, and tokens once the first one has waited for MAX_WAIT."""
         if not isinstance(event, Token):
             yield event
             return
         self._first = self._first or time.monotonic()
         self._tokens.append(event)
-        if time.monotonic() - self._first >= PATIENCE:
-            yield from self.release()
+        if time.monotonic() - self._first >= MAX_WAIT:
+            yield from self.flush()
 
-    def release(self) -> Iterator[Event]:
-        """The quotation, once, and the tokens held."""
+    def flush(self) -> Iterator[Event]:
+        """Yield the quotation, the first time, and the buffered tokens."""
         if self._tokens and not self._quoted:
             self._quoted = True
             yield from filter(None, [self._quote()])
@@ -35,9 +35,10 @@ class _HeldTokens:
             yield self._tokens.popleft()
 
 
-def quotation_first(steps: EngineCoroutine[Result], quote: Callable[[], Quoted | None]) -> EngineCoroutine[Result]:
-    """The ``steps`` of answering, with what ``quote`` gives before the first token: as soon as the answer has ended, or
-    PATIENCE after its first token, by what there is of it then.
+def quotation_first(answering: EngineCoroutine[Result], quote: Callable[[], Quoted | None]) -> EngineCoroutine[Result]:
+    """The coroutine ``answering`` with what ``quote`` returns before its first token.
+
+    ``quote`` is called once, for the answer so far: when the answer has ended, or MAX_WAIT after its first token.
     """
-    held = _HeldTokens(quote)
-    return flat_map_events(steps, held.hear, held.release)
+    buffer = _TokenBuffer(quote)
+    return flat_map_events(answering, buffer.on_event, buffer.flush)

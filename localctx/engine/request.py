@@ -75,13 +75,13 @@ class Request:
     _kv: KVReport | None = None
 
     def begin_persisting(self) -> None:
-        """Enter in the store what is about to be read."""
+        """Enter the documents and the cache in the store, before prefill."""
         if self.persister:
             self.persister.enter(self.cache)
 
     @property
     def text(self) -> str:
-        """The first answer as it came, with its white space."""
+        """The first answer as it was generated, with its white space."""
         return "".join(token.text for token in self.answers[0])
 
     @property
@@ -91,16 +91,16 @@ class Request:
 
     @property
     def persist_error(self) -> str | None:
-        """Why the pages could not be kept, in one line; None if they were, or were not to be."""
+        """Why the pages could not be persisted, in one line; None if they were, or if that was not wanted."""
         return str(self.persister.failed) if self.persister and self.persister.failed else None
 
     @property
     def persist_notes(self) -> list[str]:
-        """What keeping the pages cost other documents, in lines."""
+        """What was removed to make room for the pages, a line each."""
         return self.persister.notes if self.persister else []
 
     def record_kv(self, pages: PageMap) -> None:
-        """Remember what is reported of the cache, before it is dropped."""
+        """Record what the report says about the cache, before the cache is dropped."""
         pool, ids = self.cache.pool, self.cache.pages
         self.evicted = list(self.cache.evicted)
         self._kv = KVReport(
@@ -117,7 +117,7 @@ class Request:
         )
 
     def answer_report(self) -> AnswerReport:
-        """What is reported of the answer."""
+        """Returns the report of an answered question. Raises AssertionError before the request is closed."""
         texts = self.texts
         return AnswerReport(
             answer=texts[0],
@@ -135,20 +135,20 @@ class Request:
         )
 
     def prepare_report(self) -> PrepareReport:
-        """What is reported of a document that was read for no question."""
+        """Returns the report of a document that was prefilled ahead of questions."""
         row = self.documents[0].row
         tokens = {"prompt": len(self.tokens), "reused": self.plan.reused, "prefilled": self.prefilled}
         report = PrepareReport(row.id, row.name, self.model_name, self.stopped, tokens)
         return replace(report, kept=self._kept(), seconds=self._seconds(), kv=self._recorded_kv())
 
     def chat_stats(self) -> dict[str, Any]:
-        """What a chat stores with the answer, which it does before the cache is dropped."""
+        """Returns, as JSON, what a chat stores with the answer; valid while the cache is open."""
         kv = {"codec": self.cache.pool.codec, "keeper": self.cache.keeper.name, "window": self.plan.window}
         counts = {"tokens": asdict(self.token_counts()), "seconds": self._seconds()}
         return {"model": self.model_name, "mode": self.plan.mode, **counts, "kv": kv}
 
     def token_counts(self) -> TokenCounts:
-        """Tokens so far."""
+        """Returns the tokens counted so far."""
         return TokenCounts(
             prompt=len(self.tokens),
             reused=self.plan.reused,
@@ -164,7 +164,7 @@ class Request:
         return self._kv
 
     def _ranking(self) -> dict[str, int] | None:
-        """Tokens of all passages that were ranked; None where none was."""
+        """Returns the tokens of all requests that ranked a passage; None if there are none."""
         if not self.ranked:
             return None
         return {

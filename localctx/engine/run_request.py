@@ -1,9 +1,9 @@
 """Running a request: prefill or rank its prompt, generate its answer, and close it."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
 
 from torch import Tensor
 
@@ -24,13 +24,13 @@ MAX_DRAFTED_PROMPT = 8192  # tokens; in longer prompts a wrong guess costs as mu
 MIN_RATED_TOKENS = 256  # a shorter prefill says little about speed
 
 
-def run_request(request: Request, work: EngineCoroutine[None]) -> EngineCoroutine[None]:
-    """Run ``work``, which answers or reads a request, and close the request however that ends.
+def run_request(request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """Run a ``coroutine`` that answers or prefills a request, and close the request however that ends.
 
-    A cancel ends the work and is no error: ``request.stopped`` is then ``cancelled``, and what was generated stands.
+    A cancel is no error: ``request.stopped`` is then ``cancelled``, and what was generated stands.
     """
     try:
-        yield from work
+        yield from coroutine
     except Cancelled:
         pass
     finally:
@@ -38,10 +38,22 @@ def run_request(request: Request, work: EngineCoroutine[None]) -> EngineCoroutin
 
 
 def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None]:
-    """Prefill what is left of the prompt and generate the answer. Raises Cancelled, NoRoom."""
+    """Prefill what is left of the prompt and generate the answer, or several; their attention is recorded.
+
+    Raises Cancelled, NoRoom; what was generated before stands.
+    """
     if request.logits is None:
         yield from prefill_request(request)
-    yield from generate(request, settings)
+    assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
+    request.cache.record_attention()
+    samplers = _samplers(settings)
+    yield from map_events(_decode(request, request.logits, settings, samplers), partial(_record, request))
+    request.seconds.setdefault("first_token", time.perf_counter() - request.started)  # an empty answer
+    request.likelihood = samplers[0].likelihood
+    if request.repetition.found:
+        request.stopped = "repeated"
+    else:
+        request.stopped = "length" if max(map(len, request.answers)) == request.plan.answer_tokens else "eos"
 
 
 def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutine[None]:
@@ -76,30 +88,6 @@ def rank_request(request: Request) -> EngineCoroutine[float]:
     request.prefilled = request.cache.length - request.plan.reused
     request.seconds["prefill"] = request.seconds.get("prefill", 0.0) + time.perf_counter() - start
     return logprob
-
-
-def generate(request: Request, settings: Settings) -> EngineCoroutine[None]:
-    """Generate the answer, or several, after a prompt that was prefilled; its attention is recorded.
-
-    Raises Cancelled, NoRoom; what was generated before stands.
-    """
-
-    def record(event: Event) -> Event:
-        if isinstance(event, Token):
-            now = time.perf_counter()
-            request.seconds.setdefault("first_token", now - request.started)
-            request.seconds["decode"] = now - request.started - request.seconds["first_token"]
-            request.answers[event.answer].append(event)
-        return event
-
-    assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
-    request.cache.record_attention()
-    yield from map_events(_decode(request, request.logits, settings), record)
-    request.seconds.setdefault("first_token", time.perf_counter() - request.started)  # an empty answer
-    if request.repetition.found:
-        request.stopped = "repeated"
-    else:
-        request.stopped = "length" if max(map(len, request.answers)) == request.plan.answer_tokens else "eos"
 
 
 def emit_text(request: Request, text: str) -> Iterator[Token]:
@@ -140,19 +128,38 @@ def close_request(request: Request) -> None:
     request.cache.drop()
 
 
-def _decode(request: Request, logits: Tensor, s: Settings) -> EngineCoroutine[None]:
-    how: dict[str, Any] = {"tokenizer": request.model.tokenizer, "limit": request.plan.answer_tokens}
-    if s.beams > 1:
-        yield from beam_search(request.cache, logits, width=s.beams, **how)
-        return
+def _samplers(s: Settings) -> list[Sampler]:
+    """A sampler for each answer that is wanted; their seeds count up."""
     seeds = [None if s.seed is None else s.seed + i for i in range(s.n)]
-    samplers = [Sampler(s.temperature, s.top_p, s.top_k, seed) for seed in seeds]
+    return [Sampler(s.temperature, s.top_p, s.top_k, seed) for seed in seeds]
+
+
+def _decode(request: Request, logits: Tensor, settings: Settings, samplers: Sequence[Sampler]) -> EngineCoroutine[None]:
+    """The coroutine that generates as the settings say: beam search, several answers, or one with drafting."""
+    cache, tokenizer, limit = request.cache, request.model.tokenizer, request.plan.answer_tokens
+    if settings.beams > 1:
+        return beam_search(cache, logits, tokenizer=tokenizer, width=settings.beams, limit=limit)
     request.answers = [[] for _ in samplers]
-    if s.n > 1:
-        yield from decode_each(request.cache, logits, samplers=samplers, **how)
-        return
-    request.lookup = PromptLookup(request.tokens, s.draft if len(request.tokens) <= MAX_DRAFTED_PROMPT else 0)
-    if samplers[0].greedy and s.repeats == "stop":
-        how["repetition"] = request.repetition
-    yield from decode(request.cache, logits, sampler=samplers[0], lookup=request.lookup, **how)
-    request.likelihood = samplers[0].likelihood
+    if settings.n > 1:
+        return decode_each(cache, logits, tokenizer=tokenizer, samplers=samplers, limit=limit)
+    (sampler,) = samplers
+    request.lookup = PromptLookup(request.tokens, settings.draft if len(request.tokens) <= MAX_DRAFTED_PROMPT else 0)
+    return decode(
+        cache,
+        logits,
+        tokenizer=tokenizer,
+        sampler=sampler,
+        limit=limit,
+        lookup=request.lookup,
+        repetition=request.repetition if sampler.greedy and settings.repeats == "stop" else None,
+    )
+
+
+def _record(request: Request, event: Event) -> Event:
+    """Add a token to its answer, and note when it came."""
+    if isinstance(event, Token):
+        now = time.perf_counter()
+        request.seconds.setdefault("first_token", now - request.started)
+        request.seconds["decode"] = now - request.started - request.seconds["first_token"]
+        request.answers[event.answer].append(event)
+    return event

@@ -1,4 +1,4 @@
-"""The runtime: the handles that everything done in one session shares, each made when it is first needed."""
+"""The runtime: the handles that all requests of a session share. Each is opened when it is first needed."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -19,10 +19,10 @@ Value = TypeVar("Value")
 
 
 class Runtime:
-    """Settings, store, model, embedder, pools of KV pages, progress and cancelling of one session.
+    """Settings, store, model, embedder, pools of KV pages, progress and cancellation of one session.
 
-    ``on_progress`` hears of downloads, loading and indexing. Runtimes that share a ``loader`` share the model's weights
-    and the pools. One thread uses a runtime at a time; ``cancel`` may be called from any.
+    ``on_progress`` is called while something is downloaded, loaded or indexed. Runtimes that share a ``loader`` share
+    the model's weights and the pools. One thread uses a runtime at a time; ``cancel`` may be called from any.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Runtime:
         self._model: Model | None = None
         self._embedder: tuple[str, Embedder | None] | None = None
         self._cancel = threading.Event()
-        self._listening = False
+        self._cancellable = False
         self._load_seconds = 0.0
 
     @property
@@ -72,7 +72,7 @@ class Runtime:
         return InUse(str(self._model.device), self._model.nbytes, self.pools.held)
 
     def read_store(self, read: Callable[[Store], Value]) -> Value | None:
-        """What ``read`` returns of the store; None where there is no store yet, or it cannot be read."""
+        """Returns what ``read`` returns for the store; None if there is no store yet, or it cannot be read."""
         return read_store(self.settings.home, lambda: self.store, read)
 
     def report(self, phase: str, done: int, total: int) -> None:
@@ -80,42 +80,44 @@ class Runtime:
         self.on_progress(Progress(phase, done, total))
 
     def load(self) -> float:
-        """Load the model, from when on a cancel is heard; returns the seconds it took, 0 where it was loaded before."""
+        """Load the model, and accept a cancel from then on; returns the seconds it took, 0 if it was loaded already."""
         self.model  # noqa: B018 (loads)
-        self._listening = True
+        self._cancellable = True
         seconds, self._load_seconds = self._load_seconds, 0.0
         return seconds
 
     @contextmanager
-    def running(self, listening: bool = False) -> Iterator[None]:
-        """Something runs, and an earlier cancel is forgotten. ``listening``: a cancel is heard from the start."""
+    def running(self, cancellable: bool = False) -> Iterator[None]:
+        """Reset an earlier cancel, and accept a new one while the block runs: from its start if ``cancellable``, else
+        once the model is loaded.
+        """
         self._cancel.clear()
-        self._listening = listening
+        self._cancellable = cancellable
         try:
             yield
         finally:
-            self._listening = False
+            self._cancellable = False
 
     def cancel(self) -> bool:
-        """Stop what runs, from any thread or a signal handler, within one layer of the model.
+        """Stop what runs, from any thread or a signal handler, within the time of one layer's forward pass.
 
-        Returns False if nothing runs that would hear it (a model being loaded does not), or it was cancelled already.
+        Returns False if nothing runs that can be cancelled (loading a model cannot), or if it was cancelled already.
         """
-        heard = self._listening and not self._cancel.is_set()
+        accepted = self._cancellable and not self._cancel.is_set()
         self._cancel.set()
-        return heard
+        return accepted
 
     def cancelled(self) -> bool:
-        """True once what runs is to stop."""
+        """Returns True after ``cancel``, until something else runs."""
         return self._cancel.is_set()
 
     def check_cancelled(self) -> None:
-        """Raises Cancelled once what runs is to stop."""
+        """Raises Cancelled after ``cancel``."""
         if self._cancel.is_set():
             raise Cancelled
 
     def change(self, settings: Settings) -> None:
-        """Continue under other settings; what these do not concern stays loaded."""
+        """Continue under other settings; the model stays loaded if they name the same one."""
         old, self.settings = self.settings, settings
         if not same_model(old, settings):
             self._model = None

@@ -40,19 +40,19 @@ class Sequence(Generic[Result]):
 
     def resume(self, logits: Tensor) -> None:
         """Send the logits of its forward request to the coroutine."""
-        self._advance(lambda: self._runner.resume(logits))
+        self._advance(self._runner.resume, logits)
 
     def fail(self, error: Exception) -> None:
         """Raise the forward pass's error inside the coroutine, which may recover from it."""
-        self._advance(lambda: self._runner.fail(error))
+        self._advance(self._runner.fail, error)
 
     def close(self) -> None:
         """End the coroutine where it is."""
         self._runner.close()
 
-    def _advance(self, step: Callable[[], None]) -> None:
+    def _advance(self, step: Callable[..., None], *arguments: Tensor | Exception) -> None:
         try:
-            step()
+            step(*arguments)
         except Exception as e:
             self.error = e
         if self._runner.ended:

@@ -106,16 +106,16 @@ class AskWorkflow:
         return request
 
     def answer(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
-        """Prefill what is left and answer; an answer from passages comes after a quotation of them. Afterwards the
-        request has its citations. Raises Cancelled, NoRoom; what was generated stands.
+        """The coroutine that prefills what is left and answers; an answer from passages comes after a quotation of
+        them. At its end the request has its citations. Raises Cancelled, NoRoom; what was generated stands.
         """
         match request.answer_from:
             case "nothing":
-                yield from self._answer_unanswered(request, question)
+                return self._answer_unanswered(request, question)
             case "sentences":
-                yield from self._answer_from_sentences(request, question, settings)
+                return self._answer_from_sentences(request, question, settings)
             case "prompt":
-                yield from self._answer_from_prompt(request, question, settings)
+                return self._answer_from_prompt(request, question, settings)
 
     def _answer_from_prompt(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
         coroutine = answer_request(request, settings)
@@ -205,7 +205,7 @@ class AskWorkflow:
         tokens = estimate_tokens(model.tokenizer, texts, effective.tokens, runtime.cancelled)
         if tokens <= effective.tokens:
             return None
-        best = f"{model.name} answers best from up to {effective.words}"
+        best = f"{model.name} answers best from up to {effective.description}"
         return f"passages, because {best}, and here are about {tokens:,}"
 
     def _fits_alone(self, documents: Sequence[StoredDocument], question: str) -> bool:

@@ -1,6 +1,6 @@
-"""Chat: what was said on a branch of a chat is the history of its next question, and the answer becomes part of it.
+"""Chat: answers questions with the messages of a chat's branch as their history, and stores questions and answers.
 
-A question is stored before it is answered. An answer, also a part of one, is stored before anything else is done.
+A question is stored before it is answered, and an answer, whole or cancelled, before its pages are persisted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,10 +32,10 @@ chat about the same documents begins.
 
 
 class ChatWorkflow:
-    """Asks and answers in the chats of the store. A chat whose settings say ``library`` is about the whole library.
+    """Answers questions in the chats of the store. A chat whose settings say ``library`` is about the whole library.
 
-    Coroutines end with the event Done, whose report names the chat, and raise ChatFull if the documents would fit, but
-    not with everything that was said; the question then waits for ``make_room``.
+    Coroutines end with the event Done, whose report names the chat. They raise ChatFull if the documents fit in the
+    prompt without the history only; the question is then answered by ``make_room``.
     """
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
@@ -53,14 +53,14 @@ class ChatWorkflow:
             return self._chats.restart(chat, {"model": self._runtime.settings.model})
 
     def add_documents(self, chat: str, sources: Sequence[str]) -> None:
-        """Let a chat be about the files ``sources`` too; what was said is then prefilled anew after them."""
+        """Add the files ``sources`` to the documents of a chat; the history is then prefilled anew after them."""
         documents = store_sources(self._runtime, sources)
         with store_errors(self._runtime.store.home), self._runtime.store.db.atomic():
             for document in documents:
                 self._chats.add_document(chat, document)
 
     def ask(self, chat: str, text: str) -> EngineCoroutine[None]:
-        """Answer ``text`` after the last answer of the branch that is shown."""
+        """Answer ``text`` after the last answer of the chat's current branch."""
         with self._running() as loaded:
             yield from self._ask_next(chat, text, loaded)
 
@@ -76,14 +76,14 @@ class ChatWorkflow:
             yield from self._answer(question, before, self._runtime.settings, loaded)
 
     def make_room(self, chat: str, action: FullChatAction) -> EngineCoroutine[None]:
-        """Make room in a full chat by ``action``, then answer the question that waits. ``new`` goes on in another chat,
-        which Done's report names. Raises ChatError.
+        """Make room in a full chat by ``action``, then answer its last question. With ``new`` that is done in another
+        chat, which Done's report names. Raises ChatError.
         """
         with self._running() as loaded:
             yield from self._make_room(chat, action, loaded)
 
     def regenerate(self, chat: str, temperature: float | None = None) -> EngineCoroutine[None]:
-        """Answer the last question again, on a branch of its own; the seed counts on with each answer.
+        """Answer the last question again, on a branch of its own; each answer has the next seed.
 
         Raises ChatError; UsageError where the answer would be the same.
         """
@@ -91,16 +91,16 @@ class ChatWorkflow:
             yield from self._regenerate(chat, temperature, loaded)
 
     def summarize(self, chat: str) -> EngineCoroutine[None]:
-        """Let the model write a summary that replaces what was said in later prompts; the messages stay in the chat.
+        """Generate a summary that replaces the history in later prompts; the messages stay in the chat.
 
-        If the history alone does not fit, its older half is left out until it fits, with a note. Raises Cancelled.
+        While the history alone does not fit, its older half is left out, with a note. Raises Cancelled.
         """
         with self._running():
             yield from self._summarize(chat)
 
     @contextmanager
     def _running(self) -> Iterator[float]:
-        """The model is loaded, in so many seconds, and something runs that can be cancelled."""
+        """Load the model, in this number of seconds, and accept a cancel while the block runs."""
         with self._runtime.running():
             yield self._runtime.load()
 
@@ -188,7 +188,7 @@ class ChatWorkflow:
     def _answer_and_store(
         self, request: Request, question: Message, settings: Settings, stored: "_StoredAnswer"
     ) -> EngineCoroutine[None]:
-        """Answer, and store as much of the answer as was generated: also when it is cancelled, or its listener left."""
+        """Answer, and store what was generated, also if it is cancelled or the coroutine is closed."""
         try:
             yield from self._ask.answer(request, question.text, settings)
         finally:
@@ -224,7 +224,10 @@ class ChatWorkflow:
         ]
 
     def _question(self, chat: str, message: int | None = None) -> tuple[list[Message], Message]:
-        """A question (None: the last of the branch shown), and the messages before it. Raises ChatError."""
+        """Returns the messages before a question (None: the last of the current branch), and the question.
+
+        Raises ChatError.
+        """
         messages = self._chats.messages(chat, message)
         while messages and messages[-1].role != "user":
             messages.pop()

@@ -1,8 +1,8 @@
-"""Close reading: a small model answers from the one or two sentences that make the question likeliest, in two ways.
+"""Close reading: a small model answers twice, from the one and from the two sentences that make the question likeliest.
 
-Models of some hundred million parameters miss the answer in a paragraph that has it. Which sentence a question is about
-they know well: by how likely they find the question after it, as passages are ranked (arXiv:2204.07496). Of the two
-answers the one that the model finds likelier is given.
+Models of a few hundred million parameters often miss the answer in a paragraph that has it, but they rank its sentences
+well by the likelihood of the question after each, as passages are ranked (arXiv:2204.07496). The likelier of the two
+answers is given.
 """
 
 import re
@@ -23,10 +23,10 @@ from localctx.models.base import Model
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 
-SMALL = 1_000_000_000  # parameters; a larger model finds the sentence by itself
-LEAST_WORDS = 3  # of a sentence
-WITH_ITS_WORDS = "Question: {question}\nAnswer with words of the document{s} above."
-NO_LIFT, NO_LIFT_EACH = 8.0, 0.5  # nats, of the whole question and of each of its tokens
+SMALL_MODEL = 1_000_000_000  # parameters; a model with more finds the sentence by itself
+MIN_WORDS = 3  # of a sentence; a shorter one is a heading or a rule
+EXTRACTIVE_FORM = "Question: {question}\nAnswer with words of the document{s} above."
+MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5  # nats by which a passage must make a question likelier; the smaller counts
 
 _NAME = re.compile(r"\d[\d.,:/]*\d|\d|(?<=[a-z,;] )[A-Z][\w'-]+")
 _NEXT_QUESTION = re.compile(r"\n\s*(Question|Q):")
@@ -37,48 +37,49 @@ Range = tuple[int, int]
 def reads_closely(model: Model, settings: Settings) -> bool:
     """True if close reading helps: the model is small, and one greedy answer is wanted."""
     greedy = settings.temperature == 0 and settings.n == settings.beams == 1
-    return settings.careful != "off" and greedy and model.parameters < SMALL
+    return settings.careful != "off" and greedy and model.parameters < SMALL_MODEL
 
 
 def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[bool]:
-    """True if a passage, after which the question has this log-``likelihood``, makes it likelier than it is alone.
+    """True if a passage makes the question likelier than it is without one; ``likelihood`` is the question's
+    log-likelihood, in nats, after the passage.
 
     If even the best passage does not, nothing in the documents answers the question.
     """
-    alone_form = Conversation(form="{question}")
-    request = builder.build([], [], question, persist=False, part="question", conversation=alone_form)
-    alone = yield from _likelihood(request)
+    only_question = Conversation(form="{question}")
+    request = builder.build([], [], question, persist=False, part="question", conversation=only_question)
+    without_passage = yield from _likelihood(request)
     tokens = len(request.tokens) - request.boundary - 1
-    return likelihood - alone > min(NO_LIFT, NO_LIFT_EACH * tokens)
+    return likelihood - without_passage > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
 
 
 def without_question(text: str, question: str) -> str:
-    """``text`` without the words of ``question`` where it has them one after another: after itself every question is
-    likely, and that says nothing of an answer.
+    """Returns ``text`` with every repetition of ``question`` removed: a question is always likely after itself, which
+    says nothing about an answer.
     """
-    asked = re.findall(r"\w+", question)
-    return re.sub(r"\W+".join(map(re.escape, asked)) + r"\??", "", text, flags=re.IGNORECASE) if asked else text
+    words = re.findall(r"\w+", question)
+    return re.sub(r"\W+".join(map(re.escape, words)) + r"\??", "", text, flags=re.IGNORECASE) if words else text
 
 
 def rank_sentences(
     builder: RequestBuilder, document: StoredDocument, passage: Passage, question: str
 ) -> EngineCoroutine[list[Range]]:
-    """The sentences of ``passage`` as ranges of its text, those first that make the question likeliest."""
-    everything = sentences(passage.text, 0, len(passage.text))
-    found = [(a, b) for a, b in everything if says_something(without_question(passage.text[a:b], question))]
-    found = found or [(0, len(passage.text))]
+    """Returns the sentences of ``passage`` as ranges of its text, those first that make the question likeliest."""
+    every_sentence = sentences(passage.text, 0, len(passage.text))
+    ranges = [(a, b) for a, b in every_sentence if has_content(without_question(passage.text[a:b], question))]
+    ranges = ranges or [(0, len(passage.text))]
     likelihoods = list[float]()
-    for start, end in found if len(found) > 1 else ():
+    for start, end in ranges if len(ranges) > 1 else ():
         text = without_question(passage.text[start:end], question)
         request = builder.build([document], [text], question, persist=False, part="sentence")
         likelihoods.append((yield from _likelihood(request)))
     order = sorted(range(len(likelihoods)), key=lambda i: -likelihoods[i])
-    return [found[i] for i in order] or found
+    return [ranges[i] for i in order] or ranges
 
 
-def says_something(sentence: str) -> bool:
+def has_content(sentence: str) -> bool:
     """True if a sentence is more than a heading or a rule."""
-    return len(split_words(sentence)) >= LEAST_WORDS
+    return len(split_words(sentence)) >= MIN_WORDS
 
 
 def answer_from_sentences(
@@ -89,13 +90,15 @@ def answer_from_sentences(
     ranked: Sequence[Range],
     question: str,
 ) -> EngineCoroutine[tuple[Request, int]]:
-    """The better of two answers, and the number of sentences it is from: one from the best sentence in the sentence's
-    own words, and one from the best two. An answer that invents nothing is better than one that does; then the likelier
-    one is better. The coroutine yields no tokens.
+    """Answer from the best sentence, in its own words, and from the best two; returns the better request and the number
+    of sentences it answers from.
+
+    An answer that invents nothing is better than one that does; then the likelier one is better. The coroutine yields
+    no tokens.
     """
     two = " ".join(text[a:b] for a, b in sorted(ranked[:2]))
     (start, end), answers = ranked[0], list[tuple[Request, int]]()
-    for sentence, form, count in ((text[start:end], WITH_ITS_WORDS, 1), (two, ASK, 2)):
+    for sentence, form, count in ((text[start:end], EXTRACTIVE_FORM, 1), (two, ASK, 2)):
         source = without_question(sentence, question)
         answers.append(((yield from _answer(builder, settings, document, source, question, form)), count))
     return max(answers, key=lambda one: (not invents(one[0].texts[0], text, question), one[0].likelihood))
@@ -134,7 +137,7 @@ def _answer(
 
 
 def before_next_question(tokens: Sequence[Token]) -> list[Token]:
-    """An answer up to where the model goes on by asking itself another question, as some do."""
+    """Returns an answer up to where the model writes another question, as some models do."""
     text, kept = "", list[Token]()
     for token in tokens:
         text += token.text

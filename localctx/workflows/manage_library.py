@@ -1,7 +1,4 @@
-"""The library beside asking it: files are added and indexed, passages are found, prepared documents are imported.
-
-The command, the window and the Python API all do it through here.
-"""
+"""Manages the library: adds and indexes files, searches passages, and imports prepared documents."""
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 
@@ -17,7 +14,7 @@ from localctx.store.store import store_errors
 
 
 class LibraryWorkflow:
-    """Adds to the library of one session, and searches it. ``running`` the runtime is the caller's care.
+    """Adds to the library of one session, and searches it, inside ``Runtime.running``.
 
     Everything raises StoreError, and Cancelled within a second of a cancel.
     """
@@ -26,24 +23,29 @@ class LibraryWorkflow:
         self._builder, self._runtime = builder, builder.runtime
 
     def add(self, sources: Iterable[str], ocr: str | None = None) -> Iterator[Added]:
-        """Read and store the files ``sources`` one by one; what was yielded is durable. ``ocr``: None is as set."""
+        """Parse and store the files ``sources`` one by one; each is durable once its result is yielded.
+
+        ``ocr``: None is the setting.
+        """
         runtime = self._runtime
         with store_errors(runtime.store.home):
             mode = ocr or runtime.settings.ocr
             yield from add_documents(runtime.store, sources, self._report_pages, mode, runtime.cancelled)
 
     def index(self, documents: Container[str] | None = None) -> str | None:
-        """Make these documents (ids), or all, searchable; returns why by words alone, if there are no vectors."""
+        """Make these documents (ids), or all, searchable; returns a warning if there is no embedder, so that they are
+        found by words only.
+        """
         with store_errors(self._runtime.store.home):
-            _, doubt = try_with_embedder(
+            _, warning = try_with_embedder(
                 lambda: self._runtime.embedder, lambda embedder: self._index(embedder, documents)
             )
-        return doubt
+        return warning
 
     def search(
         self, words: str, documents: Sequence[str] | None = None, top: int = 10
     ) -> tuple[SearchResult, str | None]:
-        """The ``top`` passages for ``words`` in these documents (ids), or in all; and the doubt that ``index`` returns.
+        """Returns the ``top`` passages for ``words`` in these documents (ids), or in all, and the warning of ``index``.
 
         Documents that are not indexed yet are indexed first.
         """
@@ -57,7 +59,7 @@ class LibraryWorkflow:
             return try_with_embedder(lambda: self._runtime.embedder, find)
 
     def usable_caches(self, bundle: Bundle) -> list[BundleCache]:
-        """The caches of an exported document that this session's model can use. Loads the model."""
+        """Returns the caches of an exported document that this session's model can use. Loads the model."""
         return [cache for cache in bundle.caches if _is_usable(self._builder, bundle.text, cache)]
 
     def import_bundle(self, bundle: Bundle, caches: Sequence[BundleCache]) -> int:

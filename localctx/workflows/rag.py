@@ -1,5 +1,6 @@
-"""Answering from passages: search finds them by words and vectors, the model's likelihood of the question ranks them,
-and the best are read. Every passage's pages are persisted, so that ranking it again costs the question's tokens alone.
+"""Retrieval: search finds passages by words and vectors, the model ranks them by the likelihood of the question, and
+the answer comes from the best. The pages of every passage are persisted, so that ranking it again prefills only the
+question.
 """
 
 import re
@@ -27,7 +28,7 @@ from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
 
-RANKED = 5  # passages whose likelihood is computed
+MAX_RANKED = 5  # passages whose likelihood is computed
 SEARCH_WEIGHT = 20  # nats for a search score of 1: the first passage and the fifth are about two nats apart
 _WHOLE = r"summari[sz]e|summary|overview|list (all|every|each|the)|overall|main (points?|ideas?|themes?)|throughout"
 _OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
@@ -42,7 +43,7 @@ WHOLE_ASKED = (
 
 @dataclass(frozen=True)
 class _Question:
-    """A question to be answered from passages, and ``why`` not from whole documents."""
+    """A question that is answered from passages, and ``why`` the documents are not read whole."""
 
     text: str
     why: str
@@ -52,11 +53,11 @@ class _Question:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """The passages that search found, their documents by id, and a doubt about the search, if there is one."""
+    """The passages that search found, their documents by id, and a warning about the search, if there is one."""
 
     passages: list[Passage]
     documents: dict[str, StoredDocument]
-    doubt: str | None
+    warning: str | None
 
 
 class RetrievalWorkflow:
@@ -73,10 +74,11 @@ class RetrievalWorkflow:
         why: str,
         conversation: Conversation = NO_CONVERSATION,
     ) -> EngineCoroutine[Request]:
-        """The request that answers from the best passages of ``documents`` (None: of the whole library), prefilled.
+        """Build and prefill the request that answers from the best passages of ``documents`` (None: of the whole
+        library).
 
-        In a chat, what was said before stands between passages and question, and has no part in the ranking.
-        Raises UserError, Cancelled.
+        In a chat, the history stands between passages and question; it has no part in the ranking. Raises UserError,
+        Cancelled.
         """
         with self._open_store(persist) as store:
             return (yield from self._open(store, documents, _Question(question, why, persist, conversation)))
@@ -101,7 +103,7 @@ class RetrievalWorkflow:
 
     @property
     def count(self) -> int:
-        """Passages answered from: as set, or as many as the model was measured to use; 1 for an unmeasured model."""
+        """The number of passages in the prompt: the setting, else what the catalogue measured for the model, else 1."""
         settings = self._runtime.settings
         entry = load_catalog().get(settings.model)
         return settings.passages or (entry.passages if entry else 0) or 1
@@ -119,8 +121,8 @@ class RetrievalWorkflow:
         plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
         requests = [self._build([found.documents[p.document]], [p], question, NO_CONVERSATION) for p in plain]
         yield from map(Note, language_warnings(self._runtime.settings, list(found.documents.values())))
-        if found.doubt:
-            yield Note(found.doubt)
+        if found.warning:
+            yield Note(found.warning)
         if _OVER_ALL.search(question.text):
             yield Note(WHOLE_ASKED)
         yield self._plan(requests, question.why)
@@ -132,7 +134,7 @@ class RetrievalWorkflow:
 
     @contextmanager
     def _open_store(self, persist: bool) -> Iterator[Store]:
-        """The store, or a temporary one."""
+        """The session's store; a temporary one if nothing is persisted."""
         if persist:
             yield self._runtime.store
             return
@@ -145,15 +147,15 @@ class RetrievalWorkflow:
 
         def find(embedder: Embedder | None) -> list[Passage]:
             self._index(store, embedder, rows)
-            return search(store, question.text, embedder, list(rows), max(RANKED, self.count)).passages
+            return search(store, question.text, embedder, list(rows), max(MAX_RANKED, self.count)).passages
 
-        passages, doubt = try_with_embedder(lambda: self._runtime.embedder, find)
+        passages, warning = try_with_embedder(lambda: self._runtime.embedder, find)
         if not passages:
             what = f"{question.why}, and nothing in the documents is like the question"
             raise NothingFound(what, "say it in other words")
         text_of, spans_of = store.documents.text, store.documents.spans
         found = {d: StoredDocument(rows[d], text_of(d), spans_of(d)) for d in {p.document for p in passages}}
-        return _Candidates(passages, found, doubt)
+        return _Candidates(passages, found, warning)
 
     def _index(self, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
         index_all(store, embedder, documents, self._runtime.report, self._runtime.cancelled)
@@ -172,7 +174,7 @@ class RetrievalWorkflow:
         )
 
     def _plan(self, requests: Sequence[Request], why: str) -> Planned:
-        """One plan for everything that is ranked."""
+        """Returns one plan for all requests that are ranked."""
         plans = [request.plan for request in requests]
         seconds = [p.seconds for p in plans if p.seconds is not None]
         return replace(
@@ -242,9 +244,8 @@ class RetrievalWorkflow:
         documents: dict[str, StoredDocument],
         question: _Question,
     ) -> EngineCoroutine[Request]:
-        """Several passages in one prompt, in the order of the text, so that the same passages make the same prompt.
-
-        Neighbours are joined, unless the ranked passages are blended.
+        """Build and prefill a request with several passages, in the order of the text, so that the same passages make
+        the same prompt. Adjacent passages are joined, unless their caches are blended.
         """
         passages = [passage for passage, _ in chosen]
         blending = choose_blending(self._runtime.settings.blend, self._blending_passed)
@@ -255,9 +256,9 @@ class RetrievalWorkflow:
         try:
             request.begin_persisting()
             if blending:
-                alone = [CachedPassage(ranked.tokens, ranked.cache) for _, ranked in chosen]
+                cached = [CachedPassage(ranked.tokens, ranked.cache) for _, ranked in chosen]
                 reused = yield from blend(
-                    request.model, request.cache, request.tokens, alone, blending, chunk=request.relief
+                    request.model, request.cache, request.tokens, cached, blending, chunk=request.relief
                 )
                 request.plan = replace(request.plan, reused=reused)
             yield from prefill_request(request)
@@ -268,6 +269,6 @@ class RetrievalWorkflow:
         return request
 
     def _blending_passed(self, blending: Blending) -> bool | None:
-        """Whether ``localctx quality --blend`` passed it for the model and codec in use; None if not measured."""
+        """Whether ``blending`` passed ``localctx quality --blend`` with this model and codec; None if not measured."""
         key = blending.key(self._builder.fingerprint)
         return self._runtime.read_store(lambda store: store.verdicts.passed(key))

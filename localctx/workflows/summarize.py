@@ -20,7 +20,7 @@ from localctx.library.sentences import sentences
 from localctx.store.batch_results import part_of
 from localctx.store.documents import StoredDocument, labels
 from localctx.store.store import store_errors
-from localctx.workflows.summary_task import PART, SummaryTask, digest
+from localctx.workflows.summary_task import SECTION_LENGTH, SummaryTask, digest
 from localctx.workflows.text_generator import TextGenerator
 
 MAX_SECTION = 2048  # tokens; longer ones can be read, but small models then summarize their first and last sentences
@@ -35,8 +35,8 @@ class _SectionSummary(NamedTuple):
 
 
 class SummarizeWorkflow:
-    """Summarizes documents, or asks all of them the same questions. ``open_generator`` gives the text generator for a
-    document: the model here, or a server.
+    """Summarizes documents, or asks all of them the same questions, with the text generator that ``open_generator``
+    returns for a document.
     """
 
     def __init__(self, runtime: Runtime, open_generator: Callable[[StoredDocument], TextGenerator]) -> None:
@@ -45,10 +45,8 @@ class SummarizeWorkflow:
     def summarize(
         self, document: StoredDocument, task: SummaryTask, persist: bool = False
     ) -> EngineCoroutine[dict[str, Any]]:
-        """Do ``task`` on a document; returns the result as JSON. ``persist`` the pages of a document that is read
-        whole.
-
-        Raises DocumentError, TooLong or NoRoom for what is wrong with this document; Cancelled.
+        """Do ``task`` on a document; returns the result as JSON. ``persist``: the pages of a document that is read
+        whole are persisted. Raises DocumentError, TooLong or NoRoom if this document cannot be done; Cancelled.
         """
         generator, start = self._open_generator(document), time.perf_counter()
         partial = _PartialResults(self.runtime, document, task)
@@ -59,13 +57,13 @@ class SummarizeWorkflow:
 
 
 class _PartialResults:
-    """Texts generated on the way to a result: they are stored until that is there, however often a run is killed."""
+    """Stores the texts generated on the way to a result, so that a run that was killed continues where it was."""
 
     def __init__(self, runtime: Runtime, document: StoredDocument, task: SummaryTask) -> None:
         self._runtime, self._document, self._recipe = runtime, document, task.recipe(runtime.settings)
 
     def once(self, key: list[str], generate: Callable[[], EngineCoroutine[str]]) -> EngineCoroutine[str]:
-        """The text stored under ``key``; it is generated and stored if there is none. Raises StoreError."""
+        """Returns the text stored under ``key``; if there is none, it is generated and stored. Raises StoreError."""
         document, recipe = self._document, part_of(self._recipe, digest(key))
         if found := self._runtime.read_store(lambda store: store.results.get(document.id, recipe)):
             return found["said"]
@@ -103,7 +101,7 @@ class _DocumentSummary:
         """Summarize the document; with the summaries of its sections and the summary's citations."""
         (_, text, spans), task = self._document, self._task
         try:
-            summary = yield from self._generator.generate_from_whole(task.whole, task.tokens, persist)
+            summary = yield from self._generator.generate_from_whole(task.document_instruction, task.tokens, persist)
         except TooLong:
             mode, parts = "refine" if task.refine else "sections", (yield from self._in_sections())
             summary = parts[-1].summary if task.refine else (yield from self._merge([p.summary for p in parts]))
@@ -133,11 +131,11 @@ class _DocumentSummary:
             yield Progress("sections", i, len(found))
             part = text[section.start : section.end]
             if not task.refine:
-                summary = yield from self._generate([part], task.part, PART[1])
+                summary = yield from self._generate([part], task.section_instruction, SECTION_LENGTH[1])
             elif summary:
-                summary = yield from self._generate([summary, part], task.further, task.tokens)
+                summary = yield from self._generate([summary, part], task.refine_instruction, task.tokens)
             else:
-                summary = yield from self._generate([part], task.whole, task.tokens)
+                summary = yield from self._generate([part], task.document_instruction, task.tokens)
             parts.append(_SectionSummary(section, summary))
         return parts
 
@@ -147,7 +145,7 @@ class _DocumentSummary:
             groups, summaries = self._groups(summaries), []
             for i, group in enumerate(groups):
                 yield Progress("summaries", i, len(groups))
-                merged = self._generate(["\n\n".join(group)], self._task.together, self._task.tokens)
+                merged = self._generate(["\n\n".join(group)], self._task.merge_instruction, self._task.tokens)
                 summaries.append((yield from merged) if len(group) > 1 else group[0])
         return summaries[0]
 
@@ -171,7 +169,7 @@ class _DocumentSummary:
             longest = max((text[s.start : s.end] for s in found), key=len)
             try:
                 carried = [longest[: len(longest) // 2]] if self._task.refine else []  # room for the summary so far
-                self._generator.refuse_too_long([*carried, longest], self._task.further)
+                self._generator.refuse_too_long([*carried, longest], self._task.refine_instruction)
                 return found
             except TooLong as e:
                 self._halve(e)
@@ -189,12 +187,11 @@ class _DocumentSummary:
 
 
 def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_SectionSummary]) -> list[dict[str, Any]]:
-    """For each sentence of ``summary`` the words of the document that support it best, if any, as citations with
-    ``at``,
-    where in the summary the sentence ends.
+    """Returns citations as JSON: for each sentence of ``summary`` the words of the document that support it best, if
+    any, with ``at``, the end of the sentence in the summary.
 
-    No model is asked to carry page numbers along, which small ones garble: a sentence leads to the sections whose
-    summaries say it, these to their text, and the text to its page.
+    A sentence leads to the sections whose summaries have its words, these to their text, and the text to its page: a
+    small model that had to carry page numbers along would garble them.
     """
     (row, text, spans), citations = document, list[dict[str, Any]]()
     page, heading = (labels(spans, kind) for kind in ("page", "heading"))

@@ -1,8 +1,8 @@
-"""Task: what is wanted of every document of a batch, and the words in which the model is asked for it.
+"""A task for every document of a batch, and the instructions that ask a model for it.
 
-The words are few and plain, for models of a hundred million parameters too; the text always stands before them. An
-instruction that came first could be shared by all sections only in whole pages of the KV cache, of 64 tokens, and ours
-fill none. With the text first it is the document's pages that are shared: with ``ask``, with another task.
+Instructions are short and plain, so that models of a hundred million parameters follow them, and come after the text:
+the pages of the document are then shared with ``ask`` and with other tasks. An instruction before the text could be
+shared only in whole pages of 64 tokens, and these have fewer.
 """
 
 import hashlib
@@ -14,35 +14,47 @@ from typing import Any
 from localctx.errors import UsageError
 from localctx.settings import Settings
 
-AS_IT_IS = "{question}"  # how these instructions are put, where ``ask`` would say "answer this question"
+AS_IT_IS = "{question}"  # the form of a prompt that adds nothing to the instruction, unlike that of ``ask``
 LENGTHS = {
     "short": ("in one or two sentences", 80),
     "medium": ("in one paragraph", 200),
     "long": ("in several paragraphs", 600),
-}  # in words for the model, and the most tokens
-MOST_WORDS = 2000
+}  # in words for the model, and in the most tokens
+MAX_WORDS = 2000
 STYLES = {"prose": "", "bullets": " Write a list of short points.", "simple": " Use simple words."}
-PART = ("in two or three sentences", 120)  # the summary of a section
+SECTION_LENGTH = ("in two or three sentences", 120)  # of the summary of a section, as in LENGTHS
 
-_WHOLE = "Summarize the document above {length}.{style}{language}"
-_PART = "Summarize the text above {length}.{language}"
-_TOGETHER = (
+_DOCUMENT = "Summarize the document above {length}.{style}{language}"
+_SECTION = "Summarize the text above {length}.{language}"
+_MERGE = (
     "Above are summaries of the parts of one document, in order. Write one summary of them {length}.{style}{language}"
 )
-_FURTHER = (
+_REFINE = (
     "Document 1 is the summary so far. Document 2 comes next. Write one summary of both {length}.{style}{language}"
 )
 
-_MATTER = ("model", "kv", "dtype", "keep", "rope", "temperature", "top_p", "top_k", "seed", "beams", "max_tokens")
-_MATTER_TO_ANSWERS = ("mode", "passages", "embedder", "blend")
+_GENERATION_SETTINGS = (
+    "model",
+    "kv",
+    "dtype",
+    "keep",
+    "rope",
+    "temperature",
+    "top_p",
+    "top_k",
+    "seed",
+    "beams",
+    "max_tokens",
+)
+_RETRIEVAL_SETTINGS = ("mode", "passages", "embedder", "blend")
 
 
 @dataclass(frozen=True)
 class SummaryTask:
     """A summary of this ``length`` (a name of LENGTHS, or a number of words), ``style`` and ``language``, or answers to
-    ``questions``. ``refine``: a long document is walked through with its summary in hand.
+    ``questions``. ``refine``: the summary of a long document is carried from section to section.
 
-    Raises UsageError for what cannot be meant.
+    Raises UsageError for a value that does not exist.
     """
 
     length: str = "medium"
@@ -52,8 +64,8 @@ class SummaryTask:
     questions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.length not in LENGTHS and not (self.length.isdecimal() and 0 < int(self.length) <= MOST_WORDS):
-            choices = f"{', '.join(LENGTHS)} or a number of words up to {MOST_WORDS:,}"
+        if self.length not in LENGTHS and not (self.length.isdecimal() and 0 < int(self.length) <= MAX_WORDS):
+            choices = f"{', '.join(LENGTHS)} or a number of words up to {MAX_WORDS:,}"
             raise UsageError(f"length {self.length!r} cannot be meant", f"use {choices}")
         if self.style not in STYLES:
             raise UsageError(f"there is no style {self.style!r}", f"use one of: {', '.join(STYLES)}")
@@ -62,60 +74,65 @@ class SummaryTask:
 
     @property
     def tokens(self) -> int:
-        """The most a summary may have."""
+        """The most tokens of a summary."""
         return LENGTHS[self.length][1] if self.length in LENGTHS else 2 * int(self.length) + 32
 
     @property
-    def whole(self) -> str:
-        """What is asked of a whole document."""
-        return self._asked(_WHOLE)
+    def document_instruction(self) -> str:
+        """The instruction to summarize a whole document."""
+        return self._format(_DOCUMENT)
 
     @property
-    def part(self) -> str:
-        """What is asked of a section."""
-        return self._asked(_PART, PART[0])
+    def section_instruction(self) -> str:
+        """The instruction to summarize one section."""
+        return self._format(_SECTION, SECTION_LENGTH[0])
 
     @property
-    def together(self) -> str:
-        """What is asked of the summaries of sections."""
-        return self._asked(_TOGETHER)
+    def merge_instruction(self) -> str:
+        """The instruction to merge the summaries of sections."""
+        return self._format(_MERGE)
 
     @property
-    def further(self) -> str:
-        """What is asked of the summary so far and the next section."""
-        return self._asked(_FURTHER)
+    def refine_instruction(self) -> str:
+        """The instruction to extend the summary so far by the next section."""
+        return self._format(_REFINE)
 
     def adapted(self, settings: Settings) -> Settings:
-        """``settings`` under which this is done: one answer each, as long as is wanted."""
+        """Returns ``settings`` with the length of this task. Raises UsageError if they ask for several answers."""
         if settings.n > 1:
             raise UsageError("a batch takes one answer of each document", "leave out --n")
         return settings if self.questions else replace(settings, max_tokens=self.tokens)
 
     def recipe(self, settings: Settings) -> str:
-        """A hash of all that a result depends on, beside the document: done once, it need not be done again."""
-        names = _MATTER + (_MATTER_TO_ANSWERS if self.questions else ())
-        names += () if settings.weights == "full" else ("weights",)  # full ones are in no recipe that was kept
+        """Returns a hash of everything but the document that a result depends on; stored results are found by it."""
+        names = _GENERATION_SETTINGS + (_RETRIEVAL_SETTINGS if self.questions else ())
+        names += () if settings.weights == "full" else ("weights",)  # a default is left out: older hashes stay valid
         names += () if settings.repeats == "stop" else ("repeats",)  # likewise
         names += () if settings.careful == "auto" or not self.questions else ("careful",)
         names += ("effective_context",) if self.questions and settings.effective_context else ()
-        asked = {"questions": self.questions} if self.questions else self._words
-        what = {**asked, "refine": self.refine, **{name: getattr(settings, name) for name in names}}
-        return digest(what)
+        wanted = {"questions": self.questions} if self.questions else self._instructions
+        return digest({**wanted, "refine": self.refine, **{name: getattr(settings, name) for name in names}})
 
     @property
-    def _words(self) -> dict[str, str]:
-        return {name: getattr(self, name) for name in ("whole", "part", "together", "further")}
+    def _instructions(self) -> dict[str, str]:
+        """The instructions by the names under which they are hashed."""
+        return {
+            "whole": self.document_instruction,
+            "part": self.section_instruction,
+            "together": self.merge_instruction,
+            "further": self.refine_instruction,
+        }
 
-    def _asked(self, words: str, length: str = "") -> str:
-        how = length or (LENGTHS[self.length][0] if self.length in LENGTHS else f"in about {self.length} words")
+    def _format(self, instruction: str, length: str = "") -> str:
+        length = length or (LENGTHS[self.length][0] if self.length in LENGTHS else f"in about {self.length} words")
         language = f" Write in {self.language}." if self.language else ""
-        return words.format(length=how, style=STYLES[self.style], language=language)
+        return instruction.format(length=length, style=STYLES[self.style], language=language)
 
     def to_json(self) -> dict[str, Any]:
-        """What was wanted."""
+        """The task as JSON."""
         return asdict(self)
 
 
-def digest(what: Mapping[str, Any] | list[str]) -> str:
-    """SHA-256 of JSON with its keys in order."""
-    return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+def digest(value: Mapping[str, Any] | list[str]) -> str:
+    """Returns the SHA-256 of a value as JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

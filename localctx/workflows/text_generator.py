@@ -1,6 +1,5 @@
-"""Text generators: whoever reads texts of a document and writes what is asked about them, here or on a server.
-
-``LocalGenerator`` is the model of this machine.
+"""Text generators follow instructions about a document: ``LocalGenerator`` with the model of this machine, others of
+the same protocol on a server or in a Ray worker.
 """
 
 from collections import Counter
@@ -70,7 +69,7 @@ class LocalGenerator:
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow, document: StoredDocument) -> None:
         settings = builder.runtime.settings
         self.model, self.token_counts, self.window = settings.model, zero_token_counts(), builder.model.trained
-        # where many answers are generated side by side, a drafted token takes the place of another answer's
+        # side by side with other documents, a drafted token takes the place of another document's token in the batch
         self._builder, self._settings, self._document = builder, replace(settings, draft=0), document
         self._ask, self._runtime = ask, builder.runtime
 
@@ -88,8 +87,8 @@ class LocalGenerator:
         return (yield from self._follow(_limited(max_tokens, self._build(texts, instruction))))
 
     def generate_from_whole(self, instruction: str, max_tokens: int, persist: bool) -> EngineCoroutine[str]:
-        """See ``TextGenerator``. Kept pages are reused. New ones are persisted only if that is wanted: a night's
-        documents would evict those that somebody asks about.
+        """See ``TextGenerator``. Kept pages are reused; new ones are persisted only if ``persist``, because a batch of
+        documents would evict the pages of those that a user asks about.
         """
         request = _limited(max_tokens, self._build([self._document.text], instruction, persist=True))
         if persist:
@@ -107,11 +106,9 @@ class LocalGenerator:
     def _follow(self, request: Request) -> EngineCoroutine[str]:
         return (yield from self._run(request, answer_request(request, self._settings)))
 
-    def _run(self, request: Request, work: EngineCoroutine[None]) -> EngineCoroutine[str]:
-        """Run a request and count its tokens; returns the answer's text, cut after its last whole sentence where it
-        was cut.
-        """
-        yield from run_request(request, work)
+    def _run(self, request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[str]:
+        """Run a request and count its tokens; returns the answer, trimmed to whole sentences if it was cut off."""
+        yield from run_request(request, coroutine)
         if request.stopped == "cancelled":
             raise Cancelled
         dropped = self._count_tokens(request)
@@ -123,8 +120,8 @@ class LocalGenerator:
         return trim_to_sentence(request.texts[0]) if cut else request.texts[0]
 
     def _build(self, texts: Sequence[str], instruction: str, persist: bool = False) -> Request:
-        as_it_is = Conversation(form=AS_IT_IS)
-        return self._builder.build([self._document], texts, instruction, persist=persist, conversation=as_it_is)
+        conversation = Conversation(form=AS_IT_IS)
+        return self._builder.build([self._document], texts, instruction, persist=persist, conversation=conversation)
 
     def _count_tokens(self, request: Request) -> int:
         """Count what was prefilled and generated, also of passages that were ranked; returns the tokens dropped."""

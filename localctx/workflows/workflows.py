@@ -21,7 +21,7 @@ from localctx.workflows.text_generator import LocalGenerator, TextGenerator
 
 
 class Workflows:
-    """What can be done with one ``runtime``: ``questions``, ``chats``, summaries and the library.
+    """The workflows of one ``runtime``: ``questions``, ``chats``, summaries and the library.
 
     Methods that return an ``EngineCoroutine`` do nothing until it is run, by ``Session.run`` or by a scheduler.
     """
@@ -42,15 +42,17 @@ class Workflows:
 
     @contextmanager
     def library(self) -> Iterator[LibraryWorkflow]:
-        """The library, while files are added or it is searched; a cancel is heard."""
-        with self.runtime.running(listening=True):
+        """The library, to add files or search it; a cancel is accepted from the start of the block."""
+        with self.runtime.running(cancellable=True):
             yield LibraryWorkflow(self._builder)
 
     @contextmanager
     def summaries(
         self, open_generator: Callable[[StoredDocument], TextGenerator] | None = None
     ) -> Iterator[SummarizeWorkflow]:
-        """What summarizes documents, or asks all of them the same; ``open_generator`` replaces the model here."""
+        """The workflow that summarizes documents, or asks all of them the same. ``open_generator`` replaces the model
+        of this machine.
+        """
         with self.runtime.running():
             yield SummarizeWorkflow(self.runtime, open_generator or self._local_generator)
 

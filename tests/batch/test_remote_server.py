@@ -71,7 +71,7 @@ def test_the_model_is_there_and_all_else_is_here(run, texts, tmp_path, there, ho
     assert all("[^1]: " in text for text in said.values()), "nothing is cited"
     (red,) = [d for d in json.loads(done.stdout)["documents"] if d["name"] == "red.txt"]
     assert red["model"] == f"{MODEL} @ {there.url.removeprefix('http://')}"
-    prompt = content([(texts / "red.txt").read_text()], SummaryTask("short").whole, AS_IT_IS)
+    prompt = content([(texts / "red.txt").read_text()], SummaryTask("short").document_instruction, AS_IT_IS)
     assert prompt in there.contents()
     count = len(prompt.split())
     assert red["tokens"] == {
@@ -423,7 +423,7 @@ def test_llama_cpp_pythons_server_summarizes(run, texts, tmp_path, llama):
     assert counts(done) == (6, 0, 0), done.stderr
     documents = {d["name"]: d for d in json.loads(done.stdout)["documents"]}
     for colour in COLOURS:
-        prompt = content([(texts / f"{colour}.txt").read_text()], SummaryTask("9").whole, AS_IT_IS)
+        prompt = content([(texts / f"{colour}.txt").read_text()], SummaryTask("9").document_instruction, AS_IT_IS)
         said = trim_to_sentence(asked_plainly(url, model, prompt, SummaryTask("9").tokens))
         assert documents[f"{colour}.txt"]["summary"] == said
         assert documents[f"{colour}.txt"]["model"] == f"{model} @ {url.removeprefix('http://')}"

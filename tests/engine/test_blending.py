@@ -6,7 +6,16 @@ import transformers as tf
 from keeper_models import TOKENS, build
 
 from localctx.budget import TierLimits
-from localctx.engine.blending import BLENDINGS, BLOCK, USUAL, Blending, CachedPassage, blend, choose_blending, locate
+from localctx.engine.blending import (
+    BLENDINGS,
+    BLOCK,
+    DEFAULT_BLENDING,
+    Blending,
+    CachedPassage,
+    blend,
+    choose_blending,
+    locate,
+)
 from localctx.engine.coroutine import compute_alone, drive, never_cancelled
 from localctx.errors import ModelError
 from localctx.kv.cache import Cache
@@ -44,7 +53,7 @@ def prompt(bodies=BODIES):
     return [t for i, body in enumerate(bodies) for t in (*HEAD[: 7 + i], 3 + i, *body)] + TAIL + QUESTION
 
 
-def run(model, cache, tokens, passages, how=USUAL, cancelled=never_cancelled, **options):
+def run(model, cache, tokens, passages, how=DEFAULT_BLENDING, cancelled=never_cancelled, **options):
     steps = drive(
         blend(model, cache, tokens, passages, how, **{"chunk": 64, **options}), compute_alone(model, cancelled)
     )
@@ -358,7 +367,7 @@ def test_a_model_without_rotary_positions_is_refused_by_name():
         ("auto", [], None),
         ("auto", BLENDINGS, Blending(0)),
         ("auto", [Blending(32, 0.15)], Blending(32, 0.15)),
-        ("on", [], USUAL),
+        ("on", [], DEFAULT_BLENDING),
         ("on", [Blending(32, 0.15)], Blending(32, 0.15)),
     ],
 )

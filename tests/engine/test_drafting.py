@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from native_models import plain
 
 from localctx.engine.coroutine import compute_alone, drive, run_to_end
-from localctx.engine.drafting import KEY, PromptLookup
+from localctx.engine.drafting import NGRAM, PromptLookup
 from localctx.engine.events import Token
 from localctx.engine.prefill_decode import decode, prefill
 from localctx.errors import Cancelled
@@ -114,10 +114,10 @@ def test_cancelled_between_guesses_nothing_is_left(model):
 @settings(max_examples=200, deadline=None)
 def test_what_is_guessed_followed_the_same_tokens_before(tokens, most):
     lookup = PromptLookup(tokens, 8)
-    guess = lookup.guess(most)
+    guess = lookup.draft(most)
     assert len(guess) <= most
     if guess:
-        ends = [i for i in range(KEY, len(tokens)) if tokens[i - KEY : i] == tokens[-KEY:]]
+        ends = [i for i in range(NGRAM, len(tokens)) if tokens[i - NGRAM : i] == tokens[-NGRAM:]]
         assert tokens[ends[-1] : ends[-1] + len(guess)] == guess, "where they came last"
 
 
@@ -125,7 +125,7 @@ def test_guesses_grow_and_shrink():
     lookup = PromptLookup(list(range(PAGE)) * 2 + [0, 1, 2], 8)
     sizes = []
     for accepted in (2, 4, 8, 8, 3, 0, 1):
-        sizes.append(len(lookup.guess(15)))
-        lookup.hear(sizes[-1], min(accepted, sizes[-1]))
+        sizes.append(len(lookup.draft(15)))
+        lookup.record(sizes[-1], min(accepted, sizes[-1]))
     assert sizes == [2, 4, 8, 8, 8, 3, 1]
     assert (lookup.drafted, lookup.accepted) == (34, 26)

@@ -274,7 +274,7 @@ def test_no_room_anywhere_is_told_before_reading(run, lakes, home):
     code, out, err = run("ask", lakes, QUESTION, "--mode", "full", "--memory", "64KiB", "--ram", "0", "--disk", "0")
     assert (code, out) == (1, "")
     assert re.fullmatch(
-        r"localctx: remembering 2,\d\d\d tokens takes \d+\.\d KiB of KV; there are 64\.0 KiB of device, 0 B of host, "
+        r"localctx: 2,\d\d\d tokens take \d+\.\d KiB of KV; there are 64\.0 KiB of device, 0 B of host, "
         r"0 B of disk; [^\n]*--memory[^\n]*\n",
         err,
     ), err

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localctx.engine.repetition import COPIES, LONGEST, SHORTEST, Repetition
+from localctx.engine.repetition import COPIES, MAX_PERIOD, MIN_TOKENS, Repetition
 
 WORDS = list(range(100, 110))
 
@@ -16,7 +16,7 @@ def heard(tokens, line_ends=()):
         given += repetition.add(token, i in line_ends)
         if repetition.found:
             return tokens[:given], True
-    return tokens[: given + repetition.held], False
+    return tokens[: given + repetition.withheld], False
 
 
 def test_the_third_copy_ends_it_and_only_the_first_is_given_out():
@@ -40,7 +40,7 @@ def test_a_long_line_that_comes_twice_in_a_row_is_one():
 
 @pytest.mark.parametrize("circle", [[5], [5, 6], [5, 6, 7]])
 def test_zeros_of_a_number_and_rules_of_a_table_are_none(circle):
-    some = circle * ((SHORTEST - 1) // len(circle))
+    some = circle * ((MIN_TOKENS - 1) // len(circle))
     assert heard([1, *some, 2]) == ([1, *some, 2], False)
 
 
@@ -52,7 +52,7 @@ def test_nothing_is_lost_and_what_ends_early_was_a_repetition(tokens):
         assert said == tokens
 
 
-@given(st.lists(st.integers(0, 50), min_size=SHORTEST, max_size=LONGEST, unique=True), st.integers(COPIES, 5))
+@given(st.lists(st.integers(0, 50), min_size=MIN_TOKENS, max_size=MAX_PERIOD, unique=True), st.integers(COPIES, 5))
 def test_every_circle_is_found(circle, copies):
     said, found = heard([99, *circle * copies])
     assert found

@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 from ask_in_process import ask, session
 
-from localctx.engine.effective_context import GUESSES, MEASURED, guess
+from localctx.engine.effective_context import ESTIMATES, MEASURED, estimate_effective_context
 from localctx.engine.events import Note, Planned
 from localctx.store.store import Store
 
@@ -64,9 +64,9 @@ def test_what_will_be_answered_from_passages_is_prepared_by_making_it_searchable
 
 
 def test_guesses_grow_with_the_model():
-    sizes = [below - 1 for below, _ in GUESSES[:-1]]
-    assert [guess(int(size)) for size in sizes] == [tokens for _, tokens in GUESSES[:-1]]
-    assert guess(10**12) == GUESSES[-1][1]
+    sizes = [below - 1 for below, _ in ESTIMATES[:-1]]
+    assert [estimate_effective_context(int(size)) for size in sizes] == [tokens for _, tokens in ESTIMATES[:-1]]
+    assert estimate_effective_context(10**12) == ESTIMATES[-1][1]
 
 
 def test_the_report_says_the_mode(home, tiny_model, document):

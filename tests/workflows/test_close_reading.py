@@ -6,7 +6,7 @@ from ask_in_process import session
 from localctx.engine.events import Done, Quoted, Token
 from localctx.workflows import close_reading
 from localctx.workflows.ask import UNANSWERED
-from localctx.workflows.close_reading import before_next_question, invents, says_something, without_question
+from localctx.workflows.close_reading import before_next_question, has_content, invents, without_question
 
 QUESTION = "How long is river 7?"
 HOW = {"mode": "retrieve", "careful": "auto", "max_tokens": 12, "repeats": "stop"}
@@ -20,8 +20,8 @@ def events_of(home, model, document, question=QUESTION, **how):
 @pytest.fixture
 def everything_answers(monkeypatch):
     """Random models find no question likelier after any passage."""
-    monkeypatch.setattr(close_reading, "NO_LIFT", -1e9)
-    monkeypatch.setattr(close_reading, "NO_LIFT_EACH", -1e9)
+    monkeypatch.setattr(close_reading, "MIN_GAIN", -1e9)
+    monkeypatch.setattr(close_reading, "MIN_GAIN_PER_TOKEN", -1e9)
 
 
 def test_where_no_passage_makes_the_question_likelier_that_is_said(home, tiny_model, document):
@@ -118,6 +118,6 @@ def test_an_answer_ends_before_the_model_asks_itself(pieces, left):
 
 
 def test_headings_and_rules_say_nothing():
-    assert not any(map(says_something, ("## Licence", "---", "")))
-    assert says_something("It is red.")
-    assert says_something("每月租金为七千四百元。")
+    assert not any(map(has_content, ("## Licence", "---", "")))
+    assert has_content("It is red.")
+    assert has_content("每月租金为七千四百元。")
