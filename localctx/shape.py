@@ -51,7 +51,7 @@ class Format:
 
     @property
     def on_triton(self) -> bool:
-        """Whether the Triton kernels read it."""
+        """True if the Triton kernels read it."""
         return self.k_bits <= 16 and not self.float8
 
 

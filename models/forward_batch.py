@@ -40,8 +40,8 @@ class ForwardBatch:
         self._latents: tuple[Tensor, Tensor] | None = None
 
     @contextmanager
-    def begun(self) -> Iterator[None]:
-        """Within, a step is open in every cache, which may have rebased its positions. All are committed, or none."""
+    def open_step(self) -> Iterator[None]:
+        """Open a step in every cache, which may rebase its positions; at the end commit all of them, or none."""
         with ExitStack() as caches:
             for request in self.requests:
                 request.cache.begin(len(request.tokens))

@@ -109,9 +109,9 @@ class LocalModel(ABC):
         groups = self._groups(requests)
         batches = [ForwardBatch([requests[i] for i in group], cancelled) for group in groups]
         logits: list[Tensor] = [torch.empty(0)] * len(requests)
-        with ExitStack() as begun:  # all sequences are committed, or none
+        with ExitStack() as steps:  # all sequences are committed, or none
             for batch in batches:
-                begun.enter_context(batch.begun())
+                steps.enter_context(batch.open_step())
             for group, batch in zip(groups, batches, strict=True):
                 for i, own in zip(group, batch.split(self._run(batch)), strict=True):
                     logits[i] = own
@@ -121,7 +121,7 @@ class LocalModel(ABC):
     def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """See ``Model``."""
         batch = ForwardBatch([ForwardRequest(tokens, cache)], until=layer)
-        with suppress(Cancelled), batch.begun():
+        with suppress(Cancelled), batch.open_step():
             self._run(batch)
         assert batch.probed, f"there is no layer {layer}"
         return batch.probed

@@ -56,7 +56,7 @@ class TransformersModel(LocalModel):
         inputs = _inputs(batch, batch.positions())
         capturable = batch.capturable if self.graphs else None
         if not (self.graphs and capturable):
-            return self._compute(batch, _on(self.device, inputs))
+            return self._compute(batch, _to_device(self.device, inputs))
         if batch.cancelled():
             raise Cancelled
         return self.graphs.run(capturable, inputs, self.device, partial(self._compute, batch))
@@ -89,14 +89,14 @@ class TransformersModel(LocalModel):
         cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
         token = self._config.vocab_size // 2  # the first may be padding, which is all zeros
         batch = ForwardBatch([ForwardRequest([token], cache)])
-        with batch.begun():
+        with batch.open_step():
             self._apply(positions)
-            self._compute(batch, _on(self.device, _inputs(batch, [position])))
+            self._compute(batch, _to_device(self.device, _inputs(batch, [position])))
         return [cache.open_tail(i)[layer.kind == "latent"] for i, layer in enumerate(self.shape.layers)]
 
 
 def _can_capture(module: Any, stored: str) -> bool:
-    """Whether forward passes on a GPU can be captured: bitsandbytes waits for outliers in 8 bits, and some families
+    """True if forward passes on a GPU can be captured: bitsandbytes waits for outliers in 8 bits, and some families
     branch in Python.
     """
     return module.device.type == "cuda" and stored != "int8" and getattr(module, "_can_compile_fullgraph", False)
@@ -111,7 +111,7 @@ def _inputs(batch: ForwardBatch, positions: Sequence[int]) -> dict[str, np.ndarr
     }
 
 
-def _on(device: torch.device, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+def _to_device(device: torch.device, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(x).to(device) for name, x in inputs.items()}
 
 

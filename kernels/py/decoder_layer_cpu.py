@@ -41,7 +41,7 @@ class Exit(NamedTuple):
 
 @njit(cache=True)
 def enter(x, entry, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
-    """Of the rows x [n, hidden], q [n, Hq, D], k [n, H, D] and v [n, H, Dv], turned by cos and sin [n, <= D / 2]
+    """Of the rows x [n, hidden], q [n, Hq, D], k [n, H, D] and v [n, H, Dv], rotated by cos and sin [n, <= D / 2]
     (RoPE, arXiv:2104.09864).
     """
     out = _times(normalize(x, entry.norm, eps), entry.qkv)
@@ -102,10 +102,10 @@ def _part_row(out, bias, q_norm, k_norm, eps, cos, sin, q, k, v):  # type: ignor
     for i in range(len(bias)):
         out[i] += bias[i]
     for head in range(heads):
-        _turn(out[head * dim : head * dim + dim], q_norm, eps, cos, sin, q[head])
+        _rotate(out[head * dim : head * dim + dim], q_norm, eps, cos, sin, q[head])
     for head in range(kv_heads):
         at = (heads + head) * dim
-        _turn(out[at : at + dim], k_norm, eps, cos, sin, k[head])
+        _rotate(out[at : at + dim], k_norm, eps, cos, sin, k[head])
         at = (heads + kv_heads) * dim + head * v_dim
         for i in range(v_dim):
             v[head, i] = out[at + i]
@@ -122,7 +122,7 @@ def _normalize_row(x, weight, eps, out):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=MATH)
-def _turn(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
+def _rotate(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
     if len(norm) > 0:
         _normalize_row(x, norm, eps, x)
     half = len(cos)

@@ -131,8 +131,8 @@ def multiply_blocks(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
     strip = (rows + strips - 1) // strips  # all about as long, as are the threads' shares then
     for task in prange(strips * blocks):
         block, row = task % blocks, task // blocks * strip
-        there = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
-        _multiply_block(x[row : row + strip], kind, codes[block], scales[block], there)
+        block_out = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
+        _multiply_block(x[row : row + strip], kind, codes[block], scales[block], block_out)
 
 
 @njit
@@ -142,15 +142,15 @@ def _multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
         _multiply_int8(x, codes, scales, out)
         return
     out[:] = np.float32(0)
-    here, there, step = address_of(x), address_of(out), out.strides[0] // 4
-    block_product(kind, address_of(codes), width, here, inputs, rows, inputs, there, step, np.int64(WIDTH))
+    source, target, step = address_of(x), address_of(out), out.strides[0] // 4
+    block_product(kind, address_of(codes), width, source, inputs, rows, inputs, target, step, np.int64(WIDTH))
 
 
 @njit
 def _multiply_int8(x, codes, scales, out):  # type: ignore[no-untyped-def]
     """A group at a time, its scales after its sum. For many rows codes are made floats once: sums are the same."""
     (rows, inputs), step = x.shape, np.int64(WIDTH)
-    whole, part = np.zeros((rows, WIDTH), np.float32), np.empty((rows, WIDTH), np.float32)
+    total, part = np.zeros((rows, WIDTH), np.float32), np.empty((rows, WIDTH), np.float32)
     floats = np.empty((GROUP, WIDTH), np.float32)
     for group in range(len(scales)):
         first = group * GROUP
@@ -159,8 +159,8 @@ def _multiply_int8(x, codes, scales, out):  # type: ignore[no-untyped-def]
             widen_bytes(at, address_of(floats), some * WIDTH)
             at, kind, width = address_of(floats), FLOAT, 4 * WIDTH
         part[:] = np.float32(0)
-        here, there, sums = address_of(x) + first * 4, address_of(part), address_of(whole)
-        block_product(kind, at, width, here, inputs, rows, some, there, step, step)
+        source, target, sums = address_of(x) + first * 4, address_of(part), address_of(total)
+        block_product(kind, at, width, source, inputs, rows, some, target, step, step)
         for row in range(rows):
-            add_scaled(there + row * 4 * WIDTH, address_of(scales) + group * 4 * WIDTH, sums + row * 4 * WIDTH, step)
-    out[:] = whole
+            add_scaled(target + row * 4 * WIDTH, address_of(scales) + group * 4 * WIDTH, sums + row * 4 * WIDTH, step)
+    out[:] = total

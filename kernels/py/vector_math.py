@@ -198,7 +198,7 @@ def _dot_halves(typingctx, x, halves, count):  # type: ignore[no-untyped-def]
         total = _zeros(b)
         with _each(b, count) as i:
             wide = widened(b, HALF, _stored_at(b, HALF, halves, i))
-            b.store(_of(b, "fma", b.load(_vector(b, x, i), align=4), wide, b.load(total)), total)
+            b.store(_call_intrinsic(b, "fma", b.load(_vector(b, x, i), align=4), wide, b.load(total)), total)
         return _joined(b, b.load(total), b.fadd)
 
     return types.float32(*[types.int64] * 3), codegen
@@ -294,7 +294,7 @@ def _joined(b: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
     return lanes[0]
 
 
-def _of(b: Any, name: str, *args: Any) -> Any:
+def _call_intrinsic(b: Any, name: str, *args: Any) -> Any:
     kind = ir.FunctionType(VECTOR, [VECTOR] * len(args))
     return b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.{name}.v{LANES}f32"), args)
 
@@ -303,14 +303,14 @@ def _exp(b: Any, x: Any) -> Any:
     def same(number: float) -> Any:
         return VECTOR([number] * LANES)
 
-    of = partial(_of, b)
+    call = partial(_call_intrinsic, b)
     x = _greater(b, x, same(-87.0))
-    n = of("floor", of("fma", x, same(1.44269504), same(0.5)))
-    x = of("fma", n, same(-0.693359375), x)
-    x = of("fma", n, same(2.12194440e-4), x)
+    n = call("floor", call("fma", x, same(1.44269504), same(0.5)))
+    x = call("fma", n, same(-0.693359375), x)
+    x = call("fma", n, same(2.12194440e-4), x)
     p = same(1.9875691500e-4)
     for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
-        p = of("fma", p, x, same(factor))
-    p = of("fma", p, b.fmul(x, x), b.fadd(x, same(1.0)))
+        p = call("fma", p, x, same(factor))
+    p = call("fma", p, b.fmul(x, x), b.fadd(x, same(1.0)))
     power = b.shl(b.add(b.fptosi(n, WORDS), WORDS([127] * LANES)), WORDS([23] * LANES))
     return b.fmul(p, b.bitcast(power, VECTOR))

@@ -33,9 +33,9 @@ def warm_reading() -> None:
     norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
     qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
     entry, exits = EntryWeights(norm, qkv, nothing, nothing, nothing), Exit(output, norm, both, down)
-    turn, heads = _zeros(1, _DIM // 2), [_zeros(1, 1, _DIM) for _ in range(3)]
+    angles, heads = _zeros(1, _DIM // 2), [_zeros(1, 1, _DIM) for _ in range(3)]
     for enters, leaves in ((enter, leave), (enter_chunk, leave_chunk)):
-        enters(_zeros(1, _DIM), entry, 1e-5, turn, turn, *heads)
+        enters(_zeros(1, _DIM), entry, 1e-5, angles, angles, *heads)
         leaves(_zeros(1, _DIM), _zeros(1, _DIM), exits, 1e-5)
     normalize(_zeros(1, _DIM), norm, 1e-5)
     multiply(_tensor(1, _DIM), output)

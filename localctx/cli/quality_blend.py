@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def measure_blending(
-    session: "Session", on: "Setup", terminal: "Terminal", text: str, codec: str, count: int, as_json: bool
+    session: "Session", setup: "Setup", terminal: "Terminal", text: str, codec: str, count: int, as_json: bool
 ) -> None:
     """Measure every blending on ``count`` passages, store which passed, and print the results."""
     from localctx.cli.terminal import print_json, table
     from localctx.quality.blend_quality import LENGTH, BlendGate
 
     results = []
-    for result in BlendGate(on, codec, text, count, terminal.show).run():
+    for result in BlendGate(setup, codec, text, count, terminal.show).run():
         results.append(result)
         _store(session, codec, result)  # at once, so that Ctrl-C loses no result
     terminal.clear()

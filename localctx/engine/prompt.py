@@ -93,9 +93,9 @@ def estimate_tokens(
 def _messages(texts: Sequence[str], history: Sequence[Exchange], question: str, form: str) -> list[dict[str, str]]:
     """The conversation as messages; the documents are part of the first one."""
     questions = [*(earlier for earlier, _ in history), question]
-    asked = [{"role": "user", "content": q} for q in (content(texts, questions[0], form), *questions[1:])]
+    user_messages = [{"role": "user", "content": q} for q in (content(texts, questions[0], form), *questions[1:])]
     answers = [{"role": "assistant", "content": answer} for _, answer in history]
-    return [message for pair in zip_longest(asked, answers) for message in pair if message]
+    return [message for pair in zip_longest(user_messages, answers) for message in pair if message]
 
 
 def content(texts: Sequence[str], question: str, form: str) -> str:

@@ -159,7 +159,7 @@ class RequestBuilder:
         return smaller_codec(self.model.shape, self._passed, codec) if auto else None
 
     def _passed(self, codec: str) -> bool | None:
-        """Whether the quality gate passed a codec with this model; None where that was not measured."""
+        """True if the quality gate passed a codec with this model; None where that was not measured."""
         fingerprint = self.model.fingerprint(codec)
         return self.runtime.read_store(lambda store: store.verdicts.passed(fingerprint))
 

@@ -43,12 +43,12 @@ class _AttentionCall:
 
     @property
     def weighs(self) -> bool:
-        """Whether the keeper observes the mass of each page."""
+        """True if the keeper observes the mass of each page."""
         return self.observation is Observation.PAGE_MASS
 
     @property
     def records(self) -> bool:
-        """Whether the attention mass of pages is recorded in this layer."""
+        """True if the attention mass of pages is recorded in this layer."""
         recording = self.cache.attention_mass is not None
         return recording and records_attention(self.cache.pool.shape, self.layer, self.window)
 

@@ -51,7 +51,7 @@ class Backend(Protocol):
     best_scores: Score | None
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
-        """Whether kernels read, for a model of ``dtype``, pages of which ``on_device`` [n] are in the device's tier."""
+        """True if kernels read, for a model of ``dtype``, pages of which ``on_device`` [n] are in the device's tier."""
 
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
         """Encode k and v [kv_heads, pages * 64, dim] into one layer of new pages, whose bytes are ``payloads``."""

@@ -70,7 +70,7 @@ class Cache:
 
     @property
     def exact(self) -> bool:
-        """Whether every page is what its name says: nothing evicted, re-encoded or copied from another sequence."""
+        """True if every page is what its name says: nothing evicted, re-encoded or copied from another sequence."""
         return self.evictions.exact
 
     @property
@@ -123,7 +123,7 @@ class Cache:
         self.phase = "answering"
 
     def selects_pages(self) -> bool:
-        """Whether a query now sees only the pages that it selects."""
+        """True if a query now sees only the pages that it selects."""
         return self.phase != "reading" and self.keeper.pages_seen(self.num_pages) < self.num_pages
 
     def record_attention(self) -> None:

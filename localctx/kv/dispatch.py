@@ -104,7 +104,7 @@ def attention_path(case: AttentionCase) -> Path:
 
 
 def joins_batch(cache: Cache, tokens: int, *, latent: bool = False) -> bool:
-    """Whether so many new tokens of this sequence are part of a decode batch, which is the same in every layer."""
+    """True if so many new tokens of this sequence are part of a decode batch, which is the same in every layer."""
     case = AttentionCase(cache, 0, tokens, None, cache.dtype, latent, alone=False)
     return attention_path(case) is Path.DECODE_BATCH
 
@@ -125,12 +125,12 @@ def max_tokens_at_once(cache: Cache) -> int:
 
 
 def selects_pages(cache: Cache, layer: int, window: int | None) -> bool:
-    """Whether a query sees only the pages that it selects in this layer: the first layers and sliding ones see all."""
+    """True if a query sees only the pages that it selects in this layer: the first layers and sliding ones see all."""
     return window is None and layer >= DENSE_LAYERS and cache.selects_pages()
 
 
 def records_attention(shape: KVShape, layer: int, window: int | None) -> bool:
-    """Whether recorded attention mass is taken from this layer: early layers attend a little to everything, sliding
+    """True if recorded attention mass is taken from this layer: early layers attend a little to everything, sliding
     ones only to what is near.
     """
     return window is None and layer >= len(shape.layers) // 2

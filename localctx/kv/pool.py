@@ -69,7 +69,7 @@ class Pool:
 
     @property
     def in_place(self) -> bool:
-        """Whether attention reads records where they lie, in any tier."""
+        """True if attention reads records where they lie, in any tier."""
         return self.backend.in_place
 
     def with_codec(self, codec: str) -> "Pool":
@@ -180,7 +180,7 @@ class Pool:
         return self.format.codecs[kind][layer]
 
     def unbiased(self, layer: int) -> bool:
-        """Whether this layer's ordinary pages hold keys without the bias of k_proj, whose spikes spoil a quantizer."""
+        """True if this layer's ordinary pages hold keys without the bias of k_proj, whose spikes spoil a quantizer."""
         return FORMATS[self.codec].scaled and self.rope is not None and self.rope.has_bias(layer)
 
     def touch(self, pages: np.ndarray) -> None:

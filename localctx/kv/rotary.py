@@ -12,7 +12,7 @@ class Rope(Protocol):
         """Keys [kv_heads, T, k_dim], already rotated, as they are ``by`` positions later (earlier where < 0)."""
 
     def has_bias(self, layer: int) -> bool:
-        """Whether this layer's k_proj adds a bias to every key (Qwen2 family)."""
+        """True if this layer's k_proj adds a bias to every key (Qwen2 family)."""
 
     def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
         """What that bias contributes to rotated keys at ``positions`` [T] int64: [kv_heads, T, k_dim] float32."""

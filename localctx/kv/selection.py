@@ -14,7 +14,7 @@ def choose_pages(cache: Cache, layer: int, q: Tensor) -> Tensor:
     """The indices of the sealed pages that a token q [Hq, D] sees, ascending: [H, selected]. The queries of a KV head
     select together.
     """
-    pool, sketch = cache.pool, cache.sketches.of(layer)
+    pool, sketch = cache.pool, cache.sketches.of_layer(layer)
     grouped = (quant.rotate(q.float()) if pool.format.rotated else q.float()).unflatten(0, (len(sketch.codes), -1))
     extra = bias_scores(cache, layer, q).unflatten(0, grouped.shape[:2]) if pool.unbiased(layer) else None
     count = cache.keeper.pages_seen(cache.num_pages)

@@ -57,10 +57,10 @@ class Keeper:
 
     name: str = ""
     pages_may_persist: bool = True
-    """Whether pages computed under this keeper are what their names say, so that they may be persisted: False where
+    """True if pages computed under this keeper are what their names say, so that they may be persisted: False where
     pages are evicted while a document is still being read."""
     unbounded_positions: bool = False
-    """Whether positions are rebased as pages are evicted, so that a text may be longer than the model's window."""
+    """True if positions are rebased as pages are evicted, so that a text may be longer than the model's window."""
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
