@@ -1,4 +1,4 @@
-"""What the Python API returns: answers and summaries, with their citations and what they cost."""
+"""The results of the Python API: answers and summaries, with their citations and costs."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
@@ -31,8 +31,8 @@ class AnswerCitation:
 
 @dataclass(frozen=True)
 class AnswerStats:
-    """What an answer cost: tokens of the ``prompt``, of these ``reused`` from kept pages and ``prefilled`` now, tokens
-    ``generated``, and ``seconds`` by phase (load, parse, search, restore, rank, prefill, first_token, decode).
+    """The cost of an answer: tokens of the ``prompt``, of these ``reused`` from kept pages and ``prefilled`` now,
+    tokens ``generated``, and ``seconds`` by phase (load, parse, search, restore, rank, prefill, first_token, decode).
     """
 
     prompt: int

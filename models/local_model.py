@@ -31,7 +31,7 @@ class LocalModel(ABC):
     device: torch.device
     dtype: torch.dtype
     precision: torch.dtype  # of matrix products; ``dtype`` is that of keys, values and activations
-    sums_depend_on_rows = False  # whether many rows are multiplied by another method than a few
+    sums_depend_on_rows = False  # True if many rows are multiplied by another method than a few
     nbytes: int
     parameters: int
 
@@ -70,7 +70,7 @@ class LocalModel(ABC):
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens there are in the vocabulary."""
+        """The number of tokens in the vocabulary."""
         return self._config.vocab_size
 
     def stretch(self, rope: str) -> None:

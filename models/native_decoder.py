@@ -109,7 +109,7 @@ class NativeWeights:
 
     @property
     def count(self) -> int:
-        """How many numbers the weights are, a tied one once."""
+        """The number of parameters, tied ones counted once."""
         blocks, floats = self._parts()
         return sum(part.size for part in blocks) + sum(part.size for part in floats)
 

@@ -85,7 +85,7 @@ class TransformersModel(LocalModel):
 
     @torch.inference_mode()
     def _keys_at(self, positions: Positions, position: int) -> list[Tensor]:
-        """What RoPE rotates of one token alone at ``position``, layer by layer: k, or a latent layer's v, [H, 1, D]."""
+        """Returns what RoPE rotates of one token alone at ``position``, by layer: k, or a latent layer's v, [H, 1, D]."""
         cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
         token = self._config.vocab_size // 2  # the first may be padding, which is all zeros
         batch = ForwardBatch([ForwardRequest([token], cache)])
@@ -119,7 +119,7 @@ def load_module(
     folder: Path, place: torch.device, precision: torch.dtype, packed: dict[str, Any]
 ) -> tuple[Any, ChatTokenizer]:
     """The decoder in ``folder`` as transformers loads it, and its tokenizer. ``packed`` as of
-    ``weight_formats.packing``. Raises ModelError.
+    ``bitsandbytes_options``. Raises ModelError.
     """
     with loading(folder, place):
         from transformers import AutoConfig, AutoModelForCausalLM
@@ -227,7 +227,7 @@ def _attention(
 
 
 def _expansion(module: Any) -> Expand | None:
-    """How a latent layer expands its latents to keys and values (MLA, arXiv 2405.04434); None for other layers."""
+    """Returns the function that expands latents to keys and values (MLA, arXiv 2405.04434); None for other layers."""
     if not hasattr(module, "expand_kv"):
         return None
 

@@ -1,7 +1,7 @@
 """Linear layers for processors: weights in blocks that a vector unit reads in order, multiplied in float32.
 
-They are kept in the narrowest format that loses nothing, or as int8. One token costs reading the weights once; what
-comes of a row does not depend on how many rows there are: every output is one chain of multiply-adds along the inputs.
+They are kept in the narrowest format that loses nothing, or as int8. One token costs reading the weights once; the
+result of a row does not depend on how many rows there are: every output is one chain of multiply-adds along the inputs.
 """
 
 from typing import NamedTuple
@@ -15,9 +15,9 @@ from localctx.kernels.simd import block_product
 from localctx.kernels.vector_math import BFLOAT, FLOAT, HALF, SIGNED, add_scaled, address_of, widen_bytes
 
 WIDTH = 32  # outputs of a block: the width of a large tile
-AT_ONCE = 1024  # outputs that are made int8 at a time: their floats take several times the room
+AT_ONCE = 1024  # outputs quantized to int8 at a time: their floats take several times the memory
 GROUP = 64  # inputs that share a scale, where weights are int8
-MANY = 12  # rows, more than which int8 codes are made floats for
+MANY = 12  # rows; for more of them int8 codes are converted to floats first
 STRIP = 48  # rows of a task: their inputs stay in a core's cache while blocks pass
 
 _NARROW = torch.bfloat16, torch.float16
@@ -36,12 +36,12 @@ class Blocks(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """What it takes."""
+        """Bytes of the weight."""
         return self.codes.nbytes + self.scales.nbytes
 
     @property
     def size(self) -> int:
-        """How many numbers the weight has."""
+        """The number of elements of the weight."""
         return self.outputs * self.codes.shape[1]
 
 
@@ -118,7 +118,7 @@ def _blocks(codes: Tensor, scales: Tensor) -> Blocks:
 
 def _blocked(x: Tensor) -> Tensor:
     """[out, in] as [blocks, in, 32]."""
-    if missing := -len(x) % WIDTH:  # nothing to fill up would cost a copy
+    if missing := -len(x) % WIDTH:  # padding by nothing would still copy
         x = torch.nn.functional.pad(x, (0, 0, 0, missing))
     return x.unflatten(0, (-1, WIDTH)).transpose(1, 2).contiguous()
 
@@ -128,7 +128,7 @@ def multiply_blocks(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
     """``multiply`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
     rows, blocks = len(x), len(codes)
     strips = (rows + STRIP - 1) // STRIP
-    strip = (rows + strips - 1) // strips  # all about as long, as are the threads' shares then
+    strip = (rows + strips - 1) // strips  # strips of about equal length, so that threads have equal shares
     for task in prange(strips * blocks):
         block, row = task % blocks, task // blocks * strip
         block_out = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
@@ -148,7 +148,7 @@ def _multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
 
 @njit
 def _multiply_int8(x, codes, scales, out):  # type: ignore[no-untyped-def]
-    """A group at a time, its scales after its sum. For many rows codes are made floats once: sums are the same."""
+    """Sum a group at a time, then apply its scales. For many rows codes are converted once, with the same sums."""
     (rows, inputs), step = x.shape, np.int64(WIDTH)
     total, part = np.zeros((rows, WIDTH), np.float32), np.empty((rows, WIDTH), np.float32)
     floats = np.empty((GROUP, WIDTH), np.float32)

@@ -17,7 +17,7 @@ BITS = 2
 STEP = PAGE * BITS // 8  # bytes of a channel
 LEVELS = np.float32((1 << BITS) - 1)
 TASK = 16  # pages
-PROMISING = 2  # times as many pages as are chosen are looked into: the best of all see no more of what matters
+PROMISING = 2  # candidates per chosen page: choosing from all pages captures no more attention
 
 
 class Sketch(NamedTuple):

@@ -23,15 +23,15 @@ LANES = 8  # of a vector; a processor with narrower ones uses several
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS, E4M3 = range(8)
-"""How numbers are stored: three kinds of floats, int8, uint8, codes of 4 or 2 bits, packed as by ``quant.pack``, and
-floats of 8 bits.
+"""The kinds of stored numbers: three kinds of floats, int8, uint8, codes of 4 or 2 bits, packed as by ``quant.pack``,
+and floats of 8 bits.
 """
 _E4M3_SCALE = np.float32(2.0**120)  # float32's bias of exponents is 127, that of e4m3 is 7
 SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes, where it is not one
 PARTS = {NIBBLES: 2, CRUMBS: 4}  # numbers in a byte, where it is not one
 RECORD_KINDS = {32: FLOAT, 16: BFLOAT, 8: BYTE, 4: NIBBLES, 2: CRUMBS, 256 + 8: E4M3}
-"""How a page record stores numbers, by the number kind in a ``LayerLayout``'s table. The low byte of a kind is the
-bits of a number. With fewer than 16 bits they are codes, which a row's scale and zero turn into numbers.
+"""The number format of a page record, by the number kind in a ``LayerLayout``'s table. The low byte of a kind is the
+bits of a number. With fewer than 16 bits they are codes, which a row's scale and zero map to numbers.
 """
 
 _STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
@@ -39,7 +39,7 @@ _STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
 
 @intrinsic
 def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
-    """An address as a pointer, of which ``carray`` makes an array."""
+    """An address as a pointer, for ``carray``."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
@@ -49,7 +49,7 @@ def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def address_of(typingctx, array):  # type: ignore[no-untyped-def]
-    """Where an array's numbers are. ``ctypes.data`` also counts a user of it, which is atomic, and takes its time."""
+    """The address of an array's data. ``ctypes.data`` also changes a reference count, atomically, which takes time."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         made = context.make_array(signature.args[0])(context, builder, args[0])

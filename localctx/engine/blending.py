@@ -29,8 +29,8 @@ BLOCK = 16  # tokens recomputed together: CacheBlend picks single ones, but a fo
 
 @dataclass(frozen=True)
 class Blending:
-    """How much of a passage is recomputed: its first ``recompute`` tokens, and the fraction ``deviate`` of the others,
-    those whose keys and values deviate most.
+    """The share of a passage that is recomputed: its first ``recompute`` tokens, and the fraction ``deviate`` of the
+    others, those whose keys and values deviate most.
     """
 
     recompute: int = 32

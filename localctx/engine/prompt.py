@@ -20,7 +20,8 @@ Exchange = tuple[str, str]
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a question continues: a ``chat`` (its id) and its ``history``; ``keeper`` if the chat has one of its own.
+    """The conversation that a question continues: a ``chat`` (its id) and its ``history``; ``keeper`` if the chat has
+    one of its own.
 
     ``form`` is the wording of a first question about documents, with ``{question}`` and ``{s}`` (plural) in it.
     ``messages`` replace all of that by a conversation word for word, with ``max_tokens`` of answer (0: the setting).

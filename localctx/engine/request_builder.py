@@ -173,5 +173,7 @@ class RequestBuilder:
 
 
 def _boundary(prompt: Prompt, part: str) -> int:
-    """Where persisting ends: the logits after a ranked passage must predict the question's first token too."""
+    """Returns the token where persisting ends: the logits after a ranked passage must predict the question's first
+    token too.
+    """
     return prompt.shared - bool(part)

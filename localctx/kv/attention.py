@@ -38,7 +38,7 @@ class _AttentionCall:
 
     @property
     def observation(self) -> Observation | None:
-        """What the keeper observes now."""
+        """The observation that the keeper needs in this phase, if any."""
         return self.cache.keeper.observes(self.cache.phase)
 
     @property
@@ -54,7 +54,7 @@ class _AttentionCall:
 
     @property
     def path(self) -> Path:
-        """How it is computed."""
+        """The path by which it is computed."""
         latent = self.expand is not None
         return attention_path(AttentionCase(self.cache, self.layer, self.q.shape[1], self.window, self.q.dtype, latent))
 
@@ -90,9 +90,9 @@ def attend_cache(
 
 
 def _prefill(c: _AttentionCall, k: Tensor, v: Tensor) -> Part:
-    """All tokens over everything, in one kernel call."""
+    """Attend with all tokens to everything, in one kernel call."""
     table, backend = c.cache.table, c.cache.pool.backend
-    if c.records and len(table):  # the kernel does not tell what single pages receive
+    if c.records and len(table):  # the prefill kernel does not return the mass of single pages
         indices = torch.arange(len(table))
         last = backend.attend(
             c.layer, c.q[:, -1:], table.for_kernels, indices, c.scale, softcap=c.softcap, page_lse=True

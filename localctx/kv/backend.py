@@ -37,10 +37,10 @@ class PageAttention(NamedTuple):
 
 
 class Backend(Protocol):
-    """What runs on the pages of one pool. ``in_place``: kernels read any page in any tier. ``prefill_kernel``: there is
-    a kernel for many tokens, ``prefill``. ``max_batch_tokens``: new tokens of one sequence that a decode batch takes, 0
-    for no decode batches; ``selects_in_batch``: also where a query selects its pages. ``best_scores`` ranks pages by
-    their sketches, None for the default.
+    """The kernels for the pages of one pool. ``in_place``: kernels read any page in any tier. ``prefill_kernel``: there
+    is a kernel for many tokens, ``prefill``. ``max_batch_tokens``: new tokens of one sequence that a decode batch
+    takes, 0 for no decode batches; ``selects_in_batch``: also where a query selects its pages. ``best_scores`` ranks
+    pages by their sketches, None for the default.
     """
 
     name: str

@@ -22,8 +22,8 @@ def choose_pages(cache: Cache, layer: int, q: Tensor) -> Tensor:
 
 
 def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:
-    """What k_proj's bias, which quantized records are stored without, adds to q [Hq, D] . key of every sealed token:
-    [Hq, pages * 64]; nothing for sink pages, which hold it.
+    """Returns what k_proj's bias adds to q [Hq, D] . key of every sealed token: [Hq, pages * 64]. Quantized records are
+    stored without the bias; it is 0 for sink pages, which are stored with it.
     """
     pool, count = cache.pool, cache.num_pages
     assert pool.rope

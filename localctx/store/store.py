@@ -187,7 +187,7 @@ def _open(file: Path) -> Database:
         db.close()
         raise StoreError(f"{file} was written by a newer localctx ({newer[-1]})", "update localctx")
     if migrate.pending(db):
-        with db.atomic():  # whoever comes second finds it done
+        with db.atomic():  # a second process finds the migration done
             migrate.apply(db)
     file.chmod(0o600)
     return db

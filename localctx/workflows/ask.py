@@ -218,7 +218,9 @@ class AskWorkflow:
         return True
 
     def _read(self, sources: Sequence[str], reuse_stored: bool) -> tuple[list[StoredDocument], dict[str, float]]:
-        """The documents, and seconds by phase. The model is loaded afterwards: a wrong file name is told at once."""
+        """Returns the documents, and seconds by phase. The model is loaded last, so that a wrong file name fails at
+        once.
+        """
         start = time.perf_counter()
         documents = read_sources(self._runtime, sources, reuse_stored)
         return documents, {"parse": time.perf_counter() - start, "load": self._runtime.load()}

@@ -29,7 +29,7 @@ from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
 
 MAX_RANKED = 5  # passages whose likelihood is computed
-SEARCH_WEIGHT = 20  # nats for a search score of 1: the first passage and the fifth are about two nats apart
+SEARCH_WEIGHT = 20  # nats for a search score of 1; the first and the fifth passage then differ by about two nats
 _WHOLE = r"summari[sz]e|summary|overview|list (all|every|each|the)|overall|main (points?|ideas?|themes?)|throughout"
 _OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
 _OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total)\b", re.IGNORECASE)

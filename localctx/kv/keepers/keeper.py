@@ -17,25 +17,25 @@ from localctx.kv.attention_history import AttentionHistory
 from localctx.shape import PAGE, SINKS
 
 Phase = Literal["reading", "asking", "answering"]
-"""What the sequence processes now: a document, the question after it, or the answer."""
+"""The phases of a request: a document is read, then the question after it, then the answer is generated."""
 
 
 class Observation(Enum):
-    """What attention measures for a keeper, layer by layer."""
+    """The quantities that attention can measure for a keeper, layer by layer."""
 
     PAGE_MASS = "the attention mass of each sealed page in this step, [pages]"
     TOKEN_VOTES = "the mean weight that the step's last queries give each sealed token, [kv_heads, tokens]"
 
 
 class KeptSequence(Protocol):
-    """What a keeper's hooks may read and change of a sequence (a ``Cache``)."""
+    """The part of a sequence (a ``Cache``) that a keeper's hooks may read and change."""
 
     @property
     def history(self) -> AttentionHistory: ...
 
     @property
     def num_pages(self) -> int:
-        """How many sealed pages the sequence has."""
+        """The number of sealed pages."""
 
     def keep_tokens(self, slots: int, stop: int, score: "TokenScore") -> None:
         """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages. A sliding
@@ -74,7 +74,7 @@ class Keeper:
         return tokens
 
     def pages_seen(self, pages: int) -> int:
-        """How many of ``pages`` sealed pages one query may attend to."""
+        """Returns how many of ``pages`` sealed pages one query may attend to."""
         return pages
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
@@ -82,7 +82,7 @@ class Keeper:
         return []
 
     def observes(self, phase: Phase) -> Observation | None:
-        """What attention must measure for ``observe`` in this phase."""
+        """Returns what attention must measure for ``observe`` in this phase; None for nothing."""
         return None
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
@@ -120,7 +120,7 @@ class PromptCompressor(TokenBudget):
             sequence.keep_tokens(slots, stop, lambda layer, keys: self.score(sequence.history, layer, keys))
 
     def pages_scored(self, sequence: KeptSequence) -> int:
-        """How many of the sealed pages ``score`` knows something of."""
+        """Returns how many of the sealed pages ``score`` can score."""
         return sequence.num_pages
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
