@@ -85,7 +85,7 @@ class TransformersModel(LocalModel):
 
     @torch.inference_mode()
     def _keys_at(self, positions: Positions, position: int) -> list[Tensor]:
-        """Returns what RoPE rotates of one token alone at ``position``, by layer: k, or a latent layer's v, [H, 1, D]."""
+        """Returns what RoPE rotates of one token at ``position``, by layer: k, or a latent layer's v, [H, 1, D]."""
         cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
         token = self._config.vocab_size // 2  # the first may be padding, which is all zeros
         batch = ForwardBatch([ForwardRequest([token], cache)])

@@ -55,7 +55,7 @@ class AttentionCase:
         )
 
     def fits_batch(self) -> bool:
-        """True for a single token, or a few that fill no page, so that they can be trimmed, and that select no pages."""
+        """True for one token, or a few that fill no page (so that they can be trimmed) and select no pages."""
         backend, selects = self.cache.pool.backend, self.cache.selects_pages()
         if self.tokens == 1:
             return backend.max_batch_tokens > 0 and (backend.selects_in_batch or not selects)

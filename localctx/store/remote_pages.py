@@ -52,7 +52,7 @@ class RemotePages:
             self._wait(partial(self._remove, self._cipher.object_id(name)))
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[bytes]:
-        """See ``PageStore``. The page of an object that cannot be decrypted is unknown: the object's name is returned."""
+        """See ``PageStore``. Returns the name of the object where it cannot be decrypted: its page is unknown."""
         objects = self._wait(self._list)
         damaged = [bytes.fromhex(o) for o in objects if self._wait(partial(self._check, o)).fault]
         on_progress(len(objects), len(objects))
