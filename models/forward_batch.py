@@ -103,8 +103,8 @@ class ForwardBatch:
             out[:, tokens] = attend_cache(cache, layer, own[0], own[1], own[2], scale, expand=expand, **how)
             cache.extend(layer, *(x[:, tokens] for x in new))
         for indices, batch in self._batches:
-            theirs = [x[:, indices] for x in (q, k, v)]
-            out[:, indices] = batch.attend(layer, theirs[0], theirs[1], theirs[2], scale, **how)
+            batch_qkv = [x[:, indices] for x in (q, k, v)]
+            out[:, indices] = batch.attend(layer, batch_qkv[0], batch_qkv[1], batch_qkv[2], scale, **how)
         return out
 
     @property

@@ -118,7 +118,7 @@ class LocalModel(ABC):
         return logits
 
     @torch.inference_mode()
-    def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
+    def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """See ``Model``."""
         batch = ForwardBatch([ForwardRequest(tokens, cache)], until=layer)
         with suppress(Cancelled), batch.open_step():

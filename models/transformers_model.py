@@ -124,7 +124,7 @@ def load_module(
     with loading(folder, place):
         from transformers import AutoConfig, AutoModelForCausalLM
 
-        hush()
+        silence_transformers()
         config = AutoConfig.from_pretrained(folder, **LOCAL)
         refuse_unfit(config.get_text_config(decoder=True))
         module = load_whole(AutoModelForCausalLM, folder, config=config, dtype=precision, **packed)
@@ -136,11 +136,11 @@ def load_tokenizer(folder: Path, stops: int | list[int] | None) -> ChatTokenizer
     """The tokenizer in ``folder`` as transformers loads it. ``stops`` as of ``chat_tokenizer_of``."""
     from transformers import AutoTokenizer
 
-    hush()
+    silence_transformers()
     return chat_tokenizer_of(AutoTokenizer.from_pretrained(folder, **LOCAL), stops)
 
 
-def hush() -> None:
+def silence_transformers() -> None:
     """Keep transformers from writing to the terminal."""
     from transformers.utils import logging
 

@@ -204,7 +204,7 @@ class MemoryPage:
 
     def _results(self) -> dict[str, dict[str, Any]]:
         with self._window.store() as store:
-            return store.verdicts.of_model(self._window.settings.model)
+            return store.quality_results.of_model(self._window.settings.model)
 
     def _save(self, name: str, value: str) -> Iterator[Updates]:
         try:

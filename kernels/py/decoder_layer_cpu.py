@@ -30,7 +30,7 @@ class EntryWeights(NamedTuple):
     k_norm: np.ndarray
 
 
-class Exit(NamedTuple):
+class ExitWeights(NamedTuple):
     """The weights after attention: the output's weight, an RMS norm [hidden], gate and up as one weight, and down."""
 
     output: Blocks

@@ -77,7 +77,7 @@ def dense(blocks: Blocks) -> Tensor:
     return weight.transpose(1, 2).flatten(0, 1)[: blocks.outputs].contiguous()
 
 
-def picked(blocks: Blocks, rows: Tensor) -> Tensor:
+def gather_rows(blocks: Blocks, rows: Tensor) -> Tensor:
     """The ``rows`` [n] of the weight, [n, in] float32: what an embedding gives."""
     block, column = rows // WIDTH, rows % WIDTH
     found = _stored(blocks)[block, :, column].float()

@@ -133,7 +133,7 @@ def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[st
 
     if len(codecs) > 1:
         raise UsageError("--blend measures in one codec", "give one --kv")
-    passed, fingerprint = session.store.verdicts.passed, session.model.fingerprint
+    passed, fingerprint = session.store.quality_results.passed, session.model.fingerprint
     codec = codecs[0] if codecs else choose_codec(session.model.shape, lambda codec: passed(fingerprint(codec)))
     setup = make_setup(session.model, session.settings, how["passages"] * LENGTH)
     measure_blending(session, setup, terminal, text, codec, how["passages"], how["as_json"])

@@ -37,7 +37,7 @@ def _store(session: "Session", codec: str, result: "BlendResult") -> None:
         key = result.blending.key(session.model.fingerprint(codec))
         with store_errors(session.settings.home):
             what = f"{codec} blend {result.name}"
-            session.store.verdicts.note(key, session.settings.model, what, result.passed, result.to_json())
+            session.store.quality_results.note(key, session.settings.model, what, result.passed, result.to_json())
 
 
 def _row(r: "BlendResult") -> dict[str, Any]:

@@ -64,7 +64,7 @@ class PoolSet:
         return pool
 
     @property
-    def held(self) -> dict[str, int]:
+    def nbytes(self) -> dict[str, int]:
         """Bytes of KV of the open caches by tier, and ``kept``: mapped pages of the store."""
         pools = list(self._pools.values())
         tiers = [Counter(pool.nbytes()) for pool in pools]

@@ -257,7 +257,7 @@ class CachePersister:
         mapped = list(self._writer.mapped(pages))
         for position, stored in mapped:
             pool, page = pages[position]
-            pool.back_with(page, stored)
+            pool.add_stored_copy(page, stored)
         self._upload(mapped)
 
     def _upload(self, mapped: Sequence[tuple[int, StoredBytes]]) -> None:

@@ -161,7 +161,7 @@ class RequestBuilder:
     def _passed(self, codec: str) -> bool | None:
         """True if the quality gate passed a codec with this model; None where that was not measured."""
         fingerprint = self.model.fingerprint(codec)
-        return self.runtime.read_store(lambda store: store.verdicts.passed(fingerprint))
+        return self.runtime.read_store(lambda store: store.quality_results.passed(fingerprint))
 
     def _persister(
         self, documents: Sequence[StoredDocument], tokens: list[int], codec: str, part: str, chat: str | None

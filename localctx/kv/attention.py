@@ -42,7 +42,7 @@ class _AttentionCall:
         return self.cache.keeper.observes(self.cache.phase)
 
     @property
-    def weighs(self) -> bool:
+    def observes_page_mass(self) -> bool:
         """True if the keeper observes the mass of each page."""
         return self.observation is Observation.PAGE_MASS
 
@@ -133,12 +133,12 @@ def _over_pages(c: _AttentionCall, path: Path) -> Iterator[Part]:
 
 
 def _over_runs(c: _AttentionCall, first: int) -> Iterator[Part]:
-    """The pages from ``first`` on, decoded in runs; one by one where the keeper weighs each."""
+    """The pages from ``first`` on, decoded in runs; one by one where the keeper observes the mass of each."""
     table = c.cache.table
-    for start, stop in table.runs(first, 1 if c.weighs else RUN):
+    for start, stop in table.runs(first, 1 if c.observes_page_mass else RUN):
         k, v = _read(c, start, stop)
         part = _part(c, k, v, table.token_positions(c.layer, start, stop))
-        if c.weighs:
+        if c.observes_page_mass:
             c.page_lse.append((np.arange(start, stop), part[1][..., None]))
         elif c.records:
             c.page_lse.append((np.arange(start, stop), _last_page_lse(c, k)))
@@ -156,7 +156,7 @@ def _in_place(c: _AttentionCall, indices: Tensor, skip: int = 0) -> Part:
         skip=skip,
         softcap=c.softcap,
         extra=_extra_scores(c, indices),
-        page_lse=c.weighs or c.records,
+        page_lse=c.observes_page_mass or c.records,
     )
     _note_page_lse(c, indices[..., -(indices.shape[-1] // c.q.shape[1]) :], result.page_lse)
     return result.out, result.lse
@@ -251,7 +251,7 @@ def _report_masses(c: _AttentionCall, lse: Tensor) -> None:
     indices = np.concatenate([at for at, _ in c.page_lse], -1)
     page_lse = torch.cat([each for _, each in c.page_lse], -1)
     received = (page_lse - lse[:, -page_lse.shape[1] :, None]).exp()
-    if c.weighs:
+    if c.observes_page_mass:
         mass = np.zeros(c.cache.num_pages)
         mass[indices] = received.mean(0).sum(0).double().cpu().numpy()
         c.cache.keeper.observe(c.cache.history, c.layer, mass)

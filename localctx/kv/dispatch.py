@@ -76,8 +76,8 @@ class AttentionCase:
     def prefill_kernel(self) -> bool:
         """True if the backend has a prefill kernel for such keys, and the keeper needs no attention mass by page."""
         cache = self.cache
-        weighs = cache.keeper.observes(cache.phase) is Observation.PAGE_MASS
-        return cache.pool.backend.prefill_kernel and not cache.pool.unbiased(self.layer) and not weighs
+        observes_page_mass = cache.keeper.observes(cache.phase) is Observation.PAGE_MASS
+        return cache.pool.backend.prefill_kernel and not cache.pool.unbiased(self.layer) and not observes_page_mass
 
     def token_kernel(self) -> bool:
         """True for one token whose pages kernels all read in place."""

@@ -144,7 +144,7 @@ class Pool:
             self._stored.add(page, lambda: payload, len(payload))
         return page
 
-    def back_with(self, page: int, stored: StoredBytes) -> None:
+    def add_stored_copy(self, page: int, stored: StoredBytes) -> None:
         """Note that the store holds a copy of ``page``, which then leaves memory without a write.
 
         A page that was spilled already gives its slot back at once. Ids of released pages are ignored.

@@ -71,7 +71,7 @@ def store_result(store: Store, model: Model, name: str, result: QualityResult, t
     variant = result.variant
     key = variant.key(model.fingerprint(variant.codec))
     with store_errors(store.home):
-        store.verdicts.note(key, name, variant.name, result.passed, {"tokens": tokens, **result.to_json()})
+        store.quality_results.note(key, name, variant.name, result.passed, {"tokens": tokens, **result.to_json()})
 
 
 class QualityGate:

@@ -17,7 +17,7 @@ from localctx.store.page_cipher import PageCipher, parse_key
 from localctx.store.page_store import PageKey, RemotePageStore
 from localctx.store.remote_pages import RemotePages
 
-READ, WRITE = "read", "write"
+WRITE = "write"
 KEY = "LOCALCTX_REMOTE_KEY"
 REST = 60.0  # seconds without a request after a failure
 StoredPage = tuple[PageKey, Callable[[], np.ndarray | None]]

@@ -199,7 +199,7 @@ class AskWorkflow:
     def _longer_than_effective(self, documents: Sequence[StoredDocument]) -> str | None:
         model, runtime = self._builder.model, self._runtime
         name = runtime.settings.model
-        measured = lambda: runtime.read_store(lambda store: store.verdicts.of_model(name).get(MEASURED))  # noqa: E731
+        measured = lambda: runtime.read_store(lambda store: store.quality_results.of_model(name).get(MEASURED))  # noqa: E731
         effective = effective_context(runtime.settings, model, measured)
         texts = [document.text for document in documents]
         tokens = estimate_tokens(model.tokenizer, texts, effective.tokens, runtime.cancelled)

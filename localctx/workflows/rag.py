@@ -271,4 +271,4 @@ class RetrievalWorkflow:
     def _blending_passed(self, blending: Blending) -> bool | None:
         """True if ``blending`` passed ``localctx quality --blend`` with this model and codec; None if not measured."""
         key = blending.key(self._builder.fingerprint)
-        return self._runtime.read_store(lambda store: store.verdicts.passed(key))
+        return self._runtime.read_store(lambda store: store.quality_results.passed(key))
