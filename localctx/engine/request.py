@@ -96,7 +96,9 @@ class Request:
 
     @property
     def persist_notes(self) -> list[str]:
-        """What was removed to make room for the pages, a line each."""
+        """What the user should know of persisting, a line each: caches evicted to make room, pages that found none, the
+        remote store.
+        """
         return self.persister.notes if self.persister else []
 
     def record_kv(self, pages: PageMap) -> None:

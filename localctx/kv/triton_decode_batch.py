@@ -18,7 +18,7 @@ from localctx.shape import PAGE
 class TritonDecodeBatch(DecodeBatch):
     """A batch whose pages are in a GPU's memory. Kernels read what is theirs alone from ``graph_inputs``."""
 
-    max_part = attention_triton.SPLIT
+    max_part = attention_triton.PAGES_PER_BLOCK
 
     def __init__(self, sequences: Sequence[tuple[Cache, int]]) -> None:
         super().__init__(sequences)
