@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 PAGE = 64  # tokens in a page: keys share a scale over them (KIVI), and they are the lanes of the CPU kernel
-SINKS = 1  # number of first pages that stay bf16, because attention sinks lie there (KVQuant, StreamingLLM)
+SINK_PAGES = 1  # first pages of a sequence, in which attention sinks lie: they stay bf16 (KVQuant), and are not evicted
 LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the bytes of a record change their meaning
 ALIGN = 64  # bytes; a record starts at a cache line
 FLOAT8 = 256  # in a number kind: its 8 bits are a float, e4m3
@@ -151,7 +151,7 @@ class KVShape:
     def cache_bytes(self, codec: str, tokens: int, itemsize: int = 4) -> int:
         """Returns the bytes of a sequence of ``tokens``: sink pages, other sealed pages and the open page."""
         pages = tokens // PAGE
-        sinks = min(pages, SINKS)
+        sinks = min(pages, SINK_PAGES)
         sealed = sinks * self.page_bytes(codec, True) + (pages - sinks) * self.page_bytes(codec)
         return sealed + self.tail_bytes(itemsize)
 

@@ -109,7 +109,7 @@ class ForwardBatch:
 
     @property
     def capturable(self) -> CapturableBatch | None:
-        """The attention of this pass for a captured graph; None where no other pass does the same work."""
+        """The decode batch of this pass, if it has all tokens and may run as a captured CUDA graph; else None."""
         whole = self._whole_batch
         return whole.capturable() if whole and self.until is None else None
 

@@ -160,7 +160,9 @@ class Angles:
         self._cos = self._sin = self.frequencies.new_empty(0, len(frequencies))
 
     def at(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and sines [T, pairs] of ``positions`` [T]. A run of positions is a view of the table."""
+        """Cosines and sines [T, pairs] of ``positions`` [T]. For consecutive positions the result is a view of a shared
+        table: it must not be written to.
+        """
         first, last = int(positions[0]), int(positions[-1])
         self._grow(int(positions.max()) + 1)
         run = last - first + 1 == len(positions) and bool((positions.diff() == 1).all())

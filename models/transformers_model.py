@@ -133,7 +133,7 @@ def load_module(
 
 
 def load_tokenizer(folder: Path, stops: int | list[int] | None) -> ChatTokenizer:
-    """The tokenizer in ``folder`` as transformers loads it. ``stops`` as of ``chat_tokenizer_of``."""
+    """Load the tokenizer in ``folder`` with transformers. ``stops`` are the stop tokens that the model's config names."""
     from transformers import AutoTokenizer
 
     silence_transformers()

@@ -23,9 +23,10 @@ from localctx.batch.jobs import DocumentJob
 from localctx.batch.run_batch import Batch, Outcome
 from localctx.batch.side_by_side import MAX_PARALLEL, run_side_by_side
 from localctx.engine.prompt import make_prompt
+from localctx.engine.prompt_wording import AS_IT_IS
 from localctx.session import Session
 from localctx.settings import load_settings
-from localctx.workflows.summary_task import AS_IT_IS, SummaryTask
+from localctx.workflows.summary_task import SummaryTask
 
 GROUPS = 3
 TASK = SummaryTask(length="short")

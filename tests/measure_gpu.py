@@ -88,7 +88,10 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
         order = torch.randperm(pages, device=device)
         at = records.data_ptr() + order * records.shape[1]
         parts = np.array(
-            [(0, i, min(pages, i + attention_triton.SPLIT), 0) for i in range(0, pages, attention_triton.SPLIT)]
+            [
+                (0, i, min(pages, i + attention_triton.PAGES_PER_BLOCK), 0)
+                for i in range(0, pages, attention_triton.PAGES_PER_BLOCK)
+            ]
         )
         seen = attention_triton.make_pages(parts, 1, at, kinds)
 

@@ -1,6 +1,5 @@
 """The window: all pages in one gradio application, and its server."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from fastapi import FastAPI
 
 from localctx.serving.http import LOOPBACK, access_key, listen, serve
 from localctx.settings import Settings
+from localctx.ui import uploads
 from localctx.ui.batch_page import BatchPage
 from localctx.ui.chat_page import ChatPage
 from localctx.ui.http_access import BrowserAccess
@@ -20,8 +20,6 @@ from localctx.ui.memory_page import MemoryPage
 from localctx.ui.settings_page import SettingsPage
 from localctx.ui.window import AppWindow
 
-MAX_UPLOAD = "2gb"
-HOUR = 3600  # seconds after which uploaded files are deleted; the text read from them is kept
 SANS = ("ui-sans-serif", "system-ui", "sans-serif")
 MONO = ("ui-monospace", "Consolas", "monospace")
 
@@ -53,7 +51,9 @@ def theme() -> gr.themes.Base:
 
 def build(window: AppWindow) -> gr.Blocks:
     """Build all pages as tabs, and connect their event handlers."""
-    with gr.Blocks(title="localctx", fill_width=True, analytics_enabled=False, delete_cache=(HOUR, HOUR)) as page:
+    with gr.Blocks(
+        title="localctx", fill_width=True, analytics_enabled=False, delete_cache=(uploads.KEPT_SECONDS,) * 2
+    ) as page:
         chat = ChatPage(window)
         with gr.Sidebar(width=280):
             gr.HTML("<h1>localctx</h1>")
@@ -90,7 +90,7 @@ def mount(window: AppWindow, host: str, port: int) -> FastAPI:
         server_port=port,
         footer_links=[],
         run_history=False,
-        max_file_size=MAX_UPLOAD,
+        max_file_size=uploads.MAX_UPLOAD,
         show_error=False,
         ssr_mode=False,
         enable_monitoring=False,
@@ -110,8 +110,7 @@ def run(settings: Settings, host: str, port: int, max_parallel: int, on_ready: C
     name = f"[{host}]" if ":" in host else host
     key = access_key(settings.home)
     window = AppWindow(settings, max_parallel)
-    window.uploads.mkdir(exist_ok=True, mode=0o700)
-    os.environ["GRADIO_TEMP_DIR"] = str(window.uploads)
+    uploads.make_upload_folder(window)
     try:
         app = BrowserAccess(mount(window, host, port), (*LOOPBACK, name), key, port)
         serve(app, sock, lambda: on_ready(f"http://{name}:{port}/?key={key}"))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from localctx.engine.events import WHERE
 from localctx.errors import format_bytes
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE, SINK_PAGES
 from localctx.ui.render import escape
 
 MAX_CELLS = 1000
@@ -42,7 +42,7 @@ def page_cells(report: dict[str, Any], title: str) -> str:
     page_map = report["kv"]["map"]
     where, reused = page_map["where"], page_map["reused"]
     mass = [*page_map["looks"], *[0.0] * len(where)][: len(where)]
-    mass[:SINKS] = [0.0] * len(mass[:SINKS])  # sinks get attention whatever their text is
+    mass[:SINK_PAGES] = [0.0] * len(mass[:SINK_PAGES])  # sinks get attention whatever their text is
     group = max(1, ceil(len(where) / MAX_CELLS))
     starts = range(0, len(where), group)
     max_mass = max((sum(mass[i : i + group]) for i in starts), default=0.0)

@@ -16,7 +16,7 @@ from localctx.ui.job_events import progress_line
 
 @dataclass(frozen=True)
 class ChatOpened:
-    """The chat that a job works in: its id."""
+    """An event: the id of the chat that a job works in, yielded as soon as the chat exists."""
 
     chat: str
 

@@ -15,7 +15,11 @@ from torch import Tensor
 
 from localctx.kernels.pages_triton import PAGE, TritonLayerLayout, block_of, half_of, launching, load, rotate
 
-SPLIT = 4  # pages one program reads: enough programs for a GPU at 4,000 tokens; fixed, so that rows stay independent
+PAGES_PER_BLOCK = 4
+"""Block size of the attention kernels: the pages of 64 tokens that one program reads. It makes enough programs for a
+GPU
+at 4,000 tokens, and is fixed, so that the result of a sequence does not depend on the others in its batch.
+"""
 _HIDDEN = tl.constexpr(-1e30)
 _RESOURCES = {  # by width of a head: so that two programs fit a multiprocessor and none spills (tests/compile_gpu.py)
     64: {"num_warps": 4},

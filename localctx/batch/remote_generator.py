@@ -6,14 +6,13 @@ from typing import Any
 
 from localctx.batch.server_client import ServerAnswer, ServerClient
 from localctx.engine.events import Event, Note
-from localctx.engine.prompt import ASK, content
+from localctx.engine.prompt_wording import AS_IT_IS, ASK, content
 from localctx.errors import NothingFound, TooLong
 from localctx.library.cite import cite_passages
 from localctx.library.search import Passage
 from localctx.library.sentences import trim_to_sentence
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument, labels
-from localctx.workflows.summary_task import AS_IT_IS
 from localctx.workflows.text_generator import GeneratedAnswer, zero_token_counts
 
 MIN_TOKEN_BYTES = 3  # of a token: gives an upper estimate of token counts, by which sections are cut

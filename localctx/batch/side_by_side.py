@@ -21,15 +21,15 @@ def run_side_by_side(
 ) -> JobEvents:
     """Run ``jobs``. Yields the events of each, and its outcome at the end.
 
-    Up to ``max_parallel`` jobs run at a time; another one is admitted whenever that preempts none. A job whose outcome
-    says ``retry`` runs again after another has ended. Raises what a job raises, Cancelled too; all sequences are closed
-    then.
+    Up to ``max_parallel`` jobs run at a time; another one is admitted while none is preempted for want of memory. A job
+    whose outcome says ``retry`` runs again after another has ended. Raises what a job raises, Cancelled too; all
+    sequences are closed then.
     """
     scheduler, waiting = Scheduler(compute, in_order=True), deque(jobs)
     running, retries = dict[Sequence[Outcome], DocumentJob](), list[DocumentJob]()
     try:
         while True:
-            while waiting and len(running) < max_parallel and not scheduler.would_preempt:
+            while waiting and len(running) < max_parallel and not scheduler.is_preempting:
                 job = waiting.popleft()
                 running[scheduler.add(start(job), cancelled)] = job
                 yield from ((running[sequence], event) for sequence, event in scheduler.collect_events())

@@ -8,7 +8,7 @@ import numpy as np
 
 from localctx.kv.cache import Cache
 from localctx.models.base import Tokenizer
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE, SINK_PAGES
 
 
 class AttentionShare(NamedTuple):
@@ -46,7 +46,7 @@ def _informative_mass(cache: Cache, tokens: int, pages: int) -> np.ndarray:
     mass = np.zeros(pages)
     if cache.attention_mass is not None:
         mass[: tokens // PAGE] = cache.attention_mass[: tokens // PAGE]
-    mass[:SINKS] = 0
+    mass[:SINK_PAGES] = 0
     for evicted in cache.evicted:
         if evicted.kept:
             mass[evicted.start // PAGE : evicted.stop // PAGE] = 0

@@ -14,7 +14,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.pages import page_names
 from localctx.kv.pool import Pool
 from localctx.kv.tiers import StoredBytes
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE, SINK_PAGES
 from localctx.store.caches import CacheRow
 from localctx.store.documents import StoredDocument
 from localctx.store.eviction import make_room
@@ -85,7 +85,7 @@ class CachePersister:
 
     @property
     def kept(self) -> int:
-        """Pages that are durable by now."""
+        """The number of pages that are durable by now; 0 if anything failed."""
         return 0 if self.failed else self._committed
 
     def __call__(self, cache: Cache) -> None:
@@ -286,4 +286,4 @@ def _pages_per_commit(pool: Pool) -> int:
     it then leaves memory without a write. A chunk fills half of the device at most, so a quarter of it may wait.
     """
     limit = pool.limits.device
-    return COMMIT if limit is None else max(1, min(COMMIT, limit // pool.page_bytes(SINKS) // 4))
+    return COMMIT if limit is None else max(1, min(COMMIT, limit // pool.page_bytes(SINK_PAGES) // 4))

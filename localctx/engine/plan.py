@@ -11,7 +11,7 @@ from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.load import loading_bytes
 from localctx.models.weight_formats import refuse_weights
 from localctx.settings import Settings
-from localctx.shape import PAGE, SINKS, KVShape
+from localctx.shape import PAGE, KVShape
 
 
 def refuse_too_long(tokens: int, context: float, model: str, about: str = "") -> None:
@@ -56,7 +56,7 @@ def plan(
     kv_bytes = shape.cache_bytes(cache_plan.codec, held + beside, model.dtype.itemsize)
     if keeper.unbounded_positions and held < tokens + answer:
         # sinks are held twice: at their own positions, and re-rotated
-        kv_bytes += SINKS * shape.page_bytes(cache_plan.codec, sinks=True)
+        kv_bytes += keeper.sink_pages * shape.page_bytes(cache_plan.codec, sinks=True)
     fresh = kv_bytes - reused // PAGE * shape.page_bytes(cache_plan.codec)
     seconds = (tokens - reused) / per_second if per_second else None
     return Planned(

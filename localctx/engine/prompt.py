@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from localctx.engine.prompt_wording import ASK, content
 from localctx.errors import Cancelled
 from localctx.models.base import Messages, Tokenizer
 
-ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
 _PROBES = ("\0", "A")  # two other questions: no question begins like both
 _PIECE = 100_000  # characters tokenized between two checks for a cancel
 
@@ -23,8 +23,9 @@ class Conversation:
     """The conversation that a question continues: a ``chat`` (its id) and its ``history``; ``keeper`` if the chat has
     one of its own.
 
-    ``form`` is the wording of a first question about documents, with ``{question}`` and ``{s}`` (plural) in it.
-    ``messages`` replace all of that by a conversation word for word, with ``max_tokens`` of answer (0: the setting).
+    ``form`` is the wording of a first question about documents (``prompt_wording``), with ``{question}`` and ``{s}``
+    (plural) in it. ``messages`` replace all of that by a conversation word for word, with ``max_tokens`` of answer (0:
+    the setting).
     """
 
     chat: str | None = None
@@ -97,12 +98,3 @@ def _messages(texts: Sequence[str], history: Sequence[Exchange], question: str, 
     user_messages = [{"role": "user", "content": q} for q in (content(texts, questions[0], form), *questions[1:])]
     answers = [{"role": "assistant", "content": answer} for _, answer in history]
     return [message for pair in zip_longest(user_messages, answers) for message in pair if message]
-
-
-def content(texts: Sequence[str], question: str, form: str) -> str:
-    """Returns the first message of a conversation: the documents, numbered if there are several, and the question."""
-    if not texts:
-        return question
-    one = len(texts) == 1
-    parts = [f"{'Document' if one else f'Document {i}'}:\n{text.strip()}" for i, text in enumerate(texts, 1)]
-    return "\n\n".join([*parts, form.format(s="" if one else "s", question=question)])

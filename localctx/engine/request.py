@@ -96,7 +96,9 @@ class Request:
 
     @property
     def persist_notes(self) -> list[str]:
-        """The caches that were evicted to make room for the pages, a line each."""
+        """Notes for the user on persisting, a line each: caches evicted to make room, pages that found none, the
+        remote store.
+        """
         return self.persister.notes if self.persister else []
 
     def record_kv(self, pages: PageMap) -> None:

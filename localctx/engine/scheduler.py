@@ -70,8 +70,8 @@ class Scheduler:
         self.sequences = [sequence for sequence in self.sequences if not sequence.ended]
 
     @property
-    def would_preempt(self) -> bool:
-        """True if admitting another sequence would cause a preemption."""
+    def is_preempting(self) -> bool:
+        """True while sequences are preempted for want of memory, so that no other should be admitted."""
         waiting = [sequence for sequence in self.sequences if sequence.forward_request]
         return len(self._resident()) < len(waiting)
 

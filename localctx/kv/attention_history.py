@@ -46,7 +46,10 @@ class AttentionHistory:
         self.recorded = np.zeros(pages)
 
     def add_recorded(self, text_pages: np.ndarray, mass: np.ndarray) -> None:
-        """Add ``mass`` of the pages whose numbers in the text are ``text_pages``; both [n] or [kv_heads, n]."""
+        """Add ``mass`` to ``recorded`` at the page indices ``text_pages`` (0 is the first page of the text); both [n]
+        or
+        [kv_heads, n]. Pages beyond those that are recorded are ignored.
+        """
         assert self.recorded is not None
         count = len(self.recorded)
         self.recorded += np.bincount(text_pages.ravel(), mass.ravel(), count)[:count]

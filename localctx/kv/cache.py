@@ -19,7 +19,7 @@ from localctx.kv.open_page import OpenPage
 from localctx.kv.pool import Pool
 from localctx.kv.rerotation import move_sinks_to_window, rebase_pages
 from localctx.kv.sketches import KeySketches
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE, SINK_PAGES
 
 
 class Cache:
@@ -205,7 +205,7 @@ class Cache:
         ``score``, head by head. Raises NoRoom.
         """
         pages, positions = pack_tokens_by_score(self.table, slots, stop, score)
-        start, end = self.table.replace(SINKS, stop, pages, positions)
+        start, end = self.table.replace(SINK_PAGES, stop, pages, positions)
         self.evictions.add(EvictedRange(start, end, slots * PAGE / (end - start)))
         self.sketches.clear()
         self.history.reset(self.num_pages)
@@ -271,7 +271,7 @@ class Cache:
         self.evictions.add(*(EvictedRange(token, token + PAGE) for token in tokens))
         self._remove(evicted)
         if self.keeper.unbounded_positions:
-            move_sinks_to_window(self.table)
+            move_sinks_to_window(self.table, self.keeper.sink_pages)
 
     def _remove(self, indices: list[int]) -> None:
         self.history.keep(self.table.remove(indices))
@@ -279,7 +279,7 @@ class Cache:
 
     def _rebase(self) -> None:
         """Rebase positions to zero and re-rotate the keys. Raises NoRoom; the next call then goes on from there."""
-        rebase_pages(self.table)
+        rebase_pages(self.table, self.keeper.sink_pages)
         if by := self.num_pages * PAGE + self.tail - self.position:
             self.open_page.rerotate(by)
             self.position += by

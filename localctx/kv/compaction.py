@@ -8,14 +8,14 @@ from torch import Tensor
 
 from localctx.kv.block_table import BlockTable
 from localctx.kv.page_format import ORDINARY, SINK
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE, SINK_PAGES
 
 
 def pack_tokens_by_score(
     table: BlockTable, slots: int, stop: int, score: Callable[[int, Tensor], Tensor]
 ) -> tuple[list[int], list[np.ndarray | None]]:
-    """Returns ``slots`` new pages with the best tokens of the pages ``SINKS..stop``, and for each sliding layer, which
-    keeps its last tokens, the positions of all its pages then. Keys stay at their positions. ``score`` is a
+    """Returns ``slots`` new pages with the best tokens of the pages ``SINK_PAGES..stop``, and for each sliding layer,
+    which keeps its last tokens, the positions of all its pages then. Keys stay at their positions. ``score`` is a
     ``TokenScore``, see ``Keeper``.
 
     The table is unchanged. Raises NoRoom.
@@ -32,7 +32,7 @@ def pack_tokens_by_score(
 def _pack_layer(
     table: BlockTable, layer: int, stop: int, pages: list[int], kind: int, score: Callable[[int, Tensor], Tensor]
 ) -> np.ndarray | None:
-    k, v = table.read(layer, SINKS, stop, torch.float32)
+    k, v = table.read(layer, SINK_PAGES, stop, torch.float32)
     count, own = len(pages) * PAGE, None
     if table.pool.shape.layers[layer].window is None:
         keep = score(layer, k).topk(count, -1).indices.sort(-1).values  # [kv_heads, count]
@@ -40,7 +40,7 @@ def _pack_layer(
     else:
         k, v = k[:, -count:], v[:, -count:]
         own = table.positions(layer)
-        own = np.concatenate((own[:SINKS], own[stop - len(pages) : stop]))
+        own = np.concatenate((own[:SINK_PAGES], own[stop - len(pages) : stop]))
     for page, record in zip(pages, table.pool.codec_of(layer, kind).encode(k, v), strict=True):
         table.pool.fill(page, layer, record)
     return own

@@ -21,8 +21,8 @@ def pad_to_power_of_two(x: np.ndarray) -> np.ndarray:
 
 
 class GraphInputs:
-    """Views of one tensor by name, one for each of ``arrays``. ``write`` puts others of the same types and shapes at
-    the same addresses: a captured graph reads what is there when it runs.
+    """The input tensors of a captured CUDA graph, by name: device copies of ``arrays`` at addresses that never change.
+    Each replay reads what ``write`` put there.
     """
 
     def __init__(self, arrays: Arrays, device: torch.device) -> None:
@@ -38,7 +38,7 @@ class GraphInputs:
         return self._tensors[name]
 
     def write(self, arrays: Arrays) -> None:
-        """Overwrite the arrays with ``arrays``."""
+        """Copy ``arrays``, of the same names, types and shapes, to the addresses that the graph reads."""
         for name, view in self._views.items():
             assert view.shape == arrays[name].shape, f"{name} has another size now"
             view[...] = arrays[name]

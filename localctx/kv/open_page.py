@@ -39,7 +39,7 @@ class OpenPage:
         return k[:, : self.filled], v[:, : self.filled]
 
     def write(self, layer: int, k: Tensor, v: Tensor) -> None:
-        """Write new tokens behind the committed ones; they fit into the page."""
+        """Write new tokens behind the committed ones. The caller sees to it that they fit into the page."""
         for buffer, new in zip(self._layers[layer], (k, v), strict=True):
             buffer[:, self.filled : self.filled + new.shape[1]] = new
 

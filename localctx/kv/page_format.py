@@ -4,7 +4,7 @@ import numpy as np
 
 from localctx.kernels import decode_cpu
 from localctx.kv.codecs import Codec, make_codec
-from localctx.shape import FORMATS, SINKS, KVShape
+from localctx.shape import FORMATS, SINK_PAGES, KVShape
 
 ORDINARY, SINK = 0, 1  # the kinds of page: in the codec's format, or full precision at the beginning of a sequence
 
@@ -23,7 +23,7 @@ class PageFormat:
 
     def kind_at(self, index: int) -> int:
         """The kind of the ``index``-th page of a sequence: SINK at the beginning, where the codec quantizes."""
-        return SINK if index < SINKS and FORMATS[self.codec].scaled else ORDINARY
+        return SINK if index < SINK_PAGES and FORMATS[self.codec].scaled else ORDINARY
 
     def page_bytes(self, kind: int) -> int:
         """Bytes of a page of this kind."""

@@ -43,7 +43,7 @@ def page_names(fingerprint: bytes, tokens: Sequence[int]) -> Iterator[tuple[byte
         yield name, packed
 
 
-class PageTable:
+class PageReferences:
     """Reference counts over page ids. Ids are never used twice, so that a stale id raises instead of naming another
     page.
     """

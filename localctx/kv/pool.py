@@ -21,7 +21,7 @@ from localctx.kv.backend import Backend, TorchBackend
 from localctx.kv.codecs import Codec
 from localctx.kv.numba_backend import NumbaBackend
 from localctx.kv.page_format import ORDINARY, SINK, PageFormat
-from localctx.kv.pages import PageTable
+from localctx.kv.pages import PageReferences
 from localctx.kv.prefetch import Prefetcher
 from localctx.kv.rotary import Rope
 from localctx.kv.tiers import DiskTier, MemoryTier, StoredBytes, StoredCopies, Tier, as_tensor
@@ -52,7 +52,7 @@ class Pool:
         triton = has_triton(self.device) if triton is None else triton
         self._kernels = in_place, triton
         self.backend = make_backend(self.format, self.device, *self._kernels)
-        self.table = PageTable()
+        self.references = PageReferences()
         pinned = self.device.type == "cuda"
         self.device_tier = MemoryTier("device", self.device, limits.device if limits else None)
         self.host_tier = MemoryTier("host", torch.device("cpu"), limits.host if limits else 0, pinned=pinned)
@@ -200,7 +200,7 @@ class Pool:
     def release(self, pages: Iterable[int]) -> None:
         """Drop one reference to each page; a page without references is removed."""
         for page in pages:
-            if self.table.release(page):
+            if self.references.release(page):
                 self._open.discard(page)
                 self._stored.discard(page)
                 self._where.pop(page).drop(page)
@@ -299,7 +299,7 @@ class Pool:
         return min(pages, key=lambda p: (self._used[p], p), default=None)
 
     def _enter(self, kind: int, nbytes: int) -> int:
-        page = self.table.new()
+        page = self.references.new()
         if page >= len(self._kinds):
             self._kinds = np.resize(self._kinds, 2 * page)
             self._used, self._sizes = np.resize(self._used, 2 * page), np.resize(self._sizes, 2 * page)

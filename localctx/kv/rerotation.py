@@ -5,7 +5,7 @@ from torch import Tensor
 
 from localctx.kv.block_table import BlockTable
 from localctx.kv.pool import Pool
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE
 
 
 def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Tensor, Tensor]:
@@ -28,25 +28,27 @@ def rerotated_page(pool: Pool, page: int, by: int) -> int:
     return copy
 
 
-def move_sinks_to_window(table: BlockTable) -> None:
-    """Re-rotate the sink pages to the positions before the page that follows them (StreamingLLM, arXiv:2309.17453).
+def move_sinks_to_window(table: BlockTable, sink_pages: int) -> None:
+    """Re-rotate the first ``sink_pages`` pages to the positions before the page that follows them (StreamingLLM,
+    arXiv:2309.17453).
 
     Always from the originals, so that rounding errors do not add up. Raises NoRoom.
     """
-    window = table.placed[SINKS].position
-    for i in range(SINKS):
-        _move_sink(table, i, window - (SINKS - i) * PAGE)
+    window = table.placed[sink_pages].position
+    for i in range(sink_pages):
+        _move_sink(table, i, window - (sink_pages - i) * PAGE)
 
 
-def rebase_pages(table: BlockTable) -> None:
-    """Rebase positions to zero and re-rotate the keys, so that nothing lies beyond the model's window.
+def rebase_pages(table: BlockTable, sink_pages: int) -> None:
+    """Rebase positions to zero and re-rotate the keys, those of the sinks from their originals, so that nothing lies
+    beyond the model's window.
 
     Raises NoRoom; the next call then goes on with the pages that were not moved yet.
     """
     for i, placed in enumerate(table.placed):
         if placed.position == i * PAGE:
             continue
-        if i < SINKS:
+        if i < sink_pages:
             _move_sink(table, i, i * PAGE)
         else:
             moved = rerotated_page(table.pool, placed.page, i * PAGE - placed.position)

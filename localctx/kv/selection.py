@@ -7,7 +7,7 @@ from localctx.kernels import quant
 from localctx.kernels.sketch import choose
 from localctx.kv.cache import Cache
 from localctx.kv.page_format import ORDINARY
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE, SINK_PAGES
 
 
 def choose_pages(cache: Cache, layer: int, q: Tensor) -> Tensor:
@@ -18,7 +18,7 @@ def choose_pages(cache: Cache, layer: int, q: Tensor) -> Tensor:
     grouped = (quant.rotate(q.float()) if pool.format.rotated else q.float()).unflatten(0, (len(sketch.codes), -1))
     extra = bias_scores(cache, layer, q).unflatten(0, grouped.shape[:2]) if pool.unbiased(layer) else None
     count = cache.keeper.pages_seen(cache.num_pages)
-    return choose(grouped, sketch, count, SINKS, extra, pool.backend.best_scores)
+    return choose(grouped, sketch, count, SINK_PAGES, extra, pool.backend.best_scores)
 
 
 def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ class TritonBackend(TorchBackend):
     ) -> PageAttention:
         """See ``Backend``."""
         tokens, count = q.shape[1], indices.shape[-1] // q.shape[1]
-        parts = split_rows(np.arange(tokens + 1) * count, [(0, skip)] * tokens, attention_triton.SPLIT)
+        parts = split_rows(np.arange(tokens + 1) * count, [(0, skip)] * tokens, attention_triton.PAGES_PER_BLOCK)
         seen = attention_triton.make_pages(parts, tokens, pages.bases[indices], pages.kinds[indices])
         out, lse, each = attention_triton.attend_pages(
             q.transpose(0, 1),

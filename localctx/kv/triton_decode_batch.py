@@ -20,7 +20,7 @@ class TritonDecodeBatch(DecodeBatch):
     ``graph_inputs``.
     """
 
-    max_part = attention_triton.SPLIT
+    max_part = attention_triton.PAGES_PER_BLOCK
 
     def __init__(self, sequences: Sequence[tuple[Cache, int]]) -> None:
         super().__init__(sequences)

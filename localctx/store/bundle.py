@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
-from xxhash import xxh3_128_digest
 
 from localctx.errors import DocumentError, StoreError, format_bytes
 from localctx.kv.pages import next_name, unpack_tokens
@@ -22,6 +21,7 @@ from localctx.shape import PAGE
 from localctx.store.caches import CacheRow, cache_id
 from localctx.store.documents import DocumentRow, Span, text_id
 from localctx.store.eviction import make_room
+from localctx.store.page_checksum import page_checksum
 from localctx.store.page_writer import PageWriter
 from localctx.store.store import Store, store_errors
 
@@ -252,7 +252,7 @@ def _payloads(path: Path, cache: int, pages: Sequence[BundlePage]) -> Iterator[n
     with _document_errors(path), _open_archive(path) as file:
         for i, page in enumerate(pages):
             payload = file.get_tensor(f"{cache}/{i}")
-            if len(payload) != page.nbytes or xxh3_128_digest(payload.data) != page.checksum:
+            if len(payload) != page.nbytes or page_checksum(payload.data) != page.checksum:
                 raise ValueError(f"page {i + 1} fails its checksum")
             yield payload
 

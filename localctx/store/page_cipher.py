@@ -11,9 +11,9 @@ import struct
 from hashlib import sha256
 
 import numpy as np
-from xxhash import xxh3_128_digest
 
 from localctx.errors import UsageError
+from localctx.store.page_checksum import page_checksum
 from localctx.store.page_store import OpenedPage, PageKey
 
 MAGIC = b"localctx page 1\n"
@@ -41,7 +41,7 @@ class PageCipher:
     def encrypt(self, object_id: str, key: PageKey, payload: np.ndarray) -> bytes:
         """Returns the content of the object that holds a page: its name, tokens, checksum and payload."""
         name, tokens = key
-        plain = b"".join((_HEADER.pack(name, len(tokens), xxh3_128_digest(payload.data)), tokens, payload.data))
+        plain = b"".join((_HEADER.pack(name, len(tokens), page_checksum(payload.data)), tokens, payload.data))
         nonce = os.urandom(NONCE)
         return MAGIC + nonce + self._aead.encrypt(nonce, plain, _bound_to(object_id))
 
@@ -56,7 +56,7 @@ class PageCipher:
             return (b"", b""), OpenedPage(fault="cannot be decrypted")
         name, length, checksum = _HEADER.unpack_from(plain)
         tokens, payload = plain[_HEADER.size :][:length], np.frombuffer(plain, np.uint8, offset=_HEADER.size + length)
-        if xxh3_128_digest(payload.data) != checksum:
+        if page_checksum(payload.data) != checksum:
             return (name, tokens), OpenedPage(fault="fails its checksum")
         return (name, tokens), OpenedPage(payload)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock
-from xxhash import xxh3_128_digest
 
+from localctx.store.page_checksum import page_checksum
 from localctx.store.page_store import OpenedPage
 from localctx.store.slot_file import EmptyFile, SlotFile, SlotWriter
 
@@ -91,7 +91,7 @@ class PageReader:
 
 def verified(payload: np.ndarray, checksum: bytes) -> np.ndarray | None:
     """Returns ``payload`` if it has this checksum, else None."""
-    return payload if xxh3_128_digest(payload.data) == checksum else None
+    return payload if page_checksum(payload.data) == checksum else None
 
 
 def lock_of(file: Path, timeout: float = -1) -> FileLock:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 from sqlite_utils import Database
-from xxhash import xxh3_128_digest
 
 from localctx.errors import StoreError
+from localctx.store.page_checksum import page_checksum
 from localctx.store.page_file import SELECT_PAGES, PageFile, PageReader
 from localctx.store.page_store import PageKey
 
@@ -79,7 +79,7 @@ def append_page(file: PageFile, key: PageKey, payload: np.ndarray) -> dict:
         "segment": file.id,
         "slot": file.append(payload),
         "bytes": len(payload),
-        "checksum": xxh3_128_digest(payload.data),
+        "checksum": page_checksum(payload.data),
     }
 
 

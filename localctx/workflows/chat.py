@@ -11,6 +11,7 @@ from typing import Literal
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Done, Note, Token
 from localctx.engine.prompt import Conversation, Exchange
+from localctx.engine.prompt_wording import SUMMARIZE_CHAT
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, persist_answer, run_request
@@ -23,7 +24,6 @@ from localctx.workflows.ask import AskWorkflow
 from localctx.workflows.read_sources import store_sources
 
 TITLE_LENGTH = 60  # characters of its first question that name a chat
-_SUMMARIZE = "Summarize what was said so far."
 
 FullChatAction = Literal["sink-window", "summarize", "new"]
 """The actions on a full chat: the sink-window keeper evicts its middle, a summary replaces what was said, or a new
@@ -151,7 +151,7 @@ class ChatWorkflow:
         while True:
             try:
                 transcript = "\n\n".join(f"{question}\n{answer}" for question, answer in exchanges)
-                request = self._builder.build([], [transcript], _SUMMARIZE, persist=False)
+                request = self._builder.build([], [transcript], SUMMARIZE_CHAT, persist=False)
                 break
             except TooLong:
                 if len(exchanges) < 2:
@@ -256,7 +256,7 @@ def history(messages: Sequence[Message]) -> list[Exchange]:
         if message.role == "user":
             question = message.text
         elif message.role == SUMMARY:
-            exchanges = [(_SUMMARIZE, message.text)]
+            exchanges = [(SUMMARIZE_CHAT, message.text)]
         else:
             exchanges.append((question, message.text))
     return exchanges

@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Quoted, Token
-from localctx.engine.prompt import ASK, Conversation
+from localctx.engine.prompt import Conversation
+from localctx.engine.prompt_wording import AS_IT_IS, ASK, ASK_FOR_ITS_WORDS
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, close_request, rank_request, run_request
@@ -25,7 +26,6 @@ from localctx.store.documents import StoredDocument
 
 SMALL_MODEL = 1_000_000_000  # parameters; a model with more finds the sentence by itself
 MIN_WORDS = 3  # of a sentence; a shorter one is a heading or a rule
-EXTRACTIVE_FORM = "Question: {question}\nAnswer with words of the document{s} above."
 MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5  # nats by which a passage must make a question likelier; the smaller counts
 
 _NAME = re.compile(r"\d[\d.,:/]*\d|\d|(?<=[a-z,;] )[A-Z][\w'-]+")
@@ -46,7 +46,7 @@ def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) ->
 
     If even the best passage does not, nothing in the documents answers the question.
     """
-    only_question = Conversation(form="{question}")
+    only_question = Conversation(form=AS_IT_IS)
     request = builder.build([], [], question, persist=False, part="question", conversation=only_question)
     without_passage = yield from _likelihood(request)
     tokens = len(request.tokens) - request.boundary - 1
@@ -98,7 +98,7 @@ def answer_from_sentences(
     """
     two = " ".join(text[a:b] for a, b in sorted(ranked[:2]))
     (start, end), answers = ranked[0], list[tuple[Request, int]]()
-    for sentence, form, count in ((text[start:end], EXTRACTIVE_FORM, 1), (two, ASK, 2)):
+    for sentence, form, count in ((text[start:end], ASK_FOR_ITS_WORDS, 1), (two, ASK, 2)):
         source = without_question(sentence, question)
         answers.append(((yield from _answer(builder, settings, document, source, question, form)), count))
     return max(answers, key=lambda one: (not invents(one[0].texts[0], text, question), one[0].likelihood))

@@ -8,7 +8,7 @@ from localctx.kv.pages import pack_tokens
 from localctx.library.add import Added, add_documents
 from localctx.library.search import SearchResult, index_all, search, try_with_embedder
 from localctx.models.embedder import Embedder
-from localctx.shape import FORMATS, PAGE, SINKS
+from localctx.shape import FORMATS, PAGE, SINK_PAGES
 from localctx.store.bundle import Bundle, BundleCache, import_document
 from localctx.store.store import store_errors
 
@@ -83,7 +83,9 @@ def _is_usable(builder: RequestBuilder, text: str, cache: BundleCache) -> bool:
     """True if the pages of an exported cache have the fingerprint, tokens and sizes that ``text`` has here."""
     model, prompt, count = builder.model, builder.prompt([text], ""), len(cache.pages)
     shape, tokens = model.shape, prompt.tokens[: prompt.shared]
-    sizes = [shape.page_bytes(cache.codec, sinks=i < SINKS) for i in range(count)] if cache.codec in FORMATS else []
+    sizes = (
+        [shape.page_bytes(cache.codec, sinks=i < SINK_PAGES) for i in range(count)] if cache.codec in FORMATS else []
+    )
     if open_tokens := count and len(tokens[(count - 1) * PAGE :][:PAGE]) % PAGE:
         sizes[-1:] = [shape.tail_bytes(model.dtype.itemsize) // PAGE * open_tokens]
     return (

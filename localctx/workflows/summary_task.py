@@ -14,7 +14,6 @@ from typing import Any
 from localctx.errors import UsageError
 from localctx.settings import Settings
 
-AS_IT_IS = "{question}"  # the form of a prompt that adds nothing to the instruction, unlike that of ``ask``
 LENGTHS = {
     "short": ("in one or two sentences", 80),
     "medium": ("in one paragraph", 200),

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Note
 from localctx.engine.prompt import Conversation
+from localctx.engine.prompt_wording import AS_IT_IS
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, run_request
@@ -17,7 +18,6 @@ from localctx.errors import Cancelled
 from localctx.library.sentences import trim_to_sentence
 from localctx.store.documents import StoredDocument
 from localctx.workflows.ask import AskWorkflow
-from localctx.workflows.summary_task import AS_IT_IS
 
 
 def zero_token_counts() -> Counter[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from ask_in_process import PLAIN
+from repository import ROOT
 
 import localctx
 from localctx.docs import page
@@ -29,16 +30,26 @@ def docs(settings, document):
         yield docs
 
 
-def test_every_example_of_the_page_runs(settings, document, tmp_path, monkeypatch, capsys):
-    pdf = tmp_path / "report.pdf"
+@pytest.fixture
+def report(settings, document, tmp_path, monkeypatch) -> None:
+    """The document of the examples, in the current folder; a text goes by that name as well."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "report.txt").write_text(document.read_text() + "It was signed by Ada.\n")
+
+
+def test_every_example_of_the_page_runs(report, capsys):
     examples = BLOCK.findall(page("python"))
     assert len(examples) >= 6
-    pdf.with_suffix(".txt").write_text(document.read_text() + "It was signed by Ada.\n")
     names: dict = {}
     for example in examples:
         exec(example.replace("report.pdf", "report.txt"), names)
     assert "no-such-file.pdf" in capsys.readouterr().out
+
+
+def test_the_example_of_the_readme_runs(report, capsys):
+    (example,) = BLOCK.findall((ROOT / "README.md").read_text())
+    exec(example.replace("report.pdf", "report.txt"), {})
+    assert "tokens reused" in capsys.readouterr().out
 
 
 def test_an_answer_says_where_it_is_from_and_what_it_cost(docs, document):

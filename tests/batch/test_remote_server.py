@@ -23,11 +23,11 @@ from tiny_gguf import write_gguf
 
 from localctx.batch import http_connection, server_client
 from localctx.batch.remote_server import KEY, ServerAddress
-from localctx.engine.prompt import content
+from localctx.engine.prompt_wording import AS_IT_IS, content
 from localctx.errors import UsageError
 from localctx.library.sentences import trim_to_sentence
 from localctx.store.store import Store
-from localctx.workflows.summary_task import AS_IT_IS, SummaryTask
+from localctx.workflows.summary_task import SummaryTask
 
 ENDLESS = 'data: {"choices": [{"delta": {"content": "' + "x" * 99_999 + '"}}]}\n\n'
 

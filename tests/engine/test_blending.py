@@ -233,7 +233,7 @@ def test_a_glance_is_what_reading_would_keep_and_leaves_no_trace(models, family)
     for c in (cache, plain):
         model.forward(TOKENS[:90], c)
     seen = model.probe_layer(TOKENS[90:200], cache, 1)
-    assert (cache.length, len(cache.pool.table)) == (90, 1)
+    assert (cache.length, len(cache.pool.references)) == (90, 1)
     model.forward(TOKENS[90:200], plain)
     close(seen, [x[:, 90:] for x in kept(plain, 1)])
     assert torch.equal(model.forward(TOKENS[90:95], cache), model.forward(TOKENS[90:95], _trimmed(plain, 90)))
@@ -293,7 +293,7 @@ def test_a_blended_sequence_forks_trims_and_goes_on(models):
     assert torch.allclose(model.forward(tokens[whole:], twin), first, atol=0.05)
     twin.drop()
     cache.drop()
-    assert len(cache.pool.table) == 0
+    assert len(cache.pool.references) == 0
 
 
 def test_spilled_passages_and_a_spilled_prompt_are_the_same_to_the_bit(models, tmp_path):

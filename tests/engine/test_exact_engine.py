@@ -139,7 +139,7 @@ def test_cancel_in_the_middle_of_a_chunk_leaves_the_chunks_before_it(model, refe
     with pytest.raises(Cancelled):
         follow(model, prefill(cache, tokens, chunk=100), lambda: next(calls) > 7)  # in the third chunk
     assert cache.length == 200
-    assert len(cache.pool.table) == len(cache.pages) == 3
+    assert len(cache.pool.references) == len(cache.pages) == 3
     _, resumed = follow(model, prefill(cache, tokens, chunk=100))
     fresh = Cache(Pool(model.shape, "int8"), torch.float32)
     assert torch.equal(resumed, follow(model, prefill(fresh, tokens, chunk=100))[1])

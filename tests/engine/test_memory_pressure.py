@@ -568,7 +568,7 @@ def test_beams_find_what_greed_misses_and_give_their_pages_back(width, found):
     events = list(TRAP.search(cache, width=width, limit=9))
     assert [e.id for e in events if isinstance(e, Token)] == found
     assert cache.pool.counts()["device"] == 2
-    assert all(cache.pool.table.refs(page) == 1 for page in cache.pages)
+    assert all(cache.pool.references.refs(page) == 1 for page in cache.pages)
 
 
 def test_an_answer_without_end_is_cut():

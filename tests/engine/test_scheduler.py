@@ -196,7 +196,7 @@ def test_nobody_joins_a_crowd(model):
     for i, cache in enumerate(caches):
         scheduler.add(steps(model, prompt(i, 64), cache, limit=2))
         list(scheduler.collect_events())
-        crowded.append(scheduler.would_preempt)
+        crowded.append(scheduler.is_preempting)
     assert crowded == [False, False, True]
     assert all(seat.error is None for seat, _ in scheduler.run())
 

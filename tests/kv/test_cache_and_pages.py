@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 from localctx.budget import TierLimits
 from localctx.errors import NoRoom
 from localctx.kv.cache import Cache
-from localctx.kv.pages import PageTable, pack_tokens, page_names
+from localctx.kv.pages import PageReferences, pack_tokens, page_names
 from localctx.kv.pool import Pool
 from localctx.kv.tiers import DiskTier, MemoryTier
 from localctx.shape import FORMATS, PAGE, KVShape, LayerShape
@@ -58,7 +58,7 @@ class Sharing(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.table, self.held = PageTable(), []
+        self.table, self.held = PageReferences(), []
 
     @rule(target=pages)
     def new(self):
@@ -231,11 +231,11 @@ class Sequences(RuleBasedStateMachine):
         """Free and used and shared are all there is: every page in use lies in one tier, and nothing else does."""
         in_use = {page for cache in self.model for page in cache.pages}
         lie = [page for tier in self.pool.tiers for page in tier]
-        assert len(self.pool.table) == len(lie) == len(set(lie))
+        assert len(self.pool.references) == len(lie) == len(set(lie))
         assert set(lie) == in_use
         assert sum(self.pool.nbytes().values()) == len(in_use) * PAGE_BYTES
         held = [page for cache in self.model for page in cache.pages]
-        assert all(self.pool.table.refs(page) == held.count(page) for page in in_use)
+        assert all(self.pool.references.refs(page) == held.count(page) for page in in_use)
 
     @invariant()
     def keep_their_budgets(self):

@@ -1,5 +1,7 @@
 """Keepers: what each policy drops or selects, and that any tier, codec and keeper go together."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -96,7 +98,7 @@ def test_any_tier_codec_and_keeper_go_together(models, family, keep):
             assert bool(cache.evicted) == (keep.split(":")[0] not in ("full", "select"))
             assert cache.length == 644
             cache.drop()
-            assert not len(pool.table)
+            assert not len(pool.references)
         assert torch.equal(seen[0], seen[1]), f"{codec} in RAM"
         assert torch.equal(seen[0], seen[2]), f"{codec} on disk"
 
@@ -165,7 +167,7 @@ def test_a_streamed_token_sees_sinks_beside_its_window(reach):
     assert cache.position <= reach
     assert cache.length == 2601
     assert cache.evicted == [EvictedRange(PAGE, cache.placed_pages[1].token)]
-    assert len(cache.pool.table) == len(cache.placed_pages) + 1, "the original sink page, and what is kept"
+    assert len(cache.pool.references) == len(cache.placed_pages) + 1, "the original sink page, and what is kept"
 
 
 def test_streaming_takes_no_more_memory_with_time(models):
@@ -249,3 +251,17 @@ def test_select_finds_the_page_whose_keys_match(models):
 
 def test_every_keeper_has_a_name():
     assert set(KEEPERS) == {"full", "sink-window", "h2o", "snapkv", "keydiff", "select"}
+
+
+def test_more_sink_pages_are_kept_at_the_beginning_and_moved_along(models):
+    """How many pages are sinks is one number of the keeper: moved to the window, they are read as they were."""
+    model = models["llama"]
+    keeper = dataclasses.replace(make_keeper("sink-window:256", 640), sink_pages=2)
+    cache = Cache(Pool(model.shape, "f32", rope=model.rope), torch.float32, keeper, model.context)
+    read(model, cache, TOKENS[:640])
+    assert [(e.start, e.stop) for e in cache.evicted] == [(2 * PAGE, 640 - 256)]
+    assert [p.token for p in cache.placed_pages][:3] == [0, PAGE, 640 - 256]
+    assert [p.position for p in cache.placed_pages][:3] == [640 - 256 - 2 * PAGE, 640 - 256 - PAGE, 640 - 256]
+    assert len(cache.table.originals) == 2
+    cache.drop()
+    assert not len(cache.pool.references)

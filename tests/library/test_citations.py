@@ -21,7 +21,7 @@ from localctx.library.cite import ENOUGH, Citation, cite_from_attention, cite_pa
 from localctx.library.sentences import LONG, sentences
 from localctx.models.catalog import DEFAULT
 from localctx.models.chat_tokenizer import chat_tokenizer_of
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE, SINK_PAGES
 from localctx.store.documents import DocumentRow, Span
 
 PROSE = st.text(st.sampled_from(list("ab R.!?…。\"'”)\n\t1-#é漢\x0b\u2028"))) | st.text()
@@ -237,7 +237,7 @@ def test_a_look_lies_on_its_page(tokenizer, texts, data):
     known = [p for p in attention_by_text(watched(got), tokenizer, tokens, texts) if p.share]
     assert all(texts[p.document][p.start : p.end] in on_page for p in known)
     assert all(p.share == 1 for p in known)
-    assert bool(known) == (page >= SINKS and any(c in on_page for c in "XYZ"))
+    assert bool(known) == (page >= SINK_PAGES and any(c in on_page for c in "XYZ"))
 
 
 def test_texts_that_the_tokens_do_not_spell_are_not_looked_for(tokenizer):

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from localctx.batch.remote_server import KEY
 from localctx.engine.events import Done
-from localctx.engine.prompt import ASK, content
+from localctx.engine.prompt_wording import ASK, content
 from localctx.errors import UsageError
 from localctx.serving.http import LOOPBACK, access_key, listen
 from localctx.serving.openai_protocol import ApiError, CompletionRequest, StopTexts

@@ -251,7 +251,7 @@ def test_what_was_uploaded_runs_no_script(owner):
 
 
 def test_an_upload_that_is_too_large_is_refused(window, monkeypatch):
-    monkeypatch.setattr("localctx.ui.app.MAX_UPLOAD", "1kb")
+    monkeypatch.setattr("localctx.ui.uploads.MAX_UPLOAD", "1kb")
     key = access_key(window.settings.home)
     client = TestClient(BrowserAccess(mount(window, "127.0.0.1", 7860), LOOPBACK, key, 7860), HERE)
     client.get("/", params={"key": key})

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.keepers.keeper import Observation, Phase, TokenBudget
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE, SINK_PAGES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +23,11 @@ class H2O(TokenBudget):
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
         """The pages with the least mass that are neither sinks nor recent."""
-        over = pages - max(SINKS + 2, self.tokens // PAGE)
+        over = pages - max(SINK_PAGES + 2, self.tokens // PAGE)
         if over <= 0:
             return []
         recent = max(1, self.tokens // PAGE // 2)
-        order = np.argsort(mean_mass[SINKS : pages - recent], kind="stable") + SINKS
+        order = np.argsort(mean_mass[SINK_PAGES : pages - recent], kind="stable") + SINK_PAGES
         return sorted(order[:over].tolist())
 
     def observes(self, phase: Phase) -> Observation | None:

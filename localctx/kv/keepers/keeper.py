@@ -14,7 +14,7 @@ from torch import Tensor
 
 from localctx.errors import UsageError
 from localctx.kv.attention_history import AttentionHistory
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE, SINK_PAGES
 
 Phase = Literal["reading", "asking", "answering"]
 """The phases of a request: a document is read, then the question after it, then the answer is generated."""
@@ -61,6 +61,8 @@ class Keeper:
     pages are evicted while a document is still being read."""
     unbounded_positions: bool = False
     """True if positions are rebased as pages are evicted, so that a text may be longer than the model's window."""
+    sink_pages: int = 0
+    """The number of first pages that are re-rotated to the positions before the window, with unbounded positions."""
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
@@ -114,9 +116,9 @@ class PromptCompressor(TokenBudget):
     def after_prefill(self, sequence: KeptSequence) -> None:
         """Packs the sealed pages that can be scored into the budget; the sinks and the prompt's end stay whole."""
         recent = max(1, self.tokens // PAGE // 10)
-        slots = max(1, self.tokens // PAGE - recent - SINKS)
+        slots = max(1, self.tokens // PAGE - recent - SINK_PAGES)
         stop = min(self.pages_scored(sequence), sequence.num_pages - recent)
-        if stop - SINKS > slots:
+        if stop - SINK_PAGES > slots:
             sequence.keep_tokens(slots, stop, lambda layer, keys: self.score(sequence.history, layer, keys))
 
     def pages_scored(self, sequence: KeptSequence) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from localctx.kv.keepers.keeper import Keeper
-from localctx.shape import SINKS
+from localctx.shape import SINK_PAGES
 
 DENSE_LAYERS = 2  # the first layers, in which every query sees everything (Quest)
 
@@ -27,7 +27,7 @@ class Select(Keeper):
 
     def pages_seen(self, pages: int) -> int:
         """``part`` of them; at least the sinks, the last and two more."""
-        return min(pages, max(SINKS + 3, math.ceil(pages * self.part)))
+        return min(pages, max(SINK_PAGES + 3, math.ceil(pages * self.part)))
 
 
 KEEPER = Select

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from localctx.kv.keepers.keeper import TokenBudget
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,16 +15,17 @@ class SinkWindow(TokenBudget):
     """
 
     name: str = "sink-window"
+    sink_pages: int = 1  # of 64 tokens; StreamingLLM keeps four tokens, and a page is what can be kept here
     pages_may_persist: bool = False
     unbounded_positions: bool = True
 
     def max_tokens_held(self, tokens: int) -> int:
         """The sinks and the window."""
-        return min(tokens, self.tokens + SINKS * PAGE)
+        return min(tokens, self.tokens + self.sink_pages * PAGE)
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
         """The pages between the sinks and the window."""
-        return list(range(SINKS, pages - max(1, self.tokens // PAGE)))
+        return list(range(self.sink_pages, pages - max(1, self.tokens // PAGE)))
 
 
 KEEPER = SinkWindow

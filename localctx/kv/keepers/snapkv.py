@@ -8,7 +8,7 @@ from torch import Tensor
 
 from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.keepers.keeper import KeptSequence, Observation, Phase, PromptCompressor
-from localctx.shape import PAGE, SINKS
+from localctx.shape import PAGE, SINK_PAGES
 
 POOLING = 7  # tokens over which votes are pooled, so that phrases are kept rather than single tokens
 
@@ -33,7 +33,7 @@ class SnapKV(PromptCompressor):
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
         """The votes, pooled over neighbours."""
-        votes = history.token_votes[layer][:, SINKS * PAGE :][:, : keys.shape[1]]
+        votes = history.token_votes[layer][:, SINK_PAGES * PAGE :][:, : keys.shape[1]]
         return torch.nn.functional.max_pool1d(votes[None], POOLING, 1, POOLING // 2)[0]
 
 

@@ -1,0 +1,19 @@
+"""The words around documents and questions in a prompt. What a task asks of each document is in ``summary_task``."""
+
+from collections.abc import Sequence
+
+ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
+ASK_FOR_ITS_WORDS = "Question: {question}\nAnswer with words of the document{s} above."
+AS_IT_IS = "{question}"
+SUMMARIZE_CHAT = "Summarize what was said so far."
+
+
+def content(texts: Sequence[str], question: str, form: str) -> str:
+    """The first message of a conversation: the documents, numbered if there are several, and the question in ``form``,
+    which is one of the wordings above.
+    """
+    if not texts:
+        return question
+    one = len(texts) == 1
+    parts = [f"{'Document' if one else f'Document {i}'}:\n{text.strip()}" for i, text in enumerate(texts, 1)]
+    return "\n\n".join([*parts, form.format(s="" if one else "s", question=question)])
