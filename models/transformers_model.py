@@ -133,7 +133,7 @@ def load_module(
 
 
 def load_tokenizer(folder: Path, stops: int | list[int] | None) -> ChatTokenizer:
-    """Load the tokenizer in ``folder`` with transformers. ``stops`` are the stop tokens of the config."""
+    """Load the tokenizer in ``folder`` with transformers. ``stops`` are the stop tokens in the model's config."""
     from transformers import AutoTokenizer
 
     silence_transformers()

@@ -1,7 +1,13 @@
 """AttentionHistory: the attention that a sequence's pages and tokens received, for keepers and for attribution."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class AttentionHistory:
@@ -54,7 +60,7 @@ class AttentionHistory:
         count = len(self.recorded)
         self.recorded += np.bincount(text_pages.ravel(), mass.ravel(), count)[:count]
 
-    def fork(self, recording: bool = True) -> "AttentionHistory":
+    def fork(self, recording: bool = True) -> AttentionHistory:
         """A copy for a forked sequence. ``recorded`` is shared, so that forks add to it, unless not ``recording``."""
         twin = AttentionHistory()
         twin.page_mass, twin.queries = self.page_mass.copy(), self.queries.copy()

@@ -205,7 +205,7 @@ class BlockTable:
         """A table of the same pages, which then have one more reference each."""
         twin = BlockTable(self.pool, self.dtype)
         for page in (*self.pages, *self.originals):
-            self.pool.table.share(page)
+            self.pool.references.share(page)
         twin.placed, twin.originals = list(self.placed), list(self.originals)
         twin._own_positions = list(self._own_positions)
         return twin

@@ -151,7 +151,7 @@ def test_two_conversations_at_once_answer_as_each_alone(home, prose, tmp_path):
             served.append([(feed.cache, len(feed.tokens)) for feed in feeds])
             return loader.forward_each(feeds, cancelled)
 
-        scheduler = Scheduler(compute, rows=256)
+        scheduler = Scheduler(compute, max_prefill_tokens=256)
         seats = [scheduler.add(first.workflows.questions.ask([str(files[0])], questions[0], False))]
         for seat, event in scheduler.run():
             if isinstance(event, Token):

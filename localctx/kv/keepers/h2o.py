@@ -1,13 +1,18 @@
 """h2o: the pages with the most attention so far, and the last ones (heavy hitters, arXiv:2306.14048)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
 from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.keepers.keeper import Observation, Phase, TokenBudget
 from localctx.shape import PAGE, SINK_PAGES
+
+if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anything is loaded
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,18 +3,22 @@
 The sink pages that begin the prompt, and the most recent page, are protected in every keeper.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 import numpy as np
-from torch import Tensor
 
 from localctx.errors import UsageError
 from localctx.kv.attention_history import AttentionHistory
 from localctx.shape import PAGE, SINK_PAGES
+
+if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anything is loaded
+    from torch import Tensor
 
 Phase = Literal["reading", "asking", "answering"]
 """The phases of a request: a document is read, then the question after it, then the answer is generated."""
@@ -37,13 +41,13 @@ class KeptSequence(Protocol):
     def num_pages(self) -> int:
         """The number of sealed pages."""
 
-    def keep_tokens(self, slots: int, stop: int, score: "TokenScore") -> None:
+    def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
         """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages. A sliding
         layer keeps its last tokens. Raises NoRoom.
         """
 
 
-TokenScore = Callable[[int, Tensor], Tensor]
+TokenScore = Callable[[int, "Tensor"], "Tensor"]
 """From a layer and keys [kv_heads, tokens, k_dim], float32, of the tokens after the sinks: a score for each token,
 [kv_heads, tokens]; the highest are kept.
 """

@@ -1,12 +1,15 @@
 """keydiff: once the prompt is read, the tokens whose keys differ most from the others (KeyDiff, arXiv:2504.15364)."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
-from torch import Tensor
-from torch.nn.functional import cosine_similarity, normalize
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.keepers.keeper import PromptCompressor
+
+if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anything is loaded
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +23,8 @@ class KeyDiff(PromptCompressor):
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
         """The negative cosine similarity of each key and the mean of all normalized keys."""
+        from torch.nn.functional import cosine_similarity, normalize
+
         return -cosine_similarity(keys, normalize(keys, dim=-1).mean(1, keepdim=True), dim=-1)
 
 

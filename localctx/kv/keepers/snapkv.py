@@ -1,14 +1,18 @@
 """snapkv: once the prompt is read, what its last queries attended to (SnapKV, arXiv:2404.14469)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from localctx.kv.attention_history import AttentionHistory
 from localctx.kv.keepers.keeper import KeptSequence, Observation, Phase, PromptCompressor
 from localctx.shape import PAGE, SINK_PAGES
+
+if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anything is loaded
+    from torch import Tensor
 
 POOLING = 7  # tokens over which votes are pooled, so that phrases are kept rather than single tokens
 
@@ -25,6 +29,8 @@ class SnapKV(PromptCompressor):
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
         """Replaces the votes: those of the question's last step count."""
+        import torch
+
         history.token_votes[layer] = torch.as_tensor(weights)
 
     def pages_scored(self, sequence: KeptSequence) -> int:
@@ -33,8 +39,10 @@ class SnapKV(PromptCompressor):
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
         """The votes, pooled over neighbours."""
+        from torch.nn.functional import max_pool1d
+
         votes = history.token_votes[layer][:, SINK_PAGES * PAGE :][:, : keys.shape[1]]
-        return torch.nn.functional.max_pool1d(votes[None], POOLING, 1, POOLING // 2)[0]
+        return max_pool1d(votes[None], POOLING, 1, POOLING // 2)[0]
 
 
 KEEPER = SnapKV
