@@ -21,8 +21,9 @@ def open(*sources: DocumentSource, on_progress: Callable[[Progress], None] = ign
     """Open ``sources`` (files, ``-`` for standard input, ids of stored documents) for questions. Use it in ``with``.
 
     ``settings`` are those of ``Settings`` by name (``model="..."``, ``max_tokens=64``), and ``home``, the data folder;
-    the others come from the environment and the settings file, as for the command. ``on_progress`` hears of downloads
-    and loading. Nothing is read before the first question. Raises UsageError for a setting that cannot be.
+    the others come from the environment and the settings file, as for the command. ``on_progress`` is called while a
+    model is downloaded or loaded. Nothing is read before the first question. Raises UsageError for a setting that
+    cannot be.
     """
     return Session(load_settings(**settings), on_progress, sources=[fspath(source) for source in sources])
 

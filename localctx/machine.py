@@ -31,7 +31,7 @@ Tasks = Sequence[Callable[[], object]]
 
 @dataclass(frozen=True)
 class Rates:
-    """How fast a device is: ``bandwidth`` in bytes read a second, ``arithmetic`` in multiplications and additions a
+    """The speed of a device: ``bandwidth`` in bytes read a second, ``arithmetic`` in multiplications and additions a
     second in a matrix product with many tokens. 0 where it could not be measured.
     """
 

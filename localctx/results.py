@@ -1,4 +1,4 @@
-"""What the Python API returns: answers and summaries, with their citations and what they cost."""
+"""The results of the Python API: answers and summaries, with their citations and costs."""
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
@@ -31,8 +31,8 @@ class AnswerCitation:
 
 @dataclass(frozen=True)
 class AnswerStats:
-    """What an answer cost: tokens of the ``prompt``, of these ``reused`` from kept pages and ``prefilled`` now, tokens
-    ``generated``, and ``seconds`` by phase (load, parse, search, restore, rank, prefill, first_token, decode).
+    """The cost of an answer: tokens of the ``prompt``, of these ``reused`` from kept pages and ``prefilled`` now,
+    tokens ``generated``, and ``seconds`` by phase (load, parse, search, restore, rank, prefill, first_token, decode).
     """
 
     prompt: int
@@ -64,7 +64,7 @@ class Answer:
         return self.text
 
     @classmethod
-    def of(cls, report: AnswerReport, notes: tuple[str, ...], persist_error: str | None) -> "Answer":
+    def from_report(cls, report: AnswerReport, notes: tuple[str, ...], persist_error: str | None) -> "Answer":
         """The answer that a request's report is about."""
         t = report.tokens
         return cls(
@@ -108,4 +108,4 @@ def answer_of(events: Generator[Event, None, None]) -> Answer:
     consume(events, on_event)
     report = done[-1].report
     assert isinstance(report, AnswerReport), "a question ends with an answer's report"
-    return Answer.of(report, tuple(notes), done[-1].failed)
+    return Answer.from_report(report, tuple(notes), done[-1].failed)

@@ -20,7 +20,7 @@ LayerKind = Literal["full", "sliding", "latent"]
 
 @dataclass(frozen=True)
 class Format:
-    """How a codec stores numbers: bits per element of K and of V. Below 16 bits there is a scale and a zero point.
+    """The number format of a codec: bits per element of K and of V. Below 16 bits there is a scale and a zero point.
 
     ``hadamard``: K and V are first multiplied by a Hadamard matrix, which spreads outlier channels. The first and last
     ``edges`` layers are stored as int8. ``float8``: 8 bits are a float (e4m3), not an integer.
@@ -51,7 +51,7 @@ class Format:
 
     @property
     def on_triton(self) -> bool:
-        """Whether the Triton kernels read it."""
+        """True if the Triton kernels read this format."""
         return self.k_bits <= 16 and not self.float8
 
 

@@ -100,7 +100,7 @@ class Model(Protocol):
         the others; elsewhere its last digits depend on how many tokens there are in all.
         """
 
-    def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
+    def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """The keys and values [kv_heads, T, dim] that ``layer`` would cache for ``tokens`` after ``cache``.
 
         Layers above are not computed, and ``cache`` stays as it is. Raises NoRoom.

@@ -6,7 +6,7 @@ from torch import Tensor
 from localctx.kernels.linear_cpu import Blocks, exact_blocks, int8_blocks, multiply, multiply_in_bf16
 
 WEIGHTS = {"full": exact_blocks, "int8": int8_blocks}
-"""How weights are blocked, by name: unchanged, or as int8 with a scale for every 64 inputs."""
+"""The functions that block weights, by name: unchanged, or as int8 with a scale for every 64 inputs."""
 
 _COMPUTED = torch.float32, torch.bfloat16
 

@@ -11,7 +11,7 @@ EMBEDDER = "all-minilm-l6-v2"
 """The default embedder for search."""
 
 ModelKind = Literal["chat", "embedder"]
-"""What a model is for: to answer questions, or to make vectors for search."""
+"""The purpose of a model: to answer questions, or to make vectors for search."""
 
 
 @dataclass(frozen=True)

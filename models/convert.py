@@ -21,7 +21,7 @@ ProgressCallback = Callable[[str, int, int], None]
 """``progress(phase, done, total)``; a total of 0 means unknown. It may raise, to cancel the work."""
 
 VERSION = 1
-"""The converter's version, recorded in manifests so that a later version can tell which models an older one made."""
+"""The converter's version, recorded in manifests so that a later version can find the models that an older one made."""
 
 _DIGIT_BY_DIGIT = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}
 
@@ -92,7 +92,7 @@ def _save(model: Any, tokenizer: Any, header: GgufHeader, out: Path, progress: P
     # the weights are plain tensors by now, but transformers takes them for GGUF blocks, which it will not save
     model.hf_quantizer = None
     del model.config.quantization_config
-    # several families end a turn with another token than a text: generation must stop at either
+    # several families end a message with another token than a text: generation must stop at either
     ends = {header.meta.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot")} - {None}
     model.generation_config.eos_token_id = sorted(ends) or None
     model.save_pretrained(out)

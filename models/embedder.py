@@ -69,9 +69,9 @@ class TransformerEmbedder:
         from transformers import AutoModel, AutoTokenizer
 
         from localctx.models.device_choice import pick_device, pick_dtype
-        from localctx.models.transformers_model import LOCAL, hush, load_whole, loading
+        from localctx.models.transformers_model import LOCAL, load_whole, loading, silence_transformers
 
-        hush()
+        silence_transformers()
         device = pick_device("auto")
         with loading(self._folder, device):
             module = load_whole(AutoModel, self._folder, unused="pooler.", dtype=pick_dtype("auto", device))

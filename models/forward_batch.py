@@ -40,8 +40,8 @@ class ForwardBatch:
         self._latents: tuple[Tensor, Tensor] | None = None
 
     @contextmanager
-    def begun(self) -> Iterator[None]:
-        """Within, a step is open in every cache, which may have rebased its positions. All are committed, or none."""
+    def open_step(self) -> Iterator[None]:
+        """Open a step in every cache, which may rebase its positions; at the end commit all of them, or none."""
         with ExitStack() as caches:
             for request in self.requests:
                 request.cache.begin(len(request.tokens))
@@ -103,8 +103,8 @@ class ForwardBatch:
             out[:, tokens] = attend_cache(cache, layer, own[0], own[1], own[2], scale, expand=expand, **how)
             cache.extend(layer, *(x[:, tokens] for x in new))
         for indices, batch in self._batches:
-            theirs = [x[:, indices] for x in (q, k, v)]
-            out[:, indices] = batch.attend(layer, theirs[0], theirs[1], theirs[2], scale, **how)
+            batch_qkv = [x[:, indices] for x in (q, k, v)]
+            out[:, indices] = batch.attend(layer, batch_qkv[0], batch_qkv[1], batch_qkv[2], scale, **how)
         return out
 
     @property

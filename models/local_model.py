@@ -31,7 +31,7 @@ class LocalModel(ABC):
     device: torch.device
     dtype: torch.dtype
     precision: torch.dtype  # of matrix products; ``dtype`` is that of keys, values and activations
-    sums_depend_on_rows = False  # whether many rows are multiplied by another method than a few
+    sums_depend_on_rows = False  # True if many rows are multiplied by another method than a few
     nbytes: int
     parameters: int
 
@@ -70,7 +70,7 @@ class LocalModel(ABC):
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens there are in the vocabulary."""
+        """The number of tokens in the vocabulary."""
         return self._config.vocab_size
 
     def stretch(self, rope: str) -> None:
@@ -109,19 +109,19 @@ class LocalModel(ABC):
         groups = self._groups(requests)
         batches = [ForwardBatch([requests[i] for i in group], cancelled) for group in groups]
         logits: list[Tensor] = [torch.empty(0)] * len(requests)
-        with ExitStack() as begun:  # all sequences are committed, or none
+        with ExitStack() as steps:  # all sequences are committed, or none
             for batch in batches:
-                begun.enter_context(batch.begun())
+                steps.enter_context(batch.open_step())
             for group, batch in zip(groups, batches, strict=True):
                 for i, own in zip(group, batch.split(self._run(batch)), strict=True):
                     logits[i] = own
         return logits
 
     @torch.inference_mode()
-    def glance(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
+    def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """See ``Model``."""
         batch = ForwardBatch([ForwardRequest(tokens, cache)], until=layer)
-        with suppress(Cancelled), batch.begun():
+        with suppress(Cancelled), batch.open_step():
             self._run(batch)
         assert batch.probed, f"there is no layer {layer}"
         return batch.probed

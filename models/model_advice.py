@@ -23,8 +23,9 @@ INT8_BYTES = 1.4  # a parameter; on a CPU, int8 weights take as long as if a tok
 
 @dataclass(frozen=True)
 class ModelEstimate:
-    """How a known model would run on a machine with ``weights`` as in the settings: the bytes of ``memory`` it needs,
-    and the tokens a second of prefill and decode (0: not known). ``reason`` says, of a recommended model, why it is.
+    """The estimate for a known model on a machine with ``weights`` as in the settings: the bytes of ``memory`` it
+    needs, and the tokens a second of prefill and decode (0: not known). ``reason`` says, of a recommended model, why it
+    is.
     """
 
     entry: CatalogEntry

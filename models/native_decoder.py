@@ -11,8 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels.decoder_layer_cpu import EntryWeights, Exit, enter, enter_chunk, leave, leave_chunk, normalize
-from localctx.kernels.linear_cpu import Blocks, exact_blocks, multiply, picked
+from localctx.kernels.decoder_layer_cpu import (
+    EntryWeights,
+    ExitWeights,
+    enter,
+    enter_chunk,
+    leave,
+    leave_chunk,
+    normalize,
+)
+from localctx.kernels.linear_cpu import Blocks, exact_blocks, gather_rows, multiply
 from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.models.blocked_linear import WEIGHTS
 from localctx.models.chat_tokenizer import ChatTokenizer
@@ -55,7 +63,7 @@ class NativeDecoder(LocalModel):
         chunk = any(len(request.tokens) > MAX_DECODE_TOKENS for request in batch.requests)
         before, after = (enter_chunk, leave_chunk) if self.sums_depend_on_rows and chunk else (enter, leave)
         cos, sin = self._rotations(batch)
-        x = picked(weights.embedding, torch.tensor(batch.tokens)).numpy()
+        x = gather_rows(weights.embedding, torch.tensor(batch.tokens)).numpy()
         for i, (entry, exits) in enumerate(weights.layers):
             q, k, v = (np.empty((len(x), heads, self._config.head_dim), np.float32) for heads in weights.heads)
             before(x, entry, eps, cos, sin, q, k, v)
@@ -109,7 +117,7 @@ class NativeWeights:
 
     @property
     def count(self) -> int:
-        """How many numbers the weights are, a tied one once."""
+        """The number of parameters, tied ones counted once."""
         blocks, floats = self._parts()
         return sum(part.size for part in blocks) + sum(part.size for part in floats)
 
@@ -121,7 +129,7 @@ class NativeWeights:
             floats += [entry.norm, entry.bias, entry.q_norm, entry.k_norm, exits.norm]
         return blocks, floats
 
-    def _layer(self, at: str) -> tuple[EntryWeights, Exit]:
+    def _layer(self, at: str) -> tuple[EntryWeights, ExitWeights]:
         config, hidden, inner = self._config, self._config.hidden_size, self._config.intermediate_size
         parts = [
             (f"{at}.self_attn.{c}_proj", n * config.head_dim, hidden) for c, n in zip("qkv", self.heads, strict=True)
@@ -136,7 +144,7 @@ class NativeWeights:
         entry = EntryWeights(
             self._floats(f"{at}.input_layernorm.weight", hidden), self._blocks(*parts), np.concatenate(biases), *norms
         )
-        exits = Exit(
+        exits = ExitWeights(
             self._blocks((f"{at}.self_attn.o_proj", hidden, self.heads[0] * config.head_dim)),
             self._floats(f"{at}.post_attention_layernorm.weight", hidden),
             self._blocks((f"{at}.mlp.gate_proj", inner, hidden), (f"{at}.mlp.up_proj", inner, hidden)),

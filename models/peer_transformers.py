@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from localctx.models.base import Model
-from localctx.models.transformers_model import hush, load_whole, loading
+from localctx.models.transformers_model import load_whole, loading, silence_transformers
 
 _MODULES = {"hqq": "hqq", "quanto": "optimum.quanto", "fp8": "torch"}
 
@@ -56,7 +56,7 @@ def load_stock(folder: Path, model: Model) -> Any:
     """
     from transformers import AutoModelForCausalLM
 
-    hush()
+    silence_transformers()
     with loading(folder, model.device):
         module = load_whole(AutoModelForCausalLM, folder, dtype=model.dtype, attn_implementation="sdpa")
     return module.to(model.device).eval()

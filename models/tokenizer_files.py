@@ -21,7 +21,7 @@ _IDLE = {
 }
 """Keys of tokenizer_config.json that are handled here or have no effect."""
 
-_ELSEWHERE = ("additional_chat_templates", "tekken.json", "added_tokens.json", "chat_template.json")
+_FURTHER_FILES = ("additional_chat_templates", "tekken.json", "added_tokens.json", "chat_template.json")
 """Further files that transformers would read; a folder with one of them is left to transformers."""
 
 _QWEN_SPLIT = (
@@ -61,7 +61,7 @@ def _understood(folder: Path, raw: dict[str, Any], family: str) -> bool:
         raw.get("tokenizer_class") in _CLASSES[family]
         and raw.keys() <= {*_IDLE, *_NAMED}
         and (folder / "tokenizer.json").is_file()
-        and not any((folder / name).exists() for name in _ELSEWHERE)
+        and not any((folder / name).exists() for name in _FURTHER_FILES)
         and ("added_tokens_decoder" in raw or not (folder / "special_tokens_map.json").exists())
         and (template is None or isinstance(template, str))
     )
@@ -91,12 +91,12 @@ def _content(token: Any) -> str:
 def _added_already(backend: Any, raw: dict[str, Any], special: list[str], qwen: bool) -> bool:
     """Returns True if tokenizer.json contains all tokens that the config would add, with the same flags."""
     found = backend.get_added_tokens_decoder()
-    there = {token.content: token for token in found.values()}
+    by_content = {token.content: token for token in found.values()}
     listed = raw.get("added_tokens_decoder", {})
     if qwen and "added_tokens_decoder" in raw and {*map(int, listed)} != found.keys():
         return False  # transformers rebuilds these from vocabulary, merges and the listed tokens
-    return all(name in there and _plainly_special(there[name]) for name in special) and all(
-        int(i) in found and _flags(found[int(i)]) == _flags_said(token) for i, token in listed.items()
+    return all(name in by_content and _plainly_special(by_content[name]) for name in special) and all(
+        int(i) in found and _flags(found[int(i)]) == _listed_flags(token) for i, token in listed.items()
     )
 
 
@@ -108,7 +108,7 @@ def _flags(token: Any) -> tuple[Any, ...]:
     return token.content, token.special, token.normalized, token.lstrip, token.rstrip, token.single_word
 
 
-def _flags_said(token: dict[str, Any]) -> tuple[Any, ...]:
+def _listed_flags(token: dict[str, Any]) -> tuple[Any, ...]:
     special = token.get("special", False)
     rest = (token.get(name, False) for name in ("lstrip", "rstrip", "single_word"))
     return token.get("content"), special, token.get("normalized", not special), *rest

@@ -56,7 +56,7 @@ class TransformersModel(LocalModel):
         inputs = _inputs(batch, batch.positions())
         capturable = batch.capturable if self.graphs else None
         if not (self.graphs and capturable):
-            return self._compute(batch, _on(self.device, inputs))
+            return self._compute(batch, _to_device(self.device, inputs))
         if batch.cancelled():
             raise Cancelled
         return self.graphs.run(capturable, inputs, self.device, partial(self._compute, batch))
@@ -85,18 +85,18 @@ class TransformersModel(LocalModel):
 
     @torch.inference_mode()
     def _keys_at(self, positions: Positions, position: int) -> list[Tensor]:
-        """What RoPE rotates of one token alone at ``position``, layer by layer: k, or a latent layer's v, [H, 1, D]."""
+        """Returns what RoPE rotates of one token at ``position``, by layer: k, or a latent layer's v, [H, 1, D]."""
         cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
         token = self._config.vocab_size // 2  # the first may be padding, which is all zeros
         batch = ForwardBatch([ForwardRequest([token], cache)])
-        with batch.begun():
+        with batch.open_step():
             self._apply(positions)
-            self._compute(batch, _on(self.device, _inputs(batch, [position])))
+            self._compute(batch, _to_device(self.device, _inputs(batch, [position])))
         return [cache.open_tail(i)[layer.kind == "latent"] for i, layer in enumerate(self.shape.layers)]
 
 
 def _can_capture(module: Any, stored: str) -> bool:
-    """Whether forward passes on a GPU can be captured: bitsandbytes waits for outliers in 8 bits, and some families
+    """True if forward passes on a GPU can be captured: bitsandbytes waits for outliers in 8 bits, and some families
     branch in Python.
     """
     return module.device.type == "cuda" and stored != "int8" and getattr(module, "_can_compile_fullgraph", False)
@@ -111,7 +111,7 @@ def _inputs(batch: ForwardBatch, positions: Sequence[int]) -> dict[str, np.ndarr
     }
 
 
-def _on(device: torch.device, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+def _to_device(device: torch.device, inputs: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(x).to(device) for name, x in inputs.items()}
 
 
@@ -119,12 +119,12 @@ def load_module(
     folder: Path, place: torch.device, precision: torch.dtype, packed: dict[str, Any]
 ) -> tuple[Any, ChatTokenizer]:
     """The decoder in ``folder`` as transformers loads it, and its tokenizer. ``packed`` as of
-    ``weight_formats.packing``. Raises ModelError.
+    ``bitsandbytes_options``. Raises ModelError.
     """
     with loading(folder, place):
         from transformers import AutoConfig, AutoModelForCausalLM
 
-        hush()
+        silence_transformers()
         config = AutoConfig.from_pretrained(folder, **LOCAL)
         refuse_unfit(config.get_text_config(decoder=True))
         module = load_whole(AutoModelForCausalLM, folder, config=config, dtype=precision, **packed)
@@ -133,14 +133,14 @@ def load_module(
 
 
 def load_tokenizer(folder: Path, stops: int | list[int] | None) -> ChatTokenizer:
-    """Load the tokenizer in ``folder`` with transformers. ``stops`` are the stop tokens in the model's config."""
+    """Load the tokenizer in ``folder`` with transformers. ``stops`` are the stop tokens of the config."""
     from transformers import AutoTokenizer
 
-    hush()
+    silence_transformers()
     return chat_tokenizer_of(AutoTokenizer.from_pretrained(folder, **LOCAL), stops)
 
 
-def hush() -> None:
+def silence_transformers() -> None:
     """Keep transformers from writing to the terminal."""
     from transformers.utils import logging
 
@@ -227,7 +227,7 @@ def _attention(
 
 
 def _expansion(module: Any) -> Expand | None:
-    """How a latent layer expands its latents to keys and values (MLA, arXiv 2405.04434); None for other layers."""
+    """Returns the function that expands latents to keys and values (MLA, arXiv 2405.04434); None for other layers."""
     if not hasattr(module, "expand_kv"):
         return None
 

@@ -121,8 +121,8 @@ class AddingPanel:
 
     def _read_one(self, entry: IncomingFile, ocr: str, request: gr.Request) -> Iterator[None]:
         def job(session: "Session") -> Generator[Any, None, None]:
-            with session.workflows.library() as shelving:
-                yield from shelving.add([entry.path], ocr)
+            with session.workflows.library() as workflow:
+                yield from workflow.add([entry.path], ocr)
 
         start = time.monotonic()
         for _ in self._run(job, entry.handle, request):
@@ -133,8 +133,8 @@ class AddingPanel:
         """Index new documents for search. Yields progress; ``notes`` gets the reason if there are no vectors."""
 
         def job(session: "Session") -> Generator[Any, None, None]:
-            with session.workflows.library() as shelving:
-                if why := shelving.index(documents):
+            with session.workflows.library() as workflow:
+                if why := workflow.index(documents):
                     yield Note(why)
 
         bar = ""

@@ -87,7 +87,7 @@ class BatchRuns:
         self._threads = list[threading.Thread]()
         self._streams = set[EventStream]()
         self._open = True
-        self._runs = 0  # times that the batch was begun or resumed
+        self._runs = 0  # times that the batch was started or resumed
         self._resumed_at, self._bytes_before = 0.0, 0  # when it last was, and the bytes that were done then
         self.items: Sequence[BatchItem] = []
         self.task = SummaryTask()
@@ -151,7 +151,7 @@ class BatchRuns:
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated from the bytes done since the batch was begun or resumed; None before the first document is done.
+        """Estimated from the bytes done since the batch was started or resumed; None before the first document is done.
 
         Running documents count as half done.
         """

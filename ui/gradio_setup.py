@@ -12,7 +12,7 @@ from unittest.mock import patch
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # read when gradio is imported
 
 
-def _no_source_file(thing: Any) -> str:
+def _no_source_file(value: Any) -> str:
     raise OSError("no source file is looked up while gradio is imported")
 
 

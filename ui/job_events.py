@@ -43,7 +43,7 @@ def progress_lines(stream: EventStream) -> Iterator[str]:
 
 
 def progress_line(event: Any) -> str:
-    """Return HTML for an event that tells a job's progress; "" for other events."""
+    """Return HTML for an event with a job's progress; "" for other events."""
     match event:
         case Progress():
             return render.progress_bar(event)

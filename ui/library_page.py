@@ -217,8 +217,8 @@ class LibraryPage:
         results, notes, bar = list[SearchResult](), list[str](), ""
 
         def job(session: "Session") -> Generator[Any, None, None]:
-            with session.workflows.library() as shelving:
-                result, why = shelving.search(words, ticked.split() if only else None, MAX_PASSAGES)
+            with session.workflows.library() as workflow:
+                result, why = workflow.search(words, ticked.split() if only else None, MAX_PASSAGES)
             yield result
             if why:
                 yield Note(why)
@@ -273,12 +273,12 @@ class LibraryPage:
 def _import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]:
     """Import an exported document; only its text if the current model cannot use its pages."""
     bundle, why = open_bundle(file), ""
-    with session.workflows.library() as shelving:
+    with session.workflows.library() as workflow:
         try:
-            usable = shelving.usable_caches(bundle)
+            usable = workflow.usable_caches(bundle)
         except TooLong as e:
             usable, why = [], e.problem
-        pages = shelving.import_bundle(bundle, usable)
+        pages = workflow.import_bundle(bundle, usable)
     if bundle.caches and not usable:
         why = why or f"its pages were made by {bundle.made_by}, not by this {session.settings.model}"
         yield Note(f"{bundle.row.name} imported without its pages: {why}. Prepare it to read it with this model.")

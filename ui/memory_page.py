@@ -204,7 +204,7 @@ class MemoryPage:
 
     def _results(self) -> dict[str, dict[str, Any]]:
         with self._window.store() as store:
-            return store.verdicts.of_model(self._window.settings.model)
+            return store.quality_results.of_model(self._window.settings.model)
 
     def _save(self, name: str, value: str) -> Iterator[Updates]:
         try:
@@ -237,8 +237,8 @@ class MemoryPage:
         def job(session: "Session") -> Generator[Any, None, None]:
             model, start = session.model, time.monotonic()
             taken = first_tokens(model, session.store.documents.text(document), tokens)
-            on = make_setup(model, session.settings, len(taken))
-            gate = QualityGate(on, taken, [len(taken) - 1], on_progress=session.runtime.on_progress)
+            setup = make_setup(model, session.settings, len(taken))
+            gate = QualityGate(setup, taken, [len(taken) - 1], on_progress=session.runtime.on_progress)
             for result in gate.run(make_variants(codecs, keeps)):
                 store_result(session.store, model, session.settings.model, result, len(gate.tokens))
                 yield Note(f"{result.variant.name}: {'passed' if result.passed else 'not good enough'}")

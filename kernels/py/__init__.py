@@ -8,25 +8,25 @@ from pathlib import Path
 
 from numba import config
 
-_HERE = Path(__file__).parent
+_SOURCES = Path(__file__).parent
 
 
 def compiled_in(sources: Path, cache: Path) -> Path:
     """The folder where numba caches what it compiled from exactly these ``sources``. Numba checks whether the file of a
     function has changed, but not the files of the functions that it calls: it would reuse outdated code.
     """
-    whole = sha256(b"\0".join(path.read_bytes() for path in sorted(sources.glob("*.py"))))
-    return cache / f"localctx-{whole.hexdigest()[:16]}"
+    digest = sha256(b"\0".join(path.read_bytes() for path in sorted(sources.glob("*.py"))))
+    return cache / f"localctx-{digest.hexdigest()[:16]}"
 
 
 def _cache() -> Path:
     """The user's choice; or beside the sources; or in the user's cache folder, where that is read-only."""
     if given := getattr(config, "CACHE_DIR", ""):
         return Path(given)
-    beside = _HERE / "__pycache__"
-    if os.access(beside if beside.exists() else _HERE, os.W_OK):
+    beside = _SOURCES / "__pycache__"
+    if os.access(beside if beside.exists() else _SOURCES, os.W_OK):
         return beside
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numba"
 
 
-setattr(config, "CACHE_DIR", str(compiled_in(_HERE, _cache())))  # noqa: B010, so that types agree
+setattr(config, "CACHE_DIR", str(compiled_in(_SOURCES, _cache())))  # noqa: B010, so that types agree

@@ -1,7 +1,8 @@
-"""Attention of new tokens over page records in a GPU's memory (Triton): what ``cpu`` and ``rows`` do on a processor.
+"""Attention of new tokens over page records in a GPU's memory (Triton).
 
-Records and open pages are given by address: they may lie in any mix of allocations, and must outlive the call. Where a
-record begins is a multiple of 16 bytes. Its reference is ``attend.attend_reference`` over what records decode to.
+On a processor ``decode_cpu`` and ``decode_batch_cpu`` compute the same. Records and open pages are given by address:
+they may lie in any mix of allocations, and must outlive the call. A record begins at a multiple of 16 bytes. The
+reference is ``attention_reference.attend_reference`` over what records decode to.
 """
 
 from typing import NamedTuple
@@ -55,8 +56,8 @@ class TritonOpenPages(NamedTuple):
 
 def make_pages(parts: np.ndarray, rows: int, addresses: Tensor, formats: Tensor) -> TritonPages:
     """``TritonPages`` of so many rows, whose ``parts`` [S, 4] are on the processor."""
-    told = (torch.from_numpy(x).to(addresses.device) for x in (parts, bounds_of(parts, rows)))
-    return TritonPages(next(told), next(told), addresses, formats)
+    tensors = (torch.from_numpy(x).to(addresses.device) for x in (parts, bounds_of(parts, rows)))
+    return TritonPages(next(tensors), next(tensors), addresses, formats)
 
 
 def bounds_of(parts: np.ndarray, rows: int) -> np.ndarray:
@@ -83,8 +84,9 @@ def attend_rows(
     """Row i's token, q [n, Hq, D] with its own k [n, H, D] and v [n, H, Dv], over its pages, its open page and itself.
 
     Returns out [n, Hq, Dv] in q's precision and, where ``masses`` are asked for, what share of its row's attention
-    every page got [Hq, pages]. The rest is as in ``rows.attend_rows``: ``rotated`` pages hold what ``quant.rotate``
-    turned, ``extra`` [Hq, pages * 64] is added to the scaled scores, ``softcap`` and ``sinks`` [Hq] as in ``attend``.
+    every page got [Hq, pages]. The rest is as in ``decode_batch_cpu.attend_rows``: ``rotated`` pages hold what
+    ``quant.rotate`` rotated, ``extra`` [Hq, pages * 64] is added to the scaled scores, ``softcap`` and ``sinks`` [Hq]
+    are as in ``attention_reference``.
     """
     out, lse, each = _attend(q, (k, v, tails), pages, layout, scale, softcap, sinks, extra, rotated, masses)
     if each is None:
@@ -132,7 +134,7 @@ def _attend(
     by table, as in PagedAttention (arXiv:2309.06180).
     """
     (n, heads, _), device = q.shape, q.device
-    q = q.contiguous() if rotated else q  # as what is turned will be
+    q = q.contiguous() if rotated else q  # ``rotate`` returns a contiguous tensor, and both have one stride
     assert all(x.stride(-1) == 1 for x in (q, *(new or ())[:2]))
     count, group = len(pages.parts), heads // layout.heads
     slots = count + (n if new else 0)
@@ -155,18 +157,18 @@ def _attend(
         **_RESOURCES[min(wide, 256)],
     )  # fmt: skip
     result = torch.empty(n, heads, layout.v_dim, dtype=torch.float32 if rotated else q.dtype, device=device)
-    turned = torch.empty_like(result) if rotated else None
+    out_rotated = torch.empty_like(result) if rotated else None
     lse = torch.empty(n, heads, device=device)
     _merge[(n, heads)](
-        out, tops, totals, pages.bounds, sinks, result, turned, lse, count, heads,
+        out, tops, totals, pages.bounds, sinks, result, out_rotated, lse, count, heads,
         TAIL=new is not None, V_DIM=layout.v_dim, V_BLOCK=block_of(layout.v_dim), MERGED=_MERGED,
     )  # fmt: skip
-    return (result if turned is None else rotate(turned, result, q.dtype)), lse, each
+    return (result if out_rotated is None else rotate(out_rotated, result, q.dtype)), lse, each
 
 
 @triton.jit(do_not_specialize=["count", "per_head", "head_stride"])
 def _attend_parts(  # type: ignore[no-untyped-def]
-    q, turned, k_new, v_new, parts, addresses, formats, offsets,
+    q, q_rotated, k_new, v_new, parts, addresses, formats, offsets,
     tails, filled, hidden, extra,
     out, tops, totals, masses, count, per_head, head_stride,
     scale, softcap, q_row, q_head, k_row, k_head, v_row, v_head,
@@ -185,7 +187,7 @@ def _attend_parts(  # type: ignore[no-untyped-def]
     if part < count:
         row, first = tl.load(parts + part * 4), tl.load(parts + part * 4 + 1)
         stop, skip = tl.load(parts + part * 4 + 2), tl.load(parts + part * 4 + 3)
-        asked = tl.load(turned + row * q_row + query[:, None] * q_head + d, mask=asks, other=0).to(tl.float32)
+        queries = tl.load(q_rotated + row * q_row + query[:, None] * q_head + d, mask=asks, other=0).to(tl.float32)
         for page in range(first, stop):
             at = head * head_stride + page
             address, kind = tl.load(addresses + at), tl.load(formats + at)
@@ -198,7 +200,7 @@ def _attend_parts(  # type: ignore[no-untyped-def]
             else:
                 k, ka, kb = load(address, offsets + 6, head, K_DIM, PAGE, SINK_K_BITS, K_BLOCK, PAGE)
                 v, va, vb = load(address, offsets + 9, head, PAGE, V_DIM, SINK_V_BITS, PAGE, V_BLOCK)
-            s = (tl.dot(half_of(asked * ka[None]), k) + tl.sum(asked * kb[None], 1)[:, None]) * scale
+            s = (tl.dot(half_of(queries * ka[None]), k) + tl.sum(queries * kb[None], 1)[:, None]) * scale
             if extra is not None:
                 more = (query[:, None] * per_head + page) * PAGE + t[None]
                 s += tl.load(extra + more, mask=i[:, None] < GROUP, other=0)
@@ -207,17 +209,17 @@ def _attend_parts(  # type: ignore[no-untyped-def]
             if masses is not None:
                 mass = top + tl.log(tl.sum(p, 1))
                 tl.store(masses + query * per_head + page, mass, mask=i < GROUP)
-            most = tl.max(va)  # so that no weight falls below float16's smallest
-            acc += tl.dot((p * (va / most)[None]).to(tl.float16), v) * most + tl.sum(p * vb[None], 1)[:, None]
+            greatest = tl.max(va)  # so that no weight falls below float16's smallest
+            acc += tl.dot((p * (va / greatest)[None]).to(tl.float16), v) * greatest + tl.sum(p * vb[None], 1)[:, None]
     elif k_new is not None:
         row = part - count
         end = tl.load(filled + row)
-        asked = tl.load(q + row * q_row + query[:, None] * q_head + d, mask=asks, other=0).to(tl.float32)
+        queries = tl.load(q + row * q_row + query[:, None] * q_head + d, mask=asks, other=0).to(tl.float32)
         k_new += row * k_row + head * k_head
         v_new += row * v_row + head * v_head
         k = _tail(tl.load(tails + row * 2), k_new, end, head, K_DIM, K_BLOCK)
         v = _tail(tl.load(tails + row * 2 + 1), v_new, end, head, V_DIM, V_BLOCK)
-        s = tl.dot(half_of(asked), tl.trans(half_of(k))) * scale
+        s = tl.dot(half_of(queries), tl.trans(half_of(k))) * scale
         seen = (t >= tl.load(hidden + row)) & (t <= end)
         p, acc, top, total = _see(s, seen[None], softcap, acc, top, total, CAPPED)
         acc += tl.dot(p.to(tl.float16), half_of(v))
@@ -252,10 +254,12 @@ def _tail(address, new, end, head, DIM: tl.constexpr, BLOCK: tl.constexpr):  # t
 
 @triton.jit(do_not_specialize=["count"])
 def _merge(  # type: ignore[no-untyped-def]
-    out, tops, totals, bounds, sinks, result, turned, lse, count, heads,
+    out, tops, totals, bounds, sinks, result, out_rotated, lse, count, heads,
     TAIL: tl.constexpr, V_DIM: tl.constexpr, V_BLOCK: tl.constexpr, MERGED: tl.constexpr,
 ):  # fmt: skip
-    """A row's parts as one for a query head, as ``attend.merge``; apart what pages gave, where that is turned back."""
+    """Merge the parts of a row for a query head, as ``attention_reference.merge``. With ``out_rotated``, what the pages
+    gave is stored there by itself, because it must be rotated back.
+    """
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     e = tl.arange(0, V_BLOCK)
     own = tl.zeros((V_BLOCK,), tl.float32)
@@ -286,8 +290,8 @@ def _merge(  # type: ignore[no-untyped-def]
         top = higher
     query = row * heads + head
     place = query * V_DIM + e
-    if turned is not None:
-        tl.store(turned + place, pages / total, mask=e < V_DIM)
+    if out_rotated is not None:
+        tl.store(out_rotated + place, pages / total, mask=e < V_DIM)
         pages = tl.zeros((V_BLOCK,), tl.float32)
     tl.store(result + place, ((own + pages) / total).to(result.dtype.element_ty), mask=e < V_DIM)
     tl.store(lse + query, top + tl.log(total))

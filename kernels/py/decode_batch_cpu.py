@@ -64,9 +64,9 @@ def attend_rows(
     each = np.empty((heads, pages.addresses.shape[1] if masses else 0), np.float32)
     q, cap = q * np.float32(scale), np.float32(softcap)
     more = np.empty((heads, 0), np.float32) if extra is None else extra
-    turned = _rotate(q) if rotated else q
+    q_rotated = _rotate(q) if rotated else q
     if count:
-        attend_parts(turned, *pages, layout, cap, more, out[:count], tops[:count], totals[:count], each)
+        attend_parts(q_rotated, *pages, layout, cap, more, out[:count], tops[:count], totals[:count], each)
     if rotated:
         out[:count] = _rotate(out[:count])
     _attend_tails(q, k, v, *tails, layout, cap, out[count:], tops[count:], totals[count:])

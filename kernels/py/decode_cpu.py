@@ -26,7 +26,7 @@ from localctx.kernels.vector_math import (
 )
 
 PAGE = 64
-HIDDEN = np.float32(-1e30)  # a score that nobody sees
+HIDDEN = np.float32(-1e30)  # the score of a hidden key
 SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
 _STARTED_WITH = numba.get_num_threads()
 
@@ -86,7 +86,7 @@ def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=MATH)
 def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
-    """As ``load_k``, its values into ``out`` [64, Dv]."""
+    """As ``load_k``: its values into ``out`` [64, Dv]."""
     t = lay.table[row]
     _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
 
@@ -179,7 +179,7 @@ def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, t
     the first it does not, and how many tokens of the first are hidden. ``addresses`` and ``formats`` [1 or H, pages].
 
     Fills ``out`` [S, Hq, Dv] with weighted sums, ``totals`` [S, Hq] with the weights' sums, both relative to ``tops``;
-    all of them begin as nothing. ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
+    all of them begin as zero or ``HIDDEN``. ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
     """
     group = q.shape[1] // lay.heads
     for task in prange(len(parts) * lay.heads):

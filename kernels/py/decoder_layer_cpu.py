@@ -1,6 +1,6 @@
-"""A Llama-like decoder layer but for its attention: two calls a layer, since calls are what costs where rows are few.
+"""A Llama-like decoder layer without its attention: two calls a layer, because calls cost most where rows are few.
 
-What comes of a row does not depend on the others, to the last bit: however many there are, the same code computes it.
+The result of a row does not depend on the others, to the last bit: the same code computes it, however many there are.
 The functions for chunks differ: they multiply many rows in bf16, and their sums depend on how many rows there are.
 """
 
@@ -15,11 +15,11 @@ from localctx.kernels.decode_cpu import MATH
 from localctx.kernels.linear_cpu import WIDTH, Blocks, multiply_blocks, multiply_in_bf16
 from localctx.kernels.vector_math import LANES, address_of, exp_below
 
-FEW = 16  # rows that one thread is done with before another has heard of them
+FEW = 16  # rows that one thread finishes before other threads have started
 
 
 class EntryWeights(NamedTuple):
-    """What comes before attention: an RMS norm [hidden], q, k and v as one weight, its bias [out] (or empty), and the
+    """The weights before attention: an RMS norm [hidden], q, k and v as one weight, its bias [out] (or empty), and the
     norms of a head's q and k [D] (or empty).
     """
 
@@ -30,8 +30,8 @@ class EntryWeights(NamedTuple):
     k_norm: np.ndarray
 
 
-class Exit(NamedTuple):
-    """What comes after it: the output's weight, an RMS norm [hidden], gate and up as one weight, and down."""
+class ExitWeights(NamedTuple):
+    """The weights after attention: the output's weight, an RMS norm [hidden], gate and up as one weight, and down."""
 
     output: Blocks
     norm: np.ndarray
@@ -41,8 +41,8 @@ class Exit(NamedTuple):
 
 @njit(cache=True)
 def enter(x, entry, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
-    """Of the rows x [n, hidden], q [n, Hq, D], k [n, H, D] and v [n, H, Dv], turned by cos and sin [n, <= D / 2]
-    (RoPE, arXiv:2104.09864).
+    """Compute q [n, Hq, D], k [n, H, D] and v [n, H, Dv] of the rows x [n, hidden]; q and k are rotated by cos and sin
+    [n, <= D / 2] (RoPE, arXiv:2104.09864).
     """
     out = _times(normalize(x, entry.norm, eps), entry.qkv)
     _part(out, entry.bias, entry.q_norm, entry.k_norm, eps, cos, sin, q, k, v)
@@ -50,7 +50,7 @@ def enter(x, entry, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def leave(x, attended, exits, eps):  # type: ignore[no-untyped-def]
-    """Add to the rows x [n, hidden] what was attended [n, Hq * Dv], and then what the gated layers make of that."""
+    """Add to the rows x [n, hidden] the projected attention output [n, Hq * Dv], then the output of the gated MLP."""
     _add(x, attended, exits.output)
     both = _times(normalize(x, exits.norm, eps), exits.gate_up)
     _add(x, _gated(both, exits.gate_up.outputs // 2), exits.down)
@@ -75,7 +75,9 @@ def _times_in_bf16(x: np.ndarray, blocks: Blocks) -> np.ndarray:
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def normalize(x, weight, eps):  # type: ignore[no-untyped-def]
-    """The rows of x [n, d] by the root of their mean square, times ``weight`` (RMSNorm, arXiv:1910.07467)."""
+    """Returns the rows of x [n, d] divided by the root of their mean square, times ``weight`` (RMSNorm,
+    arXiv:1910.07467).
+    """
     out = np.empty(x.shape, np.float32)
     if len(x) <= FEW:
         for row in range(len(x)):
@@ -102,10 +104,10 @@ def _part_row(out, bias, q_norm, k_norm, eps, cos, sin, q, k, v):  # type: ignor
     for i in range(len(bias)):
         out[i] += bias[i]
     for head in range(heads):
-        _turn(out[head * dim : head * dim + dim], q_norm, eps, cos, sin, q[head])
+        _rotate(out[head * dim : head * dim + dim], q_norm, eps, cos, sin, q[head])
     for head in range(kv_heads):
         at = (heads + head) * dim
-        _turn(out[at : at + dim], k_norm, eps, cos, sin, k[head])
+        _rotate(out[at : at + dim], k_norm, eps, cos, sin, k[head])
         at = (heads + kv_heads) * dim + head * v_dim
         for i in range(v_dim):
             v[head, i] = out[at + i]
@@ -122,7 +124,7 @@ def _normalize_row(x, weight, eps, out):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=MATH)
-def _turn(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
+def _rotate(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
     if len(norm) > 0:
         _normalize_row(x, norm, eps, x)
     half = len(cos)

@@ -1,7 +1,7 @@
 """Linear layers for processors: weights in blocks that a vector unit reads in order, multiplied in float32.
 
-They are kept in the narrowest format that loses nothing, or as int8. One token costs reading the weights once; what
-comes of a row does not depend on how many rows there are: every output is one chain of multiply-adds along the inputs.
+They are kept in the narrowest format that loses nothing, or as int8. One token costs reading the weights once; the
+result of a row does not depend on how many rows there are: every output is one chain of multiply-adds along the inputs.
 """
 
 from typing import NamedTuple
@@ -15,9 +15,9 @@ from localctx.kernels.simd import block_product
 from localctx.kernels.vector_math import BFLOAT, FLOAT, HALF, SIGNED, add_scaled, address_of, widen_bytes
 
 WIDTH = 32  # outputs of a block: the width of a large tile
-AT_ONCE = 1024  # outputs that are made int8 at a time: their floats take several times the room
+AT_ONCE = 1024  # outputs quantized to int8 at a time: their floats take several times the memory
 GROUP = 64  # inputs that share a scale, where weights are int8
-MANY = 12  # rows, more than which int8 codes are made floats for
+MANY = 12  # rows; for more of them int8 codes are converted to floats first
 STRIP = 48  # rows of a task: their inputs stay in a core's cache while blocks pass
 
 _NARROW = torch.bfloat16, torch.float16
@@ -36,12 +36,12 @@ class Blocks(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """What it takes."""
+        """Bytes of the weight."""
         return self.codes.nbytes + self.scales.nbytes
 
     @property
     def size(self) -> int:
-        """How many numbers the weight has."""
+        """The number of elements of the weight."""
         return self.outputs * self.codes.shape[1]
 
 
@@ -77,7 +77,7 @@ def dense(blocks: Blocks) -> Tensor:
     return weight.transpose(1, 2).flatten(0, 1)[: blocks.outputs].contiguous()
 
 
-def picked(blocks: Blocks, rows: Tensor) -> Tensor:
+def gather_rows(blocks: Blocks, rows: Tensor) -> Tensor:
     """The ``rows`` [n] of the weight, [n, in] float32: what an embedding gives."""
     block, column = rows // WIDTH, rows % WIDTH
     found = _stored(blocks)[block, :, column].float()
@@ -118,7 +118,7 @@ def _blocks(codes: Tensor, scales: Tensor) -> Blocks:
 
 def _blocked(x: Tensor) -> Tensor:
     """[out, in] as [blocks, in, 32]."""
-    if missing := -len(x) % WIDTH:  # nothing to fill up would cost a copy
+    if missing := -len(x) % WIDTH:  # padding by nothing would still copy
         x = torch.nn.functional.pad(x, (0, 0, 0, missing))
     return x.unflatten(0, (-1, WIDTH)).transpose(1, 2).contiguous()
 
@@ -128,11 +128,11 @@ def multiply_blocks(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
     """``multiply`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
     rows, blocks = len(x), len(codes)
     strips = (rows + STRIP - 1) // STRIP
-    strip = (rows + strips - 1) // strips  # all about as long, as are the threads' shares then
+    strip = (rows + strips - 1) // strips  # strips of about equal length, so that threads have equal shares
     for task in prange(strips * blocks):
         block, row = task % blocks, task // blocks * strip
-        there = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
-        _multiply_block(x[row : row + strip], kind, codes[block], scales[block], there)
+        block_out = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
+        _multiply_block(x[row : row + strip], kind, codes[block], scales[block], block_out)
 
 
 @njit
@@ -142,15 +142,15 @@ def _multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
         _multiply_int8(x, codes, scales, out)
         return
     out[:] = np.float32(0)
-    here, there, step = address_of(x), address_of(out), out.strides[0] // 4
-    block_product(kind, address_of(codes), width, here, inputs, rows, inputs, there, step, np.int64(WIDTH))
+    source, target, step = address_of(x), address_of(out), out.strides[0] // 4
+    block_product(kind, address_of(codes), width, source, inputs, rows, inputs, target, step, np.int64(WIDTH))
 
 
 @njit
 def _multiply_int8(x, codes, scales, out):  # type: ignore[no-untyped-def]
-    """A group at a time, its scales after its sum. For many rows codes are made floats once: sums are the same."""
+    """Sum a group at a time, then apply its scales. For many rows codes are converted once, with the same sums."""
     (rows, inputs), step = x.shape, np.int64(WIDTH)
-    whole, part = np.zeros((rows, WIDTH), np.float32), np.empty((rows, WIDTH), np.float32)
+    total, part = np.zeros((rows, WIDTH), np.float32), np.empty((rows, WIDTH), np.float32)
     floats = np.empty((GROUP, WIDTH), np.float32)
     for group in range(len(scales)):
         first = group * GROUP
@@ -159,8 +159,8 @@ def _multiply_int8(x, codes, scales, out):  # type: ignore[no-untyped-def]
             widen_bytes(at, address_of(floats), some * WIDTH)
             at, kind, width = address_of(floats), FLOAT, 4 * WIDTH
         part[:] = np.float32(0)
-        here, there, sums = address_of(x) + first * 4, address_of(part), address_of(whole)
-        block_product(kind, at, width, here, inputs, rows, some, there, step, step)
+        source, target, sums = address_of(x) + first * 4, address_of(part), address_of(total)
+        block_product(kind, at, width, source, inputs, rows, some, target, step, step)
         for row in range(rows):
-            add_scaled(there + row * 4 * WIDTH, address_of(scales) + group * 4 * WIDTH, sums + row * 4 * WIDTH, step)
-    out[:] = whole
+            add_scaled(target + row * 4 * WIDTH, address_of(scales) + group * 4 * WIDTH, sums + row * 4 * WIDTH, step)
+    out[:] = total

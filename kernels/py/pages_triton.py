@@ -18,7 +18,7 @@ _Result = TypeVar("_Result")
 
 PAGE = tl.constexpr(64)
 _TOKENS = PAGE.value
-_STEP, _MOST = tl.constexpr(2.0**-24), tl.constexpr(65_000.0)  # as in ``quant``
+_STEP, _MAX = tl.constexpr(2.0**-24), tl.constexpr(65_000.0)  # as in ``quant``
 _ROUND = tl.constexpr(12_582_912.0)  # 1.5 * 2**23: what is added to it loses its fraction, halves to even
 
 
@@ -57,7 +57,7 @@ def block_of(n: int) -> int:
 @triton.jit
 def half_of(x):  # type: ignore[no-untyped-def]
     """x as float16, which has more digits than bf16 and ends at 65,504."""
-    return tl.minimum(tl.maximum(x.to(tl.float32), -_MOST), _MOST).to(tl.float16)
+    return tl.minimum(tl.maximum(x.to(tl.float32), -_MAX), _MAX).to(tl.float16)
 
 
 @triton.jit
@@ -104,7 +104,7 @@ def range_of(low, high, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
 @triton.jit
 def code_of(x, scale, zero, LEVELS: tl.constexpr):  # type: ignore[no-untyped-def]
     """The nearest of LEVELS + 1 codes."""
-    x = tl.minimum(tl.maximum(x, -_MOST), _MOST)
+    x = tl.minimum(tl.maximum(x, -_MAX), _MAX)
     steps = tl.div_rn(x - zero.to(tl.float32), scale.to(tl.float32) + tl.zeros_like(x))
     steps = tl.minimum(tl.maximum(steps, 0.0), LEVELS + 0.0)
     return ((steps + _ROUND) - _ROUND).to(tl.int32).to(tl.uint8)
@@ -151,9 +151,9 @@ def _put(x, address, offsets, head, row_stride, col_stride, ROWS: tl.constexpr, 
     else:
         LEVELS: tl.constexpr = (1 << BITS) - 1
         WIDTH: tl.constexpr = COLS * BITS // 8
-        numbers = tl.minimum(tl.maximum(numbers, -_MOST), _MOST)
-        low = tl.min(tl.where(inside, numbers, _MOST), 1)[:, None]
-        high = tl.max(tl.where(inside, numbers, -_MOST), 1)[:, None]
+        numbers = tl.minimum(tl.maximum(numbers, -_MAX), _MAX)
+        low = tl.min(tl.where(inside, numbers, _MAX), 1)[:, None]
+        high = tl.max(tl.where(inside, numbers, -_MAX), 1)[:, None]
         scale, zero = range_of(low, high, LEVELS)
         meta = head * ROWS + r
         tl.store((address + tl.load(offsets + 1)).to(tl.pointer_type(tl.float16)) + meta, scale, mask=r < ROWS)
@@ -193,7 +193,7 @@ def _sketch(addresses, formats, offsets, codes, scale, zero, DIM: tl.constexpr, 
     else:
         x, a, b = load(address, offsets + 6, head, DIM, PAGE, SINK_K_BITS, BLOCK, PAGE)
     keys = x.to(tl.float32) * a[:, None] + b[:, None]
-    keys = tl.minimum(tl.maximum(keys, -_MOST), _MOST)
+    keys = tl.minimum(tl.maximum(keys, -_MAX), _MAX)
     a, b = range_of(tl.min(keys, 1)[:, None], tl.max(keys, 1)[:, None], 3)
     code = code_of(keys, a, b, 3)  # [BLOCK, 64]
     byte = tl.sum(tl.reshape(code, (BLOCK, 4, 16)).to(tl.int32) << (tl.arange(0, 4)[None, :, None] * 2), 1)
@@ -225,8 +225,8 @@ def _best(q, codes, scale, zero, extra, out, queries, DIM: tl.constexpr, BLOCK: 
     keys, a, b = decode(codes + at * 16, scale + at, zero + at, DIM, PAGE, 2, BLOCK, PAGE)
     i, d, t = tl.program_id(2) * QUERIES + tl.arange(0, QUERIES)[:, None], tl.arange(0, BLOCK)[None], tl.arange(0, PAGE)
     mine = head * queries + i
-    asked = tl.load(q + mine * DIM + d, mask=(i < queries) & (d < DIM), other=0).to(tl.float32)
-    scores = tl.dot(half_of(asked * a[None]), keys) + tl.sum(asked * b[None], 1)[:, None]
+    query = tl.load(q + mine * DIM + d, mask=(i < queries) & (d < DIM), other=0).to(tl.float32)
+    scores = tl.dot(half_of(query * a[None]), keys) + tl.sum(query * b[None], 1)[:, None]
     if extra is not None:
         scores += tl.load(extra + (mine * pages + page) * PAGE + t[None], mask=i < queries, other=0)
     tl.store(out + mine * pages + page, tl.max(scores, 1)[:, None], mask=i < queries)

@@ -32,13 +32,13 @@ def attend_chunk(
     (arXiv:2205.14135), with pages as the blocks of keys. A token's result does not depend on how many come at once.
     """
     heads, tokens, dim = q.shape
-    asked = (q * scale).reshape(layout.heads, -1, dim).contiguous()
-    out = torch.zeros(*asked.shape[:2], layout.v_dim, dtype=torch.float32)  # whatever loading has made the default
-    tops = torch.full(asked.shape[:2], float(HIDDEN), dtype=torch.float32)
+    scaled = (q * scale).reshape(layout.heads, -1, dim).contiguous()
+    out = torch.zeros(*scaled.shape[:2], layout.v_dim, dtype=torch.float32)  # whatever loading has made the default
+    tops = torch.full(scaled.shape[:2], float(HIDDEN), dtype=torch.float32)
     totals = torch.zeros_like(tops)
     mine, before = (_paged(k).transpose(2, 3).contiguous(), _paged(v).contiguous()), k.shape[1] - tokens
     _attend(
-        asked.numpy(),
+        scaled.numpy(),
         mine[0].numpy(),
         mine[1].numpy(),
         addresses.copy(),  # numba compiles anew for arrays that are read-only
@@ -89,11 +89,11 @@ def _see(first, tokens, before, last):  # type: ignore[no-untyped-def]
     """Set ``last`` [n] to how many tokens of a page each query sees, 0 to 64. Returns whether any query sees one.
     ``before`` is the number of tokens from the page's beginning to the first of the chunk.
     """
-    most = 0
+    max_seen = 0
     for i in range(len(last)):
         last[i] = min(max(before + (first + i) % tokens + 1, 0), PAGE)
-        most = max(most, last[i])
-    return most > 0
+        max_seen = max(max_seen, last[i])
+    return max_seen > 0
 
 
 @njit(**INNER)

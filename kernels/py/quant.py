@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 _STEP = 2.0**-24  # between the smallest float16 numbers: a constant channel must not divide by zero
-_MOST = 65_000  # float16 ends at 65,504
+_MAX = 65_000  # float16 ends at 65,504
 _E4M3, _E4M3_MAX = 256 + 8, 448.0  # the number kind of 8-bit floats with 4 exponent and 3 mantissa bits; the greatest
 
 
@@ -19,7 +19,7 @@ def quantize(x: Tensor, dim: int, kind: int) -> tuple[Tensor, Tensor, Tensor]:
     if kind == _E4M3:
         return _quantize_e4m3(x, dim)
     levels = (1 << kind) - 1
-    x = x.float().clamp(-_MOST, _MOST)
+    x = x.float().clamp(-_MAX, _MAX)
     low, high = x.amin(dim), x.amax(dim)
     zero = (low - low.abs() * 2.0**-11 - _STEP).half()
     scale = ((high - zero.float()) / levels * (1 + 2.0**-10) + _STEP).half()
@@ -31,7 +31,7 @@ def _quantize_e4m3(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """The zero is the middle of the group, as an offset would cost floats their precision; the scale takes the group's
     ends to the greatest code.
     """
-    x = x.float().clamp(-_MOST, _MOST)
+    x = x.float().clamp(-_MAX, _MAX)
     low, high = x.amin(dim), x.amax(dim)
     zero = ((low + high) / 2).half()
     reach = torch.maximum(high - zero.float(), zero.float() - low)
@@ -81,5 +81,5 @@ def _hadamard(n: int, device: torch.device, dtype: torch.dtype) -> Tensor:
 
 
 def rotate(x: Tensor) -> Tensor:
-    """x [..., n] turned by the Hadamard matrix, its own inverse: dot products stay, outliers spread (QuaRot)."""
+    """x [..., n] rotated by the Hadamard matrix, its own inverse: dot products stay, outliers spread (QuaRot)."""
     return x @ _hadamard(x.shape[-1], x.device, x.dtype)

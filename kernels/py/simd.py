@@ -88,21 +88,21 @@ def _tiled(kind: int) -> Any:
     the next page is. Returns how many of the ``columns`` (numbers, or bytes that hold several) are done.
     """
     parts, size = PARTS.get(kind, 1), SIZES.get(kind, 1)
-    large, wide, most = _tile(kind, ROWS, VECTORS), _tile(kind, 1, VECTORS), LANES * VECTORS // parts
+    large, wide, width = _tile(kind, ROWS, VECTORS), _tile(kind, 1, VECTORS), LANES * VECTORS // parts
 
     def tiled(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
         column = 0
-        while column + most <= columns:
-            at, there, row = codes + column * size, out + column * 4, 0
+        while column + width <= columns:
+            at, target, row = codes + column * size, out + column * 4, 0
             while row < rows:
-                here, to = x + row * x_step * 4, there + row * out_step * 4
+                source, to = x + row * x_step * 4, target + row * out_step * 4
                 if row + ROWS <= rows:
-                    large(at, step, ahead, here, x_step, inputs, to, out_step)
+                    large(at, step, ahead, source, x_step, inputs, to, out_step)
                     row += ROWS
                 else:
-                    wide(at, step, ahead, here, x_step, inputs, to, out_step)
+                    wide(at, step, ahead, source, x_step, inputs, to, out_step)
                     row += 1
-            column += most
+            column += width
         return column
 
     return njit(**INNER)(tiled)
@@ -116,8 +116,8 @@ def _finished(kind: int) -> Any:
         column = tiled(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
         while column + LANES <= columns:
             for row in range(rows):
-                here, to = x + row * x_step * 4, out + (row * out_step + column) * 4
-                small(codes + column * size, step, ahead, here, x_step, inputs, to, out_step)
+                source, to = x + row * x_step * 4, out + (row * out_step + column) * 4
+                small(codes + column * size, step, ahead, source, x_step, inputs, to, out_step)
             column += LANES
 
     return njit(**INNER)(finished)
@@ -170,8 +170,8 @@ def product(kind, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def
     bits = kind & 255
     step = columns * bits // 8
     run = step if bits < 8 else columns
-    here, there = address_of(x), address_of(out)
-    _finished_of_kind(kind, codes, step, ahead, here, x.shape[1], rows, inputs, there, out.shape[1], run)
+    source, target = address_of(x), address_of(out)
+    _finished_of_kind(kind, codes, step, ahead, source, x.shape[1], rows, inputs, target, out.shape[1], run)
     if run % LANES > 0:
         _rest(kind, codes, run, columns, x, out)
 

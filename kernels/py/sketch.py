@@ -17,7 +17,7 @@ BITS = 2
 STEP = PAGE * BITS // 8  # bytes of a channel
 LEVELS = np.float32((1 << BITS) - 1)
 TASK = 16  # pages
-PROMISING = 2  # times as many pages as are chosen are looked into: the best of all see no more of what matters
+PROMISING = 2  # candidates per chosen page: choosing from all pages captures no more attention
 
 
 class Sketch(NamedTuple):
@@ -63,10 +63,10 @@ def choose(
     codes, scale, zero = (part.contiguous() for part in sketch)
     ranges, lows = (part.view(torch.uint16).numpy() for part in (scale, zero))
     more = np.empty((*q.shape[:2], 0), np.float32) if extra is None else extra.contiguous().numpy()
-    most = pages if extra is not None else min(pages, PROMISING * count)
+    max_pages = pages if extra is not None else min(pages, PROMISING * count)
     out = np.empty((len(q), count), np.int64)
-    asked = q.float().contiguous().numpy()
-    _choose(asked, np.maximum(asked, 0) * LEVELS, codes.numpy(), ranges, lows, more, most, sinks, out)
+    queries = q.float().contiguous().numpy()
+    _choose(queries, np.maximum(queries, 0) * LEVELS, codes.numpy(), ranges, lows, more, max_pages, sinks, out)
     return torch.from_numpy(out)
 
 
@@ -78,17 +78,17 @@ def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tenso
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
-def _choose(q, rising, codes, scale, zero, extra, most, sinks, out):  # type: ignore[no-untyped-def]
-    """``choose``, compiled: the sketches of ``most`` pages of each head are read. ``rising`` is the part of q whose
-    product grows with a code. All but the two loops is in other functions: assignments here would be shared by threads.
+def _choose(q, rising, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignore[no-untyped-def]
+    """``choose``, compiled: the sketches of ``max_pages`` pages of each head are read. ``rising`` is the part of q
+    whose product grows with a code. Only the two loops are here: variables assigned here would be shared by threads.
     """
     (heads, pages), (queries, dim) = scale.shape[:2], q.shape[1:]
-    promised, places = np.empty((heads, pages), np.float32), np.empty((heads, most), np.int64)
-    tasks = (pages + TASK - 1) // TASK if most < pages else 0
+    promised, places = np.empty((heads, pages), np.float32), np.empty((heads, max_pages), np.int64)
+    tasks = (pages + TASK - 1) // TASK if max_pages < pages else 0
     for task in prange(heads * tasks):
         _bound_some(q, rising, scale, zero, task // tasks, task % tasks * TASK, promised)
-    _look_into(promised, sinks, places)
-    found, tasks = np.empty((heads, most), np.float32), (most + TASK - 1) // TASK
+    _choose_candidates(promised, sinks, places)
+    found, tasks = np.empty((heads, max_pages), np.float32), (max_pages + TASK - 1) // TASK
     for task in prange(heads * tasks):
         scaled, wide = np.empty((queries, dim), np.float32), np.empty((2, dim), np.float32)
         room = scaled, wide, np.empty((queries, PAGE), np.float32)
@@ -114,14 +114,14 @@ def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):
     """Set ``out`` [H, m], for some of the pages ``places`` [H, m], to the greatest product of a key with any of the
     queries q [H, Q, D]. ``room`` is scratch memory: [Q, D], [2, D] and [Q, 64].
     """
-    (scaled, wide, scores), (queries, dim), most = room, q.shape[1:], places.shape[1]
-    for i in range(first, min(most, first + TASK)):
-        page, after = places[head, i], places[head, min(i + 1, most - 1)]
-        here = address_of(codes[head, page])
-        ahead = address_of(codes[head, after]) - here
+    (scaled, wide, scores), (queries, dim), max_pages = room, q.shape[1:], places.shape[1]
+    for i in range(first, min(max_pages, first + TASK)):
+        page, after = places[head, i], places[head, min(i + 1, max_pages - 1)]
+        address = address_of(codes[head, page])
+        ahead = address_of(codes[head, after]) - address
         scores[:] = np.float32(0)
         fold(q[head], address_of(scale[head, page]), address_of(zero[head, page]), scaled, wide, scores)
-        crumbs(here, STEP, ahead, address_of(scaled), dim, queries, dim, address_of(scores), PAGE, STEP)
+        crumbs(address, STEP, ahead, address_of(scaled), dim, queries, dim, address_of(scores), PAGE, STEP)
         top = np.float32(-np.inf)
         for j in range(queries):
             for t in range(min(PAGE, extra.shape[2])):
@@ -131,7 +131,7 @@ def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):
 
 
 @njit
-def _look_into(promised, sinks, places):  # type: ignore[no-untyped-def]
+def _choose_candidates(promised, sinks, places):  # type: ignore[no-untyped-def]
     """Set ``places`` [H, m] to the pages with the greatest bounds, ascending; to all pages where m is their number."""
     pages = promised.shape[1]
     for head in range(len(places)):

@@ -23,15 +23,15 @@ LANES = 8  # of a vector; a processor with narrower ones uses several
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS, E4M3 = range(8)
-"""How numbers are stored: three kinds of floats, int8, uint8, codes of 4 or 2 bits, packed as by ``quant.pack``, and
-floats of 8 bits.
+"""The kinds of stored numbers: three kinds of floats, int8, uint8, codes of 4 or 2 bits, packed as by ``quant.pack``,
+and floats of 8 bits.
 """
 _E4M3_SCALE = np.float32(2.0**120)  # float32's bias of exponents is 127, that of e4m3 is 7
 SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes, where it is not one
 PARTS = {NIBBLES: 2, CRUMBS: 4}  # numbers in a byte, where it is not one
 RECORD_KINDS = {32: FLOAT, 16: BFLOAT, 8: BYTE, 4: NIBBLES, 2: CRUMBS, 256 + 8: E4M3}
-"""How a page record stores numbers, by the number kind in a ``LayerLayout``'s table. The low byte of a kind is the
-bits of a number. With fewer than 16 bits they are codes, which a row's scale and zero turn into numbers.
+"""The number format of a page record, by the number kind in a ``LayerLayout``'s table. The low byte of a kind is the
+bits of a number. With fewer than 16 bits they are codes, which a row's scale and zero map to numbers.
 """
 
 _STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
@@ -39,7 +39,7 @@ _STORED = {FLOAT: F32, BFLOAT: ir.IntType(16), HALF: ir.HalfType()}
 
 @intrinsic
 def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
-    """An address as a pointer, of which ``carray`` makes an array."""
+    """An address as a pointer, for ``carray``."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         return builder.inttoptr(args[0], context.get_value_type(types.voidptr))
@@ -49,7 +49,7 @@ def as_pointer(typingctx, address):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def address_of(typingctx, array):  # type: ignore[no-untyped-def]
-    """Where an array's numbers are. ``ctypes.data`` also counts a user of it, which is atomic, and takes its time."""
+    """The address of an array's data. ``ctypes.data`` also changes a reference count, atomically, which takes time."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         made = context.make_array(signature.args[0])(context, builder, args[0])
@@ -198,7 +198,7 @@ def _dot_halves(typingctx, x, halves, count):  # type: ignore[no-untyped-def]
         total = _zeros(b)
         with _each(b, count) as i:
             wide = widened(b, HALF, _stored_at(b, HALF, halves, i))
-            b.store(_of(b, "fma", b.load(_vector(b, x, i), align=4), wide, b.load(total)), total)
+            b.store(_call_intrinsic(b, "fma", b.load(_vector(b, x, i), align=4), wide, b.load(total)), total)
         return _joined(b, b.load(total), b.fadd)
 
     return types.float32(*[types.int64] * 3), codegen
@@ -294,7 +294,7 @@ def _joined(b: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
     return lanes[0]
 
 
-def _of(b: Any, name: str, *args: Any) -> Any:
+def _call_intrinsic(b: Any, name: str, *args: Any) -> Any:
     kind = ir.FunctionType(VECTOR, [VECTOR] * len(args))
     return b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.{name}.v{LANES}f32"), args)
 
@@ -303,14 +303,14 @@ def _exp(b: Any, x: Any) -> Any:
     def same(number: float) -> Any:
         return VECTOR([number] * LANES)
 
-    of = partial(_of, b)
+    call = partial(_call_intrinsic, b)
     x = _greater(b, x, same(-87.0))
-    n = of("floor", of("fma", x, same(1.44269504), same(0.5)))
-    x = of("fma", n, same(-0.693359375), x)
-    x = of("fma", n, same(2.12194440e-4), x)
+    n = call("floor", call("fma", x, same(1.44269504), same(0.5)))
+    x = call("fma", n, same(-0.693359375), x)
+    x = call("fma", n, same(2.12194440e-4), x)
     p = same(1.9875691500e-4)
     for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
-        p = of("fma", p, x, same(factor))
-    p = of("fma", p, b.fmul(x, x), b.fadd(x, same(1.0)))
+        p = call("fma", p, x, same(factor))
+    p = call("fma", p, b.fmul(x, x), b.fadd(x, same(1.0)))
     power = b.shl(b.add(b.fptosi(n, WORDS), WORDS([127] * LANES)), WORDS([23] * LANES))
     return b.fmul(p, b.bitcast(power, VECTOR))

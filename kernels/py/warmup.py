@@ -8,7 +8,15 @@ from numba import threading_layer
 
 from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_rows
 from localctx.kernels.decode_cpu import PAGE, LayerLayout, attend_pages, unpack_pages
-from localctx.kernels.decoder_layer_cpu import EntryWeights, Exit, enter, enter_chunk, leave, leave_chunk, normalize
+from localctx.kernels.decoder_layer_cpu import (
+    EntryWeights,
+    ExitWeights,
+    enter,
+    enter_chunk,
+    leave,
+    leave_chunk,
+    normalize,
+)
 from localctx.kernels.linear_cpu import exact_blocks, multiply
 from localctx.kernels.prefill_cpu import attend_chunk
 
@@ -21,21 +29,21 @@ def warm() -> None:
     """Compile the kernels of prefill, or load them compiled. Those of decoding follow in a thread, where numba allows
     that: a decode step that comes earlier waits for them.
     """
-    warm_reading()
+    warm_prefill()
     later = Thread(target=warm_decoding)
     later.start()
     if threading_layer() == "workqueue":  # it ends the process where two threads compute at once
         later.join()
 
 
-def warm_reading() -> None:
+def warm_prefill() -> None:
     """A decoder layer of 8 numbers, one head and 16 gates, and a record of one head."""
     norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
     qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
-    entry, exits = EntryWeights(norm, qkv, nothing, nothing, nothing), Exit(output, norm, both, down)
-    turn, heads = _zeros(1, _DIM // 2), [_zeros(1, 1, _DIM) for _ in range(3)]
+    entry, exits = EntryWeights(norm, qkv, nothing, nothing, nothing), ExitWeights(output, norm, both, down)
+    angles, heads = _zeros(1, _DIM // 2), [_zeros(1, 1, _DIM) for _ in range(3)]
     for enters, leaves in ((enter, leave), (enter_chunk, leave_chunk)):
-        enters(_zeros(1, _DIM), entry, 1e-5, turn, turn, *heads)
+        enters(_zeros(1, _DIM), entry, 1e-5, angles, angles, *heads)
         leaves(_zeros(1, _DIM), _zeros(1, _DIM), exits, 1e-5)
     normalize(_zeros(1, _DIM), norm, 1e-5)
     multiply(_tensor(1, _DIM), output)

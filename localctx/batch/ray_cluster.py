@@ -39,7 +39,7 @@ _QUIET = {
 }
 _LOCAL = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # it listens on the loopback only,
-    "RAY_AUTH_MODE": "token",  # and needs a token: whoever can connect to Ray can run any code
+    "RAY_AUTH_MODE": "token",  # and needs a token: a process that can connect to Ray can run any code
     "RAY_worker_niceness": "0",
 }
 

@@ -18,7 +18,7 @@ from localctx.workflows.text_generator import GeneratedAnswer, zero_token_counts
 MIN_TOKEN_BYTES = 3  # of a token: gives an upper estimate of token counts, by which sections are cut
 MAX_TOKEN_BYTES = 8  # gives a lower estimate: a text that exceeds the window even so is not sent
 MAX_WORDS_PER_TOKEN = 2  # a server that counts fewer tokens has read only a part of the text
-DEFAULT_WINDOW = 4096  # tokens, if the server does not tell its window
+DEFAULT_WINDOW = 4096  # tokens, if the window of the server is unknown
 DEFAULT_PASSAGES = 5  # that a question is answered from if the document is too long; as many as `ask` ranks
 
 FindPassages = Callable[[StoredDocument, str, int], tuple[list[Passage], str | None]]

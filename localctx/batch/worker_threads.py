@@ -54,7 +54,7 @@ def run_in_threads(
 
 
 class _WorkerPool:
-    """What the threads share: the jobs, a queue of messages to the main thread, and the first error."""
+    """The state that the threads share: the jobs, a queue of messages to the main thread, and the first error."""
 
     def __init__(
         self,

@@ -21,7 +21,9 @@ SPEED = {"decode", "prefill", "memory"}  # the measurements of every engine
 
 @dataclass(frozen=True)
 class SampleKey:
-    """What a sample measures. ``day`` is the date of the earlier run it comes from; empty for this run."""
+    """The measurement that a sample belongs to. ``day`` is the date of the earlier run it comes from; empty for this
+    run.
+    """
 
     what: str
     engine: str

@@ -34,7 +34,7 @@ class PersistablePeer(Protocol):
 
 @dataclass(frozen=True)
 class SavedStateFacts:
-    """How a text was read: ``tokens`` in ``seconds``, on ``day`` (ISO date)."""
+    """The prefill behind a saved state: ``tokens`` in ``seconds``, on ``day`` (ISO date)."""
 
     tokens: int
     seconds: float

@@ -135,7 +135,7 @@ class _BenchThread:
 
 @dataclass(frozen=True)
 class _BenchOptions:
-    """What the flags say to measure."""
+    """The measurements that the flags ask for."""
 
     what: list[str]
     contexts: list[int]

@@ -46,15 +46,15 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
     with (
         Session(settings_from(flags), terminal.show) as session,
         terminal.cleared(),
-        session.workflows.library() as shelving,
+        session.workflows.library() as workflow,
     ):
         files = find_documents(paths, lambda path, why: ignored.append(IgnoredFile(path, why)))
         try:
-            for result in shelving.add(files):
+            for result in workflow.add(files):
                 results.append(result)
                 terminal.clear()
                 _print_result(result, as_json)
-            if why := shelving.index({r.id for r in results if r.id}):
+            if why := workflow.index({r.id for r in results if r.id}):
                 terminal.say(why)
         except KeyboardInterrupt:
             stopped = True

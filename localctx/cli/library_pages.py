@@ -125,14 +125,14 @@ def import_(file: Path, text_only: bool, quiet: bool, **flags: Any) -> None:
     with (
         Session(settings_from(flags), terminal.show) as session,
         terminal.cleared(),
-        session.workflows.library() as shelving,
+        session.workflows.library() as workflow,
     ):
-        usable = [] if text_only else shelving.usable_caches(bundle)
+        usable = [] if text_only else workflow.usable_caches(bundle)
         if bundle.caches and not usable and not text_only:
             raise DocumentError(
                 f"refused for another fingerprint: its pages were made by {bundle.made_by}, not by this "
                 f"{session.settings.model}",
                 "name that model with --model, or use --text-only",
             )
-        pages = shelving.import_bundle(bundle, usable)
+        pages = workflow.import_bundle(bundle, usable)
     print(f"{bundle.row.name} imported, {pages:,} pages")

@@ -43,8 +43,8 @@ def library_search(
     terminal = Terminal(as_json, quiet)
     with Session(settings_from({"embedder": embedder}), terminal.show) as session, terminal.cleared():
         ids = [session.store.documents.find(d).id for d in documents] or None
-        with session.workflows.library() as shelving:
-            found, why = shelving.search(words, ids, top)
+        with session.workflows.library() as workflow:
+            found, why = workflow.search(words, ids, top)
     if why:
         terminal.say(why)
     if found.words_only:

@@ -103,8 +103,8 @@ def _gate(
 
     lengths = parse_numbers("--lengths", how["lengths"])
     tokens = first_tokens(session.model, text, max([how["tokens"], *lengths]))
-    on = make_setup(session.model, session.settings, len(tokens))
-    gate = QualityGate(on, tokens, lengths or [len(tokens) - 1], on_progress=terminal.show)
+    setup = make_setup(session.model, session.settings, len(tokens))
+    gate = QualityGate(setup, tokens, lengths or [len(tokens) - 1], on_progress=terminal.show)
     results = []
     for result in gate.run(make_variants(codecs, keeps)):
         results.append(result)
@@ -133,10 +133,10 @@ def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[st
 
     if len(codecs) > 1:
         raise UsageError("--blend measures in one codec", "give one --kv")
-    passed, fingerprint = session.store.verdicts.passed, session.model.fingerprint
+    passed, fingerprint = session.store.quality_results.passed, session.model.fingerprint
     codec = codecs[0] if codecs else choose_codec(session.model.shape, lambda codec: passed(fingerprint(codec)))
-    on = make_setup(session.model, session.settings, how["passages"] * LENGTH)
-    measure_blending(session, on, terminal, text, codec, how["passages"], how["as_json"])
+    setup = make_setup(session.model, session.settings, how["passages"] * LENGTH)
+    measure_blending(session, setup, terminal, text, codec, how["passages"], how["as_json"])
 
 
 def _peers(session: "Session", terminal: "Terminal", gate: "QualityGate") -> list["PeerResult"]:

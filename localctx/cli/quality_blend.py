@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 def measure_blending(
-    session: "Session", on: "Setup", terminal: "Terminal", text: str, codec: str, count: int, as_json: bool
+    session: "Session", setup: "Setup", terminal: "Terminal", text: str, codec: str, count: int, as_json: bool
 ) -> None:
     """Measure every blending on ``count`` passages, store which passed, and print the results."""
     from localctx.cli.terminal import print_json, table
     from localctx.quality.blend_quality import LENGTH, BlendGate
 
     results = []
-    for result in BlendGate(on, codec, text, count, terminal.show).run():
+    for result in BlendGate(setup, codec, text, count, terminal.show).run():
         results.append(result)
         _store(session, codec, result)  # at once, so that Ctrl-C loses no result
     terminal.clear()
@@ -37,7 +37,7 @@ def _store(session: "Session", codec: str, result: "BlendResult") -> None:
         key = result.blending.key(session.model.fingerprint(codec))
         with store_errors(session.settings.home):
             what = f"{codec} blend {result.name}"
-            session.store.verdicts.note(key, session.settings.model, what, result.passed, result.to_json())
+            session.store.quality_results.note(key, session.settings.model, what, result.passed, result.to_json())
 
 
 def _row(r: "BlendResult") -> dict[str, Any]:

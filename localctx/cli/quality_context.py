@@ -31,7 +31,7 @@ def measure_context(session: "Session", terminal: "Terminal", text: str, max_tok
     tokens = effective_context(compared)
     report = {"model": name, "effective": tokens, "lengths": [c.to_json() for c in compared]}
     key = hashlib.sha256(f"{MEASURED} {name}".encode()).digest()
-    session.store.verdicts.note(key, name, MEASURED, True, report)
+    session.store.quality_results.note(key, name, MEASURED, True, report)
     if as_json:
         print_json(report)
         return

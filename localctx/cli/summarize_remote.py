@@ -105,8 +105,8 @@ class RemoteBatch:
             yield from ((jobs[0], event) for event in self._choose_model(settings))
             settings = remote_settings(settings, self._server.model)
             lock = threading.Lock()
-            with Session(settings) as session, session.workflows.library() as shelving:
-                find = _locked_search(session, shelving.search)
+            with Session(settings) as session, session.workflows.library() as workflow:
+                find = _locked_search(session, workflow.search)
                 worker = lambda: self._worker(settings, find, lambda s: open_batch(s, lock))  # noqa: E731
                 yield from run_in_threads(worker, jobs, min(self._max_parallel, len(jobs)), self._stop)
 

@@ -20,7 +20,7 @@ from localctx.engine.events import Progress
 from localctx.engine.prefill_decode import prefill
 from localctx.errors import ModelError
 from localctx.kv.cache import Cache
-from localctx.kv.splice import as_if_next, take_over
+from localctx.kv.splice import rerotated_to_follow, splice_tokens
 from localctx.models.base import Model
 
 DEVIATION_LAYER = 1  # the first layer whose keys and values depend on what stands before; it stands for the others
@@ -29,8 +29,8 @@ BLOCK = 16  # tokens recomputed together: CacheBlend picks single ones, but a fo
 
 @dataclass(frozen=True)
 class Blending:
-    """How much of a passage is recomputed: its first ``recompute`` tokens, and the fraction ``deviate`` of the others,
-    those whose keys and values deviate most.
+    """The share of a passage that is recomputed: its first ``recompute`` tokens, and the fraction ``deviate`` of the
+    others, those whose keys and values deviate most.
     """
 
     recompute: int = 32
@@ -120,7 +120,7 @@ def blend(
         yield from prefill_to(min(span.start + blending.recompute, span.stop))
         for start, stop in _copied_ranges(model, cache, tokens, span, blending.deviate):
             yield from prefill_to(start)
-            take_over(cache, span.passage.cache, span.at + start - span.start, span.at + stop - span.start)
+            splice_tokens(cache, span.passage.cache, span.at + start - span.start, span.at + stop - span.start)
             reused += stop - start
             yield Progress("reading", cache.length, len(tokens), reused)
         yield from prefill_to(span.stop)
@@ -155,8 +155,8 @@ def _deviation(model: Model, cache: Cache, tokens: Sequence[int], span: PassageS
     values from those that prefill would compute, in one layer.
     """
     layer = min(DEVIATION_LAYER, len(model.shape.layers) - 1)
-    computed = model.glance(tokens[span.start : span.stop], cache, layer)
-    kept = as_if_next(cache, span.passage.cache, layer, span.at, span.at + span.stop - span.start)
+    computed = model.probe_layer(tokens[span.start : span.stop], cache, layer)
+    kept = rerotated_to_follow(cache, span.passage.cache, layer, span.at, span.at + span.stop - span.start)
     gap = sum((a.float() - b).square().sum((0, 2)) for a, b in zip(computed, kept, strict=True))
     assert isinstance(gap, Tensor)
     return torch.stack([block.mean() for block in gap.split(BLOCK)])

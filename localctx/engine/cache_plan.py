@@ -64,7 +64,7 @@ class PoolSet:
         return pool
 
     @property
-    def held(self) -> dict[str, int]:
+    def nbytes(self) -> dict[str, int]:
         """Bytes of KV of the open caches by tier, and ``kept``: mapped pages of the store."""
         pools = list(self._pools.values())
         tiers = [Counter(pool.nbytes()) for pool in pools]
@@ -92,7 +92,7 @@ def plan_cache(model: Model, settings: Settings, codec: str, tokens: int) -> Cac
 def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:
     """The smallest codec that passed the quality gate; int8 where nothing was measured, f32 where nothing passed.
 
-    ``passed`` tells whether a codec did, None if it was never measured.
+    ``passed`` returns True if a codec did, None if it was never measured.
     """
     results = {codec: passed(codec) for codec in FORMATS}
     good = [codec for codec, result in results.items() if result or (result is None and codec in TRUSTED)]
@@ -131,7 +131,7 @@ class MemoryRelief:
     smaller_codec: Callable[[str], str | None] = lambda codec: None
 
     def __call__(self, cache: Cache, of_budget: bool = False) -> str | None:
-        """Do the next thing; returns what was done as a sentence, or None if nothing is left to try.
+        """Take the next step; returns what was done as a sentence, or None if nothing is left to try.
 
         ``of_budget``: every tier is at its limit, so that moving pages between tiers does not help.
         """

@@ -1,7 +1,7 @@
 """Coroutines of the engine: work that hands over one forward pass at a time.
 
 A coroutine is a generator. It yields a ``ForwardRequest`` where it needs the model, and is sent the logits; whatever
-else it yields is an event. Whoever runs it decides when a forward pass happens, and together with which others.
+else it yields is an event. The caller decides when a forward pass is computed, and together with which others.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -21,7 +21,7 @@ EngineCoroutine = Generator[Event | ForwardRequest, Any, Result]
 
 
 def never_cancelled() -> bool:
-    """Return False: the cancel check of work that nobody can cancel."""
+    """Return False: the cancel check of a coroutine that cannot be cancelled."""
     return False
 
 

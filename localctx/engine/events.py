@@ -68,7 +68,7 @@ class Progress:
 
     @property
     def unit(self) -> str:
-        """What ``done`` and ``total`` count: as COUNTED says, else bytes."""
+        """The unit of ``done`` and ``total``: that in COUNTED, else bytes."""
         return COUNTED.get(self.phase.partition(" ")[0], "bytes")
 
 

@@ -28,7 +28,7 @@ COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1
 
 @dataclass(frozen=True)
 class CacheIdentity:
-    """What pages are stored under: a fingerprint, and the model and codec that it was made of.
+    """The identity that pages are stored under: a fingerprint, and the model and codec it was made of.
 
     ``part`` names the part of the documents that is read, if not all is. ``chat`` and ``branch`` are set if the cache
     belongs to a chat; branch 0 is the prompt that the chat read last, before its answer.
@@ -163,7 +163,7 @@ class CachePersister:
             return []
         payloads = list(self._remote.fetch(keys))
         if [len(payload) for payload in payloads] != sizes[: len(payloads)]:
-            return []  # whoever made them has another page layout
+            return []  # they were made with another page layout
         store.pages.append(list(zip(keys, payloads, strict=False)))
         opened = store.pages.open(keys[: len(payloads)])
         return [page.payload for page in opened if page.payload is not None]
@@ -251,13 +251,13 @@ class CachePersister:
             store.caches.mark_ready(self._cache_id)
 
     def _back_pages(self) -> None:
-        """Tell the pool which of its pages the store holds now."""
+        """Let the pool know which of its pages the store holds now."""
         assert self._writer
         pages, self._uncommitted = {position: (pool, page) for pool, page, position in self._uncommitted}, []
         mapped = list(self._writer.mapped(pages))
         for position, stored in mapped:
             pool, page = pages[position]
-            pool.back_with(page, stored)
+            pool.add_stored_copy(page, stored)
         self._upload(mapped)
 
     def _upload(self, mapped: Sequence[tuple[int, StoredBytes]]) -> None:

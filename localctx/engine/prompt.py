@@ -20,11 +20,12 @@ Exchange = tuple[str, str]
 
 @dataclass(frozen=True)
 class Conversation:
-    """What a question continues: a ``chat`` (its id) and its ``history``; ``keeper`` if the chat has one of its own.
+    """The conversation that a question continues: a ``chat`` (its id) and its ``history``; ``keeper`` if the chat has
+    one of its own.
 
     ``form`` is the wording of a first question about documents (``prompt_wording``), with ``{question}`` and ``{s}``
-    (plural) in it.
-    ``messages`` replace all of that by a conversation word for word, with ``max_tokens`` of answer (0: the setting).
+    (plural) in it. ``messages`` replace all of that by a conversation word for word, with ``max_tokens`` of answer (0:
+    the setting).
     """
 
     chat: str | None = None
@@ -94,6 +95,6 @@ def estimate_tokens(
 def _messages(texts: Sequence[str], history: Sequence[Exchange], question: str, form: str) -> list[dict[str, str]]:
     """The conversation as messages; the documents are part of the first one."""
     questions = [*(earlier for earlier, _ in history), question]
-    asked = [{"role": "user", "content": q} for q in (content(texts, questions[0], form), *questions[1:])]
+    user_messages = [{"role": "user", "content": q} for q in (content(texts, questions[0], form), *questions[1:])]
     answers = [{"role": "assistant", "content": answer} for _, answer in history]
-    return [message for pair in zip_longest(asked, answers) for message in pair if message]
+    return [message for pair in zip_longest(user_messages, answers) for message in pair if message]

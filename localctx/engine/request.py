@@ -23,14 +23,14 @@ from localctx.store.documents import StoredDocument
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
 
 AnswerFrom = Literal["prompt", "sentences", "nothing"]
-"""Where an answer comes from: the whole prompt, the best sentences of its passage (a small model reads closely), or
+"""The source of an answer: the whole prompt, the best sentences of its passage (a small model reads closely), or
 nothing, because no passage makes the question likelier.
 """
 
 
 @dataclass
 class Request:
-    """What is known of one request while it runs, and what is reported of it at the end.
+    """One request: its state while it runs, and what is reported at the end.
 
     Set by the builder: the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of the prompt,
     which are persisted up to ``boundary``; its ``cache``, in which the first ``restored`` tokens come from the store
@@ -96,7 +96,7 @@ class Request:
 
     @property
     def persist_notes(self) -> list[str]:
-        """What the user should know of persisting, a line each: caches evicted to make room, pages that found none, the
+        """Notes for the user on persisting, a line each: caches evicted to make room, pages that found none, the
         remote store.
         """
         return self.persister.notes if self.persister else []

@@ -159,9 +159,9 @@ class RequestBuilder:
         return smaller_codec(self.model.shape, self._passed, codec) if auto else None
 
     def _passed(self, codec: str) -> bool | None:
-        """Whether the quality gate passed a codec with this model; None where that was not measured."""
+        """True if the quality gate passed a codec with this model; None where that was not measured."""
         fingerprint = self.model.fingerprint(codec)
-        return self.runtime.read_store(lambda store: store.verdicts.passed(fingerprint))
+        return self.runtime.read_store(lambda store: store.quality_results.passed(fingerprint))
 
     def _persister(
         self, documents: Sequence[StoredDocument], tokens: list[int], codec: str, part: str, chat: str | None
@@ -173,5 +173,7 @@ class RequestBuilder:
 
 
 def _boundary(prompt: Prompt, part: str) -> int:
-    """Where persisting ends: the logits after a ranked passage must predict the question's first token too."""
+    """Returns the token where persisting ends: the logits after a ranked passage must predict the question's first
+    token too.
+    """
     return prompt.shared - bool(part)

@@ -1,4 +1,4 @@
-"""What is reported of a request: the objects behind ``--json``. Fields are added with time, none is renamed."""
+"""The reports of a request: the objects behind ``--json``. Fields are added with time, none is renamed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -69,7 +69,7 @@ class Runtime:
         """The memory in use now; all zero while no model is loaded."""
         if self._model is None:
             return InUse()
-        return InUse(str(self._model.device), self._model.nbytes, self.pools.held)
+        return InUse(str(self._model.device), self._model.nbytes, self.pools.nbytes)
 
     def read_store(self, read: Callable[[Store], Value]) -> Value | None:
         """Returns what ``read`` returns for the store; None if there is no store yet, or it cannot be read."""

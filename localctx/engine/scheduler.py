@@ -113,7 +113,7 @@ class Scheduler:
         return scheduled
 
     def _forward(self, scheduled: list[Scheduled]) -> None:
-        """Compute one pass. If it fails, cancelled sequences are told and the others are computed one by one."""
+        """Compute one pass. After a cancel, raise it in the cancelled sequences; after an error, compute one by one."""
         cancelled: CancelCheck = lambda: any(sequence.cancelled() for sequence, _ in scheduled)  # noqa: E731
         try:
             logits = self._compute([request for _, request in scheduled], cancelled)

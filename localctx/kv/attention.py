@@ -38,23 +38,23 @@ class _AttentionCall:
 
     @property
     def observation(self) -> Observation | None:
-        """What the keeper observes now."""
+        """The observation that the keeper needs in this phase, if any."""
         return self.cache.keeper.observes(self.cache.phase)
 
     @property
-    def weighs(self) -> bool:
-        """Whether the keeper observes the mass of each page."""
+    def observes_page_mass(self) -> bool:
+        """True if the keeper observes the mass of each page."""
         return self.observation is Observation.PAGE_MASS
 
     @property
     def records(self) -> bool:
-        """Whether the attention mass of pages is recorded in this layer."""
+        """True if the attention mass of pages is recorded in this layer."""
         recording = self.cache.attention_mass is not None
         return recording and records_attention(self.cache.pool.shape, self.layer, self.window)
 
     @property
     def path(self) -> Path:
-        """How it is computed."""
+        """The path by which it is computed."""
         latent = self.expand is not None
         return attention_path(AttentionCase(self.cache, self.layer, self.q.shape[1], self.window, self.q.dtype, latent))
 
@@ -90,9 +90,9 @@ def attend_cache(
 
 
 def _prefill(c: _AttentionCall, k: Tensor, v: Tensor) -> Part:
-    """All tokens over everything, in one kernel call."""
+    """Attend with all tokens to everything, in one kernel call."""
     table, backend = c.cache.table, c.cache.pool.backend
-    if c.records and len(table):  # the kernel does not tell what single pages receive
+    if c.records and len(table):  # the prefill kernel does not return the mass of single pages
         indices = torch.arange(len(table))
         last = backend.attend(
             c.layer, c.q[:, -1:], table.for_kernels, indices, c.scale, softcap=c.softcap, page_lse=True
@@ -133,12 +133,12 @@ def _over_pages(c: _AttentionCall, path: Path) -> Iterator[Part]:
 
 
 def _over_runs(c: _AttentionCall, first: int) -> Iterator[Part]:
-    """The pages from ``first`` on, decoded in runs; one by one where the keeper weighs each."""
+    """The pages from ``first`` on, decoded in runs; one by one where the keeper observes the mass of each."""
     table = c.cache.table
-    for start, stop in table.runs(first, 1 if c.weighs else RUN):
+    for start, stop in table.runs(first, 1 if c.observes_page_mass else RUN):
         k, v = _read(c, start, stop)
         part = _part(c, k, v, table.token_positions(c.layer, start, stop))
-        if c.weighs:
+        if c.observes_page_mass:
             c.page_lse.append((np.arange(start, stop), part[1][..., None]))
         elif c.records:
             c.page_lse.append((np.arange(start, stop), _last_page_lse(c, k)))
@@ -156,7 +156,7 @@ def _in_place(c: _AttentionCall, indices: Tensor, skip: int = 0) -> Part:
         skip=skip,
         softcap=c.softcap,
         extra=_extra_scores(c, indices),
-        page_lse=c.weighs or c.records,
+        page_lse=c.observes_page_mass or c.records,
     )
     _note_page_lse(c, indices[..., -(indices.shape[-1] // c.q.shape[1]) :], result.page_lse)
     return result.out, result.lse
@@ -251,7 +251,7 @@ def _report_masses(c: _AttentionCall, lse: Tensor) -> None:
     indices = np.concatenate([at for at, _ in c.page_lse], -1)
     page_lse = torch.cat([each for _, each in c.page_lse], -1)
     received = (page_lse - lse[:, -page_lse.shape[1] :, None]).exp()
-    if c.weighs:
+    if c.observes_page_mass:
         mass = np.zeros(c.cache.num_pages)
         mass[indices] = received.mean(0).sum(0).double().cpu().numpy()
         c.cache.keeper.observe(c.cache.history, c.layer, mass)

@@ -1,4 +1,4 @@
-"""What a sequence's pages and tokens received of attention so far: for keepers, and for attribution."""
+"""AttentionHistory: the attention that a sequence's pages and tokens received, for keepers and for attribution."""
 
 from __future__ import annotations
 

@@ -37,10 +37,10 @@ class PageAttention(NamedTuple):
 
 
 class Backend(Protocol):
-    """What runs on the pages of one pool. ``in_place``: kernels read any page in any tier. ``prefill_kernel``: there is
-    a kernel for many tokens, ``prefill``. ``max_batch_tokens``: new tokens of one sequence that a decode batch takes, 0
-    for no decode batches; ``selects_in_batch``: also where a query selects its pages. ``best_scores`` ranks pages by
-    their sketches, None for the default.
+    """The kernels for the pages of one pool. ``in_place``: kernels read any page in any tier. ``prefill_kernel``: there
+    is a kernel for many tokens, ``prefill``. ``max_batch_tokens``: new tokens of one sequence that a decode batch
+    takes, 0 for no decode batches; ``selects_in_batch``: also where a query selects its pages. ``best_scores`` ranks
+    pages by their sketches, None for the default.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Backend(Protocol):
     best_scores: Score | None
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
-        """Whether kernels read, for a model of ``dtype``, pages of which ``on_device`` [n] are in the device's tier."""
+        """True if kernels read, for a model of ``dtype``, pages of which ``on_device`` [n] are in the device's tier."""
 
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
         """Encode k and v [kv_heads, pages * 64, dim] into one layer of new pages, whose bytes are ``payloads``."""

@@ -94,7 +94,7 @@ class BlockTable:
         return self._columns.for_kernels
 
     def readable(self, indices: np.ndarray | slice = ALL) -> bool:
-        """Whether the backend's kernels read the pages at ``indices`` where they are now."""
+        """True if the backend's kernels read the pages at ``indices`` where they are now."""
         backend = self.pool.backend
         if backend.in_place or not backend.max_batch_tokens:
             return backend.in_place

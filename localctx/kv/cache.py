@@ -45,7 +45,7 @@ class Cache:
 
     @property
     def pool(self) -> Pool:
-        """Where its sealed pages are."""
+        """The pool that holds its sealed pages."""
         return self.table.pool
 
     @property
@@ -60,17 +60,17 @@ class Cache:
 
     @property
     def num_pages(self) -> int:
-        """How many sealed pages there are."""
+        """The number of sealed pages."""
         return len(self.table)
 
     @property
     def tail(self) -> int:
-        """How many committed tokens the open page has."""
+        """The number of committed tokens in the open page."""
         return self.open_page.filled
 
     @property
     def exact(self) -> bool:
-        """Whether every page is what its name says: nothing evicted, re-encoded or copied from another sequence."""
+        """True if every page is what its name says: nothing evicted, re-encoded or copied from another sequence."""
         return self.evictions.exact
 
     @property
@@ -101,7 +101,7 @@ class Cache:
         return self.open_page.payload()
 
     def bytes_with(self, tokens: int) -> int:
-        """Bytes of the sequence with so many more tokens: its pages, in whatever tier, and its open page."""
+        """Bytes of the sequence with ``tokens`` more: its pages, in any tier, and its open page."""
         first, pool = self.num_pages, self.pool
         more = sum(pool.page_bytes(i) for i in range(first, first + (self.tail + tokens) // PAGE))
         return pool.bytes_of(self.table.ids) + more + self.open_page.nbytes
@@ -113,17 +113,17 @@ class Cache:
     # --- The phases of a request
 
     def enter_phase(self, phase: Phase) -> None:
-        """Say what is processed from here on; keepers differ by it."""
+        """Set the phase of what is processed from here on, which keepers depend on."""
         self.phase = phase
 
     def finish_prefill(self) -> None:
-        """The prompt has been read: let the keeper compress it if it ends with a question. Raises NoRoom."""
+        """End the prefill of a prompt: the keeper may compress it if it ends with a question. Raises NoRoom."""
         if self.phase == "asking":
             self.keeper.after_prefill(self)
         self.phase = "answering"
 
     def selects_pages(self) -> bool:
-        """Whether a query now sees only the pages that it selects."""
+        """True if a query now sees only the pages that it selects."""
         return self.phase != "reading" and self.keeper.pages_seen(self.num_pages) < self.num_pages
 
     def record_attention(self) -> None:
@@ -220,7 +220,7 @@ class Cache:
         self.sketches.clear()
 
     def mark_inexact(self) -> None:
-        """Its pages are no longer what their names say: they must not be persisted."""
+        """Mark the sequence as inexact: its pages are no longer what their names say, and must not be persisted."""
         self.evictions.exact = False
 
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> "Cache":

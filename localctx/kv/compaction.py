@@ -15,9 +15,8 @@ def pack_tokens_by_score(
     table: BlockTable, slots: int, stop: int, score: Callable[[int, Tensor], Tensor]
 ) -> tuple[list[int], list[np.ndarray | None]]:
     """Returns ``slots`` new pages with the best tokens of the pages ``SINK_PAGES..stop``, and for each sliding layer,
-    which
-    keeps its last tokens, the positions of all its pages then. Keys stay at their positions. ``score`` as
-    ``keepers.TokenScore``.
+    which keeps its last tokens, the positions of all its pages then. Keys stay at their positions. ``score`` is a
+    ``TokenScore``, see ``Keeper``.
 
     The table is unchanged. Raises NoRoom.
     """

@@ -27,7 +27,7 @@ class DecodeBatch:
     def __init__(self, sequences: Sequence[tuple[Cache, int]]) -> None:
         rows = [(cache, i) for cache, tokens in sequences for i in range(tokens)]
         self._caches, self._pool = [cache for cache, _ in rows], rows[0][0].pool
-        self._later = [i for _, i in rows]  # how many new tokens of its sequence come before a row
+        self._later = [i for _, i in rows]  # by row: the new tokens of its sequence that come before it
         self._starts = np.cumsum([0, *(cache.num_pages for cache in self._caches)])  # [rows + 1], in all rows' pages
         self._bases = np.concatenate([cache.table.bases for cache in self._caches])
         self._kinds = np.concatenate([cache.table.kinds for cache in self._caches])
@@ -143,7 +143,7 @@ class DecodeBatch:
             np.add.at(self._mass, chosen, mass)
 
     def _hidden(self, window: int | None) -> np.ndarray:
-        """How many tokens of each open page lie before the window."""
+        """The number of tokens of each open page that lie before the window."""
         return self._none_hidden if window is None else np.maximum(0, self._filled + 1 - window)
 
     def _extra_scores(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None = None) -> Tensor | None:

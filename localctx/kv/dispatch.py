@@ -19,7 +19,7 @@ BATCH_DTYPES = {torch.float32: 32, torch.bfloat16: 16}
 
 
 class Path(Enum):
-    """How attention of one layer is computed."""
+    """The ways to compute attention of one layer."""
 
     DECODE_BATCH = "a few tokens of several sequences, in one kernel call over pages, open pages and themselves"
     PREFILL_KERNEL = "a chunk, in one kernel call over sealed pages, the open page and itself"
@@ -30,7 +30,7 @@ class Path(Enum):
 
 @dataclass(frozen=True)
 class AttentionCase:
-    """What the choice depends on: ``tokens`` new tokens of a model's ``layer`` whose queries are of ``dtype``, over
+    """The case that decides the path: ``tokens`` new tokens of a model's ``layer`` whose queries are of ``dtype``, over
     ``cache``. ``window`` is the layer's; ``latent``: keys and values are expanded from latents (MLA); ``alone``: not
     together with other sequences.
     """
@@ -44,7 +44,7 @@ class AttentionCase:
     alone: bool = True
 
     def may_batch(self) -> bool:
-        """Sequences may attend together: pages are read in place, and no keeper observes this one."""
+        """True if sequences may attend together: pages are read in place, and no keeper observes this one."""
         cache = self.cache
         return (
             not self.alone
@@ -55,36 +55,36 @@ class AttentionCase:
         )
 
     def fits_batch(self) -> bool:
-        """A single token; or a few that fill no page, so that they can be taken back, and that select no pages."""
+        """True for one token, or a few that fill no page (so that they can be trimmed) and select no pages."""
         backend, selects = self.cache.pool.backend, self.cache.selects_pages()
         if self.tokens == 1:
             return backend.max_batch_tokens > 0 and (backend.selects_in_batch or not selects)
         return self.tokens <= backend.max_batch_tokens and self.cache.tail + self.tokens < PAGE and not selects
 
     def chunk(self) -> bool:
-        """Several tokens in float32: in bf16 torch is faster."""
+        """True for several tokens in float32; in bf16 torch is faster."""
         return self.tokens > 1 and self.dtype == torch.float32
 
     def sees_all(self) -> bool:
-        """Every token sees everything before it."""
+        """True if every token attends to everything before it."""
         return self.window is None and not self.selects()
 
     def selects(self) -> bool:
-        """A query sees only the pages that it selects in this layer."""
+        """True if a query attends only to the pages that it selects in this layer."""
         return selects_pages(self.cache, self.layer, self.window)
 
     def prefill_kernel(self) -> bool:
-        """There is such a kernel, for keys as the records hold them, and the keeper wants no mass of each page."""
+        """True if the backend has a prefill kernel for such keys, and the keeper needs no attention mass by page."""
         cache = self.cache
-        weighs = cache.keeper.observes(cache.phase) is Observation.PAGE_MASS
-        return cache.pool.backend.prefill_kernel and not cache.pool.unbiased(self.layer) and not weighs
+        observes_page_mass = cache.keeper.observes(cache.phase) is Observation.PAGE_MASS
+        return cache.pool.backend.prefill_kernel and not cache.pool.unbiased(self.layer) and not observes_page_mass
 
     def token_kernel(self) -> bool:
-        """One token, and kernels read all its pages in place."""
+        """True for one token whose pages kernels all read in place."""
         return self.tokens == 1 and self.cache.table.readable()
 
     def stores_keys(self) -> bool:
-        """The cache holds keys and values themselves, not latents that they are expanded from."""
+        """True if the cache holds keys and values themselves, not latents that they are expanded from."""
         return not self.latent
 
 
@@ -104,19 +104,19 @@ def attention_path(case: AttentionCase) -> Path:
 
 
 def joins_batch(cache: Cache, tokens: int, *, latent: bool = False) -> bool:
-    """Whether so many new tokens of this sequence are part of a decode batch, which is the same in every layer."""
+    """True if ``tokens`` new tokens of this sequence join a decode batch; the answer is the same in every layer."""
     case = AttentionCase(cache, 0, tokens, None, cache.dtype, latent, alone=False)
     return attention_path(case) is Path.DECODE_BATCH
 
 
 def batch_key(cache: Cache) -> tuple[str, int]:
-    """Sequences with the same key share a decode batch: those in one codec. One that selects pages has its own."""
+    """Returns the key that sequences of a decode batch share: their codec. One that selects pages has its own key."""
     return cache.pool.codec, id(cache) if cache.selects_pages() else 0
 
 
 def max_tokens_at_once(cache: Cache) -> int:
-    """How many tokens may be computed in one step with the same results as one by one, of which all but the first can
-    be taken back (``Cache.trim``) as if they had never been.
+    """Returns how many tokens may be computed in one step with the same results as one by one, so that all but the
+    first can be trimmed (``Cache.trim``) as if they had never been computed.
     """
     if cache.dtype != torch.float32:  # only float32 is computed row by row
         return 1
@@ -125,12 +125,12 @@ def max_tokens_at_once(cache: Cache) -> int:
 
 
 def selects_pages(cache: Cache, layer: int, window: int | None) -> bool:
-    """Whether a query sees only the pages that it selects in this layer: the first layers and sliding ones see all."""
+    """True if a query sees only the pages that it selects in this layer: the first layers and sliding ones see all."""
     return window is None and layer >= DENSE_LAYERS and cache.selects_pages()
 
 
 def records_attention(shape: KVShape, layer: int, window: int | None) -> bool:
-    """Whether recorded attention mass is taken from this layer: early layers attend a little to everything, sliding
+    """True if recorded attention mass is taken from this layer: early layers attend a little to everything, sliding
     ones only to what is near.
     """
     return window is None and layer >= len(shape.layers) // 2

@@ -34,7 +34,7 @@ class EvictionLog:
         self.ranges = merged
 
     def allows_trim(self, length: int) -> bool:
-        """Whether nothing was evicted at or after token ``length``: evicted tokens cannot come back."""
+        """True if nothing was evicted at or after token ``length``: evicted tokens cannot come back."""
         return all(e.stop <= length for e in self.ranges)
 
     def fork(self) -> "EvictionLog":

@@ -67,7 +67,7 @@ class NumbaBackend(TorchBackend):
         return self._rotated(out), lse
 
     def _records(self, layer: int, pages: PageAddresses) -> PageAddresses:
-        """Where one layer's records of the pages lie."""
+        """Returns the addresses of one layer's records of the pages."""
         return PageAddresses(pages.bases + self._format.offsets[pages.kinds, layer], pages.kinds)
 
     def _rotated(self, x: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ class OpenPage:
             buffer[:, : rest.shape[1]] = rest
 
     def commit(self, tokens: int) -> None:
-        """The step's ``tokens`` are committed."""
+        """Commit the step's ``tokens``."""
         for layer, buffers in self._next.items():
             self._layers[layer] = buffers
         self._next = {}

@@ -44,7 +44,9 @@ def page_names(fingerprint: bytes, tokens: Sequence[int]) -> Iterator[tuple[byte
 
 
 class PageReferences:
-    """Reference counts over page ids. Ids are never used twice, so a stale id is found out, not misread."""
+    """Reference counts over page ids. Ids are never used twice, so that a stale id raises instead of naming another
+    page.
+    """
 
     def __init__(self) -> None:
         self._refs: dict[int, int] = {}
@@ -60,13 +62,13 @@ class PageReferences:
         return page
 
     def share(self, page: int) -> int:
-        """One more reference to ``page``; returns it."""
+        """Add a reference to ``page``; returns ``page``."""
         assert page in self._refs, f"page {page} is gone"
         self._refs[page] += 1
         return page
 
     def release(self, page: int) -> bool:
-        """One reference less; True when that was the last and the page is gone."""
+        """Drop a reference; returns True if it was the last and the page is gone."""
         assert page in self._refs, f"page {page} is gone"
         self._refs[page] -= 1
         if self._refs[page]:
@@ -75,5 +77,5 @@ class PageReferences:
         return True
 
     def refs(self, page: int) -> int:
-        """How many sequences hold ``page``."""
+        """The number of references to ``page``."""
         return self._refs.get(page, 0)

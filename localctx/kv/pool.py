@@ -69,7 +69,7 @@ class Pool:
 
     @property
     def in_place(self) -> bool:
-        """Whether attention reads records where they lie, in any tier."""
+        """True if attention reads records where they lie, in any tier."""
         return self.backend.in_place
 
     def with_codec(self, codec: str) -> "Pool":
@@ -78,7 +78,7 @@ class Pool:
 
     @property
     def limits(self) -> TierLimits:
-        """What each tier may take now."""
+        """The limits of each tier now."""
         return TierLimits(*(tier.limit for tier in self.tiers))
 
     def new(self, kind: int) -> int:
@@ -118,13 +118,13 @@ class Pool:
 
     @torch.inference_mode()  # a page sealed while the model ran may only be written so
     def fill(self, page: int, layer: int, record: Tensor) -> None:
-        """One layer's record of a new page."""
+        """Write one layer's record of a new page."""
         self.record(page, layer).copy_(record)
 
     def close(self, pages: Iterable[int]) -> None:
-        """These new pages are sealed: every layer is filled, and they may be moved."""
+        """Mark new pages as sealed: every layer is filled, and they may be moved."""
         self._open.difference_update(pages)
-        with suppress(NoRoom):  # a step may have gone over; what finds no place now is told at the next page
+        with suppress(NoRoom):  # a step may exceed the limit; a page without room now raises at the next one
             self.make_room(0)
 
     def adopt(self, payload: np.ndarray, kind: int) -> int:
@@ -144,7 +144,7 @@ class Pool:
             self._stored.add(page, lambda: payload, len(payload))
         return page
 
-    def back_with(self, page: int, stored: StoredBytes) -> None:
+    def add_stored_copy(self, page: int, stored: StoredBytes) -> None:
         """Note that the store holds a copy of ``page``, which then leaves memory without a write.
 
         A page that was spilled already gives its slot back at once. Ids of released pages are ignored.
@@ -180,15 +180,15 @@ class Pool:
         return self.format.codecs[kind][layer]
 
     def unbiased(self, layer: int) -> bool:
-        """Whether this layer's ordinary pages hold keys without the bias of k_proj, whose spikes spoil a quantizer."""
+        """True if this layer's ordinary pages hold keys without the bias of k_proj, whose spikes spoil a quantizer."""
         return FORMATS[self.codec].scaled and self.rope is not None and self.rope.has_bias(layer)
 
     def touch(self, pages: np.ndarray) -> None:
-        """Attention needs these pages now."""
+        """Mark these pages as needed now: they move to lower tiers last."""
         self._used[pages] = self.clock
 
     def bytes_of(self, pages: np.ndarray) -> int:
-        """What these pages take, wherever they are; pages read in the store's mapping count for the store."""
+        """Bytes of these pages in any tier; pages read in the store's mapping count for the store."""
         return int(self._sizes[pages].sum())
 
     def allow(self, limits: TierLimits, caps: TierLimits) -> None:
@@ -211,7 +211,7 @@ class Pool:
         self._room(0, nbytes)
 
     def shrink(self) -> int:
-        """Halve what the device holds, for good; how many pages moved down. 0 where no tier below has room."""
+        """Limit the device to half of what it holds, for good; returns how many pages moved down."""
         before, self.device_tier.limit = len(self.device_tier), self.device_tier.nbytes // 2
         with suppress(NoRoom):
             self.make_room(0)
@@ -219,7 +219,7 @@ class Pool:
         return before - len(self.device_tier)
 
     def counts(self, pages: Iterable[int] | None = None) -> dict[str, int]:
-        """How many of ``pages`` (None: of all) are in each tier."""
+        """The number of ``pages`` (None: of all) in each tier."""
         where = self._where.values() if pages is None else (self._where[page] for page in pages)
         found = Counter(tier.name for tier in where)
         return {tier.name: found[tier.name] for tier in self.tiers}

@@ -1,4 +1,4 @@
-"""What the cache must know of a model's rotary positions: to re-rotate keys, and to store them without their bias."""
+"""Rope: the protocol by which the cache re-rotates a model's keys, and stores them without their bias."""
 
 from typing import Protocol
 
@@ -12,10 +12,10 @@ class Rope(Protocol):
         """Keys [kv_heads, T, k_dim], already rotated, as they are ``by`` positions later (earlier where < 0)."""
 
     def has_bias(self, layer: int) -> bool:
-        """Whether this layer's k_proj adds a bias to every key (Qwen2 family)."""
+        """True if this layer's k_proj adds a bias to every key (Qwen2 family)."""
 
     def bias_keys(self, layer: int, positions: Tensor) -> Tensor:
-        """What that bias contributes to rotated keys at ``positions`` [T] int64: [kv_heads, T, k_dim] float32."""
+        """Returns what that bias adds to rotated keys at ``positions`` [T] int64: [kv_heads, T, k_dim] float32."""
 
     def bias_scores(self, layer: int, q: Tensor, positions: Tensor) -> Tensor:
         """q [Hq, D] dotted with ``bias_keys``, without building them: [Hq, T] float32, not scaled."""

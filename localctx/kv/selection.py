@@ -14,7 +14,7 @@ def choose_pages(cache: Cache, layer: int, q: Tensor) -> Tensor:
     """The indices of the sealed pages that a token q [Hq, D] sees, ascending: [H, selected]. The queries of a KV head
     select together.
     """
-    pool, sketch = cache.pool, cache.sketches.of(layer)
+    pool, sketch = cache.pool, cache.sketches.of_layer(layer)
     grouped = (quant.rotate(q.float()) if pool.format.rotated else q.float()).unflatten(0, (len(sketch.codes), -1))
     extra = bias_scores(cache, layer, q).unflatten(0, grouped.shape[:2]) if pool.unbiased(layer) else None
     count = cache.keeper.pages_seen(cache.num_pages)
@@ -22,8 +22,8 @@ def choose_pages(cache: Cache, layer: int, q: Tensor) -> Tensor:
 
 
 def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:
-    """What k_proj's bias, which quantized records are stored without, adds to q [Hq, D] . key of every sealed token:
-    [Hq, pages * 64]; nothing for sink pages, which hold it.
+    """Returns what k_proj's bias adds to q [Hq, D] . key of every sealed token: [Hq, pages * 64]. Quantized records are
+    stored without the bias; it is 0 for sink pages, which are stored with it.
     """
     pool, count = cache.pool, cache.num_pages
     assert pool.rope

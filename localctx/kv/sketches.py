@@ -19,7 +19,7 @@ class KeySketches:
         """Bytes of the sketches made so far, on the device."""
         return sum(sketch.nbytes for sketch in self._by_layer.values())
 
-    def of(self, layer: int) -> Sketch:
+    def of_layer(self, layer: int) -> Sketch:
         """The sketch of a layer's pages; there must be some."""
         known = self._by_layer.get(layer)
         for start, stop in self._table.runs(known.codes.shape[1] if known else 0, RUN):

@@ -14,7 +14,7 @@ from localctx.shape import PAGE
 
 
 @torch.inference_mode()
-def take_over(cache: Cache, source: Cache, start: int, stop: int) -> None:
+def splice_tokens(cache: Cache, source: Cache, start: int, stop: int) -> None:
     """Append tokens ``start..stop`` of ``source``, of the same model, to ``cache``; they are encoded anew, once.
 
     ``cache`` is not exact from then on. The pools may differ, in their codecs too. Raises NoRoom, and ModelError where
@@ -23,7 +23,7 @@ def take_over(cache: Cache, source: Cache, start: int, stop: int) -> None:
     cache.begin(stop - start)
     try:
         for layer in range(len(cache.pool.shape.layers)):
-            k, v = as_if_next(cache, source, layer, start, stop)
+            k, v = rerotated_to_follow(cache, source, layer, start, stop)
             cache.extend(layer, k.to(cache.dtype), v.to(cache.dtype))
     except BaseException:
         cache.rollback()
@@ -32,7 +32,7 @@ def take_over(cache: Cache, source: Cache, start: int, stop: int) -> None:
     cache.mark_inexact()
 
 
-def as_if_next(cache: Cache, source: Cache, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
+def rerotated_to_follow(cache: Cache, source: Cache, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
     """Keys and values [kv_heads, tokens, dim], float32, of tokens ``start..stop`` of a layer of ``source``, re-rotated
     to follow what ``cache`` holds.
     """

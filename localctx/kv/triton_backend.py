@@ -75,9 +75,10 @@ class TritonBackend(TorchBackend):
 
 
 def _shared_layouts(page_format: PageFormat, device: torch.device) -> list[pages_triton.TritonLayerLayout]:
-    """Where the records of both kinds of each layer begin, counted from their page's address.
+    """Returns the offsets of the records of both kinds of each layer from their page's address.
 
-    Pools of one shape and codec share these tensors for good: captured graphs read them after their pool is gone.
+    Pools of one shape and codec share these tensors for ever, because captured graphs read them after their pool is
+    gone.
     """
     key = page_format.shape, page_format.codec, device
     if key not in _layouts:

@@ -16,7 +16,9 @@ from localctx.shape import PAGE
 
 
 class TritonDecodeBatch(DecodeBatch):
-    """A batch whose pages are in a GPU's memory. Kernels read what is theirs alone from ``graph_inputs``."""
+    """A batch whose pages are in a GPU's memory. Kernels read everything that differs between batches from
+    ``graph_inputs``.
+    """
 
     max_part = attention_triton.PAGES_PER_BLOCK
 
@@ -29,7 +31,7 @@ class TritonDecodeBatch(DecodeBatch):
 
     @property
     def graph_inputs(self) -> GraphInputs:
-        """``arrays`` on the device: in inputs of this batch alone, where no others were set."""
+        """``arrays`` on the device: in the graph inputs that were set, else in new ones of this batch alone."""
         if self._inputs is None:
             self._inputs = GraphInputs(self.arrays, self._pool.device)
         return self._inputs
@@ -113,8 +115,8 @@ class TritonDecodeBatch(DecodeBatch):
 
     @cached_property
     def _views(self) -> tuple[list[int], list[tuple[np.ndarray, np.ndarray]]]:
-        """What layers see: which view each layer has, and the views, most of which layers share. A view is the parts
-        of the pages and how many tokens of each open page are hidden.
+        """The index of each layer's view, and the views, most of which layers share. A view is the parts of the pages
+        that a layer attends to, and how many tokens of each open page are hidden.
         """
         which, views = list[int](), dict[bytes, tuple[int, tuple[np.ndarray, np.ndarray]]]()
         for layer, shape in enumerate(self._pool.shape.layers):

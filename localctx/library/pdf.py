@@ -54,7 +54,7 @@ class _PageReader:
 
     @property
     def remedy(self) -> str:
-        """What the user can do about pages that were left without text."""
+        """The remedy for pages that were left without text."""
         if not self._installed:
             return f"install what reads pictures of pages: {optical.INSTALL}"
         return "read it with --ocr" if self._ocr == "off" else "scan it anew, larger; letters must be Latin or Chinese"

@@ -26,10 +26,10 @@ _CHARACTERS = 32  # tokenized for each token needed, at most; the rest of a long
 
 @dataclass(frozen=True)
 class BlendResult:
-    """The measured verdict for one blending; ``blending`` None is the reference, which prefills all passages together.
+    """The measured quality of one blending; ``blending`` None is the reference, which prefills all passages together.
 
     ``read`` and ``reused`` tokens and ``seconds`` are means over the prompts, up to the end of the last passage.
-    ``needles`` tells for each passage whether the fact planted in it was found.
+    ``needles`` has True for each passage whose planted fact was found.
     """
 
     blending: Blending | None
@@ -96,7 +96,7 @@ class BlendGate:
             yield self._measure(cases, blending)
 
     def _cases(self) -> Iterator[_BlendCase]:
-        """Yields the passages without a needle, then with a needle in each of them in turn."""
+        """Yields the passages without a needle, then once for each passage with a needle in it."""
         question, plain = self.needles[0].question, [self._read_alone(text) for text in self.texts]
         yield self._case(self.texts, plain, question)
         for i, needle in enumerate(self.needles):

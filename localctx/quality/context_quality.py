@@ -113,14 +113,14 @@ def compare_lengths(
     lost, done, total = 0, 0, sum(len(p.questions) for p in pieces)
     for length in sorted({p.length for p in pieces}):
         correct = {"full": 0, "retrieve": 0}
-        asked = [(p.text, q) for p in pieces if p.length == length for q in p.questions]
-        for text, question in asked:
+        questions = [(p.text, q) for p in pieces if p.length == length for q in p.questions]
+        for text, question in questions:
             modes: tuple[Mode, Mode] = ("full", "retrieve")
             for mode in modes:
                 correct[mode] += question.answered_by(ask(text, question.words, mode))
             done += 1
             on_progress(Progress("measuring", done, total))
-        result = LengthResult(length, len(asked), correct["full"], correct["retrieve"])
+        result = LengthResult(length, len(questions), correct["full"], correct["retrieve"])
         yield result
         lost = 0 if result.as_good else lost + 1
         if lost == 2:

@@ -20,12 +20,12 @@ MAX_KL = 0.02  # nats, mean
 MIN_TOP1 = 0.90
 _CHARACTERS = 32  # tokenized for each token needed, at most; the rest of a long text is ignored
 
-NeedlesFound = tuple[bool, ...]  # for each of DEPTHS, whether the needle was found
+NeedlesFound = tuple[bool, ...]  # for each of DEPTHS: True if the needle was found
 
 
 @dataclass(frozen=True)
 class QualityResult:
-    """The measured verdict for one variant. ``needles`` maps a text length in tokens to the needles found;
+    """The measured quality of one variant. ``needles`` maps a text length in tokens to the needles found;
     ``bytes_per_token`` is the size of its cache after prefill, with the open page; ``seconds`` is the time since its
     group of variants began.
     """
@@ -71,7 +71,7 @@ def store_result(store: Store, model: Model, name: str, result: QualityResult, t
     variant = result.variant
     key = variant.key(model.fingerprint(variant.codec))
     with store_errors(store.home):
-        store.verdicts.note(key, name, variant.name, result.passed, {"tokens": tokens, **result.to_json()})
+        store.quality_results.note(key, name, variant.name, result.passed, {"tokens": tokens, **result.to_json()})
 
 
 class QualityGate:

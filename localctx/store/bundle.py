@@ -95,7 +95,7 @@ def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[in
 
 def open_bundle(path: Path) -> Bundle:
     """Open what ``export_document`` wrote. Raises DocumentError for anything else: it checks each number and name."""
-    with _document_errors(path), _opened(path) as file:
+    with _document_errors(path), _open_archive(path) as file:
         metadata = file.metadata() or {}
         if metadata.get("format") != FORMAT:
             raise ValueError("it is of another format")
@@ -169,7 +169,7 @@ def _document_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _open_archive(path: Path) -> Iterator[Any]:
     if path.exists() and not path.is_file():  # a pipe would never end
         raise ValueError("it is no file")
     with safe_open(path, framework="numpy") as file:
@@ -249,7 +249,7 @@ def _write(store: Store, bundle: Bundle, cache: int, writer: PageWriter, budget:
 
 
 def _payloads(path: Path, cache: int, pages: Sequence[BundlePage]) -> Iterator[np.ndarray]:
-    with _document_errors(path), _opened(path) as file:
+    with _document_errors(path), _open_archive(path) as file:
         for i, page in enumerate(pages):
             payload = file.get_tensor(f"{cache}/{i}")
             if len(payload) != page.nbytes or page_checksum(payload.data) != page.checksum:

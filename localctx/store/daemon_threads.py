@@ -35,5 +35,5 @@ class DaemonThreads:
                 continue
             try:
                 future.set_result(function())
-            except BaseException as e:  # whoever waits for the result raises it
+            except BaseException as e:  # raised where the result is waited for
                 future.set_exception(e)

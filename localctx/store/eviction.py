@@ -25,7 +25,7 @@ class EvictedCache:
 
 @dataclass
 class EvictionResult:
-    """Whether the wanted bytes fit now, and which caches were evicted for them."""
+    """The result of making room: True if the needed bytes fit now, and the caches that were evicted for them."""
 
     enough: bool = False
     evicted: list[EvictedCache] = field(default_factory=list)

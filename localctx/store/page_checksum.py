@@ -4,5 +4,5 @@ from xxhash import xxh3_128_digest
 
 
 def page_checksum(payload: memoryview) -> bytes:
-    """The checksum (XXH3, 16 bytes) of a page. It finds damage; it is no defence against whoever alters a page."""
+    """The checksum (XXH3, 16 bytes) of a page. It finds damage; it does not protect against deliberate changes."""
     return xxh3_128_digest(payload)

@@ -10,7 +10,7 @@ from localctx.kv.pages import page_names
 from localctx.shape import PAGE
 
 PageKey = tuple[bytes, bytes]
-"""A page's name and its packed tokens: all that is needed to find a page and to tell whether it is the right one."""
+"""A page's name and its packed tokens: enough to find a page and to verify that it is the right one."""
 
 
 class OpenedPage(NamedTuple):
@@ -34,7 +34,7 @@ class PageStore(Protocol):
         """Yield each of these pages, in order, after comparing its tokens and its checksum."""
 
     def unlink(self, names: Iterable[bytes]) -> None:
-        """Remove the pages of these names. Whoever has one mapped goes on reading it."""
+        """Remove the pages of these names. Processes that have one mapped can go on reading it."""
 
     def verify(self, on_progress: Callable[[int, int], None]) -> list[bytes]:
         """Read every page; returns the names of those whose bytes are not what was written.

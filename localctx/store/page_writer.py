@@ -65,7 +65,7 @@ class PageWriter:
     def close(self) -> None:
         """Close the file. What was not committed is lost; a file without a named page is removed."""
         if self._file:
-            named = True  # if SQL cannot tell, the next writer removes the file
+            named = True  # if the database cannot be read, the next writer removes the file
             with contextlib.suppress(sqlite3.Error):
                 named = bool(self._db.table("segments").count_where("id = ?", [self._file.id]))
             self._file.close(named)

@@ -19,7 +19,7 @@ TIMEOUT = 20.0  # seconds for one object
 READ_AHEAD = 8  # objects that are downloaded at once
 MAX_OBJECT = 1 << 27  # bytes; a page of the largest models has half of it, and a longer object is none
 _OBJECT = re.compile("[0-9a-f]{64}")
-_CHECK_ID = "0" * 64  # the object that tells whether the others were encrypted with our key
+_CHECK_ID = "0" * 64  # the object by which the key is checked
 _CHECK_KEY = (b"localctx key check".ljust(32), b"")
 _RENAMED = {"file", "local", "sftp", "ssh", "smb"}  # places where a file that is being written can be read
 
@@ -52,7 +52,7 @@ class RemotePages:
             self._wait(partial(self._remove, self._cipher.object_id(name)))
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[bytes]:
-        """See ``PageStore``. An object that cannot be decrypted does not tell its page: its own name is returned."""
+        """See ``PageStore``. Returns the name of the object where it cannot be decrypted: its page is unknown."""
         objects = self._wait(self._list)
         damaged = [bytes.fromhex(o) for o in objects if self._wait(partial(self._check, o)).fault]
         on_progress(len(objects), len(objects))

@@ -17,7 +17,7 @@ from localctx.store.page_cipher import PageCipher, parse_key
 from localctx.store.page_store import PageKey, RemotePageStore
 from localctx.store.remote_pages import RemotePages
 
-READ, WRITE = "read", "write"
+WRITE = "write"
 KEY = "LOCALCTX_REMOTE_KEY"
 REST = 60.0  # seconds without a request after a failure
 StoredPage = tuple[PageKey, Callable[[], np.ndarray | None]]
@@ -122,7 +122,7 @@ class RemoteSync:
                 self._notes.append(text)
 
 
-_opened: dict[tuple[str, str, str], RemoteSync] = {}  # one for each place, so that a failure is remembered
+_remotes: dict[tuple[str, str, str], RemoteSync] = {}  # one for each place, so that a failure is remembered
 
 
 def open_remote(url: str, mode: str) -> RemoteSync | None:
@@ -133,9 +133,9 @@ def open_remote(url: str, mode: str) -> RemoteSync | None:
     if not url:
         return None
     key = os.environ.get(KEY, "")
-    if (url, mode, key) not in _opened:
-        _opened[url, mode, key] = RemoteSync(_pages_at(url, PageCipher(parse_key(key))), mode == WRITE)
-    return _opened[url, mode, key]
+    if (url, mode, key) not in _remotes:
+        _remotes[url, mode, key] = RemoteSync(_pages_at(url, PageCipher(parse_key(key))), mode == WRITE)
+    return _remotes[url, mode, key]
 
 
 def _pages_at(url: str, cipher: PageCipher) -> RemotePageStore:
@@ -145,5 +145,5 @@ def _pages_at(url: str, cipher: PageCipher) -> RemotePageStore:
 
 def finish_uploads(seconds: float = 30.0) -> None:
     """Wait for the uploads of every remote store, ``seconds`` at most for each."""
-    for remote in _opened.values():
+    for remote in _remotes.values():
         remote.finish(seconds)

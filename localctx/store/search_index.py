@@ -122,7 +122,8 @@ class SearchIndex:
         """
         words = list(dict.fromkeys(_TERM.findall(signs_apart(query.lower()))))
         terms = ([w for w in words if w not in _COMMON] or words)[:TERMS]
-        where, args = _within(documents, "+rowid IN (SELECT id FROM chunks WHERE {})")  # +: words are looked up first
+        # the + makes SQLite search the words first
+        where, args = _within(documents, "+rowid IN (SELECT id FROM chunks WHERE {})")
         sql = f"SELECT rowid FROM chunk_words WHERE chunk_words MATCH ? AND {where} ORDER BY rank, rowid LIMIT ?"
         match = " OR ".join(f'"{t}"' for t in terms)
         return [r["rowid"] for r in self._db.query(sql, [match, *args, top])] if terms else []

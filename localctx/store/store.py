@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 
 class Store:
-    """``documents``, ``index``, ``pages``, ``caches``, ``chats``, ``results`` and ``verdicts`` of one data folder. One
-    thread; close it.
+    """``documents``, ``index``, ``pages``, ``caches``, ``chats``, ``results`` and ``quality_results`` of one data
+    folder. One thread; close it.
 
     Raises StoreError if the folder cannot be used.
     """
@@ -47,7 +47,7 @@ class Store:
         self.caches = Caches(self.db)
         self.chats = Chats(self.db)
         self.results = BatchResults(self.db)
-        self.verdicts = QualityResults(self.db)
+        self.quality_results = QualityResults(self.db)
 
     @staticmethod
     def is_at(home: Path) -> bool:
@@ -187,7 +187,7 @@ def _open(file: Path) -> Database:
         db.close()
         raise StoreError(f"{file} was written by a newer localctx ({newer[-1]})", "update localctx")
     if migrate.pending(db):
-        with db.atomic():  # whoever comes second finds it done
+        with db.atomic():  # a second process finds the migration done
             migrate.apply(db)
     file.chmod(0o600)
     return db

@@ -116,8 +116,8 @@ class StoredPages:
     def compact(self, share: float = 0.0) -> int:
         """Rewrite the page file with the most dead bytes, of those where they are ``share`` of it; returns bytes freed.
 
-        Whoever has the old file mapped goes on reading it: it is unlinked, while a hole punched into it would be read
-        as zeros. Returns 0 if nothing is dead, or the disk has no room for the copy.
+        Processes that have the old file mapped go on reading it: it is unlinked, while a hole punched into it would be
+        read as zeros. Returns 0 if nothing is dead, or the disk has no room for the copy.
         """
         wasted = sorted(self._wasted(), reverse=True)
         freed = (self._rewrite(segment) for dead, nbytes, segment in wasted if dead and dead >= share * nbytes)

@@ -50,10 +50,10 @@ def to_json(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def _heading(message: Message) -> str:
-    who = {"user": "Question", "assistant": "Answer", "summary": "Summary of what was said before"}.get(
+    title = {"user": "Question", "assistant": "Answer", "summary": "Summary of what was said before"}.get(
         message.role, one_line(message.role)
     )
-    return f"{who} ({_ENDS[message.stopped]})" if message.stopped in _ENDS else who
+    return f"{title} ({_ENDS[message.stopped]})" if message.stopped in _ENDS else title
 
 
 def _quoted(text: str) -> Iterator[str]:

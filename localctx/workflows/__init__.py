@@ -1,1 +1,1 @@
-"""What is done for a user: ask, chat, search passages, summarize; in terms of the engine and the library."""
+"""Workflows on top of the engine and the library: ask, chat, search passages, summarize."""

@@ -199,7 +199,7 @@ class AskWorkflow:
     def _longer_than_effective(self, documents: Sequence[StoredDocument]) -> str | None:
         model, runtime = self._builder.model, self._runtime
         name = runtime.settings.model
-        measured = lambda: runtime.read_store(lambda store: store.verdicts.of_model(name).get(MEASURED))  # noqa: E731
+        measured = lambda: runtime.read_store(lambda store: store.quality_results.of_model(name).get(MEASURED))  # noqa: E731
         effective = effective_context(runtime.settings, model, measured)
         texts = [document.text for document in documents]
         tokens = estimate_tokens(model.tokenizer, texts, effective.tokens, runtime.cancelled)
@@ -218,7 +218,9 @@ class AskWorkflow:
         return True
 
     def _read(self, sources: Sequence[str], reuse_stored: bool) -> tuple[list[StoredDocument], dict[str, float]]:
-        """The documents, and seconds by phase. The model is loaded afterwards: a wrong file name is told at once."""
+        """Returns the documents, and seconds by phase. The model is loaded last, so that a wrong file name fails at
+        once.
+        """
         start = time.perf_counter()
         documents = read_sources(self._runtime, sources, reuse_stored)
         return documents, {"parse": time.perf_counter() - start, "load": self._runtime.load()}

@@ -26,7 +26,7 @@ from localctx.workflows.read_sources import store_sources
 TITLE_LENGTH = 60  # characters of its first question that name a chat
 
 FullChatAction = Literal["sink-window", "summarize", "new"]
-"""What is done with a full chat: the sink-window keeper evicts its middle, a summary replaces what was said, or a new
+"""The actions on a full chat: the sink-window keeper evicts its middle, a summary replaces what was said, or a new
 chat about the same documents begins.
 """
 
@@ -238,7 +238,7 @@ class ChatWorkflow:
 
 @dataclass
 class _StoredAnswer:
-    """What became of storing an answer: its message's id, or why it could not be stored."""
+    """The result of storing an answer: its message's id, or why it could not be stored."""
 
     message: int | None = None
     error: str | None = None

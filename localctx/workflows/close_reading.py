@@ -128,7 +128,7 @@ def _answer(
     request = builder.build(
         [document], [text], question, persist=False, part="sentence", conversation=Conversation(form=form)
     )
-    undrafted = replace(settings, draft=0)  # a sentence has little that could be looked up
+    undrafted = replace(settings, draft=0)  # prompt lookup finds little in one sentence
     yield from without_tokens(run_request(request, answer_request(request, undrafted)))
     if request.stopped == "cancelled":
         raise Cancelled

@@ -29,13 +29,13 @@ from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
 
 MAX_RANKED = 5  # passages whose likelihood is computed
-SEARCH_WEIGHT = 20  # nats for a search score of 1: the first passage and the fifth are about two nats apart
+SEARCH_WEIGHT = 20  # nats for a search score of 1; the first and the fifth passage then differ by about two nats
 _WHOLE = r"summari[sz]e|summary|overview|list (all|every|each|the)|overall|main (points?|ideas?|themes?)|throughout"
 _OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
 _OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total)\b", re.IGNORECASE)
 
 
-WHOLE_ASKED = (
+MAY_ASK_ABOUT_WHOLE = (
     "this may ask about the whole, but passages are read, not the documents: --mode full reads them, where they "
     "fit the model's window"
 )
@@ -124,7 +124,7 @@ class RetrievalWorkflow:
         if found.warning:
             yield Note(found.warning)
         if _OVER_ALL.search(question.text):
-            yield Note(WHOLE_ASKED)
+            yield Note(MAY_ASK_ABOUT_WHOLE)
         yield self._plan(requests, question.why)
         start = time.perf_counter()
         request = yield from self._best(store, requests, found, question)
@@ -269,6 +269,6 @@ class RetrievalWorkflow:
         return request
 
     def _blending_passed(self, blending: Blending) -> bool | None:
-        """Whether ``blending`` passed ``localctx quality --blend`` with this model and codec; None if not measured."""
+        """True if ``blending`` passed ``localctx quality --blend`` with this model and codec; None if not measured."""
         key = blending.key(self._builder.fingerprint)
-        return self._runtime.read_store(lambda store: store.verdicts.passed(key))
+        return self._runtime.read_store(lambda store: store.quality_results.passed(key))

@@ -1,4 +1,4 @@
-"""All workflows of one session, as coroutines of the engine: whoever schedules several sessions runs these together."""
+"""All workflows of one session, as coroutines of the engine, so that a scheduler can run those of several together."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

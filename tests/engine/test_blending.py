@@ -22,7 +22,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.keepers.h2o import H2O
 from localctx.kv.keepers.sink_window import SinkWindow
 from localctx.kv.pool import Pool
-from localctx.kv.splice import as_if_next, take_over
+from localctx.kv.splice import rerotated_to_follow, splice_tokens
 from localctx.models.transformers_model import TransformersModel
 from localctx.shape import PAGE
 
@@ -88,7 +88,7 @@ def test_a_first_layer_is_taken_over_as_if_it_were_read_there(models, family, st
     source, cache, plain = new_cache(model), new_cache(model), new_cache(model)
     model.forward(TOKENS[:200], source)
     model.forward(before, cache)
-    take_over(cache, source, start, stop)
+    splice_tokens(cache, source, start, stop)
     model.forward([*before, *TOKENS[start:stop]], plain)
     close(kept(cache, 0), kept(plain, 0))
     assert (cache.length, cache.position, cache.tail) == (plain.length, plain.position, plain.tail)
@@ -105,7 +105,7 @@ def test_what_attends_only_to_itself_is_the_same_in_every_layer_wherever_it_is_r
     model.forward(TOKENS[:200], source)
     moved.position = cache.position = 77
     model.forward(TOKENS[:200], moved)
-    take_over(cache, source, 0, 200)
+    splice_tokens(cache, source, 0, 200)
     for layer in range(4):
         close(kept(cache, layer), kept(moved, layer), 1e-4)
 
@@ -113,7 +113,7 @@ def test_what_attends_only_to_itself_is_the_same_in_every_layer_wherever_it_is_r
 def test_at_its_own_place_not_a_bit_changes(models):
     source, cache = new_cache(models["llama"]), new_cache(models["llama"])
     models["llama"].forward(TOKENS[:200], source)
-    take_over(cache, source, 0, 200)
+    splice_tokens(cache, source, 0, 200)
     for layer in range(4):
         assert all(map(torch.equal, kept(cache, layer), kept(source, layer)))
 
@@ -128,7 +128,7 @@ def test_encoding_anew_costs_about_what_encoding_cost(models, family, codec):
     for target in (cache, plain):
         model.forward(TOKENS[400:470], target)
     for target, source in ((cache, coarse), (plain, exact)):
-        take_over(target, source, 64, 290)
+        splice_tokens(target, source, 64, 290)
     once = [(a - b)[:, 64:256].norm() for a, b in zip(kept(coarse, 0), kept(exact, 0), strict=True)]
     twice = [(a - b)[:, 70:262].norm() for a, b in zip(kept(cache, 0), kept(plain, 0), strict=True)]
     assert all(t < 2 * o + 1e-6 for o, t in zip(once, twice, strict=True))
@@ -144,7 +144,7 @@ def test_no_room_leaves_the_cache_as_it_was(models):
     model.forward(TOKENS[400:470], cache)
     before = kept(cache, 2)
     with pytest.raises(NoRoom):
-        take_over(cache, source, 0, 300)
+        splice_tokens(cache, source, 0, 300)
     assert cache.length == 70
     assert cache.exact
     assert all(map(torch.equal, kept(cache, 2), before))
@@ -232,7 +232,7 @@ def test_a_glance_is_what_reading_would_keep_and_leaves_no_trace(models, family)
     cache, plain = new_cache(model), new_cache(model)
     for c in (cache, plain):
         model.forward(TOKENS[:90], c)
-    seen = model.glance(TOKENS[90:200], cache, 1)
+    seen = model.probe_layer(TOKENS[90:200], cache, 1)
     assert (cache.length, len(cache.pool.references)) == (90, 1)
     model.forward(TOKENS[90:200], plain)
     close(seen, [x[:, 90:] for x in kept(plain, 1)])
@@ -386,5 +386,5 @@ def test_deviation_is_measured_on_what_would_come_next(models):
     model = models["llama"]
     source, cache = new_cache(model), new_cache(model)
     model.forward(TOKENS[:100], source)
-    seen = model.glance(TOKENS[:100], cache, 1)
-    close(seen, as_if_next(cache, source, 1, 0, 100))
+    seen = model.probe_layer(TOKENS[:100], cache, 1)
+    close(seen, rerotated_to_follow(cache, source, 1, 0, 100))

@@ -227,7 +227,7 @@ def test_without_a_disk_for_spilling_stored_pages_still_leave_memory():
     with pytest.raises(NoRoom):
         grow(cache, PAGE)
     for i in cache.pages[2:]:  # the pages used longest ago are not stored
-        pool.back_with(i, partial(stored_copy(pool, i).view))
+        pool.add_stored_copy(i, partial(stored_copy(pool, i).view))
     grow(cache, 3 * PAGE)
     assert pool.counts() == {"device": 8, "host": 0, "disk": 3}
     assert (pool.disk_tier.nbytes, pool.disk_tier.bytes_written) == (0, 0)
@@ -243,7 +243,7 @@ def test_a_page_spilled_before_it_is_stored_gives_its_slot_back():
     assert pool.shrink() == 2
     assert pool.disk_tier.nbytes == 2 * pool.page_bytes(0)
     for i in cache.pages:
-        pool.back_with(i, partial(stored_copy(pool, i).view))
+        pool.add_stored_copy(i, partial(stored_copy(pool, i).view))
     assert (pool.disk_tier.nbytes, pool.mapped_bytes) == (0, 2 * pool.page_bytes(0))
 
 
@@ -252,7 +252,7 @@ def test_a_stored_copy_that_is_damaged_is_not_used(wrong):
     cache = filled(4 * PAGE, TierLimits(**BIG))
     k, v = cache.read(0, 0, 4, torch.float32)
     for i in cache.pages:
-        cache.pool.back_with(i, wrong)
+        cache.pool.add_stored_copy(i, wrong)
     assert cache.pool.shrink() == 2
     assert (cache.pool.disk_tier.nbytes, cache.pool.mapped_bytes) == (2 * cache.pool.page_bytes(0), 0)
     assert all(torch.equal(a, b) for a, b in zip((k, v), cache.read(0, 0, 4, torch.float32), strict=True))
@@ -263,7 +263,7 @@ def test_where_kernels_want_pages_near_the_host_takes_them_and_only_the_disk_is_
     cache = Cache(pool, torch.float32)
     grow(cache, 6 * PAGE)
     for i in cache.pages:
-        pool.back_with(i, partial(stored_copy(pool, i).view))
+        pool.add_stored_copy(i, partial(stored_copy(pool, i).view))
     pool.allow(TierLimits(0, 2 * pool.page_bytes(0), 0), TierLimits(2 * pool.page_bytes(0), None, None))
     pool.make_room(0)
     assert pool.counts() == {"device": 2, "host": 2, "disk": 2}
@@ -364,7 +364,7 @@ def test_a_codec_that_passed_meanwhile_is_taken_and_nothing_more_is_kept(open_se
     def passes(cache: Cache) -> bool:
         if cache.length < 1024 or cache.pool.codec != "int8":
             return False
-        s.store.verdicts.note(s.model.fingerprint("int4"), "tiny", "int4", True, {})
+        s.store.quality_results.note(s.model.fingerprint("int4"), "tiny", "int4", True, {})
         return True
 
     with open_session() as s:
@@ -729,7 +729,7 @@ def test_the_window_for_a_prompt(catalogued, home, documents, prompt, window):
 def test_auto_takes_int4_once_it_passed(open_session, document):
     with open_session() as s:
         assert ask(s, document).kv["codec"] == "int8"
-        s.store.verdicts.note(s.model.fingerprint("int4"), "tiny", "int4", True, {})
+        s.store.quality_results.note(s.model.fingerprint("int4"), "tiny", "int4", True, {})
         assert ask(s, document).kv["codec"] == "int4"
     with open_session(kv="bf16") as s:
         assert ask(s, document).kv["codec"] == "bf16"

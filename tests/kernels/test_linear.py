@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from localctx import kernels
-from localctx.kernels.linear_cpu import GROUP, dense, exact_blocks, int8_blocks, multiply, multiply_blocks, picked
+from localctx.kernels.linear_cpu import GROUP, dense, exact_blocks, gather_rows, int8_blocks, multiply, multiply_blocks
 from localctx.models.blocked_linear import BlockedLinear, block_linears, weight_bytes
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -49,7 +49,7 @@ def test_a_row_does_not_depend_on_the_others(make):
 @pytest.mark.parametrize("make", [exact_blocks, int8_blocks])
 def test_rows_are_picked_as_an_embedding_does(make):
     blocks, rows = make(weight(70, 100, torch.bfloat16)), torch.tensor([0, 69, 31, 32, 5, 5])
-    assert torch.equal(picked(blocks, rows), dense(blocks)[rows])
+    assert torch.equal(gather_rows(blocks, rows), dense(blocks)[rows])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -193,7 +193,7 @@ def test_a_stretched_window_and_a_glance_are_those_of_the_modules(spec):
         pool = Pool(model.shape, "f32", rope=model.rope)
         cache = Cache(pool, model.dtype)
         model.forward(list(range(80)), cache)
-        seen.append(model.glance([1, 2, 3], cache, 1))
+        seen.append(model.probe_layer([1, 2, 3], cache, 1))
         assert (cache.length, model.context) == (80, 512 * {"auto": 1, "llama3:8": 8}.get(spec, 2))
         k, positions = seen[-1][0], torch.arange(40, 50)
         assert model.rope.has_bias(1)

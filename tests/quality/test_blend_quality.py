@@ -63,7 +63,7 @@ def test_the_command_measures_and_remembers(run, home, model, tmp_path):
     assert (report["codec"], report["passages"]) == ("int8", 2)
     with closing(Store(home)) as store:
         for how, r in zip(BLENDINGS, report["blendings"][1:], strict=True):
-            assert store.verdicts.passed(how.key(model.fingerprint("int8"))) is r["passed"]
+            assert store.quality_results.passed(how.key(model.fingerprint("int8"))) is r["passed"]
 
 
 def test_the_table(run, tmp_path):

@@ -94,7 +94,7 @@ def test_the_command_measures_and_what_it_found_is_used(run, home, tiny_model, t
     assert [c["length"] for c in report["lengths"]] == [512]
     assert report["effective"] in (256, 512)
     with closing(Store(home)) as store:
-        assert store.verdicts.of_model(str(tiny_model))[MEASURED]["effective"] == report["effective"]
+        assert store.quality_results.of_model(str(tiny_model))[MEASURED]["effective"] == report["effective"]
 
 
 def test_two_measurements_at_once_are_refused(run, tmp_path):

@@ -181,13 +181,13 @@ def test_without_a_file_the_text_is_our_readme():
 
 def test_a_verdict_is_kept_and_replaced(home):
     with closing(Store(home)) as store:
-        assert store.verdicts.passed(b"f") is None
-        store.verdicts.note(b"f", "tiny", "int4", True, {"kl_mean": 0.01})
+        assert store.quality_results.passed(b"f") is None
+        store.quality_results.note(b"f", "tiny", "int4", True, {"kl_mean": 0.01})
     with closing(Store(home)) as store:
-        assert store.verdicts.passed(b"f") is True
-        assert store.verdicts.report(b"f") == {"kl_mean": 0.01}
-        store.verdicts.note(b"f", "tiny", "int4", False, {})
-        assert store.verdicts.passed(b"f") is False
+        assert store.quality_results.passed(b"f") is True
+        assert store.quality_results.report(b"f") == {"kl_mean": 0.01}
+        store.quality_results.note(b"f", "tiny", "int4", False, {})
+        assert store.quality_results.passed(b"f") is False
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_the_command_measures_remembers_and_draws(run, home, document, tiny_mode
     assert report["tokens"] == 320
     assert list(report["variants"][1]["needles"]["320"]) == ["0.05", "0.275", "0.5", "0.725", "0.95"]
     with closing(Store(home)) as store:
-        assert store.verdicts.passed(model.fingerprint("int8")) is report["variants"][1]["passed"]
+        assert store.quality_results.passed(model.fingerprint("int8")) is report["variants"][1]["passed"]
     from PIL import Image
 
     with Image.open(report["picture"]) as picture:

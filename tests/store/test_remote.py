@@ -264,7 +264,7 @@ def question(library, url, monkeypatch) -> Iterator[Callable]:
         return ask(home, model, document, remote=url, remote_mode=mode, **settings)
 
     yield asked
-    remote_sync._opened.clear()
+    remote_sync._remotes.clear()
 
 
 def test_a_document_that_one_machine_read_another_does_not_read(question, library, url, tmp_path):
@@ -337,7 +337,7 @@ def test_a_question_with_a_place_that_hangs_is_answered(question, library, url, 
     fs, _ = fsspec.core.url_to_fs(url)
     release = threading.Event()
     monkeypatch.setattr(type(fs), "cat_file", lambda *args, **kwargs: release.wait(60) and b"")
-    remote_sync._opened.clear()
+    remote_sync._remotes.clear()
     monkeypatch.setattr(remote_sync, "_pages_at", lambda url, cipher: RemotePages(url, cipher, 0.3))
     answer = question(tmp_path / "two", "write")
     assert (answer.ids, answer.reused, len(answer.notes)) == (library[2].ids, 0, 1)

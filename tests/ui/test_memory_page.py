@@ -171,7 +171,7 @@ def test_the_gate_measures_as_a_job_and_the_choices_tell(window, page, document)
     assert "not measured" in labels["int4"]
     assert "; in int8 " in dict(map(reversed, choices[page.keeper]["choices"]))["select:1/4"]
     with session(window.settings.home, Path(window.settings.model)) as s:
-        assert s.store.verdicts.passed(s.model.fingerprint("int8")) is labels["int8"].startswith("int8: passed")
+        assert s.store.quality_results.passed(s.model.fingerprint("int8")) is labels["int8"].startswith("int8: passed")
 
 
 def test_the_gate_is_stopped_in_the_middle(window, page, document):

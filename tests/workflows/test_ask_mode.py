@@ -41,10 +41,10 @@ def test_a_model_that_was_never_measured_gets_a_guess_that_is_called_one(home, t
 
 def test_what_was_measured_here_counts_more_than_a_guess(home, tiny_model, document):
     with closing(Store(home)) as store:
-        store.verdicts.note(b"key", str(tiny_model), MEASURED, True, {"effective": 2_048})
+        store.quality_results.note(b"key", str(tiny_model), MEASURED, True, {"effective": 2_048})
     assert planned(home, tiny_model, document, effective_context=0).mode == "full"
     with closing(Store(home)) as store:
-        store.verdicts.note(b"key", str(tiny_model), MEASURED, True, {"effective": 128})
+        store.quality_results.note(b"key", str(tiny_model), MEASURED, True, {"effective": 128})
     assert "up to 128 tokens (as measured here)" in planned(home, tiny_model, document, effective_context=0).reason
 
 

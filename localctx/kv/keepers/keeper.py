@@ -21,25 +21,25 @@ if TYPE_CHECKING:  # torch, and seconds: a keeper's name is checked before anyth
     from torch import Tensor
 
 Phase = Literal["reading", "asking", "answering"]
-"""What the sequence processes now: a document, the question after it, or the answer."""
+"""The phases of a request: a document is read, then the question after it, then the answer is generated."""
 
 
 class Observation(Enum):
-    """What attention measures for a keeper, layer by layer."""
+    """The quantities that attention can measure for a keeper, layer by layer."""
 
     PAGE_MASS = "the attention mass of each sealed page in this step, [pages]"
     TOKEN_VOTES = "the mean weight that the step's last queries give each sealed token, [kv_heads, tokens]"
 
 
 class KeptSequence(Protocol):
-    """What a keeper's hooks may read and change of a sequence (a ``Cache``)."""
+    """The part of a sequence (a ``Cache``) that a keeper's hooks may read and change."""
 
     @property
     def history(self) -> AttentionHistory: ...
 
     @property
     def num_pages(self) -> int:
-        """How many sealed pages the sequence has."""
+        """The number of sealed pages."""
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
         """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages. A sliding
@@ -61,12 +61,12 @@ class Keeper:
 
     name: str = ""
     pages_may_persist: bool = True
-    """Whether pages computed under this keeper are what their names say, so that they may be persisted: False where
+    """True if pages computed under this keeper are what their names say, so that they may be persisted: False where
     pages are evicted while a document is still being read."""
     unbounded_positions: bool = False
-    """Whether positions are rebased as pages are evicted, so that a text may be longer than the model's window."""
+    """True if positions are rebased as pages are evicted, so that a text may be longer than the model's window."""
     sink_pages: int = 0
-    """With unbounded positions: the first pages, which are re-rotated to the positions before the window."""
+    """The number of first pages that are re-rotated to the positions before the window, with unbounded positions."""
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
@@ -80,7 +80,7 @@ class Keeper:
         return tokens
 
     def pages_seen(self, pages: int) -> int:
-        """How many of ``pages`` sealed pages one query may attend to."""
+        """Returns how many of ``pages`` sealed pages one query may attend to."""
         return pages
 
     def pages_to_evict(self, pages: int, mean_mass: np.ndarray) -> list[int]:
@@ -88,7 +88,7 @@ class Keeper:
         return []
 
     def observes(self, phase: Phase) -> Observation | None:
-        """What attention must measure for ``observe`` in this phase."""
+        """Returns what attention must measure for ``observe`` in this phase; None for nothing."""
         return None
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
@@ -126,7 +126,7 @@ class PromptCompressor(TokenBudget):
             sequence.keep_tokens(slots, stop, lambda layer, keys: self.score(sequence.history, layer, keys))
 
     def pages_scored(self, sequence: KeptSequence) -> int:
-        """How many of the sealed pages ``score`` knows something of."""
+        """Returns how many of the sealed pages ``score`` can score."""
         return sequence.num_pages
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:

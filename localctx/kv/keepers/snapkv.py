@@ -28,7 +28,7 @@ class SnapKV(PromptCompressor):
         return Observation.TOKEN_VOTES if phase == "asking" else None
 
     def observe(self, history: AttentionHistory, layer: int, weights: Tensor | np.ndarray) -> None:
-        """The last step of the question decides."""
+        """Replaces the votes: those of the question's last step count."""
         import torch
 
         history.token_votes[layer] = torch.as_tensor(weights)
