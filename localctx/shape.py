@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 PAGE = 64  # tokens in a page: keys share a scale over them (KIVI), and they are the lanes of the CPU kernel
-SINK_PAGES = 1  # first pages of a sequence, in which attention sinks lie: they stay bf16 (KVQuant), and are not evicted
+SINK_PAGES = 1  # first pages of a sequence, in which attention sinks lie: they stay bf16 (KVQuant)
 LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the bytes of a record change their meaning
 ALIGN = 64  # bytes; a record starts at a cache line
 FLOAT8 = 256  # in a number kind: its 8 bits are a float, e4m3

@@ -4,7 +4,7 @@ import os
 
 from localctx.ui.window import AppWindow
 
-MAX_UPLOAD = "2gb"  # of one file; gradio refuses a larger one while it comes in
+MAX_UPLOAD = "2gb"  # of one file; gradio refuses a larger one (a document may have read_document.MAX_BYTES)
 KEPT_SECONDS = 3600  # afterwards uploaded files are deleted; the text read from them is kept
 
 

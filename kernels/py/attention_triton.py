@@ -17,8 +17,7 @@ from localctx.kernels.pages_triton import PAGE, TritonLayerLayout, block_of, hal
 
 PAGES_PER_BLOCK = 4
 """Block size of the attention kernels: the pages of 64 tokens that one program reads. It makes enough programs for a
-GPU
-at 4,000 tokens, and is fixed, so that the result of a sequence does not depend on the others in its batch.
+GPU at 4,000 tokens, and is fixed, so that the result of a sequence does not depend on the others in its batch.
 """
 _HIDDEN = tl.constexpr(-1e30)
 _RESOURCES = {  # by width of a head: so that two programs fit a multiprocessor and none spills (tests/compile_gpu.py)

@@ -10,7 +10,7 @@ SUMMARIZE_CHAT = "Summarize what was said so far."
 
 def content(texts: Sequence[str], question: str, form: str) -> str:
     """The first message of a conversation: the documents, numbered if there are several, and the question in ``form``,
-    which is one of the wordings above.
+    which is one of the wordings above. ``attribution`` finds the documents again by the line break after the colon.
     """
     if not texts:
         return question

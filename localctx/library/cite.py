@@ -1,4 +1,7 @@
-"""Citations: the sentences of documents that support an answer, as ranges of the documents' text."""
+"""Citations: the sentences of documents that support an answer, as ranges of the documents' text.
+
+Where a small model reads closely, ``close_reading`` has chosen the sentences, and they are cited as they are.
+"""
 
 import math
 import re
