@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from localctx.engine import events
     from localctx.engine.capacity import Capacity
     from localctx.errors import Cancelled, UserError
-    from localctx.results import Answer, AnswerCitation, AnswerStats, Summary
+    from localctx.library.cite import Citation
+    from localctx.results import Answer, AnswerStats, Summary
     from localctx.session import Session
     from localctx.session_chat import SessionChat
     from localctx.settings import Settings
 
 _HOMES = {
     "Answer": "localctx.results",
-    "AnswerCitation": "localctx.results",
     "AnswerStats": "localctx.results",
     "Cancelled": "localctx.errors",
+    "Citation": "localctx.library.cite",
     "Capacity": "localctx.engine.capacity",
     "Library": "localctx.api",
     "Session": "localctx.session",
@@ -38,10 +39,10 @@ _HOMES = {
 
 __all__ = [
     "Answer",
-    "AnswerCitation",
     "AnswerStats",
     "Cancelled",
     "Capacity",
+    "Citation",
     "Library",
     "Session",
     "SessionChat",

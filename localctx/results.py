@@ -1,32 +1,13 @@
 """The results of the Python API: answers and summaries, with their citations and costs."""
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from localctx.engine.coroutine import consume
 from localctx.engine.events import Done, Event, Note
 from localctx.engine.request_report import AnswerReport
-
-
-@dataclass(frozen=True)
-class AnswerCitation:
-    """Characters ``start..end`` of the text of a document, which are ``quote``. ``document`` is the document's id,
-    ``name`` the name it was read under; ``page`` and ``heading`` are labels, None where the format has none.
-    """
-
-    document: str
-    name: str
-    page: str | None
-    heading: str | None
-    start: int
-    end: int
-    quote: str
-
-    @classmethod
-    def from_json(cls, citation: Mapping[str, Any]) -> "AnswerCitation":
-        """A citation as reports have it."""
-        return cls(**{name: citation[name] for name in cls.__dataclass_fields__})
+from localctx.library.cite import Citation
 
 
 @dataclass(frozen=True)
@@ -52,7 +33,7 @@ class Answer:
     """
 
     text: str
-    citations: tuple[AnswerCitation, ...]
+    citations: tuple[Citation, ...]
     stats: AnswerStats
     stopped: str
     mode: str
@@ -69,7 +50,7 @@ class Answer:
         t = report.tokens
         return cls(
             text=report.answer,
-            citations=tuple(map(AnswerCitation.from_json, report.citations)),
+            citations=tuple(map(citation_from_json, report.citations)),
             stats=AnswerStats(t.prompt, t.reused, t.prefilled, t.generated, report.seconds),
             stopped=report.stopped,
             mode=report.mode,
@@ -86,7 +67,7 @@ class Summary:
     document: str
     name: str
     text: str
-    citations: tuple[AnswerCitation, ...]
+    citations: tuple[Citation, ...]
     sections: tuple[Mapping[str, Any], ...]
     tokens: Mapping[str, int]
     seconds: float
@@ -109,3 +90,8 @@ def answer_of(events: Generator[Event, None, None]) -> Answer:
     report = done[-1].report
     assert isinstance(report, AnswerReport), "a question ends with an answer's report"
     return Answer.from_report(report, tuple(notes), done[-1].failed)
+
+
+def citation_from_json(citation: Mapping[str, Any]) -> Citation:
+    """The citation that a report has as JSON; of a summary's it leaves out where in the summary it belongs."""
+    return Citation(**{field.name: citation[field.name] for field in fields(Citation)})

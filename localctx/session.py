@@ -11,7 +11,7 @@ from localctx.engine.model_loader import ModelLoader
 from localctx.engine.runtime import Runtime
 from localctx.kv.keepers import make_keeper
 from localctx.models.base import ForwardRequest, Model
-from localctx.results import Answer, AnswerCitation, Summary, answer_of
+from localctx.results import Answer, Summary, answer_of, citation_from_json
 from localctx.session_chat import SessionChat
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
@@ -156,7 +156,7 @@ class Session:
             document=document.id,
             name=document.name,
             text=result["summary"],
-            citations=tuple(map(AnswerCitation.from_json, result["citations"])),
+            citations=tuple(map(citation_from_json, result["citations"])),
             sections=tuple(result["sections"]),
             tokens=result["tokens"],
             seconds=result["seconds"],
