@@ -29,7 +29,7 @@ def open(*sources: DocumentSource, on_progress: Callable[[Progress], None] = ign
 
 
 def plan(context: int | None = None, *, device_memory: str | None = None, **settings: Any) -> Capacity:
-    """What a model and a ``context`` (tokens; None: the model's window) take here, and how much would fit.
+    """Plan the memory that a model and a ``context`` (tokens; None: the model's window) take, and how much would fit.
 
     No weights are loaded. Sizes are in bytes. ``device_memory`` (``"16GiB"``) stands in for the memory that is free.
     Raises UsageError, ModelError.

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 def ignore(event: Progress) -> None:
-    """Do nothing with progress."""
+    """Ignore progress: the default of ``on_progress``."""
 
 
 class Session:

@@ -89,8 +89,11 @@ class Backend(Protocol):
         """The sketch of these pages' keys; None where it is made of fetched records."""
 
 
+_NOT_IN_PLACE = "the torch backend reads nothing in place: pages are fetched and decoded"
+
+
 class TorchBackend:
-    """See ``Backend``. Seals by the codec; reads nothing in place."""
+    """See ``Backend``. Seals by the codec; reads nothing in place, so that dispatch never asks it to attend."""
 
     name = "torch"
     in_place = prefill_kernel = selects_in_batch = False
@@ -113,7 +116,7 @@ class TorchBackend:
 
     def unpack(self, layer: int, pages: PageAddresses) -> tuple[Tensor, Tensor]:
         """See ``Backend``."""
-        raise NotImplementedError
+        raise AssertionError(_NOT_IN_PLACE)
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
         """See ``Backend``."""
@@ -133,13 +136,13 @@ class TorchBackend:
         page_lse: bool = False,
     ) -> PageAttention:
         """See ``Backend``."""
-        raise NotImplementedError
+        raise AssertionError(_NOT_IN_PLACE)
 
     def prefill(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, pages: PageAddresses, scale: float, softcap: float
     ) -> Part:
         """See ``Backend``."""
-        raise NotImplementedError
+        raise AssertionError(_NOT_IN_PLACE)
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
         """See ``Backend``."""
