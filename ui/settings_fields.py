@@ -6,7 +6,7 @@ from typing import Any, Literal
 import gradio as gr
 
 from localctx.kv.keepers import KEEPERS
-from localctx.settings import APPEARANCE, BLEND
+from localctx.settings import APPEARANCE, BLEND, MODES
 from localctx.shape import FORMATS
 
 
@@ -78,9 +78,9 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
             Field(
                 "mode",
                 "Reading",
-                "whole documents, passages, or whole where they fit",
+                "whole documents, the best passages, every passage, or (auto) by length",
                 "choice",
-                ("auto", "full", "retrieve"),
+                MODES,
             ),
             _whole("passages", "Passages answered from", "0: the number that was measured best for the model"),
             Field("embedder", "Embedder", "the model of the vectors that search compares; none: only words", "free"),

@@ -77,7 +77,11 @@ def machine_options(command: Callable) -> Callable:
 def answer_options(command: Callable) -> Callable:
     """Add the flags of a command that generates answers, named as in Settings."""
     for option in (
-        click.option("--mode", metavar="MODE", help="full (whole documents), retrieve (passages), auto (by length)."),
+        click.option(
+            "--mode",
+            metavar="MODE",
+            help="full (whole documents), retrieve (passages), everywhere (each passage is asked), auto (by length).",
+        ),
         click.option(
             "--effective-context",
             type=int,

@@ -122,6 +122,12 @@ def search(
     return SearchResult(passages, total, total - embedded)
 
 
+def all_passages(store: Store, documents: Sequence[str]) -> list[Passage]:
+    """Returns every passage of indexed ``documents`` (ids), in their order and that of the text."""
+    document = _document_cache(store)
+    return [_passage(document(d), chunk, 0.0, {}) for d in documents for chunk in store.index.of_document(d)]
+
+
 def query_pattern(query: str) -> re.Pattern[str] | None:
     """Returns a pattern that matches the words of a query in any case; None where it has none."""
     terms = "|".join(map(re.escape, re.findall(r"\w+", query)))
