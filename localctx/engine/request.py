@@ -13,7 +13,7 @@ from localctx.engine.events import Planned, Token
 from localctx.engine.page_map import PageMap
 from localctx.engine.persist import CachePersister
 from localctx.engine.repetition import Repetition
-from localctx.engine.request_report import AnswerReport, KVReport, PrepareReport, TokenCounts
+from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
 from localctx.kv.cache import Cache
 from localctx.kv.eviction_log import EvictedRange
 from localctx.models.base import Model
@@ -22,9 +22,9 @@ from localctx.store.documents import StoredDocument
 
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
 
-AnswerFrom = Literal["prompt", "sentences", "nothing"]
-"""The source of an answer: the whole prompt, the best sentences of its passage (a small model reads closely), or
-nothing, because no passage makes the question likelier.
+AnswerFrom = Literal["prompt", "sentences", "nothing", "everywhere"]
+"""The source of an answer: the whole prompt, the best sentences of its passage (a small model reads closely), nothing,
+because no passage makes the question likelier, or every passage, each asked alone.
 """
 
 
@@ -42,7 +42,7 @@ class Request:
     ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy answer's tokens.
 
     Set by retrieval: the ``passages`` it answers from, the ``candidates`` found (as JSON), and the requests that
-    ``ranked`` them.
+    ``ranked`` them. ``everywhere`` is set if every passage is asked.
     """
 
     model: Model
@@ -71,6 +71,7 @@ class Request:
     passages: Sequence[Any] = ()
     candidates: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Request"] = ()
+    everywhere: EverywhereReport | None = None
     evicted: list[EvictedRange] = field(default_factory=list)
     _kv: KVReport | None = None
 
@@ -134,6 +135,7 @@ class Request:
             kv=self._recorded_kv(),
             memory={"peak_bytes": measure_process().peak},
             citations=self.citations,
+            everywhere=self.everywhere,
         )
 
     def prepare_report(self) -> PrepareReport:
@@ -150,7 +152,9 @@ class Request:
         return {"model": self.model_name, "mode": self.plan.mode, **counts, "kv": kv}
 
     def token_counts(self) -> TokenCounts:
-        """Returns the tokens counted so far."""
+        """Returns the tokens counted so far; of a question to every passage, those of all of them."""
+        if self.everywhere:
+            return TokenCounts(**self.everywhere.tokens, longest=0)
         return TokenCounts(
             prompt=len(self.tokens),
             reused=self.plan.reused,

@@ -38,10 +38,29 @@ class KVReport:
     map: Mapping[str, Any]
 
 
+@dataclass
+class EverywhereReport:
+    """A question that is put to every passage: ``passages`` in all, ``asked`` by now, for ``reused_answers`` of which
+    the answer was stored; ``groups`` of the same answer with their count and indices of citations. ``tokens`` of all
+    prompts, and ``seconds``, without those of stored answers; ``persist``: pages and answers are kept.
+    """
+
+    passages: int
+    persist: bool
+    asked: int = 0
+    reused_answers: int = 0
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    tokens: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("prompt", "reused", "prefilled", "generated"), 0)
+    )
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them. ``chat`` and ``message`` (its id) where the answer is part of a chat.
+    them. ``everywhere`` if every passage was asked; ``chat`` and ``message`` (its id) where the answer is part of a
+    chat.
     """
 
     answer: str
@@ -58,10 +77,15 @@ class AnswerReport:
     citations: list[dict[str, Any]]
     chat: str | None = None
     message: int | None = None
+    everywhere: EverywhereReport | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON; without ``chat`` and ``message`` outside of chats."""
+        """The report as JSON; without ``chat`` and ``message`` outside of chats, and without ``everywhere`` where not
+        every passage was asked.
+        """
         report = asdict(self)
+        if self.everywhere is None:
+            del report["everywhere"]
         if self.chat is None:
             del report["chat"], report["message"]
         return report

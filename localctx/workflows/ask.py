@@ -20,6 +20,7 @@ from localctx.library.search import Passage
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.workflows.close_reading import answer_from_sentences, invents, rank_sentences, without_tokens
+from localctx.workflows.everywhere import EverywhereWorkflow
 from localctx.workflows.rag import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources
 
@@ -32,6 +33,7 @@ class AskWorkflow:
 
     def __init__(self, builder: RequestBuilder, retrieval: RetrievalWorkflow) -> None:
         self._builder, self._retrieval, self._runtime = builder, retrieval, builder.runtime
+        self._everywhere = EverywhereWorkflow(builder, self.answer)
 
     def ask(
         self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False
@@ -116,6 +118,8 @@ class AskWorkflow:
                 return self._answer_from_sentences(request, question, settings)
             case "prompt":
                 return self._answer_from_prompt(request, question, settings)
+            case "everywhere":
+                return self._everywhere.answer(request, question, settings)
 
     def _answer_from_prompt(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
         coroutine = answer_request(request, settings)
@@ -173,7 +177,7 @@ class AskWorkflow:
             return "the whole library was asked"
         if settings.mode == "full" or not documents:
             return None
-        if settings.mode == "retrieve":
+        if settings.mode in ("retrieve", "everywhere"):
             return "passages were asked for"
         return None if settings.keep != "full" else self._longer_than_effective(documents)
 
@@ -184,6 +188,8 @@ class AskWorkflow:
         persist: bool,
         conversation: Conversation,
     ) -> EngineCoroutine[Request]:
+        if self._runtime.settings.mode == "everywhere" and documents != []:
+            return (yield from self._everywhere.open(documents, question, persist))
         why = self.why_passages(documents)
         if why is None:
             assert documents is not None

@@ -46,10 +46,22 @@ def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) ->
 
     If even the best passage does not, nothing in the documents answers the question.
     """
-    only_question = Conversation(form=AS_IT_IS)
-    request = builder.build([], [], question, persist=False, part="question", conversation=only_question)
+    request = question_alone(builder, question)
     without_passage = yield from _likelihood(request)
-    tokens = len(request.tokens) - request.boundary - 1
+    return is_likelier(likelihood, without_passage, request)
+
+
+def question_alone(builder: RequestBuilder, question: str) -> Request:
+    """Build the request for the likelihood of ``question`` without a passage."""
+    only_question = Conversation(form=AS_IT_IS)
+    return builder.build([], [], question, persist=False, part="question", conversation=only_question)
+
+
+def is_likelier(likelihood: float, without_passage: float, alone: Request) -> bool:
+    """True if a passage makes a question likelier: its log-likelihood after the passage, and that of the request
+    ``alone``.
+    """
+    tokens = len(alone.tokens) - alone.boundary - 1
     return likelihood - without_passage > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
 
 

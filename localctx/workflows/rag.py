@@ -4,12 +4,9 @@ question.
 """
 
 import re
-import tempfile
 import time
-from collections.abc import Container, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from localctx.engine.blending import Blending, CachedPassage, blend, choose_blending
 from localctx.engine.coroutine import EngineCoroutine
@@ -27,17 +24,19 @@ from localctx.models.embedder import Embedder
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
+from localctx.workflows.every_passage import current_documents, estimate_cost, open_store, part_of
 
 MAX_RANKED = 5  # passages whose likelihood is computed
 SEARCH_WEIGHT = 20  # nats for a search score of 1; the first and the fifth passage then differ by about two nats
 _WHOLE = r"summari[sz]e|summary|overview|list (all|every|each|the)|overall|main (points?|ideas?|themes?)|throughout"
 _OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
-_OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total)\b", re.IGNORECASE)
-
+_OVER_ALL = re.compile(
+    rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total|(any(one|body|thing|where)|does|did|do) .*\bever)\b",
+    re.IGNORECASE,
+)
 
 MAY_ASK_ABOUT_WHOLE = (
-    "this may ask about the whole, but passages are read, not the documents: --mode full reads them, where they "
-    "fit the model's window"
+    "this may ask about the whole, but only the best passages are read: --mode everywhere asks each of"
 )
 
 
@@ -80,7 +79,7 @@ class RetrievalWorkflow:
         In a chat, the history stands between passages and question; it has no part in the ranking. Raises UserError,
         Cancelled.
         """
-        with self._open_store(persist) as store:
+        with open_store(self._runtime, persist) as store:
             return (yield from self._open(store, documents, _Question(question, why, persist, conversation)))
 
     def prepare(self, document: StoredDocument) -> PrepareReport:
@@ -124,22 +123,13 @@ class RetrievalWorkflow:
         if found.warning:
             yield Note(found.warning)
         if _OVER_ALL.search(question.text):
-            yield Note(MAY_ASK_ABOUT_WHOLE)
+            yield Note(self._offer_everywhere(store, documents, found, question))
         yield self._plan(requests, question.why)
         start = time.perf_counter()
         request = yield from self._best(store, requests, found, question)
         request.started -= searched
         request.seconds |= {"search": searched, "rank": time.perf_counter() - start}
         return request
-
-    @contextmanager
-    def _open_store(self, persist: bool) -> Iterator[Store]:
-        """The session's store; a temporary one if nothing is persisted."""
-        if persist:
-            yield self._runtime.store
-            return
-        with tempfile.TemporaryDirectory() as home, closing(Store(Path(home))) as store:
-            yield store
 
     def _find(self, store: Store, documents: Sequence[StoredDocument] | None, question: _Question) -> _Candidates:
         ids = None if documents is None else [document.id for document in documents]
@@ -157,6 +147,15 @@ class RetrievalWorkflow:
         found = {d: StoredDocument(rows[d], text_of(d), spans_of(d)) for d in {p.document for p in passages}}
         return _Candidates(passages, found, warning)
 
+    def _offer_everywhere(
+        self, store: Store, documents: Sequence[StoredDocument] | None, found: _Candidates, question: _Question
+    ) -> str:
+        """Say how every passage can be asked, and what that would cost."""
+        ids = [d.id for d in documents] if documents is not None else [d.id for d in current_documents(store)]
+        chunks = [chunk for document in ids for chunk in store.index.of_document(document)]
+        sample = [p.text for p in found.passages]
+        return f"{MAY_ASK_ABOUT_WHOLE} {estimate_cost(self._builder, store, chunks, sample, question.text)}"
+
     def _index(self, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
         index_all(store, embedder, documents, self._runtime.report, self._runtime.cancelled)
 
@@ -167,8 +166,7 @@ class RetrievalWorkflow:
         question: _Question,
         conversation: Conversation,
     ) -> Request:
-        part = "+".join(f"{p.document}:{p.start}-{p.end}" for p in passages)
-        texts = [p.text for p in passages]
+        texts, part = [p.text for p in passages], part_of(passages)
         return self._builder.build(
             documents, texts, question.text, persist=question.persist, part=part, conversation=conversation
         )
