@@ -182,6 +182,7 @@ class _Asking:
     def tell(self) -> EngineCoroutine[None]:
         """Yield the answers so far as text, and set the report's groups and citations."""
         passages: Sequence[Passage] = self._request.passages
+        self._report.asked = sum(_key(p) in self._answers for p in passages)
         said = [_Answered(p, answer) for p in passages if (answer := self._answers.get(_key(p)))]
         groups = group_answers([one.answer.text for one in said if one.answer])
         self._request.citations = [asdict(one.citation) for one in said]
@@ -248,11 +249,11 @@ class _Asking:
     def _note(self, answered: _Answered) -> EngineCoroutine[None]:
         self._answers[answered.key] = answered.answer
         self._unsaved.append(answered)
-        self._report.asked += 1
         if len(self._unsaved) >= SAVE_EVERY:
             self._save()
         if answered.answer:
             yield PassageAnswered(answered.answer.text, asdict(answered.citation))
+        self._report.asked += 1  # here, because the coroutines of one pass all come to the event before
         yield self._progress()
 
     def _progress(self) -> Progress:
