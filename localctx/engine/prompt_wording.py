@@ -5,6 +5,8 @@ from collections.abc import Sequence
 ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
 ASK_FOR_ITS_WORDS = "Question: {question}\nAnswer with words of the document{s} above."
 AS_IT_IS = "{question}"
+READER = "Question: {question}"  # for models with an adapter that was trained on it (packaging/train_reader.py)
+NOT_SAID = "The document does not say."
 SUMMARIZE_CHAT = "Summarize what was said so far."
 
 
