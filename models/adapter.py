@@ -1,7 +1,7 @@
 """Activated LoRA adapters (arXiv:2504.12397): a folder as PEFT writes it, checked and loaded.
 
-Such an adapter changes the linear layers only for tokens from its invocation tokens on, so that the KV pages before them
-are the model's own, whatever adapter is used.
+Such an adapter changes the linear layers only for tokens from its invocation tokens on, so that the KV pages before
+them are the model's own, whatever adapter is used.
 """
 
 import hashlib
@@ -13,7 +13,6 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
-import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
@@ -141,7 +140,8 @@ def load_adapter(folder: Path) -> Adapter:
 def does_not_fit(adapter: Adapter, reason: str) -> ModelError:
     """The error for an adapter of another model."""
     return ModelError(
-        f"the adapter {adapter.name} was made for another model: {reason}", "give --model the model it was trained on, or --adapter none"
+        f"the adapter {adapter.name} was made for another model: {reason}",
+        "give --model the model it was trained on, or --adapter none",
     )
 
 
@@ -230,4 +230,6 @@ def _is_token(value: object) -> bool:
 
 
 def _damaged(folder: Path, reason: str) -> ModelError:
-    return ModelError(f"the adapter {folder} does not load ({reason})", "fetch or train it again, or use --adapter none")
+    return ModelError(
+        f"the adapter {folder} does not load ({reason})", "fetch or train it again, or use --adapter none"
+    )

@@ -27,7 +27,9 @@ def _parts(config: DecoderConfig, at: str) -> list[list[Part]]:
     """The linear layers of a decoder layer, grouped as ``LayerChanges``."""
     hidden, inner, dim = config.hidden_size, config.intermediate_size, config.head_dim
     heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
-    qkv = [(f"{at}.self_attn.{c}_proj", n * dim, hidden) for c, n in zip("qkv", (heads, kv_heads, kv_heads), strict=True)]
+    qkv = [
+        (f"{at}.self_attn.{c}_proj", n * dim, hidden) for c, n in zip("qkv", (heads, kv_heads, kv_heads), strict=True)
+    ]
     return [
         qkv,
         [(f"{at}.self_attn.o_proj", hidden, heads * dim)],

@@ -99,8 +99,6 @@ def _times_in_bf16(x: np.ndarray, blocks: Blocks) -> np.ndarray:
     return multiply_in_bf16(torch.from_numpy(x), blocks).float().numpy()
 
 
-
-
 @njit(parallel=True, fastmath=MATH, cache=True)
 def normalize(x, weight, eps):  # type: ignore[no-untyped-def]
     """Returns the rows of x [n, d] divided by the root of their mean square, times ``weight`` (RMSNorm,

@@ -30,7 +30,9 @@ def load_with_transformers(folder: Path) -> TransformersModel:
 @pytest.fixture(params=["native", "transformers"])
 def model(request, tiny_model) -> LocalModel:
     """The tiny model in f32, as each of the two ways computes it."""
-    return load_model(tiny_model, "tiny", dtype="f32") if request.param == "native" else load_with_transformers(tiny_model)
+    return (
+        load_model(tiny_model, "tiny", dtype="f32") if request.param == "native" else load_with_transformers(tiny_model)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,10 @@ def test_logits_are_those_of_peft_in_one_pass_in_chunks_and_token_by_token(model
 
 def test_sequences_with_different_adapters_and_none_side_by_side_are_what_they_are_alone(model, adapters):
     def sequences():
-        return [cache_for(model, folder, start) for folder, start in zip([None, *adapters, adapters[0]], (0, START, 20, 90), strict=True)]
+        return [
+            cache_for(model, folder, start)
+            for folder, start in zip([None, *adapters, adapters[0]], (0, START, 20, 90), strict=True)
+        ]
 
     alone, together = sequences(), sequences()
     first = [TOKENS[:120], TOKENS, TOKENS[:30], TOKENS[:88]]
