@@ -53,7 +53,8 @@ def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) ->
     only_question = Conversation(form=AS_IT_IS)
     request = builder.build([], [], question, persist=False, part="question", conversation=only_question)
     without_passage = yield from _likelihood(request)
-    tokens = len(request.tokens) - request.boundary - 1
+    assert request.ranking
+    tokens = len(request.ranking.tokens) - request.ranking.question
     return likelihood - without_passage > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
 
 
