@@ -41,7 +41,8 @@ class KVReport:
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them. ``chat`` and ``message`` (its id) where the answer is part of a chat.
+    them; ``adapter`` is the name of that which answered, None if none did. ``chat`` and ``message`` (its id) where the
+    answer is part of a chat.
     """
 
     answer: str
@@ -56,6 +57,7 @@ class AnswerReport:
     kv: KVReport
     memory: dict[str, int]
     citations: list[dict[str, Any]]
+    adapter: str | None = None
     chat: str | None = None
     message: int | None = None
 
