@@ -36,7 +36,8 @@ class Settings:
     ``home`` is the data folder; ``model`` a catalogue name, hub id or path; ``device`` and ``dtype`` may be ``auto``;
     ``weights`` keep the bits they were published in (``full``) or are quantized (``int8``; ``nf4`` on a GPU);
     ``threads`` 0 leaves the number to torch; ``rope`` stretches the context window (``yarn:2``, ``linear:2``,
-    ``llama3:8``).
+    ``llama3:8``). ``adapter`` answers questions about documents: the one that comes with the model (``auto``), none, a
+    name or a folder.
 
     ``kv`` is the KV codec or ``auto``; ``keep`` names the keeper (eviction policy) and its budget; ``chunk`` is the
     number of tokens of a prefill step; ``memory``, ``ram`` and ``disk`` limit the bytes of KV on the device, in host
@@ -49,11 +50,12 @@ class Settings:
 
     ``mode`` is ``full`` (whole documents are read), ``retrieve`` (only the best ``passages``; 0 takes the number
     measured for the model), ``everywhere`` (every passage is asked, and the answers are grouped) or ``auto`` (whole
-    documents up to ``effective_context`` tokens; 0 takes the number measured for the model). ``embedder`` makes the vectors for search; ``none`` searches by words alone. ``careful`` ``auto``
-    reports where no passage answers the question and lets small models answer from the best sentence; ``off`` does
-    neither. ``blend`` reuses passages that were prefilled alone (``off``, ``on``, or ``auto``: only for models that
-    passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if they have no text (``auto``), all of them
-    (``on``) or none (``off``). ``appearance`` of the window is ``light``, ``dark`` or ``auto``, the system's.
+    documents up to ``effective_context`` tokens; 0 takes the number measured for the model). ``embedder`` makes the
+    vectors for search; ``none`` searches by words alone. ``careful`` ``auto`` reports where no passage answers the
+    question and lets small models answer from the best sentence; ``off`` does neither. ``blend`` reuses passages that
+    were prefilled alone (``off``, ``on``, or ``auto``: only for models that passed ``localctx quality --blend``).
+    ``ocr`` reads PDF pages optically if they have no text (``auto``), all of them (``on``) or none (``off``).
+    ``appearance`` of the window is ``light``, ``dark`` or ``auto``, the system's.
 
     ``remote`` is the URL of a remote store of pages (empty: none); with ``remote_mode`` ``read`` its pages are only
     downloaded, with ``write`` they are uploaded too.
@@ -61,6 +63,7 @@ class Settings:
 
     home: Path
     model: str = "smollm2-135m-instruct"
+    adapter: str = "auto"
     kv: str = "auto"
     device: str = "auto"
     dtype: str = "auto"

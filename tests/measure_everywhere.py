@@ -23,14 +23,15 @@ from localctx.library.chunk import chunks
 from localctx.settings import load_settings
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "news-from-nowhere.txt"
-NUMBERS = (
+_ORDINALS = (
     "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
     "sixteenth seventeenth eighteenth nineteenth twentieth"
-).split()
-WORDS = (
+)
+_PASSWORDS = (
     "heron copper lantern walnut saffron glacier thimble otter marble juniper anvil cobalt falcon ginger harpoon "
     "indigo jasmine kettle lobster magnet"
-).split()
+)
+NUMBERS, WORDS = _ORDINALS.split(), _PASSWORDS.split()
 QUESTION, OTHER = "List all gates' passwords.", "What is the password of the gate?"
 
 

@@ -59,8 +59,8 @@ class EverywhereReport:
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them. ``everywhere`` if every passage was asked; ``chat`` and ``message`` (its id) where the answer is part of a
-    chat.
+    them; ``adapter`` is the name of that which answered, None if none did. ``everywhere`` if every passage was asked;
+    ``chat`` and ``message`` (its id) where the answer is part of a chat.
     """
 
     answer: str
@@ -75,6 +75,7 @@ class AnswerReport:
     kv: KVReport
     memory: dict[str, int]
     citations: list[dict[str, Any]]
+    adapter: str | None = None
     chat: str | None = None
     message: int | None = None
     everywhere: EverywhereReport | None = None

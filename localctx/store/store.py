@@ -61,8 +61,8 @@ class Store:
         self.db.close()
 
     def remove_document(self, document: str) -> int:
-        """Remove a document, its chunks, results, passage answers, caches and the pages that no other cache has; returns
-        the bytes freed.
+        """Remove a document, its chunks, results, passage answers, caches and the pages no other cache has; returns the
+        bytes freed.
         """
         with store_errors(self.home):
             with self.db.atomic():

@@ -9,6 +9,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from localctx.engine.prompt import Conversation
+from localctx.engine.prompt_wording import RANKING
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.runtime import Runtime
 from localctx.library.search import Passage
@@ -23,8 +25,8 @@ MAX_SAMPLE = 8  # passages from which the tokens of the others are estimated
 
 @dataclass(frozen=True)
 class EverywhereCost:
-    """The cost of asking every passage: ``passages``, ``tokens`` of all prompts, ``reused`` of them from kept pages, and
-    ``seconds``, None before anything was measured.
+    """The cost of asking every passage: ``passages``, ``tokens`` of all prompts, ``reused`` of them from kept pages,
+    and ``seconds``, None before anything was measured.
     """
 
     passages: int
@@ -63,7 +65,7 @@ def estimate_cost(
     """Estimate the cost of asking ``question`` of each of ``passages``. What is kept is counted; of the rest the tokens
     are estimated from the texts ``sample`` of some of them.
     """
-    template, fingerprint = builder.prompt([""], question), builder.fingerprint
+    template, fingerprint = builder.prompt([""], question, Conversation(form=RANKING)), builder.fingerprint
     asking = len(template.tokens) - template.shared + 1
     ids = [cache_id(fingerprint, [p.document], part=part_of([p])) for p in passages]
     kept = store.caches.ready_tokens(ids)

@@ -17,7 +17,7 @@ from localctx.engine.prompt import make_prompt
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.read_document import read_document
 from localctx.store.store import Store
-from localctx.workflows.rag import SEARCH_WEIGHT
+from localctx.workflows.rag import MAY_ASK_ABOUT_WHOLE, SEARCH_WEIGHT
 
 QUESTION = "How long is the river Quell?"
 
@@ -97,7 +97,7 @@ def test_ranking_again_reads_only_the_question_even_in_a_new_session(open_sessio
         other = Heard(s.stream("How wide is the river Quell?", [str(lands)]))
     assert same.ids == first.ids
     assert first.report.to_json()["ranking"]["reused"] == 0
-    suffix = len("How long is the river Quell?</s>\n<s>assistant\n") + 8  # characters are tokens here
+    suffix = len("Question: How long is the river Quell?</s>\n<s>assistant\n") + 8  # characters are tokens here
     for again in (same, other):
         ranking = again.report.to_json()["ranking"]
         assert 0 < ranking["prefilled"] <= 5 * suffix
@@ -159,7 +159,8 @@ def test_the_whole_library_is_asked(open_session, lands, document, home):
             d = read_document(str(path))
             store.documents.add(d.row, d.text, d.spans)
     with open_session() as s:
-        assert Heard(s.stream(QUESTION, [], library=True)).report.to_json()["passages"][0]["name"] == "lands.txt"
+        passages = Heard(s.stream(QUESTION, [], library=True)).report.to_json()["passages"]
+        assert next(p["name"] for p in passages if p["ranks"]["words"] == 1) == "lands.txt"
         (passage,) = Heard(s.stream("Which is River 7?", [], library=True)).report.to_json()["passages"][:1]
     assert passage["name"] in ("rivers.txt", "lands.txt")
 
@@ -173,11 +174,19 @@ def test_the_command_asks_the_library_and_refuses_files_beside_it(run, sharp_mod
     assert run(*ask, "How long?", "--no-keep").returncode == 2
 
 
-@pytest.mark.parametrize("question", ["Summarize the rivers.", "How many rivers are there?", "List all rivers."])
-def test_a_question_about_everything_is_told_that_passages_were_read(open_session, lands, question):
+@pytest.mark.parametrize(
+    ("question", "offered"),
+    [
+        ("Summarize the rivers.", "localctx summarize"),
+        ("How many rivers are there?", "--mode everywhere"),
+        ("List all rivers.", "--mode everywhere"),
+        ("Does anyone ever mention the mill?", "--mode everywhere"),
+    ],
+)
+def test_a_question_about_everything_is_told_that_passages_were_read(open_session, lands, question, offered):
     with open_session() as s:
         notes = [n.text for n in Heard(s.stream(question, [str(lands)])).of(Note)]
-    assert any("passages are read, not the documents" in n for n in notes)
+    assert any(n.startswith(f"{MAY_ASK_ABOUT_WHOLE}: {offered}") for n in notes)
 
 
 def test_nothing_like_the_question_is_said(open_session, lands):
@@ -208,9 +217,8 @@ def test_the_likelihood_is_that_of_the_question_alone(open_session):
         prompt = make_prompt(model.tokenizer, ["The river Quell is 196 km long."], QUESTION)
         cache, whole = (CachePlan("f32").new_cache(model) for _ in range(2))
         model.forward(prompt.tokens[: prompt.shared - 1], cache)
-        found, last = run_to_end(likelihood(cache, prompt.tokens), compute_alone(model))
+        found = run_to_end(likelihood(cache, prompt.tokens, prompt.question), compute_alone(model))
         logits = model.forward(prompt.tokens, whole, len(prompt.tokens))
-    rest = torch.tensor(prompt.tokens[prompt.shared :])
-    wanted = logits[prompt.shared - 1 : -1].log_softmax(-1).gather(1, rest[:, None]).sum()
+    rest = torch.tensor(prompt.tokens[prompt.question :])
+    wanted = logits[prompt.question - 1 : -1].log_softmax(-1).gather(1, rest[:, None]).sum()
     assert found == pytest.approx(float(wanted), rel=1e-4)
-    assert torch.allclose(last, logits[-1], atol=1e-4)

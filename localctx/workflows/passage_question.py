@@ -1,0 +1,165 @@
+"""One question as it is put to single passages, each alone: does a passage answer it, and what does it say?"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.events import Note
+from localctx.engine.prompt import NO_CONVERSATION
+from localctx.engine.prompt_wording import NOT_SAID
+from localctx.engine.request import Request
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.run_request import close_request, prefill_request, rank_request
+from localctx.library.cite import Citation, split_words
+from localctx.library.search import Passage
+from localctx.settings import Settings
+from localctx.store.documents import StoredDocument
+from localctx.store.passage_answers import PassageKey, StoredAnswer
+from localctx.workflows.close_reading import invents, is_likelier, reads_closely, without_question, without_tokens
+from localctx.workflows.every_passage import part_of
+from localctx.workflows.reader import with_reader
+from localctx.workflows.summary_task import digest
+
+MAX_ANSWER = 96  # tokens of one passage's answer
+MIN_WORDS = 0.6  # of the question's words, by weight, that a passage must have if it does not make it likelier
+RECIPE = "everywhere 1"  # raise the number when answers of passages come to be made otherwise
+
+AnswerPassage = Callable[[Request, str, Settings], EngineCoroutine[None]]
+"""The coroutine that answers a question from the request's one passage, and cites it."""
+
+
+@dataclass(frozen=True)
+class PassageAnswer:
+    """The answer of a passage; None if it does not answer the question. ``tokens`` were prompted, reused, prefilled and
+    generated for it; ``notes`` are for the user.
+    """
+
+    passage: Passage
+    answer: StoredAnswer | None
+    tokens: dict[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    @property
+    def key(self) -> PassageKey:
+        """The key under which the answer is stored."""
+        return passage_key(self.passage)
+
+    @property
+    def citation(self) -> Citation:
+        """The citation of the answer."""
+        assert self.answer, "only what was said is cited"
+        p, (_, start, end) = self.passage, self.answer
+        quote = p.text[start - p.start : end - p.start]
+        return Citation(p.document, p.name, p.page, p.heading, start, end, quote, "passage", 1.0)
+
+
+class PassageQuestion:
+    """A ``question`` to passages of ``documents``; ``alone`` is the request whose ``likelihood`` it has without any."""
+
+    def __init__(
+        self,
+        builder: RequestBuilder,
+        answer_passage: AnswerPassage,
+        documents: Sequence[StoredDocument],
+        question: str,
+        settings: Settings,
+        alone: Request,
+        likelihood: float,
+    ) -> None:
+        self._builder, self._answer_passage, self._question, self._settings = (
+            builder,
+            answer_passage,
+            question,
+            settings,
+        )
+        self._documents = {document.id: document for document in documents}
+        self._alone, self._likelihood = alone, likelihood
+        self._conversation = with_reader(builder.runtime, NO_CONVERSATION)
+
+    @property
+    def recipe(self) -> str:
+        """A hash of everything that a passage's answer depends on, except the passage."""
+        s, adapter = self._settings, self._conversation.adapter
+        names = self._builder.fingerprint.hex(), adapter.fingerprint.hex() if adapter else ""
+        sampling = (s.temperature, s.top_p, s.top_k, s.seed) if s.temperature else ()
+        values = (RECIPE, self._question, *names, s.careful, s.repeats, s.max_tokens, *sampling)
+        return digest([str(value) for value in values])
+
+    def ask(self, passage: Passage, persist: bool) -> EngineCoroutine[PassageAnswer]:
+        """Ask one passage; ``persist`` its pages. Its events are notes alone. Raises Cancelled, NoRoom."""
+        self._builder.runtime.check_cancelled()
+        request = self._build(passage, persist)
+        try:
+            yield from map_events(self._run(request), lambda event: event if isinstance(event, Note) else None)
+        finally:
+            close_request(request)
+        notes = [*request.restore_notes, *request.persist_notes, *filter(None, [request.persist_error])]
+        return PassageAnswer(passage, self._answer_of(request, passage), _count_tokens(request), notes)
+
+    def _build(self, passage: Passage, persist: bool) -> Request:
+        document, text = self._documents[passage.document], without_question(passage.text, self._question)
+        request = self._builder.build(
+            [document],
+            [text],
+            self._question,
+            persist=persist,
+            part=part_of([passage]),
+            conversation=self._conversation,
+        )
+        request.passages = [passage]
+        request.plan = replace(request.plan, answer_tokens=min(request.plan.answer_tokens, MAX_ANSWER))
+        return request
+
+    def _run(self, request: Request) -> EngineCoroutine[None]:
+        """Read the passage, and answer from it if it answers the question."""
+        if request.restored < request.boundary:
+            request.begin_persisting()
+        else:
+            request.persister = None
+        yield from prefill_request(request, request.boundary)
+        request.cache.joins_chunks = True  # what comes now is not persisted
+        if not (yield from self._answers_question(request)):
+            request.stopped = "unanswered"
+            return
+        if reads_closely(request.model, self._settings, request.adapter):
+            request.answer_from = "sentences"
+        yield from without_tokens(self._answer_passage(request, self._question, self._settings))
+
+    def _answers_question(self, request: Request) -> EngineCoroutine[bool]:
+        """True if the passage may answer the question: it has most of its words, or makes it likelier. (A passage that
+        says how many gates there are makes "list all gates" no likelier.) An adapter decides when it answers.
+        """
+        if request.adapter or self._settings.careful == "off" or request.passages[0].score >= MIN_WORDS:
+            return True
+        return is_likelier((yield from rank_request(request)), self._likelihood, self._alone)
+
+    def _answer_of(self, request: Request, passage: Passage) -> StoredAnswer | None:
+        """The passage's answer, or None. An answer that invents a name or a number is replaced by its quotation."""
+        text = request.texts[0]
+        if request.stopped == "unanswered" or not text or split_words(text) == split_words(NOT_SAID):
+            return None
+        start, end = passage.start, passage.end
+        if request.citations:
+            cited = request.citations[0]
+            start, end = cited["start"], cited["end"]
+            if self._settings.careful != "off" and invents(text, passage.text, self._question):
+                text = cited["quote"]
+        return StoredAnswer(text, start, end)
+
+
+def passage_key(passage: Passage) -> PassageKey:
+    """Returns the key under which a passage's answer is stored."""
+    return passage.document, passage.start, passage.end
+
+
+def _count_tokens(request: Request) -> dict[str, int]:
+    """The tokens of a passage's prompts: that which asks whether it answers, and that which it answers."""
+    counts, prefilled = asdict(request.token_counts()), request.prefilled
+    if request.prefilled_to_rank and request.logits is not None:  # the question was read once more to be answered
+        prefilled += request.prefilled_to_rank - (request.boundary - counts["reused"])
+    return {
+        "prompt": counts["reused"] + prefilled,
+        "reused": counts["reused"],
+        "prefilled": prefilled,
+        "generated": counts["generated"],
+    }
