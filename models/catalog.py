@@ -70,7 +70,8 @@ class CatalogEntry:
     known). ``longer`` are windows beyond ``context`` in which it passed a needle test, shortest first.
 
     ``passages`` is the number of retrieved passages it answers best from, ``effective`` the effective context in
-    tokens, up to which answers from whole documents are at least as good; both 0 if not measured.
+    tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``answers`` is the
+    better of ``quote`` and ``free`` for it, empty if not measured.
     """
 
     name: str
@@ -85,6 +86,7 @@ class CatalogEntry:
     kind: ModelKind = "chat"
     passages: int = 0
     effective: int = 0
+    answers: str = ""
     languages: tuple[str, ...] = ()
     family: str = ""
 

@@ -58,10 +58,14 @@ class LoraLayer(nn.Module):
         self.register_buffer("norm1", tensors[f"{at}.input_layernorm.weight"].bfloat16())
         self.register_buffer("norm2", tensors[f"{at}.post_attention_layernorm.weight"].bfloat16())
 
-    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], rows: Sequence["Rows"], adapted: bool) -> tuple[Tensor, KV]:
+    def forward(
+        self, x: Tensor, rope: tuple[Tensor, Tensor], rows: Sequence["Rows"], adapted: bool
+    ) -> tuple[Tensor, KV]:
         """x [T, hidden], several sequences in a row; returns x and the new keys and values of each sequence."""
-        q, k, v = self.qkv(self._normed(x, self.norm1), adapted).unflatten(-1, (-1, self.dim)).split(
-            [self.heads, self.kv_heads, self.kv_heads], 1
+        q, k, v = (
+            self.qkv(self._normed(x, self.norm1), adapted)
+            .unflatten(-1, (-1, self.dim))
+            .split([self.heads, self.kv_heads, self.kv_heads], 1)
         )
         q, k = _rotated(q, rope), _rotated(k, rope)
         attended, new = [], []
@@ -112,7 +116,9 @@ class LoraDecoder(nn.Module):
         self.layers = nn.ModuleList(LoraLayer(config, tensors, f"model.layers.{i}", rank, alpha / rank) for i in layers)
         self.frequencies, _ = frequencies(config.rope_parameters, config.head_dim)
 
-    def forward(self, tokens: Tensor, positions: Tensor, rows: Sequence[Rows], adapted: bool) -> tuple[Tensor, list[KV]]:
+    def forward(
+        self, tokens: Tensor, positions: Tensor, rows: Sequence[Rows], adapted: bool
+    ) -> tuple[Tensor, list[KV]]:
         """tokens and positions [T]; returns the normalized hidden states [T, hidden] and, by sequence, its new KV."""
         angles = positions[:, None].float() * self.frequencies
         rope = angles.cos()[:, None], angles.sin()[:, None]

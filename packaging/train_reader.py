@@ -62,7 +62,9 @@ class Packer:
         self._tokenizer = tokenizer
         probe = make_prompt(tokenizer, ["A."], "B", (), READER).tokens
         self.invocation = tokenizer.encode("Question:")
-        self._stop = next(t for t in sorted(tokenizer.stop_ids) if t in make_prompt(tokenizer, ["A."], "B", [("C", "D")]).tokens)
+        self._stop = next(
+            t for t in sorted(tokenizer.stop_ids) if t in make_prompt(tokenizer, ["A."], "B", [("C", "D")]).tokens
+        )
         assert self._invoked(probe)
 
     def pack(self, example: Example) -> Packed:
@@ -228,7 +230,9 @@ def run(given: argparse.Namespace, work: Path) -> None:
     loop(trainer, held_out, stream, given, packer)
 
 
-def loop(trainer: Trainer, held_out: Sequence[Packed], stream: Iterator[Packed], given: argparse.Namespace, packer: Packer) -> None:
+def loop(
+    trainer: Trainer, held_out: Sequence[Packed], stream: Iterator[Packed], given: argparse.Namespace, packer: Packer
+) -> None:
     """Train to the last step; report every 25 steps, and save every few minutes."""
     saved = began = time.monotonic()
     losses, tokens = list[float](), 0

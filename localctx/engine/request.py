@@ -22,6 +22,9 @@ from localctx.store.documents import StoredDocument
 
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
 
+Decoding = Literal["free", "quote"]
+"""How an answer is decoded: in the model's own words, or limited to runs of the documents' words."""
+
 AnswerFrom = Literal["prompt", "sentences", "nothing"]
 """The source of an answer: the whole prompt, the best sentences of its passage (a small model reads closely), or
 nothing, because no passage makes the question likelier.
@@ -68,6 +71,7 @@ class Request:
     likelihood: float = 0.0
     repetition: Repetition = field(default_factory=Repetition)
     answer_from: AnswerFrom = "prompt"
+    decoding: Decoding = "free"
     passages: Sequence[Any] = ()
     candidates: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Request"] = ()
@@ -134,6 +138,7 @@ class Request:
             kv=self._recorded_kv(),
             memory={"peak_bytes": measure_process().peak},
             citations=self.citations,
+            decoding=self.decoding,
         )
 
     def prepare_report(self) -> PrepareReport:

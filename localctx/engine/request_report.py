@@ -41,7 +41,7 @@ class KVReport:
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them. ``chat`` and ``message`` (its id) where the answer is part of a chat.
+    them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``. ``chat`` and ``message`` (its id) where the answer is part of a chat.
     """
 
     answer: str
@@ -56,6 +56,7 @@ class AnswerReport:
     kv: KVReport
     memory: dict[str, int]
     citations: list[dict[str, Any]]
+    decoding: str = "free"
     chat: str | None = None
     message: int | None = None
 

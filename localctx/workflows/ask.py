@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from localctx.engine.attribution import attention_by_text
 from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.decoding import MEASURED_ANSWERS, choose_decoding
 from localctx.engine.effective_context import MEASURED, effective_context
 from localctx.engine.events import Done, Note, Quoted
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
@@ -20,6 +21,7 @@ from localctx.library.search import Passage
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.workflows.close_reading import answer_from_sentences, invents, rank_sentences, without_tokens
+from localctx.workflows.quoted_answer import answer_in_quotes, may_be_quoted
 from localctx.workflows.rag import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources
 
@@ -109,6 +111,8 @@ class AskWorkflow:
         """The coroutine that prefills what is left and answers; an answer from passages comes after a quotation of
         them. At its end the request has its citations. Raises Cancelled, NoRoom; what was generated stands.
         """
+        if request.answer_from != "nothing" and self._quotes(request, question, settings):
+            return answer_in_quotes(request, question, settings)
         match request.answer_from:
             case "nothing":
                 return self._answer_unanswered(request, question)
@@ -176,6 +180,16 @@ class AskWorkflow:
         if settings.mode == "retrieve":
             return "passages were asked for"
         return None if settings.keep != "full" else self._longer_than_effective(documents)
+
+    def _quotes(self, request: Request, question: str, settings: Settings) -> bool:
+        """True if the answer will consist of words of the documents."""
+        if not may_be_quoted(request, question, settings):
+            return False
+        name = settings.model
+        measured = lambda: self._runtime.read_store(
+            lambda store: store.quality_results.of_model(name).get(MEASURED_ANSWERS)
+        )  # noqa: E731
+        return choose_decoding(settings, measured) == "quote"
 
     def _open(
         self,
