@@ -1,6 +1,5 @@
 """Chooses how answers are decoded: in the model's own words, or limited to runs of the documents' words."""
 
-from collections.abc import Callable
 from typing import Any
 
 from localctx.engine.request import Decoding
@@ -11,13 +10,13 @@ MEASURED_ANSWERS = "answers"
 """The name of this measurement among a model's quality results."""
 
 
-def choose_decoding(settings: Settings, measured: Callable[[], dict[str, Any] | None]) -> Decoding:
+def choose_decoding(settings: Settings, measured: dict[str, Any] | None) -> Decoding:
     """Returns the setting, else what was ``measured`` to be better on this machine, else what the catalogue says of the
     model, else ``free``.
     """
     if settings.answers == "auto":
-        report, entry = measured(), load_catalog().get(settings.model)
-        chosen = report["better"] if report else entry.answers if entry else ""
+        entry = load_catalog().get(settings.model)
+        chosen = measured["better"] if measured else entry.answers if entry else ""
     else:
         chosen = settings.answers
     return "quote" if chosen == "quote" else "free"

@@ -7,6 +7,7 @@ ASK_FOR_ITS_WORDS = "Question: {question}\nAnswer with words of the document{s} 
 AS_IT_IS = "{question}"
 READER = "Question: {question}"  # for models with an adapter that was trained on it (packaging/train_reader.py)
 NOT_SAID = "The document does not say."
+BEFORE_QUOTE = 'The answer is "'  # begins the answer of a model that was not trained to answer briefly
 SUMMARIZE_CHAT = "Summarize what was said so far."
 
 

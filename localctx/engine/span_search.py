@@ -1,10 +1,11 @@
 """Finds the likeliest answer that is made of runs of a text's own words.
 
 Best-first search: a partial answer is at least as likely as all that begin with it, so the first complete one that is
-reached is the likeliest of all (how far greedy decoding falls short of it: Castel et al., arXiv:2108.05857).
+reached is the likeliest of all (how far greedy decoding falls short of it: Castel et al., arXiv:2108.05857). Where
+long answers are favoured by a length penalty, as models not trained to answer briefly need it, it is nearly so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
@@ -22,6 +23,7 @@ from localctx.models.base import ForwardRequest
 WIDTH = 4  # partial answers that are extended in one pass
 MAX_PASSES = 24  # after which the best answer found so far is given
 LOOK_AHEAD = 6  # tokens read at once where only one can follow each
+MAX_HOPE = 4  # tokens by which a partial answer is expected to grow under a length penalty
 MAX_BRANCHES = 128  # of one partial answer; what is less likely than so many others is not the best
 SEPARATORS: dict[str, Form] = {",": "spaced", " and": "spaced", "\n": "bare"}
 """What may stand between two runs of an answer that is a list, and how a word after it is tokenized."""
@@ -30,11 +32,13 @@ SEPARATORS: dict[str, Form] = {",": "spaced", " and": "spaced", "\n": "bare"}
 @dataclass(frozen=True)
 class QuotedAnswer:
     """An answer of one or several runs: ``places`` has, for each, where it stands; ``separators`` stand between them.
-    ``likelihood`` is the log-likelihood of its ``tokens`` and of the stop token after them, in nats.
+    ``likelihood`` is the log-likelihood of its ``tokens`` and of an end after them, in nats; ``score`` is that divided
+    by a power of the number of tokens.
     """
 
     tokens: tuple[int, ...]
     likelihood: float
+    score: float
     places: tuple[Sequence[Place], ...]
     separators: tuple[str, ...] = ()
 
@@ -56,17 +60,21 @@ class _Partial:
 
 
 class SpanSearch:
-    """The search in ``index`` for answers of at most ``limit`` tokens and ``max_runs`` runs, ended by ``stop_ids``."""
+    """The search in ``index`` for answers of at most ``limit`` tokens and ``max_runs`` runs; any of the tokens ``ends``
+    ends one. Likelihoods are divided by ``(tokens + 1) ** length_penalty`` (0: the likeliest answer is the best).
+    """
 
-    def __init__(self, index: SpanIndex, stop_ids: frozenset[int], *, limit: int, max_runs: int) -> None:
-        self._index, self._stop_ids = index, sorted(stop_ids)
+    def __init__(
+        self, index: SpanIndex, ends: Iterable[int], *, limit: int, max_runs: int, length_penalty: float = 0.0
+    ) -> None:
+        self._index, self._ends, self._length_penalty = index, sorted(ends), length_penalty
         self._limit, self._max_runs = limit, max_runs
         self._heap, self._order = list[tuple[float, int, _Partial]](), count()
         self._found = list[QuotedAnswer]()
         self._separators = [(text, tuple(index.encode(text)), form) for text, form in SEPARATORS.items()]
 
     def run(self, cache: Cache, logits: Tensor) -> EngineCoroutine[list[QuotedAnswer]]:
-        """Returns complete answers, the likeliest first; none only if the texts have no words.
+        """Returns complete answers, the best first; none only if the texts have no words.
 
         ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled, NoRoom.
         """
@@ -76,17 +84,24 @@ class SpanSearch:
             yield Progress("quoting", passes, MAX_PASSES)
             yield from self._forward(cache, likeliest)
             passes += 1
-        return sorted(self._found, key=lambda answer: -answer.likelihood)
+        return sorted(self._found, key=lambda answer: -answer.score)
 
     def _take(self) -> list[_Partial]:
-        """Take the likeliest partial answers, if they are likelier than the best complete one."""
-        bound = max((answer.likelihood for answer in self._found), default=-float("inf"))
+        """Take the likeliest partial answers, if they may become better than the best complete one."""
+        best = max((answer.score for answer in self._found), default=-float("inf"))
         taken = list[_Partial]()
-        while self._heap and len(taken) < WIDTH and -self._heap[0][0] > bound:
+        while self._heap and len(taken) < WIDTH and self._hope(self._heap[0][2]) > best:
             partial = heappop(self._heap)[2]
             state = partial.state if partial.branch is None else self._index.choose(partial.state, partial.branch)
             taken.append(replace(partial, state=state, branch=None))
         return taken
+
+    def _hope(self, partial: _Partial) -> float:
+        """The score of ``partial`` if it became some tokens longer at no cost."""
+        return self._score(partial.likelihood, len(partial.tokens) + (MAX_HOPE if self._length_penalty else 0))
+
+    def _score(self, likelihood: float, tokens: int) -> float:
+        return float(likelihood / (tokens + 1) ** self._length_penalty)
 
     def _push(self, partial: _Partial) -> None:
         heappush(self._heap, (-partial.likelihood, next(self._order), partial))
@@ -145,8 +160,9 @@ class SpanSearch:
         """Add the complete answer if ``partial`` may end here, and the lists that go on after it."""
         if not (here := self._index.places(partial.state)):
             return
-        places, stop = (*partial.places, here), float(logs[self._stop_ids].logsumexp(0))
-        self._found.append(QuotedAnswer(partial.tokens, partial.likelihood + stop, places, partial.separators))
+        places, likelihood = (*partial.places, here), partial.likelihood + float(logs[self._ends].logsumexp(0))
+        score = self._score(likelihood, len(partial.tokens))
+        self._found.append(QuotedAnswer(partial.tokens, likelihood, score, places, partial.separators))
         following = self._index.next_tokens(partial.state)
         for text, tokens, form in self._separators if len(places) < self._max_runs else ():
             if tokens[0] not in following and len(partial.tokens) + len(tokens) < self._limit:

@@ -185,11 +185,8 @@ class AskWorkflow:
         """True if the answer will consist of words of the documents."""
         if not may_be_quoted(request, question, settings):
             return False
-        name = settings.model
-        measured = lambda: self._runtime.read_store(
-            lambda store: store.quality_results.of_model(name).get(MEASURED_ANSWERS)
-        )  # noqa: E731
-        return choose_decoding(settings, measured) == "quote"
+        results = self._runtime.read_store(lambda store: store.quality_results.of_model(settings.model)) or {}
+        return choose_decoding(settings, results.get(MEASURED_ANSWERS)) == "quote"
 
     def _open(
         self,

@@ -5,17 +5,19 @@ its place in the text is known to the character.
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Quoted, Token
-from localctx.engine.prompt_wording import NOT_SAID
+from localctx.engine.prefill_decode import out_of_memory_as_no_room
+from localctx.engine.prompt_wording import BEFORE_QUOTE, NOT_SAID
 from localctx.engine.request import Request
 from localctx.engine.run_request import emit_text, prefill_request
 from localctx.engine.span_index import Place, SpanIndex
-from localctx.engine.span_search import QuotedAnswer, SpanSearch, likelihood_of
+from localctx.engine.span_search import QuotedAnswer, SpanSearch
 from localctx.library.cite import cite_characters, likeliest_sentence
+from localctx.models.base import ForwardRequest
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 
@@ -27,6 +29,21 @@ _INSTRUCTION = re.compile(
     r"rewrite|rephrase|paraphrase|outline|discuss|list|enumerate|give me|tell me|show me|make|create|draft|suggest)\b",
     re.IGNORECASE,
 )
+
+
+@dataclass(frozen=True)
+class QuotingStyle:
+    """How a model is brought to quote: its answer begins with ``prefix``, and besides the stop token any of ``ends``
+    ends it; ``length_penalty`` favours long answers (see ``SpanSearch``).
+    """
+
+    prefix: str = ""
+    ends: tuple[str, ...] = ()
+    length_penalty: float = 0.0
+
+
+UNTRAINED = QuotingStyle(BEFORE_QUOTE, ('"', '".', '",', ".", '."'), 0.25)
+"""For models that say more than the answer if they are let (measured with the default model)."""
 
 
 class _Source(NamedTuple):
@@ -52,19 +69,33 @@ def answer_in_quotes(request: Request, question: str, settings: Settings) -> Eng
     if request.logits is None:
         yield from prefill_request(request)
     assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
-    tokenizer, sources = request.model.tokenizer, _sources(request)
-    index = SpanIndex(tokenizer, [source.text for source in sources])
+    request.decoding, sources = "quote", _sources(request)
     limit = min(request.plan.answer_tokens, settings.max_tokens, MAX_TOKENS)
-    search = SpanSearch(index, tokenizer.stop_ids, limit=limit, max_runs=MAX_RUNS)
-    found = yield from search.run(request.cache, request.logits)
-    not_said = yield from likelihood_of(request.cache, request.logits, tokenizer.encode(NOT_SAID), tokenizer.stop_ids)
-    request.decoding = "quote"
-    if not found or found[0].likelihood < not_said:
+    found = yield from _search(request, sources, UNTRAINED, limit)
+    if not found:
         request.seconds["first_token"] = time.perf_counter() - request.started
         yield from emit_text(request, NOT_SAID)
         request.stopped = "unanswered"
         return
     yield from _give(request, question, found[0], sources)
+
+
+def _search(
+    request: Request, sources: Sequence[_Source], style: QuotingStyle, limit: int
+) -> EngineCoroutine[list[QuotedAnswer]]:
+    """Returns complete answers, the best first, after the prompt and the style's prefix."""
+    assert request.logits is not None, "the prompt was prefilled"
+    tokenizer, cache, logits = request.model.tokenizer, request.cache.fork(recording=False), request.logits
+    index = SpanIndex(tokenizer, [source.text for source in sources])
+    ends = tokenizer.stop_ids | {index.encode(end)[0] for end in style.ends}
+    search = SpanSearch(index, ends, limit=limit, max_runs=MAX_RUNS, length_penalty=style.length_penalty)
+    try:
+        if style.prefix:
+            with out_of_memory_as_no_room(cache):
+                logits = (yield ForwardRequest(tokenizer.encode(style.prefix), cache))[-1]
+        return (yield from search.run(cache, logits))
+    finally:
+        cache.drop()
 
 
 def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequence[_Source]) -> EngineCoroutine[None]:
