@@ -52,9 +52,10 @@ class Settings:
     for the model). ``embedder`` makes the vectors for search; ``none`` searches by words alone. ``careful`` ``auto``
     reports where no passage answers the question and lets small models answer from the best sentence; ``off`` does
     neither. ``answers`` are runs of the documents' own words (``quote``), the model's words (``free``), or what was
-    measured to be better for the model (``auto``). ``blend`` reuses passages that were prefilled alone (``off``, ``on``, or ``auto``: only for models that
-    passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if they have no text (``auto``), all of them
-    (``on``) or none (``off``). ``appearance`` of the window is ``light``, ``dark`` or ``auto``, the system's.
+    measured to be better for the model (``auto``). ``blend`` reuses passages that were prefilled alone (``off``,
+    ``on``, or ``auto``: only for models that passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if
+    they have no text (``auto``), all of them (``on``) or none (``off``). ``appearance`` of the window is ``light``,
+    ``dark`` or ``auto``, the system's.
 
     ``remote`` is the URL of a remote store of pages (empty: none); with ``remote_mode`` ``read`` its pages are only
     downloaded, with ``write`` they are uploaded too.

@@ -1,7 +1,8 @@
 """Coroutines of the engine: work that hands over one forward pass at a time.
 
 A coroutine is a generator. It yields a ``ForwardRequest`` where it needs the model, and is sent the logits, or a
-``ForwardGroup`` and is sent a list of them; whatever else it yields is an event. The caller decides when a forward pass is computed, and together with which others.
+``ForwardGroup`` and is sent a list of them; whatever else it yields is an event. The caller decides when a forward pass
+is computed, and together with which others.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence

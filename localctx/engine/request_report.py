@@ -41,7 +41,8 @@ class KVReport:
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``. ``chat`` and ``message`` (its id) where the answer is part of a chat.
+    them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``. ``chat`` and
+    ``message`` (its id) where the answer is part of a chat.
     """
 
     answer: str

@@ -34,7 +34,7 @@ class Sequence(Generic[Result]):
 
     @property
     def forward_request(self) -> Forward | None:
-        """What it waits for, one forward request or a group; None while it has events to yield, and once it has ended."""
+        """The request or group that it waits for; None while it has events to yield, and once it has ended."""
         return None if self.ended or not isinstance(self._runner.yielded, Forward) else self._runner.yielded
 
     def resume(self, logits: Tensor | list[Tensor]) -> None:

@@ -29,10 +29,10 @@ class Place(NamedTuple):
 _PREFIX: dict[Form, str] = {"bare": "\n", "spaced": "a "}
 _CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
 _CJK_CHARACTER = re.compile(f"[{_CJK}]")
-_JOINED = re.compile(r"(?=\w['’.]\w|\d[,:]\d)")  # an elision, an abbreviation or a number: one word
-_GENITIVE = re.compile(r"['’]s\b")
+_JOINED = re.compile("(?=\\w['\u2019.]\\w|\\d[,:]\\d)")  # an elision, an abbreviation or a number: one word
+_GENITIVE = re.compile("['\u2019]s\\b")
 _BEFORE_NUMBERS = frozenset("$€£¥#")  # a run may begin with one of these inside a word
-_NO_END = frozenset(",;:([{<¿¡—-–«“‘„$€£#")  # a span that ended with one of these would look cut off
+_NO_END = frozenset(",;:([{<¿¡-\u2013\u2014«“\u2018„$€£#")  # a span that ended with one of these would look cut off
 
 
 class SpanState(NamedTuple):
