@@ -1,0 +1,93 @@
+"""Confidence: the probability that an answer is right, from likelihoods, by a logistic regression that was fitted to
+questions which the text did or did not answer (Platt scaling).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a model computed about one answer, in nats: the log-likelihood of the ``answer`` with its end, of which
+    there are ``tokens``; that of saying that nothing answers (``not_said``) in its place; and by how much the text
+    makes the question likelier (``gain``), which has ``question_tokens``.
+    """
+
+    answer: float
+    tokens: int
+    not_said: float
+    gain: float
+    question_tokens: int
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """The inputs of the regression, each bounded, so that no odd text decides alone."""
+        per_token = self.answer / max(1, self.tokens)
+        gain_per_token = self.gain / max(1, self.question_tokens)
+        bounded = (
+            (self.answer - self.not_said, -30.0, 30.0),
+            (self.answer, -40.0, 0.0),
+            (per_token, -8.0, 0.0),
+            (self.not_said, -40.0, 0.0),
+            (self.gain, -10.0, 60.0),
+            (gain_per_token, -1.0, 6.0),
+        )
+        return tuple(min(high, max(low, value)) for value, low, high in bounded)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A fitted regression: ``weights`` of the features and a ``bias``. An answer whose probability is below the
+    ``threshold`` is not given.
+    """
+
+    weights: tuple[float, ...]
+    bias: float
+    threshold: float
+
+    def confidence(self, evidence: Evidence) -> float:
+        """Returns the probability that an answer is right."""
+        score = self.bias + sum(w * x for w, x in zip(self.weights, evidence.features, strict=True))
+        return 1 / (1 + math.exp(-max(-60.0, min(60.0, score))))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the calibration as it is stored with a reader."""
+        rounded = [round(weight, 5) for weight in self.weights]
+        return {"weights": rounded, "bias": round(self.bias, 5), "threshold": round(self.threshold, 4)}
+
+
+def calibration_from_json(stored: Mapping[str, Any] | None) -> Calibration | None:
+    """Returns a stored calibration; None if there is none, or if it was fitted to other features."""
+    if not stored or len(stored["weights"]) != len(Evidence(0, 0, 0, 0, 0).features):
+        return None
+    return Calibration(tuple(stored["weights"]), float(stored["bias"]), float(stored["threshold"]))
+
+
+def fit(evidence: Sequence[Evidence], right: Sequence[bool], ridge: float = 1.0) -> Calibration:
+    """Returns the regression that makes ``right`` likeliest, by Newton's method, with a threshold of one half.
+
+    ``ridge`` is the weight of the squared weights of standardized features.
+    """
+    x, y = np.array([e.features for e in evidence]), np.array(right, float)
+    mean, scale = x.mean(0), x.std(0) + 1e-9
+    z = np.column_stack([(x - mean) / scale, np.ones(len(x))])
+    penalty = ridge * np.diag([1.0] * x.shape[1] + [0.0])
+    w = np.zeros(z.shape[1])
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-z @ w))
+        step = np.linalg.solve((z * (p * (1 - p))[:, None]).T @ z + penalty + 1e-9, z.T @ (p - y) + penalty @ w)
+        w -= step
+        if np.abs(step).max() < 1e-8:
+            break
+    weights = w[:-1] / scale
+    return Calibration(tuple(map(float, weights)), float(w[-1] - weights @ mean), 0.5)
+
+
+def threshold_for(confidences: Sequence[float], refused: float) -> float:
+    """Returns the threshold below which at most a share ``refused`` of these confidences lies."""
+    ordered = sorted(confidences)
+    return ordered[min(len(ordered) - 1, int(refused * len(ordered)))] if ordered else 0.0
