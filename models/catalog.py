@@ -71,7 +71,8 @@ class CatalogEntry:
 
     ``passages`` is the number of retrieved passages it answers best from, ``effective`` the effective context in
     tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``answers`` is the
-    better of ``quote`` and ``free`` for it, empty if not measured.
+    better of ``quote`` and ``free`` for it, empty if not measured. ``reader`` is the adapter of ``models/readers`` that
+    answers questions (empty: none).
     """
 
     name: str
@@ -89,6 +90,7 @@ class CatalogEntry:
     answers: str = ""
     languages: tuple[str, ...] = ()
     family: str = ""
+    reader: str = ""
 
 
 def load_catalog() -> dict[str, CatalogEntry]:

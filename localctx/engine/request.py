@@ -16,6 +16,7 @@ from localctx.engine.repetition import Repetition
 from localctx.engine.request_report import AnswerReport, KVReport, PrepareReport, TokenCounts
 from localctx.kv.cache import Cache
 from localctx.kv.eviction_log import EvictedRange
+from localctx.models.adapter import Adapter
 from localctx.models.base import Model
 from localctx.shape import PAGE
 from localctx.store.documents import StoredDocument
@@ -36,10 +37,11 @@ class Request:
     """One request: its state while it runs, and what is reported at the end.
 
     Set by the builder: the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of the prompt,
-    which are persisted up to ``boundary``; its ``cache``, in which the first ``restored`` tokens come from the store
-    (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``; ``relief`` for when memory
-    runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to the tokens that a next
-    question of the conversation begins with.
+    which are persisted up to ``boundary``; ``question`` is the first of them that depends on the question; the
+    ``adapter`` that computes the last of them, if one does; its ``cache``, in which the first ``restored`` tokens come
+    from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``; ``relief`` for
+    when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to the tokens that
+    a next question of the conversation begins with.
 
     Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled``,
     ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy answer's tokens.
@@ -53,6 +55,8 @@ class Request:
     documents: Sequence[StoredDocument]
     tokens: list[int]
     boundary: int
+    question: int
+    adapter: Adapter | None
     cache: Cache
     persister: CachePersister | None
     plan: Planned
@@ -130,6 +134,7 @@ class Request:
             answers=texts,
             mode=self.plan.mode,
             model=self.model_name,
+            adapter=self.adapter.name if self.adapter else None,
             stopped=self.stopped,
             tokens=self.token_counts(),
             passages=list(self.candidates),
@@ -152,7 +157,8 @@ class Request:
         """Returns, as JSON, what a chat stores with the answer; valid while the cache is open."""
         kv = {"codec": self.cache.pool.codec, "keeper": self.cache.keeper.name, "window": self.plan.window}
         counts = {"tokens": asdict(self.token_counts()), "seconds": self._seconds()}
-        return {"model": self.model_name, "mode": self.plan.mode, **counts, "kv": kv}
+        used = {"model": self.model_name, "adapter": self.adapter.name if self.adapter else None}
+        return {**used, "mode": self.plan.mode, **counts, "kv": kv}
 
     def token_counts(self) -> TokenCounts:
         """Returns the tokens counted so far."""

@@ -58,7 +58,8 @@ class RequestBuilder:
         """
         started, model, settings = time.perf_counter(), self.model, self._settings_of(conversation)
         prompt = self.prompt(texts, question or "", conversation)
-        boundary = _boundary(prompt, part)
+        boundary, adapter = _boundary(prompt, part, conversation), conversation.adapter
+        activation = prompt.activation(adapter) if adapter else None
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
         cache_plan = plan_cache(model, settings, self._codec(), len(tokens))
         if not cache_plan.keeper.unbounded_positions:
@@ -66,10 +67,16 @@ class RequestBuilder:
         drops = self._drops(cache_plan, len(tokens), documents[0].name if question is None else "")
         persist = persist and (not drops or conversation.chat is not None)  # a chat goes on from before it dropped
         cache = cache_plan.new_cache(model, settings.home / "spill", self.runtime.pools)
-        kept_tokens = prompt.tokens[:boundary]
-        persister = (
-            self._persister(documents, kept_tokens, cache_plan.codec, part, conversation.chat) if persist else None
+        cache.activation = activation
+        identity = CacheIdentity(
+            self.model.fingerprint(cache_plan.codec),
+            settings.model,
+            cache_plan.codec,
+            part,
+            conversation.chat,
+            activation=activation,
         )
+        persister = self._persister(documents, prompt.tokens[:boundary], identity) if persist else None
         restoring = time.perf_counter()
         restore_notes = persister.restore(cache) if persister else []
         return Request(
@@ -78,6 +85,8 @@ class RequestBuilder:
             documents=documents,
             tokens=tokens,
             boundary=boundary,
+            question=prompt.question,
+            adapter=adapter,
             cache=cache,
             persister=persister,
             plan=plan(
@@ -137,7 +146,7 @@ class RequestBuilder:
         """The tokens that any next question of the conversation begins with."""
         history = [*conversation.history, (question, answer)]
         prompt = make_prompt(self.model.tokenizer, texts, "", history, conversation.form)
-        return prompt.tokens[: _boundary(prompt, part)]
+        return prompt.tokens[: _boundary(prompt, part, conversation)]
 
     def _drops(self, cache_plan: CachePlan, tokens: int, only_prefilled: str) -> bool:
         """True if the keeper evicts part of the prompt, so that no page of it can be persisted.
@@ -164,16 +173,17 @@ class RequestBuilder:
         return self.runtime.read_store(lambda store: store.quality_results.passed(fingerprint))
 
     def _persister(
-        self, documents: Sequence[StoredDocument], tokens: list[int], codec: str, part: str, chat: str | None
+        self, documents: Sequence[StoredDocument], tokens: list[int], identity: CacheIdentity
     ) -> CachePersister:
         settings = self.runtime.settings
-        identity = CacheIdentity(self.model.fingerprint(codec), settings.model, codec, part, chat)
         remote = open_remote(settings.remote, settings.remote_mode)
         return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], remote)
 
 
-def _boundary(prompt: Prompt, part: str) -> int:
-    """Returns the token where persisting ends: the logits after a ranked passage must predict the question's first
-    token too.
+def _boundary(prompt: Prompt, part: str, conversation: Conversation) -> int:
+    """Returns the token where persisting ends: where the documents end, and after a passage the words of the form, if
+    the model itself reads these whenever it is ranked or asked. What follows has to predict the question's first token.
     """
-    return prompt.shared - bool(part)
+    if not part:
+        return prompt.shared
+    return min(prompt.shared if conversation.adapter else prompt.question, prompt.question - 1)

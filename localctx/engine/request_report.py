@@ -41,8 +41,9 @@ class KVReport:
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``. ``chat`` and
-    ``message`` (its id) where the answer is part of a chat.
+    them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``; ``adapter`` is
+    the name of that which answered, None if none did. ``chat`` and ``message`` (its id) where the answer is part of a
+    chat.
     """
 
     answer: str
@@ -58,6 +59,7 @@ class AnswerReport:
     memory: dict[str, int]
     citations: list[dict[str, Any]]
     decoding: str = "free"
+    adapter: str | None = None
     chat: str | None = None
     message: int | None = None
 

@@ -78,14 +78,21 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
 
 
 def rank_request(request: Request) -> EngineCoroutine[float]:
-    """Prefill the prompt; returns the log-likelihood of its question after the text before it.
-
-    Raises Cancelled, NoRoom.
+    """Prefill the prompt; returns the log-likelihood of its question after the text before it, as the model itself
+    computes it. If an adapter is to answer, the question is left to be prefilled with it. Raises Cancelled, NoRoom.
     """
     yield from prefill_request(request, request.boundary)
-    start = time.perf_counter()
-    logprob, request.logits = yield from likelihood(request.cache, request.tokens)
-    request.prefilled = request.cache.length - request.plan.reused
+    start, cache = time.perf_counter(), request.cache
+    if request.adapter:
+        cache = cache.fork(recording=False)
+        cache.activation = None
+    try:
+        logprob, logits = yield from likelihood(cache, request.tokens, request.question)
+        request.prefilled = cache.length - request.plan.reused
+    finally:
+        if cache is not request.cache:
+            cache.drop()
+    request.logits = None if request.adapter else logits
     request.seconds["prefill"] = request.seconds.get("prefill", 0.0) + time.perf_counter() - start
     return logprob
 
