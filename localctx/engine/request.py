@@ -76,6 +76,8 @@ class Request:
     repetition: Repetition = field(default_factory=Repetition)
     answer_from: AnswerFrom = "prompt"
     decoding: Decoding = "free"
+    question_likelihood: float | None = None
+    confidence: float | None = None
     passages: Sequence[Any] = ()
     candidates: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Request"] = ()
@@ -144,6 +146,7 @@ class Request:
             memory={"peak_bytes": measure_process().peak},
             citations=self.citations,
             decoding=self.decoding,
+            confidence=self.confidence,
         )
 
     def prepare_report(self) -> PrepareReport:

@@ -8,7 +8,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from localctx.library.search import Passage
@@ -74,6 +74,17 @@ def cite_characters(document: StoredDocument, start: int, end: int) -> Citation:
     row, text, spans = document
     page, heading = (labels(spans, kind)(start) for kind in ("page", "heading"))
     return Citation(row.id, row.name, page, heading, start, end, text[start:end], "quote", 1.0)
+
+
+def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Citation:
+    """Returns the sentence of the documents with most of the question's words."""
+    best = list[tuple[float, int, TextRange]]()
+    for i, document in enumerate(documents):
+        every_sentence = list(sentences(document.text, 0, len(document.text))) or [(0, len(document.text))]
+        share, chosen, _ = likeliest_sentence(document.text, every_sentence, question)
+        best.append((share, -i, chosen))
+    share, i, (start, end) = max(best)
+    return replace(cite_characters(documents[-i], start, end), source="passage", weight=0.0)
 
 
 def likeliest_sentence(text: str, ranges: Sequence[TextRange], question: str) -> tuple[float, TextRange, TextRange]:

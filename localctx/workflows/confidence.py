@@ -4,7 +4,7 @@ questions which the text did or did not answer (Platt scaling).
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,10 @@ class Evidence:
     not_said: float
     gain: float
     question_tokens: int
+
+    def of_answer(self, likelihood: float, tokens: int) -> "Evidence":
+        """The same with another answer, of this log-likelihood and number of tokens."""
+        return replace(self, answer=likelihood, tokens=tokens)
 
     @property
     def features(self) -> tuple[float, ...]:

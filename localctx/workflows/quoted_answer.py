@@ -61,8 +61,7 @@ def may_be_quoted(request: Request, question: str, settings: Settings) -> bool:
 
 
 def answer_in_quotes(request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
-    """Give the likeliest answer that is made of words of what was read, after the sentence in which it stands; or say
-    that the documents do not say, if that is likelier.
+    """Give the likeliest answer that is made of words of what was read, after the sentence in which it stands.
 
     Its citations are exactly the words it is made of. Raises Cancelled, NoRoom.
     """
@@ -71,13 +70,13 @@ def answer_in_quotes(request: Request, question: str, settings: Settings) -> Eng
     assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
     request.decoding, sources = "quote", _sources(request)
     limit = min(request.plan.answer_tokens, settings.max_tokens, MAX_TOKENS)
-    found = yield from _search(request, sources, UNTRAINED, limit)
-    if not found:
+    found = yield from _search(request, sources, QuotingStyle() if request.adapter else UNTRAINED, limit)
+    if found:
+        yield from _give(request, question, found[0], sources)
+    else:
         request.seconds["first_token"] = time.perf_counter() - request.started
         yield from emit_text(request, NOT_SAID)
         request.stopped = "unanswered"
-        return
-    yield from _give(request, question, found[0], sources)
 
 
 def _search(
