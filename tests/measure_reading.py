@@ -84,7 +84,7 @@ def sample(file: Path, count: int) -> list[Asked]:
 
 
 def answer_all(session: Session, asked: Sequence[Asked], out: Path | None, how: str) -> Iterator[dict[str, Any]]:
-    """Yield the reports of all questions, in order; those found in ``out`` are taken from there."""
+    """Yield the shortened reports of all questions, in order; those found in ``out`` are taken from there."""
     known = {}
     if out and out.exists():
         lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
@@ -122,7 +122,7 @@ def ask_side_by_side(session: Session, asked: Iterable[Asked]) -> Iterator[tuple
 
 def shortened(report: dict[str, Any]) -> dict[str, Any]:
     """Return what is kept of a report."""
-    names = ("answer", "stopped", "decoding", "confidence", "citations", "seconds")
+    names = ("answer", "stopped", "decoding", "confidence", "withheld", "citations", "seconds")
     return {name: report[name] for name in names if name in report}
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from localctx.budget import measure_process
 from localctx.engine.cache_plan import MemoryRelief
+from localctx.engine.confidence import Evidence
 from localctx.engine.drafting import PromptLookup
 from localctx.engine.events import Planned, Token
 from localctx.engine.page_map import PageMap
@@ -77,7 +78,9 @@ class Request:
     answer_from: AnswerFrom = "prompt"
     decoding: Decoding = "free"
     question_likelihood: float | None = None
+    evidence: Evidence | None = None
     confidence: float | None = None
+    withheld: str | None = None
     passages: Sequence[Any] = ()
     candidates: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Request"] = ()
@@ -147,6 +150,7 @@ class Request:
             citations=self.citations,
             decoding=self.decoding,
             confidence=self.confidence,
+            withheld=self.withheld,
         )
 
     def prepare_report(self) -> PrepareReport:

@@ -2,6 +2,7 @@
 adapter that answers.
 """
 
+from localctx.engine.confidence import Calibration, Evidence, calibration_from_json
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Event, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
@@ -11,7 +12,6 @@ from localctx.engine.run_request import prefill_request, rank_request
 from localctx.engine.span_search import likelihood_of
 from localctx.settings import Settings
 from localctx.workflows.close_reading import question_gain
-from localctx.workflows.confidence import Calibration, Evidence, calibration_from_json
 
 CONFIDENCE = "confidence"
 """The name of the calibrations among an adapter's measured values: one for each way to decode."""
@@ -38,9 +38,10 @@ def answer_if_confident(
     held = list[Event]()
     yield from map_events(answering, lambda event: held.append(event) if isinstance(event, Token | Quoted) else event)
     calibration = calibration_of(request)
-    evidence = evidence.of_answer(*_answer_likelihood(request))
-    request.confidence = round(calibration.confidence(evidence), 4)
+    request.evidence = evidence.of_answer(*_answer_likelihood(request))
+    request.confidence = round(calibration.confidence(request.evidence), 4)
     if says_nothing(request) or request.confidence < calibration.threshold:
+        request.withheld = None if says_nothing(request) else request.texts[0]
         request.answers, request.citations = [[]], []
         return False
     yield from held

@@ -7,9 +7,9 @@ import pytest
 from ask_in_process import session
 from tiny_adapters import save_adapter
 
+from localctx.engine.confidence import Calibration, Evidence, calibration_from_json
 from localctx.engine.events import Done, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
-from localctx.workflows.confidence import Calibration, Evidence, calibration_from_json
 
 QUESTION = "How long is river 7?"
 FEATURES = len(Evidence(0, 0, 0, 0, 0).features)

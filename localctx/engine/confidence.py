@@ -3,11 +3,9 @@ questions which the text did or did not answer (Platt scaling).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 
 @dataclass(frozen=True)
@@ -69,29 +67,3 @@ def calibration_from_json(stored: Mapping[str, Any] | None) -> Calibration | Non
     if not stored or len(stored["weights"]) != len(Evidence(0, 0, 0, 0, 0).features):
         return None
     return Calibration(tuple(stored["weights"]), float(stored["bias"]), float(stored["threshold"]))
-
-
-def fit(evidence: Sequence[Evidence], right: Sequence[bool], ridge: float = 1.0) -> Calibration:
-    """Returns the regression that makes ``right`` likeliest, by Newton's method, with a threshold of one half.
-
-    ``ridge`` is the weight of the squared weights of standardized features.
-    """
-    x, y = np.array([e.features for e in evidence]), np.array(right, float)
-    mean, scale = x.mean(0), x.std(0) + 1e-9
-    z = np.column_stack([(x - mean) / scale, np.ones(len(x))])
-    penalty = ridge * np.diag([1.0] * x.shape[1] + [0.0])
-    w = np.zeros(z.shape[1])
-    for _ in range(50):
-        p = 1 / (1 + np.exp(-z @ w))
-        step = np.linalg.solve((z * (p * (1 - p))[:, None]).T @ z + penalty + 1e-9, z.T @ (p - y) + penalty @ w)
-        w -= step
-        if np.abs(step).max() < 1e-8:
-            break
-    weights = w[:-1] / scale
-    return Calibration(tuple(map(float, weights)), float(w[-1] - weights @ mean), 0.5)
-
-
-def threshold_for(confidences: Sequence[float], refused: float) -> float:
-    """Returns the threshold below which at most a share ``refused`` of these confidences lies."""
-    ordered = sorted(confidences)
-    return ordered[min(len(ordered) - 1, int(refused * len(ordered)))] if ordered else 0.0
