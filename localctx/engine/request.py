@@ -13,6 +13,7 @@ from localctx.engine.drafting import PromptLookup
 from localctx.engine.events import Planned, Token
 from localctx.engine.page_map import PageMap
 from localctx.engine.persist import CachePersister
+from localctx.engine.prompt import Prompt
 from localctx.engine.repetition import Repetition
 from localctx.engine.request_report import AnswerReport, KVReport, PrepareReport, TokenCounts
 from localctx.kv.cache import Cache
@@ -38,14 +39,15 @@ class Request:
     """One request: its state while it runs, and what is reported at the end.
 
     Set by the builder: the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of the prompt,
-    which are persisted up to ``boundary``; ``question`` is the first of them that depends on the question; the
-    ``adapter`` that computes the last of them, if one does; its ``cache``, in which the first ``restored`` tokens come
-    from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``; ``relief`` for
-    when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to the tokens that
-    a next question of the conversation begins with.
+    which are persisted up to ``boundary``; the prompt of a passage's ``ranking``, which is the same up to there; the
+    ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first ``restored``
+    tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``;
+    ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to
+    the tokens that a next question of the conversation begins with.
 
-    Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled``,
-    ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy answer's tokens.
+    Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled`` and
+    those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy
+    answer's tokens.
 
     Set by retrieval: the ``passages`` it answers from, the ``candidates`` found (as JSON), and the requests that
     ``ranked`` them.
@@ -56,7 +58,7 @@ class Request:
     documents: Sequence[StoredDocument]
     tokens: list[int]
     boundary: int
-    question: int
+    ranking: Prompt | None
     adapter: Adapter | None
     cache: Cache
     persister: CachePersister | None
@@ -71,6 +73,7 @@ class Request:
     answers: list[list[Token]] = field(default_factory=lambda: [[]])
     stopped: str = "cancelled"
     prefilled: int = 0
+    prefilled_to_rank: int = 0
     citations: list[dict[str, Any]] = field(default_factory=list)
     lookup: PromptLookup = field(default_factory=lambda: PromptLookup((), 0))
     likelihood: float = 0.0
@@ -189,9 +192,9 @@ class Request:
             return None
         return {
             "passages": len(self.ranked),
-            "tokens": sum(len(request.tokens) for request in self.ranked),
+            "tokens": sum(len(request.ranking.tokens) for request in self.ranked if request.ranking),
             "reused": sum(request.plan.reused for request in self.ranked),
-            "prefilled": sum(request.prefilled for request in self.ranked),
+            "prefilled": sum(request.prefilled_to_rank for request in self.ranked),
         }
 
     def _kept(self) -> dict[str, int]:

@@ -18,6 +18,7 @@ from localctx.engine.cache_plan import (
 from localctx.engine.persist import CacheIdentity, CachePersister
 from localctx.engine.plan import plan, refuse_too_long
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, Prompt, estimate_tokens, make_prompt, plain_prompt
+from localctx.engine.prompt_wording import RANKING
 from localctx.engine.request import Request
 from localctx.engine.runtime import Runtime
 from localctx.errors import UsageError
@@ -58,7 +59,8 @@ class RequestBuilder:
         """
         started, model, settings = time.perf_counter(), self.model, self._settings_of(conversation)
         prompt = self.prompt(texts, question or "", conversation)
-        boundary, adapter = _boundary(prompt, part, conversation), conversation.adapter
+        ranking = make_prompt(model.tokenizer, texts, question or "", (), RANKING) if part else None
+        boundary, adapter = _boundary(prompt, ranking), conversation.adapter
         activation = prompt.activation(adapter) if adapter else None
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
         cache_plan = plan_cache(model, settings, self._codec(), len(tokens))
@@ -85,7 +87,7 @@ class RequestBuilder:
             documents=documents,
             tokens=tokens,
             boundary=boundary,
-            question=prompt.question,
+            ranking=ranking,
             adapter=adapter,
             cache=cache,
             persister=persister,
@@ -146,7 +148,7 @@ class RequestBuilder:
         """The tokens that any next question of the conversation begins with."""
         history = [*conversation.history, (question, answer)]
         prompt = make_prompt(self.model.tokenizer, texts, "", history, conversation.form)
-        return prompt.tokens[: _boundary(prompt, part, conversation)]
+        return prompt.tokens[: prompt.shared - bool(part)]
 
     def _drops(self, cache_plan: CachePlan, tokens: int, only_prefilled: str) -> bool:
         """True if the keeper evicts part of the prompt, so that no page of it can be persisted.
@@ -180,10 +182,8 @@ class RequestBuilder:
         return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], remote)
 
 
-def _boundary(prompt: Prompt, part: str, conversation: Conversation) -> int:
-    """Returns the token where persisting ends: where the documents end, and after a passage the words of the form, if
-    the model itself reads these whenever it is ranked or asked. What follows has to predict the question's first token.
+def _boundary(prompt: Prompt, ranking: Prompt | None) -> int:
+    """Returns the token where persisting ends: where the documents end. What follows has to predict the first token of
+    the question if it is to be ranked.
     """
-    if not part:
-        return prompt.shared
-    return min(prompt.shared if conversation.adapter else prompt.question, prompt.question - 1)
+    return min(prompt.shared, ranking.question - 1) if ranking else prompt.shared

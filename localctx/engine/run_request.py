@@ -78,22 +78,20 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
 
 
 def rank_request(request: Request) -> EngineCoroutine[float]:
-    """Prefill the prompt; returns the log-likelihood of its question after the text before it, as the model itself
-    computes it. If an adapter is to answer, the question is left to be prefilled with it. Raises Cancelled, NoRoom.
+    """Prefill the passage; returns the log-likelihood of the question after it, as the model itself computes it. The
+    request's cache then ends with the passage. Raises Cancelled, NoRoom.
     """
+    assert request.ranking, "only passages are ranked"
     yield from prefill_request(request, request.boundary)
-    start, cache = time.perf_counter(), request.cache
-    if request.adapter:
-        cache = cache.fork(recording=False)
-        cache.activation = None
+    start, cache = time.perf_counter(), request.cache.fork(recording=False)
+    cache.activation = None
     try:
-        logprob, logits = yield from likelihood(cache, request.tokens, request.question)
-        request.prefilled = cache.length - request.plan.reused
+        logprob = yield from likelihood(cache, request.ranking.tokens, request.ranking.question)
+        request.prefilled = request.prefilled_to_rank = cache.length - request.plan.reused
     finally:
-        if cache is not request.cache:
-            cache.drop()
-    request.logits = None if request.adapter else logits
+        cache.drop()
     request.seconds["prefill"] = request.seconds.get("prefill", 0.0) + time.perf_counter() - start
+    request.logits = None
     return logprob
 
 

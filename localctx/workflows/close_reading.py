@@ -61,8 +61,8 @@ def question_gain(builder: RequestBuilder, question: str, likelihood: float) -> 
     only_question = Conversation(form=AS_IT_IS)
     request = builder.build([], [], question, persist=False, part="question", conversation=only_question)
     without_passage = yield from _likelihood(request)
-    tokens = len(request.tokens) - request.boundary - 1
-    return likelihood - without_passage, tokens
+    assert request.ranking
+    return likelihood - without_passage, len(request.ranking.tokens) - request.ranking.question
 
 
 def without_question(text: str, question: str) -> str:

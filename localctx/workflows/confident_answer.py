@@ -5,6 +5,7 @@ adapter that answers.
 from localctx.engine.confidence import Calibration, Evidence, calibration_from_json
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Event, Quoted, Token
+from localctx.engine.prompt import Prompt
 from localctx.engine.prompt_wording import NOT_SAID
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
@@ -22,10 +23,10 @@ UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
 
 def is_rated(request: Request, settings: Settings) -> bool:
     """True if answers of a request get a confidence: an adapter that was trained to say when a text does not answer
-    gives one greedy answer.
+    gives one greedy answer. What follows in a chat is not rated: it may be a word or two.
     """
     greedy = settings.temperature == 0 and settings.n == settings.beams == 1
-    return bool(request.adapter) and greedy and settings.careful != "off"
+    return bool(request.adapter) and greedy and settings.careful != "off" and not request.continues
 
 
 def answer_if_confident(
@@ -67,6 +68,8 @@ def not_said(request: Request) -> str:
 def _gather(builder: RequestBuilder, request: Request, question: str) -> EngineCoroutine[Evidence]:
     """Prefill the prompt; returns the evidence that does not depend on the answer."""
     if request.question_likelihood is None:
+        end = request.boundary
+        request.ranking = request.ranking or Prompt(request.tokens, end, end, request.question)
         request.question_likelihood = yield from rank_request(request)
     if request.logits is None:
         yield from prefill_request(request)

@@ -178,7 +178,7 @@ class RetrievalWorkflow:
             plans[0],
             mode="retrieve",
             reason=f"{why}: the answer comes from the best {self.count} of {len(requests)} passages found",
-            tokens=sum(p.tokens for p in plans),
+            tokens=sum(len(request.ranking.tokens) for request in requests if request.ranking),
             reused=sum(p.reused for p in plans),
             kv_bytes=sum(p.kv_bytes for p in plans),
             seconds=sum(seconds) if len(seconds) == len(plans) else None,
