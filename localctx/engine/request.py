@@ -43,7 +43,7 @@ class Request:
     ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first ``restored``
     tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``;
     ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to
-    the tokens that a next question of the conversation begins with.
+    the tokens that a next question of the conversation begins with; ``continues``, if the question follows others.
 
     Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled`` and
     those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy
@@ -66,6 +66,7 @@ class Request:
     relief: MemoryRelief
     started: float
     seconds: dict[str, float]
+    continues: bool = False
     restored: int = 0
     restore_notes: list[str] = field(default_factory=list)
     next_prompt: Callable[[str], list[int]] = lambda answer: []

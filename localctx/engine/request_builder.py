@@ -102,6 +102,7 @@ class RequestBuilder:
             relief=MemoryRelief(cache_plan.chunk, self._smaller_codec),
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
+            continues=bool(conversation.history),
             restored=cache.length,
             restore_notes=restore_notes,
             next_prompt=lambda answer: self._next_prompt(texts, part, conversation, question or "", answer),
