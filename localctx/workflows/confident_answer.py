@@ -5,8 +5,8 @@ adapter that answers.
 from localctx.engine.confidence import Calibration, Evidence, calibration_from_json
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Event, Quoted, Token
-from localctx.engine.prompt import Prompt
-from localctx.engine.prompt_wording import NOT_SAID
+from localctx.engine.prompt import make_prompt
+from localctx.engine.prompt_wording import NOT_SAID, RANKING
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import prefill_request, rank_request
@@ -68,8 +68,9 @@ def not_said(request: Request) -> str:
 def _gather(builder: RequestBuilder, request: Request, question: str) -> EngineCoroutine[Evidence]:
     """Prefill the prompt; returns the evidence that does not depend on the answer."""
     if request.question_likelihood is None:
-        end = request.boundary
-        request.ranking = request.ranking or Prompt(request.tokens, end, end, request.question)
+        if not request.ranking:
+            texts = [document.text for document in request.documents]
+            request.ranking = make_prompt(request.model.tokenizer, texts, question, (), RANKING)
         request.question_likelihood = yield from rank_request(request)
     if request.logits is None:
         yield from prefill_request(request)
