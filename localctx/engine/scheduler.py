@@ -13,9 +13,9 @@ from itertools import islice
 from torch import Tensor
 
 from localctx.engine.coroutine import (
+    AwaitedForward,
     CancelCheck,
     EngineCoroutine,
-    Forward,
     Result,
     logits_for,
     never_cancelled,
@@ -32,7 +32,7 @@ FULL_DECODE_BATCH = 8  # decoding sequences that make a pass worth its cost with
 MAX_EVENTS = 64  # of one sequence between two passes: a coroutine that needs no model holds up no other
 
 ForwardFunction = Callable[[list[ForwardRequest], CancelCheck], list[Tensor]]
-Scheduled = tuple[Sequence, Forward]
+Scheduled = tuple[Sequence, AwaitedForward]
 
 
 class Scheduler:
@@ -145,16 +145,16 @@ class Scheduler:
                 self._forward([one])
 
 
-def _pool(forward: Forward) -> Pool:
+def _pool(forward: AwaitedForward) -> Pool:
     return requests_of(forward)[0].cache.pool
 
 
-def _prefill_tokens(forward: Forward) -> int:
+def _prefill_tokens(forward: AwaitedForward) -> int:
     """Returns the most tokens of one sequence: few are decoded together with those of others, more are a chunk."""
     return max(len(request.tokens) for request in requests_of(forward))
 
 
-def _bytes_needed(forward: Forward) -> int:
+def _bytes_needed(forward: AwaitedForward) -> int:
     """Returns the bytes of a sequence after the pass; the forks of a group share all but their open pages."""
     first, *others = requests_of(forward)
     return first.cache.bytes_with(len(first.tokens)) + sum(other.cache.open_page.nbytes for other in others)
