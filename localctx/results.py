@@ -32,6 +32,8 @@ class Answer:
     passage answers the question; the citation is what comes nearest). ``mode``: ``full`` documents or ``retrieve``
     (passages) or ``everywhere`` (every passage was asked; ``groups`` are their answers). ``notes``: what the user
     should know, a line each. ``persist_error``: why pages could not be kept.
+    ``decoding``: ``quote`` if it consists of words of the documents, else ``free``. ``confidence``: the probability
+    that it is right, None where no adapter rates its answers.
     """
 
     text: str
@@ -43,6 +45,8 @@ class Answer:
     persist_error: str | None = None
     chat: str | None = None
     groups: tuple[AnswerGroup, ...] = ()
+    decoding: str = "free"
+    confidence: float | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -61,6 +65,8 @@ class Answer:
             persist_error=persist_error,
             chat=report.chat,
             groups=tuple(map(_group_from_json, report.everywhere.groups)) if report.everywhere else (),
+            decoding=report.decoding,
+            confidence=report.confidence,
         )
 
 

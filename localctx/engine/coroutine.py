@@ -1,8 +1,8 @@
 """Coroutines of the engine: work that hands over one forward pass at a time.
 
 A coroutine is a generator. It yields a ``ForwardRequest`` where it needs the model, and is sent the logits, or a
-``ForwardGroup`` and is sent a list of them; whatever else it yields is an event. The caller decides when a forward
-pass is computed, and together with which others.
+``ForwardGroup`` and is sent a list of them; whatever else it yields is an event. The caller decides when a forward pass
+is computed, and together with which others.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -22,22 +22,22 @@ CancelCheck = Callable[[], bool]
 
 @dataclass(frozen=True)
 class ForwardGroup:
-    """Forward ``requests`` of one coroutine that are computed in one pass."""
+    """Forward ``requests`` of one coroutine that are computed in one pass. Their caches are forks of one."""
 
     requests: Sequence[ForwardRequest]
 
 
-Forward = ForwardRequest | ForwardGroup
-ComputeFunction = Callable[[Forward], Tensor | list[Tensor]]
-EngineCoroutine = Generator[Event | Forward, Any, Result]
+AwaitedForward = ForwardRequest | ForwardGroup
+ComputeFunction = Callable[[AwaitedForward], Tensor | list[Tensor]]
+EngineCoroutine = Generator[Event | AwaitedForward, Any, Result]
 
 
-def requests_of(forward: Forward) -> list[ForwardRequest]:
+def requests_of(forward: AwaitedForward) -> list[ForwardRequest]:
     """Returns the forward requests of a coroutine that waits for one or for a group."""
     return list(forward.requests) if isinstance(forward, ForwardGroup) else [forward]
 
 
-def logits_for(forward: Forward, logits: list[Tensor]) -> Tensor | list[Tensor]:
+def logits_for(forward: AwaitedForward, logits: list[Tensor]) -> Tensor | list[Tensor]:
     """Returns what a coroutine is sent that waits for ``forward``: the ``logits`` of its one request, or all."""
     return logits if isinstance(forward, ForwardGroup) else logits[0]
 
@@ -52,7 +52,7 @@ class CoroutineRunner(Generic[Result]):
     ``result``. Close it.
     """
 
-    yielded: Event | Forward
+    yielded: Event | AwaitedForward
     result: Result
 
     def __init__(self, coroutine: EngineCoroutine[Result]) -> None:
@@ -90,7 +90,7 @@ def drive(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Gener
     with closing(CoroutineRunner(coroutine)) as runner:
         runner.resume()
         while not runner.ended:
-            if not isinstance(runner.yielded, Forward):
+            if not isinstance(runner.yielded, AwaitedForward):
                 yield runner.yielded
                 runner.resume()
                 continue
@@ -129,7 +129,7 @@ def flat_map_events(
     with closing(CoroutineRunner(coroutine)) as runner:
         runner.resume()
         while not runner.ended:
-            if not isinstance(runner.yielded, Forward):
+            if not isinstance(runner.yielded, AwaitedForward):
                 yield from transform(runner.yielded)
                 runner.resume()
                 continue

@@ -20,6 +20,7 @@ COUNTED = {
     "ranking": "passages",
     "asking": "passages",
     "measuring": "passes",
+    "quoting": "passes",
     "indexing": "characters",
     "embedding": "characters",
     "converting": "tensors",

@@ -14,9 +14,9 @@ import numpy as np
 from torch import Tensor
 
 from localctx.engine.coroutine import (
+    AwaitedForward,
     CancelCheck,
     EngineCoroutine,
-    Forward,
     ForwardGroup,
     Result,
     logits_for,
@@ -35,7 +35,7 @@ FULL_DECODE_BATCH = 8  # decoding sequences that make a pass worth its cost with
 MAX_EVENTS = 64  # of one sequence between two passes: a coroutine that needs no model holds up no other
 
 ForwardFunction = Callable[[list[ForwardRequest], CancelCheck], list[Tensor]]
-Scheduled = tuple[Sequence, Forward]
+Scheduled = tuple[Sequence, AwaitedForward]
 
 
 class Batcher:
@@ -166,16 +166,16 @@ class Scheduler(Batcher):
         run_to_end(self.forward(), lambda forward: self._compute(requests_of(forward), self.cancelled))
 
 
-def _pool(forward: Forward) -> Pool:
+def _pool(forward: AwaitedForward) -> Pool:
     return requests_of(forward)[0].cache.pool
 
 
-def _prefill_tokens(forward: Forward) -> int:
+def _prefill_tokens(forward: AwaitedForward) -> int:
     """The tokens of those requests that prefill; 0 if all decode."""
     return sum(len(r.tokens) for r in requests_of(forward) if len(r.tokens) > MAX_DECODE_TOKENS)
 
 
-def _bytes_needed(forward: Forward) -> int:
+def _bytes_needed(forward: AwaitedForward) -> int:
     """The bytes of the sequences after the pass; pages that forks share count once."""
     pages, need = defaultdict[Pool, list[np.ndarray]](list), 0
     for tokens, cache, _ in requests_of(forward):

@@ -5,7 +5,7 @@ from typing import Generic
 
 from torch import Tensor
 
-from localctx.engine.coroutine import CancelCheck, CoroutineRunner, EngineCoroutine, Forward, Result
+from localctx.engine.coroutine import AwaitedForward, CancelCheck, CoroutineRunner, EngineCoroutine, Result
 from localctx.engine.events import Event
 
 
@@ -28,14 +28,14 @@ class Sequence(Generic[Result]):
 
     def events(self) -> Iterator[Event]:
         """Run the coroutine up to its next forward request; yields the events on the way."""
-        while not self.ended and not isinstance(self._runner.yielded, Forward):
+        while not self.ended and not isinstance(self._runner.yielded, AwaitedForward):
             yield self._runner.yielded
             self._advance(self._runner.resume)
 
     @property
-    def forward_request(self) -> Forward | None:
-        """What it waits for: one forward request or a group; None while it has events to yield, and once it ended."""
-        return None if self.ended or not isinstance(self._runner.yielded, Forward) else self._runner.yielded
+    def forward_request(self) -> AwaitedForward | None:
+        """The request or group that it waits for; None while it has events to yield, and once it has ended."""
+        return None if self.ended or not isinstance(self._runner.yielded, AwaitedForward) else self._runner.yielded
 
     def resume(self, logits: Tensor | list[Tensor]) -> None:
         """Send the logits that it waits for to the coroutine."""

@@ -51,8 +51,16 @@ def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) ->
     If even the best passage does not, nothing in the documents answers the question.
     """
     request = question_alone(builder, question)
+    return is_likelier(likelihood, (yield from _likelihood(request)), request)
+
+
+def question_gain(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[tuple[float, int]]:
+    """Returns by how many nats a passage makes the question likelier, and the question's tokens; ``likelihood`` is the
+    question's log-likelihood after the passage.
+    """
+    request = question_alone(builder, question)
     without_passage = yield from _likelihood(request)
-    return is_likelier(likelihood, without_passage, request)
+    return likelihood - without_passage, _question_tokens(request)
 
 
 def question_alone(builder: RequestBuilder, question: str) -> Request:
@@ -65,9 +73,12 @@ def is_likelier(likelihood: float, without_passage: float, alone: Request) -> bo
     """True if a passage makes a question likelier: its log-likelihood after the passage, and that of the request
     ``alone``.
     """
-    assert alone.ranking
-    tokens = len(alone.ranking.tokens) - alone.ranking.question
-    return likelihood - without_passage > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
+    return likelihood - without_passage > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * _question_tokens(alone))
+
+
+def _question_tokens(alone: Request) -> int:
+    assert alone.ranking, "a part is ranked"
+    return len(alone.ranking.tokens) - alone.ranking.question
 
 
 def without_question(text: str, question: str) -> str:

@@ -2,26 +2,30 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import log
 
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Note
+from localctx.engine.prefill_decode import prefill
 from localctx.engine.prompt import NO_CONVERSATION
-from localctx.engine.prompt_wording import NOT_SAID
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import close_request, prefill_request, rank_request
-from localctx.library.cite import Citation, split_words
+from localctx.engine.span_search import likelihood_of
+from localctx.library.cite import Citation
 from localctx.library.search import Passage
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.store.passage_answers import PassageKey, StoredAnswer
 from localctx.workflows.close_reading import invents, is_likelier, reads_closely, without_question, without_tokens
+from localctx.workflows.confident_answer import not_said, says_nothing
 from localctx.workflows.every_passage import part_of
 from localctx.workflows.reader import with_reader
 from localctx.workflows.summary_task import digest
 
 MAX_ANSWER = 96  # tokens of one passage's answer
 MIN_WORDS = 0.6  # of the question's words, by weight, that a passage must have if it does not make it likelier
+MIN_NOT_SAID = 0.5  # the probability of an adapter's "not said" from which on nothing else is likelier
 RECIPE = "everywhere 1"  # raise the number when answers of passages come to be made otherwise
 
 AnswerPassage = Callable[[Request, str, Settings], EngineCoroutine[None]]
@@ -80,9 +84,10 @@ class PassageQuestion:
     def recipe(self) -> str:
         """A hash of everything that a passage's answer depends on, except the passage."""
         s, adapter = self._settings, self._conversation.adapter
-        names = self._builder.fingerprint.hex(), adapter.fingerprint.hex() if adapter else ""
+        reader = (adapter.fingerprint.hex(), str(adapter.measured)) if adapter else ()
         sampling = (s.temperature, s.top_p, s.top_k, s.seed) if s.temperature else ()
-        values = (RECIPE, self._question, *names, s.careful, s.repeats, s.max_tokens, *sampling)
+        model = self._builder.fingerprint.hex(), *reader
+        values = (RECIPE, self._question, *model, s.careful, s.answers, s.repeats, s.max_tokens, *sampling)
         return digest([str(value) for value in values])
 
     def ask(self, passage: Passage, persist: bool) -> EngineCoroutine[PassageAnswer]:
@@ -126,23 +131,29 @@ class PassageQuestion:
         yield from without_tokens(self._answer_passage(request, self._question, self._settings))
 
     def _answers_question(self, request: Request) -> EngineCoroutine[bool]:
-        """True if the passage may answer the question: it has most of its words, or makes it likelier. (A passage that
-        says how many gates there are makes "list all gates" no likelier.) An adapter decides when it answers.
+        """True if the passage may answer the question: by the words of an adapter; without one, if it has most of the
+        question's words, or makes it likelier. (A passage that says how many gates there are makes "list all gates" no
+        likelier.)
         """
-        if request.adapter or self._settings.careful == "off" or request.passages[0].score >= MIN_WORDS:
+        if self._settings.careful == "off":
+            return True
+        if request.adapter:
+            return not (yield from _says_not_said(request))
+        if request.passages[0].score >= MIN_WORDS:
             return True
         return is_likelier((yield from rank_request(request)), self._likelihood, self._alone)
 
     def _answer_of(self, request: Request, passage: Passage) -> StoredAnswer | None:
         """The passage's answer, or None. An answer that invents a name or a number is replaced by its quotation."""
         text = request.texts[0]
-        if request.stopped == "unanswered" or not text or split_words(text) == split_words(NOT_SAID):
+        if request.stopped == "unanswered" or says_nothing(request):
             return None
         start, end = passage.start, passage.end
         if request.citations:
             cited = request.citations[0]
             start, end = cited["start"], cited["end"]
-            if self._settings.careful != "off" and invents(text, passage.text, self._question):
+            free = self._settings.careful != "off" and request.decoding == "free"
+            if free and invents(text, passage.text, self._question):
                 text = cited["quote"]
         return StoredAnswer(text, start, end)
 
@@ -163,3 +174,16 @@ def _count_tokens(request: Request) -> dict[str, int]:
         "prefilled": prefilled,
         "generated": counts["generated"],
     }
+
+
+def _says_not_said(request: Request) -> EngineCoroutine[bool]:
+    """True if the request's adapter is likelier to say that nothing answers than anything else."""
+    tokenizer, cache = request.model.tokenizer, request.cache.fork(recording=False)
+    words = tokenizer.encode(not_said(request))
+    try:
+        logits = yield from prefill(cache, request.tokens, chunk=request.relief)
+        if logits.softmax(-1)[words[0]] < MIN_NOT_SAID:
+            return False
+        return (yield from likelihood_of(cache, logits, words, tokenizer.stop_ids)) > log(MIN_NOT_SAID)
+    finally:
+        cache.drop()
