@@ -1,6 +1,7 @@
 """The catalogue of known models, read from ``catalog.toml``: sources, licences and requirements."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -93,8 +94,9 @@ class CatalogEntry:
     reader: str = ""
 
 
+@cache
 def load_catalog() -> dict[str, CatalogEntry]:
-    """Returns every known model by name: the default first, then in order of the GPU they need."""
+    """Returns every known model by name: the default first, then in order of the GPU they need. Read once."""
     import tomllib
 
     with Path(__file__).with_name("catalog.toml").open("rb") as file:
