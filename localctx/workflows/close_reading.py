@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.coroutine import EngineCoroutine, Result, map_events
 from localctx.engine.events import Quoted, Token
 from localctx.engine.prompt import Conversation
 from localctx.engine.prompt_wording import AS_IT_IS, ASK, ASK_FOR_ITS_WORDS
@@ -138,7 +138,7 @@ def invents(answer: str, text: str, question: str) -> bool:
     return any(name.casefold() not in known for name in _NAME.findall(answer))
 
 
-def without_tokens(coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
+def without_tokens(coroutine: EngineCoroutine[Result]) -> EngineCoroutine[Result]:
     """The same coroutine without the tokens and quotations it yields."""
     return map_events(coroutine, lambda event: None if isinstance(event, Token | Quoted) else event)
 

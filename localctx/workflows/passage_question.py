@@ -28,8 +28,8 @@ MIN_WORDS = 0.6  # of the question's words, by weight, that a passage must have 
 MIN_NOT_SAID = 0.5  # the probability of an adapter's "not said" from which on nothing else is likelier
 RECIPE = "everywhere 1"  # raise the number when answers of passages come to be made otherwise
 
-AnswerPassage = Callable[[Request, str, Settings], EngineCoroutine[None]]
-"""The coroutine that answers a question from the request's one passage, and cites it."""
+AnswerPassage = Callable[[Request, str, Settings], EngineCoroutine[bool]]
+"""The coroutine that answers a question from the request's one passage, and cites it; returns False for no answer."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,8 @@ class PassageQuestion:
             return
         if reads_closely(request.model, self._settings, request.adapter):
             request.answer_from = "sentences"
-        yield from without_tokens(self._answer_passage(request, self._question, self._settings))
+        if not (yield from without_tokens(self._answer_passage(request, self._question, self._settings))):
+            request.stopped = "unanswered"
 
     def _answers_question(self, request: Request) -> EngineCoroutine[bool]:
         """True if the passage may answer the question: by the words of an adapter; without one, if it has most of the

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 from ask_in_process import session
+from tiny_adapters import save_adapter
 
+from localctx.engine.confidence import Evidence
 from localctx.engine.events import Done, Note, PassageAnswered, Planned, Progress, Token
 from localctx.engine.prompt_wording import ASK, NOT_SAID
 from localctx.errors import Cancelled, NothingFound
 from localctx.library.read_document import read_document
 from localctx.store.store import Store
-from localctx.workflows import close_reading, everywhere
+from localctx.workflows import close_reading, everywhere, passage_question
 from localctx.workflows.rag import MAY_ASK_ABOUT_WHOLE
 
 QUESTION = "How long is the river?"
@@ -241,3 +243,42 @@ def test_cancelled_before_it_began_it_raises(open_session, lands):
         assert (report["stopped"], report["everywhere"]["asked"]) == ("cancelled", 0)
         with pytest.raises(Cancelled):
             s.runtime.check_cancelled()
+
+
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory, sharp_model):
+    return save_adapter(tmp_path_factory.mktemp("adapters") / "reader", sharp_model)
+
+
+def write_reader(adapter, threshold: float) -> None:
+    stored = {"weights": [0.0] * len(Evidence(0, 0, 0, 0, 0).features), "bias": 0.0, "threshold": threshold}
+    measured = {"form": "Question: {question}", "not_said": NOT_SAID, "confidence": {"free": stored, "quote": stored}}
+    (adapter / "reader.json").write_text(json.dumps(measured))
+
+
+@pytest.mark.parametrize("answers", ["free", "quote"])
+def test_an_adapter_answers_where_it_is_confident(open_session, lands, adapter, answers):
+    how = {"adapter": str(adapter), "careful": "auto", "answers": answers, "dtype": "f32"}
+    write_reader(adapter, threshold=0.1)
+    with open_session(**how) as s:
+        _, sure = heard(s.stream(QUESTION, [str(lands)]))
+    write_reader(adapter, threshold=0.9)
+    with open_session(**how) as s:
+        _, unsure = heard(s.stream(QUESTION, [str(lands)]))
+    assert sure["adapter"] == unsure["adapter"] == adapter.name
+    assert len(sure["citations"]) > 6
+    assert (unsure["stopped"], unsure["citations"], unsure["everywhere"]["asked"]) == ("unanswered", [], 12)
+    assert unsure["everywhere"]["reused_answers"] == 0, "what was measured of the adapter is part of the recipe"
+    assert unsure["everywhere"]["tokens"]["reused"] > 0, "pages are the same with and without"
+    if answers == "quote":
+        assert {g["answer"] for g in sure["everywhere"]["groups"]} <= {
+            " ".join(c["quote"].split()) for c in sure["citations"]
+        }
+
+
+def test_passages_of_which_an_adapter_says_that_they_do_not_say_are_dropped(open_session, lands, adapter, monkeypatch):
+    write_reader(adapter, threshold=0.1)
+    monkeypatch.setattr(passage_question, "MIN_NOT_SAID", 1e-300)
+    with open_session(adapter=str(adapter), careful="auto") as s:
+        _, report = heard(s.stream(QUESTION, [str(lands)]))
+    assert (report["stopped"], report["everywhere"]["tokens"]["generated"]) == ("unanswered", 0)
