@@ -19,7 +19,7 @@ from localctx.shape import PAGE, record_layout
 from localctx.store import page_file, page_store, stored_pages
 from localctx.store.store import Store
 
-LAST = 10  # the document has sealed pages 0 to 10, and an open one after them
+LAST = 9  # the document has sealed pages 0 to 9, and an open one after them
 CODEC = "int8"
 
 
