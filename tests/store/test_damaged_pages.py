@@ -289,7 +289,7 @@ def test_without_checksums_the_flipped_bit_would_be_noticed_here(kept, page, par
 
 
 def test_names_that_collide_are_told_apart_by_the_tokens(kept, tmp_path, monkeypatch):
-    def colliding(fingerprint: bytes, tokens: list[int]) -> list[tuple[bytes, bytes]]:
+    def colliding(fingerprint: bytes, tokens: list[int], activation: None) -> list[tuple[bytes, bytes]]:
         return [(b"%032d" % i, packed) for i, (_, packed) in enumerate(page_names(fingerprint, tokens))]
 
     for module in (page_store, stored_pages):
