@@ -85,8 +85,7 @@ def find_adapter(setting: str, model: str) -> Path | None:
         entry = load_catalog().get(model)
         folder = SHIPPED / entry.reader if entry and entry.reader else None
         return folder if folder and folder.is_dir() else None
-    shipped, path = SHIPPED / setting, Path(setting).expanduser()
-    folder = path if path.is_dir() or setting not in shipped_adapters() else shipped
+    folder = SHIPPED / setting if setting in shipped_adapters() else Path(setting).expanduser()
     if not (folder / CONFIG).is_file():
         known = ", ".join(("auto", "none", *shipped_adapters()))
         raise ModelError(f"there is no adapter {setting!r}", f"name a folder with {CONFIG}, or one of: {known}")
