@@ -30,6 +30,8 @@ class Answer:
     ``stopped``: ``eos`` (complete), ``length`` (cut at max_tokens), ``repeated``, ``cancelled`` or ``unanswered`` (no
     passage answers the question; the citation is what comes nearest). ``mode``: ``full`` documents or ``retrieve``
     (passages). ``notes``: what the user should know, a line each. ``persist_error``: why pages could not be kept.
+    ``decoding``: ``quote`` if it consists of words of the documents, else ``free``. ``confidence``: the probability
+    that it is right, None where no adapter rates its answers.
     """
 
     text: str
@@ -40,6 +42,8 @@ class Answer:
     notes: tuple[str, ...] = ()
     persist_error: str | None = None
     chat: str | None = None
+    decoding: str = "free"
+    confidence: float | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -57,6 +61,8 @@ class Answer:
             notes=notes,
             persist_error=persist_error,
             chat=report.chat,
+            decoding=report.decoding,
+            confidence=report.confidence,
         )
 
 

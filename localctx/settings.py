@@ -21,6 +21,7 @@ WEIGHTS = ("full", "int8", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
 CAREFUL = ("auto", "off")
+ANSWERS = ("auto", "quote", "free")
 REMOTE_MODE = ("read", "write")
 APPEARANCE = ("auto", "light", "dark")
 FILE = "settings.toml"
@@ -51,9 +52,11 @@ class Settings:
     measured for the model) or ``auto`` (whole documents up to ``effective_context`` tokens; 0 takes the number measured
     for the model). ``embedder`` makes the vectors for search; ``none`` searches by words alone. ``careful`` ``auto``
     reports where no passage answers the question and lets small models answer from the best sentence; ``off`` does
-    neither. ``blend`` reuses passages that were prefilled alone (``off``, ``on``, or ``auto``: only for models that
-    passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if they have no text (``auto``), all of them
-    (``on``) or none (``off``). ``appearance`` of the window is ``light``, ``dark`` or ``auto``, the system's.
+    neither. ``answers`` are runs of the documents' own words (``quote``), the model's words (``free``), or what was
+    measured to be better for the model (``auto``). ``blend`` reuses passages that were prefilled alone (``off``,
+    ``on``, or ``auto``: only for models that passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if
+    they have no text (``auto``), all of them (``on``) or none (``off``). ``appearance`` of the window is ``light``,
+    ``dark`` or ``auto``, the system's.
 
     ``remote`` is the URL of a remote store of pages (empty: none); with ``remote_mode`` ``read`` its pages are only
     downloaded, with ``write`` they are uploaded too.
@@ -87,6 +90,7 @@ class Settings:
     passages: int = 0
     repeats: str = "stop"
     careful: str = "auto"
+    answers: str = "auto"
     ocr: str = "auto"
     blend: str = "off"
     appearance: str = "auto"
@@ -242,6 +246,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no mode {s.mode!r}", "use auto, full or retrieve")
     if s.careful not in CAREFUL:
         raise UsageError(f"careful = {s.careful!r} cannot be meant", f"use one of: {', '.join(CAREFUL)}")
+    if s.answers not in ANSWERS:
+        raise UsageError(f"there are no {s.answers!r} answers", f"use one of: {', '.join(ANSWERS)}")
     if s.repeats not in REPEATS:
         raise UsageError(f"repeats = {s.repeats!r} cannot be meant", f"use one of: {', '.join(REPEATS)}")
     if s.blend not in BLEND:

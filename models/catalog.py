@@ -70,8 +70,9 @@ class CatalogEntry:
     known). ``longer`` are windows beyond ``context`` in which it passed a needle test, shortest first.
 
     ``passages`` is the number of retrieved passages it answers best from, ``effective`` the effective context in
-    tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``reader`` is the
-    adapter of ``models/readers`` that answers questions (empty: none).
+    tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``answers`` is the
+    better of ``quote`` and ``free`` for it, empty if not measured. ``reader`` is the adapter of ``models/readers`` that
+    answers questions (empty: none).
     """
 
     name: str
@@ -86,6 +87,7 @@ class CatalogEntry:
     kind: ModelKind = "chat"
     passages: int = 0
     effective: int = 0
+    answers: str = ""
     languages: tuple[str, ...] = ()
     family: str = ""
     reader: str = ""

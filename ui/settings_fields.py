@@ -7,7 +7,7 @@ import gradio as gr
 
 from localctx.kv.keepers import KEEPERS
 from localctx.models.adapter import shipped_adapters
-from localctx.settings import APPEARANCE, BLEND
+from localctx.settings import ANSWERS, APPEARANCE, BLEND
 from localctx.shape import FORMATS
 
 
@@ -77,6 +77,9 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
             Field("temperature", "Temperature", "0 takes the likeliest token each time", "number"),
             Field("top_p", "Top-p", "sample among the likeliest tokens with this total probability", "number"),
             _whole("top_k", "Top-k", "sample among this many of the likeliest tokens; 0: all"),
+            Field(
+                "answers", "Words", "the documents' own, the model's, or as measured to be better", "choice", ANSWERS
+            ),
             Field("seed", "Seed", "a number makes sampling repeatable; empty: a different answer each time"),
         ),
     ),

@@ -172,11 +172,21 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
         terminal.say("the answer repeated itself and was ended there; a larger model helps (localctx models list)")
     for line in _eviction_notes(report):
         terminal.say(line)
-    others = [c for c in report["citations"] if c != terminal.quoted]
+    others = [c for c in report["citations"] if not _is_part(c, terminal.quoted)]
     for citation in others:
         terminal.hint(f"{'also' if terminal.quoted else 'see'} {format_citation(citation, MAX_QUOTE)}")
     terminal.quoted = None
     terminal.hint(_summary(report))
+
+
+def _is_part(citation: dict[str, Any], shown: dict[str, Any] | None) -> bool:
+    """True if the words of a citation are part of those that were shown."""
+    return (
+        shown is not None
+        and citation["document"] == shown["document"]
+        and shown["start"] <= citation["start"]
+        and citation["end"] <= shown["end"]
+    )
 
 
 def _length_note(r: dict[str, Any], max_tokens: int) -> str:

@@ -104,6 +104,7 @@ def answer_options(command: Callable) -> Callable:
         ),
         click.option("--top-k", type=int, metavar="K", help="Sample among the K likeliest tokens."),
         click.option("--careful", metavar="HOW", help="auto: say when no passage answers; off: answer always (auto)."),
+        click.option("--answers", metavar="HOW", help="quote (the documents' own words), free, auto (as measured)."),
         click.option("--repeats", metavar="HOW", help="stop or allow an answer that repeats itself (stop)."),
         click.option("--n", type=int, metavar="N", help="Sample N answers that share one prefill (1)."),
         click.option("--beams", type=int, metavar="N", help="Search the likeliest answer with N beams (1)."),

@@ -19,6 +19,7 @@ COUNTED = {
     "verifying": "pages",
     "ranking": "passages",
     "measuring": "passes",
+    "quoting": "passes",
     "indexing": "characters",
     "embedding": "characters",
     "converting": "tensors",

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from localctx.budget import measure_process
 from localctx.engine.cache_plan import MemoryRelief
+from localctx.engine.confidence import Evidence
 from localctx.engine.drafting import PromptLookup
 from localctx.engine.events import Planned, Token
 from localctx.engine.page_map import PageMap
@@ -24,6 +25,9 @@ from localctx.store.documents import StoredDocument
 
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
 
+Decoding = Literal["free", "quote"]
+"""How an answer is decoded: in the model's own words, or limited to runs of the documents' words."""
+
 AnswerFrom = Literal["prompt", "sentences", "nothing"]
 """The source of an answer: the whole prompt, the best sentences of its passage (a small model reads closely), or
 nothing, because no passage makes the question likelier.
@@ -39,7 +43,7 @@ class Request:
     ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first ``restored``
     tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``;
     ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to
-    the tokens that a next question of the conversation begins with.
+    the tokens that a next question of the conversation begins with; ``continues``, if the question follows others.
 
     Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled`` and
     those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy
@@ -62,6 +66,7 @@ class Request:
     relief: MemoryRelief
     started: float
     seconds: dict[str, float]
+    continues: bool = False
     restored: int = 0
     restore_notes: list[str] = field(default_factory=list)
     next_prompt: Callable[[str], list[int]] = lambda answer: []
@@ -75,6 +80,11 @@ class Request:
     likelihood: float = 0.0
     repetition: Repetition = field(default_factory=Repetition)
     answer_from: AnswerFrom = "prompt"
+    decoding: Decoding = "free"
+    question_likelihood: float | None = None
+    evidence: Evidence | None = None
+    confidence: float | None = None
+    withheld: str | None = None
     passages: Sequence[Any] = ()
     candidates: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Request"] = ()
@@ -142,6 +152,9 @@ class Request:
             kv=self._recorded_kv(),
             memory={"peak_bytes": measure_process().peak},
             citations=self.citations,
+            decoding=self.decoding,
+            confidence=self.confidence,
+            withheld=self.withheld,
         )
 
     def prepare_report(self) -> PrepareReport:

@@ -61,6 +61,8 @@ class RequestBuilder:
         prompt = self.prompt(texts, question or "", conversation)
         ranking = make_prompt(model.tokenizer, texts, question or "", (), RANKING) if part else None
         boundary, adapter = _boundary(prompt, ranking), conversation.adapter
+        if conversation.form == RANKING and not (conversation.history or conversation.messages):
+            ranking = ranking or prompt
         activation = prompt.activation(adapter) if adapter else None
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
         cache_plan = plan_cache(model, settings, self._codec(), len(tokens))
@@ -102,6 +104,7 @@ class RequestBuilder:
             relief=MemoryRelief(cache_plan.chunk, self._smaller_codec),
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
+            continues=bool(conversation.history),
             restored=cache.length,
             restore_notes=restore_notes,
             next_prompt=lambda answer: self._next_prompt(texts, part, conversation, question or "", answer),

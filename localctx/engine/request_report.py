@@ -41,8 +41,11 @@ class KVReport:
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them; ``adapter`` is the name of that which answered, None if none did. ``chat`` and ``message`` (its id) where the
-    answer is part of a chat.
+    them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``;
+    ``confidence`` the probability that it is right, None where no adapter rates its answers; ``withheld`` what was not
+    given because that is too low; ``adapter`` is the name of
+    that which answered, None if none did. ``chat`` and ``message`` (its id) where the answer is part of a
+    chat.
     """
 
     answer: str
@@ -57,6 +60,9 @@ class AnswerReport:
     kv: KVReport
     memory: dict[str, int]
     citations: list[dict[str, Any]]
+    decoding: str = "free"
+    confidence: float | None = None
+    withheld: str | None = None
     adapter: str | None = None
     chat: str | None = None
     message: int | None = None

@@ -12,7 +12,15 @@ from itertools import islice
 
 from torch import Tensor
 
-from localctx.engine.coroutine import CancelCheck, EngineCoroutine, Result, never_cancelled
+from localctx.engine.coroutine import (
+    AwaitedForward,
+    CancelCheck,
+    EngineCoroutine,
+    Result,
+    logits_for,
+    never_cancelled,
+    requests_of,
+)
 from localctx.engine.events import Event
 from localctx.engine.sequence import Sequence
 from localctx.errors import Cancelled
@@ -24,7 +32,7 @@ FULL_DECODE_BATCH = 8  # decoding sequences that make a pass worth its cost with
 MAX_EVENTS = 64  # of one sequence between two passes: a coroutine that needs no model holds up no other
 
 ForwardFunction = Callable[[list[ForwardRequest], CancelCheck], list[Tensor]]
-Scheduled = tuple[Sequence, ForwardRequest]
+Scheduled = tuple[Sequence, AwaitedForward]
 
 
 class Scheduler:
@@ -84,7 +92,7 @@ class Scheduler:
         waiting = [(sequence, request) for sequence in self.sequences if (request := sequence.forward_request)]
         used, resident = Counter[Pool](), list[Scheduled]()
         for sequence, request in waiting:
-            pool, need = request.cache.pool, request.cache.bytes_with(len(request.tokens))
+            pool, need = _pool(request), _bytes_needed(request)
             limit = pool.device_tier.limit
             if limit is None or not used[pool] or used[pool] + need <= limit:
                 used[pool] += need
@@ -95,15 +103,15 @@ class Scheduler:
         """Choose the next pass: every sequence that decodes and, while there is room, those waiting longest."""
         scheduled, room, rope = list[Scheduled](), self._max_prefill_tokens, None
         resident = self._resident()
-        decoding = sum(len(request.tokens) <= MAX_DECODE_TOKENS for _, request in resident)
+        decoding = sum(_prefill_tokens(request) <= MAX_DECODE_TOKENS for _, request in resident)
         no_long_chunk = self._in_order and decoding >= FULL_DECODE_BATCH
         in_turn = resident if self._in_order else sorted(resident, key=lambda one: one[0].last_pass)
         for sequence, request in in_turn:
-            size = len(request.tokens)
+            size = _prefill_tokens(request)
             if no_long_chunk and size >= self._max_prefill_tokens:
                 continue
-            rope = rope if scheduled else request.cache.pool.rope
-            if request.cache.pool.rope is not rope:  # a pass has one RoPE scaling
+            rope = rope if scheduled else _pool(request).rope
+            if _pool(request).rope is not rope:  # a pass has one RoPE scaling
                 continue
             if size > MAX_DECODE_TOKENS and (size <= room or room == self._max_prefill_tokens):
                 room -= size
@@ -115,14 +123,15 @@ class Scheduler:
     def _forward(self, scheduled: list[Scheduled]) -> None:
         """Compute one pass. After a cancel, raise it in the cancelled sequences; after an error, compute one by one."""
         cancelled: CancelCheck = lambda: any(sequence.cancelled() for sequence, _ in scheduled)  # noqa: E731
+        forward_requests = [request for _, forward in scheduled for request in requests_of(forward)]
         try:
-            logits = self._compute([request for _, request in scheduled], cancelled)
+            logits = iter(self._compute(forward_requests, cancelled))
         except Exception as e:
             self._recover(scheduled, e)
             return
-        for (sequence, _), its_logits in zip(scheduled, logits, strict=True):
+        for sequence, forward in scheduled:
             sequence.last_pass = self._passes
-            sequence.resume(its_logits)
+            sequence.resume(logits_for(forward, list(islice(logits, len(requests_of(forward))))))
 
     def _recover(self, scheduled: list[Scheduled], error: Exception) -> None:
         if len(scheduled) == 1:
@@ -134,3 +143,18 @@ class Scheduler:
         else:
             for one in scheduled:
                 self._forward([one])
+
+
+def _pool(forward: AwaitedForward) -> Pool:
+    return requests_of(forward)[0].cache.pool
+
+
+def _prefill_tokens(forward: AwaitedForward) -> int:
+    """Returns the most tokens of one sequence: few are decoded together with those of others, more are a chunk."""
+    return max(len(request.tokens) for request in requests_of(forward))
+
+
+def _bytes_needed(forward: AwaitedForward) -> int:
+    """Returns the bytes of a sequence after the pass; the forks of a group share all but their open pages."""
+    first, *others = requests_of(forward)
+    return first.cache.bytes_with(len(first.tokens)) + sum(other.cache.open_page.nbytes for other in others)

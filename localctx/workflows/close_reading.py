@@ -50,12 +50,19 @@ def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) ->
 
     If even the best passage does not, nothing in the documents answers the question.
     """
+    gain, tokens = yield from question_gain(builder, question, likelihood)
+    return gain > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
+
+
+def question_gain(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[tuple[float, int]]:
+    """Returns by how many nats a passage makes the question likelier, and the question's tokens; ``likelihood`` is the
+    question's log-likelihood after the passage.
+    """
     only_question = Conversation(form=AS_IT_IS)
     request = builder.build([], [], question, persist=False, part="question", conversation=only_question)
     without_passage = yield from _likelihood(request)
     assert request.ranking
-    tokens = len(request.ranking.tokens) - request.ranking.question
-    return likelihood - without_passage > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
+    return likelihood - without_passage, len(request.ranking.tokens) - request.ranking.question
 
 
 def without_question(text: str, question: str) -> str:

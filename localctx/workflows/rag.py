@@ -26,6 +26,7 @@ from localctx.models.embedder import Embedder
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
+from localctx.workflows.confident_answer import is_rated
 from localctx.workflows.reader import OF_THE_WHOLE, OVER_ALL, with_reader
 
 MAX_RANKED = 5  # passages whose likelihood is computed
@@ -225,7 +226,9 @@ class RetrievalWorkflow:
         settings = self._runtime.settings
         if OF_THE_WHOLE.search(question.text):
             return
-        if settings.careful != "off" and not question.conversation.history:  # a follow-up may be a word or two
+        if is_rated(request, settings):
+            request.question_likelihood = likelihood
+        elif settings.careful != "off" and not question.conversation.history:  # a follow-up may be a word or two
             answerable = yield from makes_likelier(self._builder, question.text, likelihood)
             if not answerable:
                 request.answer_from = "nothing"
