@@ -30,6 +30,7 @@ class Answer:
     ``stopped``: ``eos`` (complete), ``length`` (cut at max_tokens), ``repeated``, ``cancelled`` or ``unanswered`` (no
     passage answers the question; the citation is what comes nearest). ``mode``: ``full`` documents or ``retrieve``
     (passages). ``notes``: what the user should know, a line each. ``persist_error``: why pages could not be kept.
+    ``until``: what was read, where only the beginning of a document was.
     """
 
     text: str
@@ -40,6 +41,7 @@ class Answer:
     notes: tuple[str, ...] = ()
     persist_error: str | None = None
     chat: str | None = None
+    until: Mapping[str, Any] | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -57,6 +59,7 @@ class Answer:
             notes=notes,
             persist_error=persist_error,
             chat=report.chat,
+            until=report.until,
         )
 
 

@@ -41,6 +41,8 @@ class Request:
     Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled``,
     ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy answer's tokens.
 
+    Set by the workflow: ``until``, as JSON what is read of a document of which only the beginning is.
+
     Set by retrieval: the ``passages`` it answers from, the ``candidates`` found (as JSON), and the requests that
     ``ranked`` them.
     """
@@ -72,6 +74,7 @@ class Request:
     candidates: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Request"] = ()
     evicted: list[EvictedRange] = field(default_factory=list)
+    until: dict[str, Any] | None = None
     _kv: KVReport | None = None
 
     def begin_persisting(self) -> None:
@@ -134,6 +137,7 @@ class Request:
             kv=self._recorded_kv(),
             memory={"peak_bytes": measure_process().peak},
             citations=self.citations,
+            until=self.until,
         )
 
     def prepare_report(self) -> PrepareReport:
@@ -147,7 +151,8 @@ class Request:
         """Returns, as JSON, what a chat stores with the answer; valid while the cache is open."""
         kv = {"codec": self.cache.pool.codec, "keeper": self.cache.keeper.name, "window": self.plan.window}
         counts = {"tokens": asdict(self.token_counts()), "seconds": self._seconds()}
-        return {"model": self.model_name, "mode": self.plan.mode, **counts, "kv": kv}
+        until = {"until": self.until} if self.until else {}
+        return {"model": self.model_name, "mode": self.plan.mode, **counts, "kv": kv, **until}
 
     def token_counts(self) -> TokenCounts:
         """Returns the tokens counted so far."""

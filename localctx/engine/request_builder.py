@@ -23,7 +23,7 @@ from localctx.engine.runtime import Runtime
 from localctx.errors import UsageError
 from localctx.models.base import Model
 from localctx.settings import Settings
-from localctx.store.documents import StoredDocument
+from localctx.store.documents import DocumentBeginning, StoredDocument
 from localctx.store.remote_sync import open_remote
 
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
@@ -167,8 +167,9 @@ class RequestBuilder:
         self, documents: Sequence[StoredDocument], tokens: list[int], codec: str, part: str, chat: str | None
     ) -> CachePersister:
         settings = self.runtime.settings
-        identity = CacheIdentity(self.model.fingerprint(codec), settings.model, codec, part, chat)
-        remote = open_remote(settings.remote, settings.remote_mode)
+        read = part or "+".join(f"up to {len(d.text)}" for d in documents if isinstance(d, DocumentBeginning))
+        identity = CacheIdentity(self.model.fingerprint(codec), settings.model, codec, read, chat)
+        remote = None if part else open_remote(settings.remote, settings.remote_mode)  # a passage is not worth it
         return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], remote)
 
 

@@ -41,7 +41,8 @@ class KVReport:
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them. ``chat`` and ``message`` (its id) where the answer is part of a chat.
+    them. ``chat`` and ``message`` (its id) where the answer is part of a chat; ``until`` (``ReadUntil``) where only the
+    beginning of a document was read.
     """
 
     answer: str
@@ -58,10 +59,15 @@ class AnswerReport:
     citations: list[dict[str, Any]]
     chat: str | None = None
     message: int | None = None
+    until: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON; without ``chat`` and ``message`` outside of chats."""
+        """The report as JSON; without ``chat`` and ``message`` outside of chats, and without ``until`` where all was
+        read.
+        """
         report = asdict(self)
+        if self.until is None:
+            del report["until"]
         if self.chat is None:
             del report["chat"], report["message"]
         return report
