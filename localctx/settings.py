@@ -35,7 +35,8 @@ class Settings:
     ``home`` is the data folder; ``model`` a catalogue name, hub id or path; ``device`` and ``dtype`` may be ``auto``;
     ``weights`` keep the bits they were published in (``full``) or are quantized (``int8``; ``nf4`` on a GPU);
     ``threads`` 0 leaves the number to torch; ``rope`` stretches the context window (``yarn:2``, ``linear:2``,
-    ``llama3:8``).
+    ``llama3:8``). ``adapter`` answers questions about documents: the one that comes with the model (``auto``), none, a
+    name or a folder.
 
     ``kv`` is the KV codec or ``auto``; ``keep`` names the keeper (eviction policy) and its budget; ``chunk`` is the
     number of tokens of a prefill step; ``memory``, ``ram`` and ``disk`` limit the bytes of KV on the device, in host
@@ -60,6 +61,7 @@ class Settings:
 
     home: Path
     model: str = "smollm2-135m-instruct"
+    adapter: str = "auto"
     kv: str = "auto"
     device: str = "auto"
     dtype: str = "auto"

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from localctx.kv.cache import Cache
 from localctx.kv.rotary import Rope
+from localctx.models.adapter import Adapter
 from localctx.models.geometry import Geometry
 from localctx.shape import KVShape
 
@@ -34,7 +35,10 @@ class Tokenizer(Protocol):
 
 
 class ForwardRequest(NamedTuple):
-    """New ``tokens`` of the sequence in ``cache``. The logits of the last ``num_logits`` of them are wanted."""
+    """New ``tokens`` of the sequence in ``cache``. The logits of the last ``num_logits`` of them are wanted.
+
+    Tokens from the start of the cache's ``activation`` on are computed with its adapter, which the model has.
+    """
 
     tokens: Sequence[int]
     cache: Cache
@@ -77,6 +81,9 @@ class Model(Protocol):
 
         The RoPE that a cache was made with applies, whichever view computes it.
         """
+
+    def add_adapter(self, adapter: Adapter) -> None:
+        """Let caches activate ``adapter``. Raises ModelError for an adapter of another model."""
 
     def fingerprint(self, codec: str) -> bytes:
         """32 bytes that identify everything a page's bytes depend on, but its tokens."""

@@ -70,7 +70,8 @@ class CatalogEntry:
     known). ``longer`` are windows beyond ``context`` in which it passed a needle test, shortest first.
 
     ``passages`` is the number of retrieved passages it answers best from, ``effective`` the effective context in
-    tokens, up to which answers from whole documents are at least as good; both 0 if not measured.
+    tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``reader`` is the
+    adapter of ``models/readers`` that answers questions (empty: none).
     """
 
     name: str
@@ -87,6 +88,7 @@ class CatalogEntry:
     effective: int = 0
     languages: tuple[str, ...] = ()
     family: str = ""
+    reader: str = ""
 
 
 def load_catalog() -> dict[str, CatalogEntry]:

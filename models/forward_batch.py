@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +18,19 @@ from localctx.kv.dispatch import batch_key, joins_batch
 from localctx.kv.graph_inputs import CapturableBatch
 from localctx.models.base import ForwardRequest
 from localctx.models.rope import ModelRope
+
+
+class AdaptedRows(NamedTuple):
+    """The tokens that an adapter computes: its ``fingerprint``, and their ``indices`` in the row of a forward pass."""
+
+    fingerprint: bytes
+    indices: list[int]
+
+
+def adapter_of(request: ForwardRequest) -> bytes | None:
+    """The fingerprint of the adapter that computes the last of the new tokens; None if none does."""
+    active, cache = request.cache.activation, request.cache
+    return active.fingerprint if active and active.start < cache.length + len(request.tokens) else None
 
 
 class ForwardBatch:
@@ -77,6 +90,18 @@ class ForwardBatch:
         """The indices in the row of the tokens whose logits are wanted."""
         ends = accumulate(len(request.tokens) for request in self.requests)
         return [i for end, request in zip(ends, self.requests, strict=True) for i in range(end)[-request.num_logits :]]
+
+    @property
+    def adapted_rows(self) -> AdaptedRows | None:
+        """The tokens that an adapter computes; None if there are none. A pass has at most one adapter."""
+        indices, fingerprints, end = list[int](), set[bytes](), 0
+        for request in self.requests:
+            start, end = end, end + len(request.tokens)
+            if (fingerprint := adapter_of(request)) and request.cache.activation:
+                fingerprints.add(fingerprint)
+                indices += range(max(start, start + request.cache.activation.start - request.cache.length), end)
+        assert len(fingerprints) < 2, "sequences with different adapters are in passes of their own"
+        return AdaptedRows(fingerprints.pop(), indices) if fingerprints else None
 
     def split(self, logits: Tensor) -> list[Tensor]:
         """The wanted logits [wanted, vocabulary] by request, float32."""

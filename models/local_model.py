@@ -12,10 +12,11 @@ from torch import Tensor
 from localctx.errors import Cancelled
 from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
+from localctx.models.adapter import Adapter
 from localctx.models.base import ForwardRequest, Tokenizer
 from localctx.models.chat_tokenizer import ChatTokenizer
 from localctx.models.fingerprint import fingerprint
-from localctx.models.forward_batch import ForwardBatch
+from localctx.models.forward_batch import ForwardBatch, adapter_of
 from localctx.models.geometry import geometry_of, shape_of
 from localctx.models.rope import ModelRope, Positions, positions_of, stretched
 
@@ -52,6 +53,7 @@ class LocalModel(ABC):
         self.trained: int = config.max_position_embeddings
         self.geometry = geometry_of(config)
         self._ropes: dict[str, ModelRope | None] = {}
+        self._adapters: dict[bytes, Any] = {}  # by fingerprint; views share them
         self.stretch(rope)
         self.shape = shape_of(config)
 
@@ -80,6 +82,11 @@ class LocalModel(ABC):
     def view(self) -> Self:
         """See ``Model``."""
         return copy(self)
+
+    def add_adapter(self, adapter: Adapter) -> None:
+        """See ``Model``."""
+        if adapter.fingerprint not in self._adapters:
+            self._adapters[adapter.fingerprint] = self._fit(adapter)
 
     def fingerprint(self, codec: str) -> bytes:
         """See ``Model``."""
@@ -127,19 +134,25 @@ class LocalModel(ABC):
         return batch.probed
 
     def _groups(self, requests: Sequence[ForwardRequest]) -> list[list[int]]:
-        """Which ``requests`` are computed in one pass. Where sums depend on how many rows are multiplied, a chunk has a
-        pass of its own, so that its result is the same beside others as alone.
+        """Which ``requests`` are computed in one pass: those with one adapter, the first together with those without
+        any. Where sums depend on how many rows are multiplied, a chunk has a pass of its own, so that its result is the
+        same beside others as alone.
         """
-        if not self.sums_depend_on_rows:
-            return [list(range(len(requests)))] if requests else []
-        is_chunk = [len(request.tokens) > MAX_DECODE_TOKENS for request in requests]
-        chunks = [[i] for i, chunk in enumerate(is_chunk) if chunk]
-        few = [i for i, chunk in enumerate(is_chunk) if not chunk]
-        return [*chunks, few] if few else chunks
+        alone = [self.sums_depend_on_rows and len(request.tokens) > MAX_DECODE_TOKENS for request in requests]
+        chunks = [[i] for i, chunk in enumerate(alone) if chunk]
+        few = [(i, adapter_of(request)) for i, request in enumerate(requests) if not alone[i]]
+        first, *others = [*dict.fromkeys(adapter for _, adapter in few if adapter)] or [None]
+        groups = [[i for i, adapter in few if adapter in (None, first)]]
+        groups += [[i for i, adapter in few if adapter == other] for other in others]
+        return chunks + [group for group in groups if group]
 
     @abstractmethod
     def _run(self, batch: ForwardBatch) -> Tensor:
         """The wanted logits [wanted, vocabulary] of ``batch``, by the RoPE of its caches, or else of this model."""
+
+    @abstractmethod
+    def _fit(self, adapter: Adapter) -> Any:
+        """What ``_run`` needs of an adapter. Raises ModelError for one of another model."""
 
     @abstractmethod
     def _rope_of(self, positions: Positions) -> ModelRope:

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from localctx.kernels.adapter_cpu import NO_ROWS
 from localctx.kernels.decoder_layer_cpu import (
     EntryWeights,
     ExitWeights,
+    LayerChanges,
     enter,
     enter_chunk,
     leave,
@@ -22,12 +24,14 @@ from localctx.kernels.decoder_layer_cpu import (
 )
 from localctx.kernels.linear_cpu import Blocks, exact_blocks, gather_rows, multiply
 from localctx.kv.backend import MAX_DECODE_TOKENS
+from localctx.models.adapter import Adapter
 from localctx.models.blocked_linear import WEIGHTS
 from localctx.models.chat_tokenizer import ChatTokenizer
 from localctx.models.decoder_config import DecoderConfig
 from localctx.models.forward_batch import ForwardBatch
 from localctx.models.frequencies import frequencies
 from localctx.models.local_model import LocalModel
+from localctx.models.native_adapter import layer_changes
 from localctx.models.rope import Angles, ModelRope, Pairs, Positions
 from localctx.models.safetensors_files import get_tensor
 
@@ -57,21 +61,31 @@ class NativeDecoder(LocalModel):
         self.precision, self.sums_depend_on_rows = precision, precision != torch.float32
         super().__init__(config, tokenizer, stored=weights.stored, **how)
         self._weights, self.nbytes, self.parameters = weights, weights.nbytes, weights.count
+        self._unchanged = [LayerChanges()] * len(weights.layers)
 
     def _run(self, batch: ForwardBatch) -> Tensor:
         weights, eps = self._weights, self._config.rms_norm_eps
         chunk = any(len(request.tokens) > MAX_DECODE_TOKENS for request in batch.requests)
         before, after = (enter_chunk, leave_chunk) if self.sums_depend_on_rows and chunk else (enter, leave)
         cos, sin = self._rotations(batch)
+        changes, changed = self._changes(batch)
         x = gather_rows(weights.embedding, torch.tensor(batch.tokens)).numpy()
         for i, (entry, exits) in enumerate(weights.layers):
             q, k, v = (np.empty((len(x), heads, self._config.head_dim), np.float32) for heads in weights.heads)
-            before(x, entry, eps, cos, sin, q, k, v)
+            before(x, entry, changes[i].qkv, changed, eps, cos, sin, q, k, v)
             rows = [torch.from_numpy(a).transpose(0, 1) for a in (q, k, v)]
             attended = batch.attend(i, rows[0], rows[1], rows[2], self._config.head_dim**-0.5)
-            after(x, attended.transpose(0, 1).flatten(1).contiguous().numpy(), exits, eps)
+            after(x, attended.transpose(0, 1).flatten(1).contiguous().numpy(), exits, changes[i], changed, eps)
         normed = normalize(x[batch.logit_indices], weights.norm, eps)
         return multiply(torch.from_numpy(normed), weights.head)
+
+    def _changes(self, batch: ForwardBatch) -> tuple[list[LayerChanges], np.ndarray]:
+        """The changes of every layer by the adapter of this pass, and the rows that they apply to."""
+        rows = batch.adapted_rows
+        return (self._adapters[rows.fingerprint], np.array(rows.indices)) if rows else (self._unchanged, NO_ROWS)
+
+    def _fit(self, adapter: Adapter) -> list[LayerChanges]:
+        return layer_changes(self._config, adapter)
 
     def _rotations(self, batch: ForwardBatch) -> tuple[np.ndarray, np.ndarray]:
         """Cosines and sines [T, D / 2] of the positions of the tokens."""

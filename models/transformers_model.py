@@ -17,6 +17,7 @@ from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
 from localctx.kv.graph_inputs import GraphInputs
 from localctx.kv.pool import Pool
+from localctx.models.adapter import Adapter
 from localctx.models.base import ForwardRequest
 from localctx.models.blocked_linear import RowByRow, weight_bytes, weight_count
 from localctx.models.chat_tokenizer import ChatTokenizer, chat_tokenizer_of
@@ -24,6 +25,7 @@ from localctx.models.cuda_graphs import CudaCapture, GraphCache
 from localctx.models.forward_batch import ForwardBatch
 from localctx.models.geometry import KINDS
 from localctx.models.local_model import LocalModel
+from localctx.models.module_adapter import ModuleAdapters
 from localctx.models.module_rope import apply_positions, rope_of
 from localctx.models.rope import ModelRope, Positions
 
@@ -41,6 +43,7 @@ class TransformersModel(LocalModel):
         self, module: Any, tokenizer: ChatTokenizer | None = None, *, row_by_row: RowByRow | None = None, **how: Any
     ) -> None:
         self._module, self._row_by_row = module.eval(), row_by_row or RowByRow()
+        self._hooks = ModuleAdapters(module, self._row_by_row)
         super().__init__(module.config.get_text_config(decoder=True), tokenizer or ChatTokenizer(None), **how)
         self.computed_by = f"transformers {version('transformers')}"
         self.nbytes, self.parameters = weight_bytes(module), weight_count(module)
@@ -53,13 +56,20 @@ class TransformersModel(LocalModel):
     def _run(self, batch: ForwardBatch) -> Tensor:
         self._apply(batch.rope.positions if batch.rope else self._positions)
         self._row_by_row.on = all(len(request.tokens) <= MAX_DECODE_TOKENS for request in batch.requests)
-        inputs = _inputs(batch, batch.positions())
+        inputs, rows = _inputs(batch, batch.positions()), batch.adapted_rows
+        if rows:  # hooks depend on more than a graph's inputs
+            with self._hooks.acting(rows):
+                return self._compute(batch, _to_device(self.device, inputs))
         capturable = batch.capturable if self.graphs else None
         if not (self.graphs and capturable):
             return self._compute(batch, _to_device(self.device, inputs))
         if batch.cancelled():
             raise Cancelled
         return self.graphs.run(capturable, inputs, self.device, partial(self._compute, batch))
+
+    def _fit(self, adapter: Adapter) -> bool:
+        self._hooks.add(adapter)
+        return True
 
     def _compute(self, batch: ForwardBatch, inputs: Mapping[str, Tensor] | GraphInputs) -> Tensor:
         out = self._module(

@@ -9,17 +9,19 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 
 from localctx.engine.prompt_wording import NOT_SAID
 
-MAX_WORDS = 1_300  # of the documents of one example: about 2,000 tokens
-UNANSWERABLE = 0.4  # questions without an answer, for each one that has an answer
-CONTINUED = 0.2  # share of questions that become the second of a conversation
+HELD_OUT = 60  # of so many articles' paragraphs and stories one is not trained on
+MAX_WORDS = 1_200  # of the documents of one example: up to 2,000 tokens
+UNANSWERABLE = 0.35  # questions without an answer, for each one that has an answer
+CONTINUED = 0.12  # share of questions that become the second of a conversation
 ELLIPTICAL = "when", "where", "who", "why", "how"
-_GROUPS = 1, 1, 1, 1, 2, 2, 3, 3, 5, 8  # paragraphs of an example, drawn with equal odds
+_GROUPS = 1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 5, 8  # paragraphs of an example, drawn with equal odds
 _WORD = re.compile(r"\w+")
 
 Turn = tuple[str, str]
@@ -43,23 +45,30 @@ class Example:
     conversations: list[list[Turn]] = field(default_factory=list)
 
 
-def load_paragraphs(folder: Path) -> tuple[list[Paragraph], list[Paragraph]]:
-    """Returns the paragraphs of encyclopaedia articles and those of stories, from the data in ``folder``."""
-    articles, stories = (_read(folder / name) for name in ("squad-train.json", "fairytale-train.json"))
-    return articles, stories
+class ReaderData:
+    """The paragraphs of encyclopaedia articles and of stories in ``folder``; those ``held_out`` of training, or the
+    others.
+    """
 
+    def __init__(self, folder: Path, held_out: bool = False) -> None:
+        articles = _read(folder / "squad-train.json")
+        self.articles = [p for i, p in enumerate(articles) if (i % HELD_OUT == 0) == held_out]
+        stories = _read(folder / "fairytale-train.json")
+        titles = {title: i for i, title in enumerate(dict.fromkeys(p.story for p in stories))}
+        self.stories = [p for p in stories if (titles[p.story] % HELD_OUT == 0) == held_out]
+        self._likeness = _Likeness([p.text for p in self.articles])
 
-def make_examples(folder: Path, seed: int) -> Iterator[tuple[int, Example]]:
-    """Yield epochs without end: the number of the epoch and an example, in the order of ``seed``."""
-    articles, stories = load_paragraphs(folder)
-    likeness = _Likeness([p.text for p in articles])
-    epoch = 0
-    while True:
-        rng = random.Random(f"{seed} {epoch}")
-        examples = [*_of_articles(articles, likeness, rng), *_of_stories(stories, rng)]
+    def epoch(self, seed: int, number: int = 0) -> list[Example]:
+        """The examples of one epoch, in the order of ``seed``."""
+        rng = random.Random(f"{seed} {number}")
+        examples = [*_of_articles(self.articles, self._likeness, rng), *_of_stories(self.stories, rng)]
         rng.shuffle(examples)
-        yield from ((epoch, example) for example in examples)
-        epoch += 1
+        return examples
+
+    def examples(self, seed: int) -> Iterator[Example]:
+        """Yield the examples of one epoch after another."""
+        for number in count():
+            yield from self.epoch(seed, number)
 
 
 def _read(file: Path) -> list[Paragraph]:
@@ -67,12 +76,24 @@ def _read(file: Path) -> list[Paragraph]:
     return [
         Paragraph(
             part["text"],
-            [(q["question"], q["answers"][0].strip()) for q in part["questions"]],
+            [(_joined(q["question"]), _in_words_of(part["text"], q["answers"][0])) for q in part["questions"]],
             source["title"] if len(sources) > 1 else "",
         )
         for source in sources
         for part in source["paragraphs"]
     ]
+
+
+def _in_words_of(text: str, answer: str) -> str:
+    """The ``answer`` as ``text`` writes it, if it has it up to case and white space."""
+    answer = _joined(answer)
+    found = re.search(r"\s+".join(map(re.escape, answer.split())), text, re.IGNORECASE)
+    return " ".join((found.group() if found else answer).split())
+
+
+def _joined(text: str) -> str:
+    """``text`` without the spaces that some data have before 's, n't and punctuation."""
+    return re.sub(r" +(?=['\u2019]s\b|n['\u2019]t\b|[.,!?;:](\s|$))", "", text).strip()
 
 
 class _Likeness:
@@ -85,7 +106,7 @@ class _Likeness:
         for row, some in zip(counts, words, strict=True):
             np.add.at(row, [ids[w] for w in some], 1)
         weighted = np.log1p(counts) * np.log(len(texts) / (counts > 0).sum(0))
-        weighted /= np.linalg.norm(weighted, axis=1, keepdims=True)
+        weighted /= np.linalg.norm(weighted, axis=1, keepdims=True) + 1e-9
         similar = weighted @ weighted.T
         np.fill_diagonal(similar, -1)
         self.nearest = np.argsort(-similar, axis=1)[:, :40]

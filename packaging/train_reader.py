@@ -1,9 +1,9 @@
 """Train a reader: ``python packaging/train_reader.py DATA OUTPUT [--epochs 1]``.
 
-A reader is an adapter that answers questions from the text before them, in its words, or says that it does not say. It
-acts on question and answer only (activated LoRA, arXiv:2504.12397), so that the pages of documents stay the model's own.
+A reader is an adapter that answers questions from the text before them, in its words, or says that nothing there does.
+It acts on question and answer only (activated LoRA, arXiv:2504.12397), so that documents' pages stay the model's own.
 DATA is a folder with squad-train.json and fairytale-train.json. An interrupted run goes on where it was last saved. The
-documents of an example are read once, without gradient; all its questions stand behind them, blind to each other.
+documents of an example are read once, without gradient; its questions stand behind them, blind to each other.
 """
 
 import argparse
@@ -12,12 +12,12 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
 
 import torch
 from lora_decoder import KV, LoraDecoder, Rows
-from reader_examples import Example, make_examples
+from reader_examples import Example, ReaderData
 from torch import Tensor
 from torch.nn import functional
 
@@ -28,17 +28,17 @@ from localctx.models.base import Tokenizer
 from localctx.models.resolve import resolve_model
 from localctx.settings import load_settings
 
-MODEL = "smollm2-135m-instruct"
-HELD_OUT = 40  # examples of the first epoch that are never trained on
-SAVE_EVERY = 300.0  # seconds
+SAVE_EVERY = 600.0  # seconds
 WARMUP = 40  # steps
+REPORTED = 24  # held-out examples that the figures are of
 IGNORED = -100
 
 
 @dataclass
 class Packed:
     """An example as tokens: those of the documents and, behind them, those of all conversations with the numbers of
-    their conversations, their positions, and the tokens to be predicted (IGNORED where nothing is learned).
+    their conversations, their positions, and the tokens to be predicted (IGNORED where nothing is learned);
+    ``not_said`` tells of each answer whether it says that there is none.
     """
 
     prefix: list[int]
@@ -46,13 +46,7 @@ class Packed:
     segments: list[int]
     positions: list[int]
     targets: list[int]
-
-    def mask(self) -> Tensor:
-        """[tokens, prefix + tokens]: a token attends to the documents and to those before it in its conversation."""
-        segments = torch.tensor(self.segments)
-        causal = torch.ones(len(segments), len(segments), dtype=torch.bool).tril()
-        own = causal & (segments[:, None] == segments)
-        return torch.cat([torch.ones(len(segments), len(self.prefix), dtype=torch.bool), own], 1)
+    not_said: list[bool]
 
 
 class Packer:
@@ -60,14 +54,13 @@ class Packer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        probe = make_prompt(tokenizer, ["A."], "B", (), READER).tokens
-        self.invocation = tokenizer.encode("Question:")
-        self._stop = next(t for t in sorted(tokenizer.stop_ids) if t in make_prompt(tokenizer, ["A."], "B", [("C", "D")]).tokens)
-        assert self._invoked(probe)
+        self.invocation = tokenizer.encode(READER.split(" {")[0])
+        conversation = make_prompt(tokenizer, ["A."], "B", [("C", "D")]).tokens
+        self._stop = next(token for token in sorted(tokenizer.stop_ids) if token in conversation)
 
     def pack(self, example: Example) -> Packed:
         """The tokens of an example."""
-        packed = Packed([], [], [], [], [])
+        packed = Packed([], [], [], [], [], [])
         for number, turns in enumerate(example.conversations):
             self._add(packed, example.texts, turns, number)
         return packed
@@ -84,11 +77,11 @@ class Packer:
             assert prompt[start : start + len(tokens)] == tokens, "a conversation begins as it did before"
             new = prompt[start + len(tokens) :]
             reply = [*self._tokenizer.encode(answer), self._stop]
-            targets += [IGNORED] * (len(new) - 1) + reply
-            targets += [IGNORED]
+            targets += [*[IGNORED] * (len(new) - 1), *reply, IGNORED]  # each token has the next one as its target
             tokens += [*new, *reply]
+            packed.not_said.append(answer == NOT_SAID)
         packed.tokens += tokens
-        packed.targets += targets[: len(tokens)]
+        packed.targets += targets
         packed.segments += [number] * len(tokens)
         packed.positions += range(len(packed.prefix), len(packed.prefix) + len(tokens))
 
@@ -146,11 +139,11 @@ class Trainer:
 
 def evaluate(decoder: LoraDecoder, examples: Sequence[Packed]) -> tuple[Tensor, int, list[tuple[bool, bool]]]:
     """Returns the summed loss, the number of predicted tokens and, of each answer, whether it should be NOT_SAID and
-    whether all of its tokens are the likeliest ones, which is when it would be generated so.
+    whether all of its tokens are the likeliest ones, so that it would be generated.
     """
     prefixes = read_documents(decoder, [example.prefix for example in examples])
     rows = [
-        Rows(tokens, example.mask(), prefix)
+        Rows(tokens, example.segments, prefix)
         for example, prefix, tokens in zip(examples, prefixes, _slices([e.tokens for e in examples]), strict=True)
     ]
     tokens = torch.tensor([t for e in examples for t in e.tokens])
@@ -160,17 +153,14 @@ def evaluate(decoder: LoraDecoder, examples: Sequence[Packed]) -> tuple[Tensor, 
     wanted = targets != IGNORED
     logits = decoder.logits(hidden[wanted])
     loss = functional.cross_entropy(logits, targets[wanted], reduction="sum")
-    return loss, int(wanted.sum()), _outcomes(examples, logits.detach().argmax(-1) == targets[wanted], decoder)
+    hits = (logits.detach().argmax(-1) == targets[wanted]).split(_answer_lengths(examples))
+    not_said = [kind for example in examples for kind in example.not_said]
+    return loss, int(wanted.sum()), list(zip(not_said, (bool(hit.all()) for hit in hits), strict=True))
 
 
-def _outcomes(examples: Sequence[Packed], hits: Tensor, decoder: LoraDecoder) -> list[tuple[bool, bool]]:
-    outcomes, at = list[tuple[bool, bool]](), 0
-    for example in examples:
-        runs = [list(run) for learned, run in groupby(example.targets, lambda t: t != IGNORED) if learned]
-        for run in runs:
-            outcomes.append((run[: len(decoder.not_said)] == decoder.not_said, bool(hits[at : at + len(run)].all())))
-            at += len(run)
-    return outcomes
+def _answer_lengths(examples: Sequence[Packed]) -> list[int]:
+    runs = (groupby(example.targets, lambda token: token != IGNORED) for example in examples)
+    return [len(list(run)) for of_one in runs for learned, run in of_one if learned]
 
 
 @torch.no_grad()
@@ -194,6 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("output", type=Path)
+    parser.add_argument("--model", default="smollm2-135m-instruct", help="a plain decoder with tied embeddings")
     parser.add_argument("--epochs", type=float, default=1.0)
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--rate", type=float, default=5e-4, help="learning rate (5e-4)")
@@ -211,24 +202,28 @@ def run(given: argparse.Namespace, work: Path) -> None:
     """Train as the command line says."""
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(given.seed)
-    settings = load_settings(model=MODEL)
-    tokenizer = ModelLoader().load(settings, lambda progress: None)[0].tokenizer
-    folder = resolve_model(MODEL, settings.models, lambda *progress: None)
+    tokenizer = load_tokenizer(given.model)
+    folder = resolve_model(given.model, load_settings().models, lambda *progress: None)
     decoder = LoraDecoder(folder, given.rank, 2.0 * given.rank)
     packer = Packer(tokenizer)
-    decoder.not_said = tokenizer.encode(NOT_SAID)
-    an_epoch = count_examples(given.data, given.seed)
+    data = ReaderData(given.data)
+    an_epoch = len(data.epoch(given.seed))
     trainer = Trainer(decoder, work, steps=int(given.epochs * an_epoch / given.batch), rate=given.rate)
     trainer.resume()
-    stream = (packer.pack(example) for _, example in make_examples(given.data, given.seed))
-    held_out = [next(stream) for _ in range(HELD_OUT)]
-    for _ in range(trainer.step * given.batch):  # those an earlier run was trained on
-        next(stream)
+    held_out = [packer.pack(example) for example in ReaderData(given.data, held_out=True).epoch(given.seed)[:REPORTED]]
+    untrained = islice(data.examples(given.seed), trainer.step * given.batch, None)
     print(f"{an_epoch} examples an epoch, {trainer.steps} steps, from step {trainer.step}", flush=True)
-    loop(trainer, held_out, stream, given, packer)
+    loop(trainer, held_out, map(packer.pack, untrained), given, packer)
 
 
-def loop(trainer: Trainer, held_out: Sequence[Packed], stream: Iterator[Packed], given: argparse.Namespace, packer: Packer) -> None:
+def load_tokenizer(model: str) -> Tokenizer:
+    """The tokenizer of a model, as the engine uses it."""
+    return ModelLoader().load(load_settings(model=model), lambda progress: None)[0].tokenizer
+
+
+def loop(
+    trainer: Trainer, held_out: Sequence[Packed], stream: Iterator[Packed], given: argparse.Namespace, packer: Packer
+) -> None:
     """Train to the last step; report every 25 steps, and save every few minutes."""
     saved = began = time.monotonic()
     losses, tokens = list[float](), 0
@@ -242,7 +237,7 @@ def loop(trainer: Trainer, held_out: Sequence[Packed], stream: Iterator[Packed],
             losses.clear()
         if time.monotonic() - saved > SAVE_EVERY or trainer.step == trainer.steps:
             trainer.save()
-            trainer.decoder.save(given.output, MODEL, packer.invocation)
+            trainer.decoder.save(given.output, given.model, packer.invocation)
             print(json.dumps({"step": trainer.step, **held_out_figures(trainer.decoder, held_out)}), flush=True)
             saved = time.monotonic()
 
@@ -258,18 +253,6 @@ def held_out_figures(decoder: LoraDecoder, examples: Sequence[Packed]) -> dict[s
         "word for word": round(sum(answered) / len(answered), 3),
         "told so": round(sum(unanswered) / max(1, len(unanswered)), 3),
     }
-
-
-def count_examples(data: Path, seed: int) -> int:
-    """The number of examples of the first epoch."""
-    return sum(1 for _ in _first_epoch(data, seed))
-
-
-def _first_epoch(data: Path, seed: int) -> Iterator[Example]:
-    for epoch, example in make_examples(data, seed):
-        if epoch:
-            return
-        yield example
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import gradio as gr
 
 from localctx.kv.keepers import KEEPERS
+from localctx.models.adapter import shipped_adapters
 from localctx.settings import APPEARANCE, BLEND
 from localctx.shape import FORMATS
 
@@ -45,6 +46,13 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
         (
             Field(
                 "model", "Model", "one of these, a folder, a GGUF file, or owner/name on the Hugging Face hub", "free"
+            ),
+            Field(
+                "adapter",
+                "Reader",
+                "the adapter that answers questions about documents: auto, none, a name or a folder",
+                "free",
+                ("auto", "none", *shipped_adapters()),
             ),
             Field("rope", "Longer window", "auto, or as yarn:2, linear:2, llama3:8", "free", ("auto", "yarn:2")),
             _whole("threads", "Processor threads", "0: localctx chooses"),

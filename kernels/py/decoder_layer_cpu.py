@@ -1,6 +1,7 @@
 """A Llama-like decoder layer without its attention: two calls a layer, because calls cost most where rows are few.
 
-The result of a row does not depend on the others, to the last bit: the same code computes it, however many there are.
+The result of a row does not depend on the others, to the last bit: the same code computes it, however many there are,
+and whether an adapter changes the weights of others or not.
 The functions for chunks differ: they multiply many rows in bf16, and their sums depend on how many rows there are.
 """
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from numba import njit, prange
 
+from localctx.kernels.adapter_cpu import NO_CHANGE, Change, add_change, add_change_in_bf16
 from localctx.kernels.decode_cpu import MATH
 from localctx.kernels.linear_cpu import WIDTH, Blocks, multiply_blocks, multiply_in_bf16
 from localctx.kernels.vector_math import LANES, address_of, exp_below
@@ -39,34 +41,58 @@ class ExitWeights(NamedTuple):
     down: Blocks
 
 
+class LayerChanges(NamedTuple):
+    """The changes of a layer's weights by an adapter; the first is that of q, k and v."""
+
+    qkv: Change = NO_CHANGE
+    output: Change = NO_CHANGE
+    gate_up: Change = NO_CHANGE
+    down: Change = NO_CHANGE
+
+
 @njit(cache=True)
-def enter(x, entry, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
+def enter(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
     """Compute q [n, Hq, D], k [n, H, D] and v [n, H, Dv] of the rows x [n, hidden]; q and k are rotated by cos and sin
-    [n, <= D / 2] (RoPE, arXiv:2104.09864).
+    [n, <= D / 2] (RoPE, arXiv:2104.09864). For some ``rows`` the weight of q, k and v is changed by ``change``.
     """
-    out = _times(normalize(x, entry.norm, eps), entry.qkv)
+    normed = normalize(x, entry.norm, eps)
+    out = _times(normed, entry.qkv)
+    add_change(out, normed, change, rows)
     _part(out, entry.bias, entry.q_norm, entry.k_norm, eps, cos, sin, q, k, v)
 
 
 @njit(cache=True)
-def leave(x, attended, exits, eps):  # type: ignore[no-untyped-def]
-    """Add to the rows x [n, hidden] the projected attention output [n, Hq * Dv], then the output of the gated MLP."""
-    _add(x, attended, exits.output)
-    both = _times(normalize(x, exits.norm, eps), exits.gate_up)
-    _add(x, _gated(both, exits.gate_up.outputs // 2), exits.down)
+def leave(x, attended, exits, changes, rows, eps):  # type: ignore[no-untyped-def]
+    """Add to the rows x [n, hidden] the projected attention output [n, Hq * Dv], then the output of the gated MLP. For
+    some ``rows`` the weights are changed by ``changes``, those of the layer.
+    """
+    _add(x, attended, exits.output, changes.output, rows)
+    normed = normalize(x, exits.norm, eps)
+    both = _times(normed, exits.gate_up)
+    add_change(both, normed, changes.gate_up, rows)
+    _add(x, _gated(both, exits.gate_up.outputs // 2), exits.down, changes.down, rows)
 
 
-def enter_chunk(x, entry, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
+def enter_chunk(x, entry, change, rows, eps, cos, sin, q, k, v):  # type: ignore[no-untyped-def]
     """``enter`` for the many rows of a chunk, with its product in bf16."""
-    out = _times_in_bf16(normalize(x, entry.norm, eps), entry.qkv)
+    normed = normalize(x, entry.norm, eps)
+    out = _times_in_bf16(normed, entry.qkv)
+    add_change_in_bf16(out, normed, change, rows)
     _part(out, entry.bias, entry.q_norm, entry.k_norm, eps, cos, sin, q, k, v)
 
 
-def leave_chunk(x, attended, exits, eps):  # type: ignore[no-untyped-def]
+def leave_chunk(x, attended, exits, changes, rows, eps):  # type: ignore[no-untyped-def]
     """``leave`` for the many rows of a chunk, with its products in bf16."""
-    x += _times_in_bf16(attended, exits.output)
-    both = _times_in_bf16(normalize(x, exits.norm, eps), exits.gate_up)
-    x += _times_in_bf16(_gated(both, exits.gate_up.outputs // 2), exits.down)
+    added = _times_in_bf16(attended, exits.output)
+    add_change_in_bf16(added, attended, changes.output, rows)
+    x += added
+    normed = normalize(x, exits.norm, eps)
+    both = _times_in_bf16(normed, exits.gate_up)
+    add_change_in_bf16(both, normed, changes.gate_up, rows)
+    gated = _gated(both, exits.gate_up.outputs // 2)
+    added = _times_in_bf16(gated, exits.down)
+    add_change_in_bf16(added, gated, changes.down, rows)
+    x += added
 
 
 def _times_in_bf16(x: np.ndarray, blocks: Blocks) -> np.ndarray:
@@ -144,8 +170,9 @@ def _times(x, blocks):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True)
-def _add(x, y, blocks):  # type: ignore[no-untyped-def]
+def _add(x, y, blocks, change, rows):  # type: ignore[no-untyped-def]
     out, width = _times(y, blocks), x.shape[1]
+    add_change(out, y, change, rows)
     if len(x) <= FEW:
         for row in range(len(x)):
             for i in range(width):

@@ -132,11 +132,12 @@ def multiply_blocks(x, kind, codes, scales, out):  # type: ignore[no-untyped-def
     for task in prange(strips * blocks):
         block, row = task % blocks, task // blocks * strip
         block_out = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
-        _multiply_block(x[row : row + strip], kind, codes[block], scales[block], block_out)
+        multiply_block(x[row : row + strip], kind, codes[block], scales[block], block_out)
 
 
 @njit
-def _multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def]
+def multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def]
+    """``multiply_blocks`` for one block, whose codes are [in, 32 * size]: into out [n, 32]."""
     (rows, inputs), width = x.shape, codes.shape[1]
     if kind == SIGNED:
         _multiply_int8(x, codes, scales, out)

@@ -6,11 +6,13 @@ import numpy as np
 import torch
 from numba import threading_layer
 
+from localctx.kernels.adapter_cpu import NO_CHANGE, NO_ROWS
 from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_rows
 from localctx.kernels.decode_cpu import PAGE, LayerLayout, attend_pages, unpack_pages
 from localctx.kernels.decoder_layer_cpu import (
     EntryWeights,
     ExitWeights,
+    LayerChanges,
     enter,
     enter_chunk,
     leave,
@@ -43,8 +45,8 @@ def warm_prefill() -> None:
     entry, exits = EntryWeights(norm, qkv, nothing, nothing, nothing), ExitWeights(output, norm, both, down)
     angles, heads = _zeros(1, _DIM // 2), [_zeros(1, 1, _DIM) for _ in range(3)]
     for enters, leaves in ((enter, leave), (enter_chunk, leave_chunk)):
-        enters(_zeros(1, _DIM), entry, 1e-5, angles, angles, *heads)
-        leaves(_zeros(1, _DIM), _zeros(1, _DIM), exits, 1e-5)
+        enters(_zeros(1, _DIM), entry, NO_CHANGE, NO_ROWS, 1e-5, angles, angles, *heads)
+        leaves(_zeros(1, _DIM), _zeros(1, _DIM), exits, LayerChanges(), NO_ROWS, 1e-5)
     normalize(_zeros(1, _DIM), norm, 1e-5)
     multiply(_tensor(1, _DIM), output)
     unpack_pages(*_records(), _LAYOUT)

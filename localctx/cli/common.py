@@ -47,7 +47,7 @@ def model_options(command: Callable) -> Callable:
     return machine_options(command)
 
 
-MACHINE_FLAGS = ("model", "device", "dtype", "weights", "rope", "threads", "chunk", "memory", "ram", "disk")
+MACHINE_FLAGS = ("model", "adapter", "device", "dtype", "weights", "rope", "threads", "chunk", "memory", "ram", "disk")
 
 
 def machine_options(command: Callable) -> Callable:
@@ -55,6 +55,9 @@ def machine_options(command: Callable) -> Callable:
     for option in (
         click.option(
             "--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."
+        ),
+        click.option(
+            "--adapter", metavar="NAME", help="What answers questions about documents: auto, none, a name, a folder."
         ),
         click.option("--device", metavar="NAME", help="auto, cpu, cuda."),
         click.option("--dtype", metavar="NAME", help="Precision of the model: auto, bf16, f16, f32."),

@@ -11,7 +11,7 @@ import numpy as np
 from localctx.budget import measure_store_budget
 from localctx.errors import StoreError, format_bytes
 from localctx.kv.cache import Cache
-from localctx.kv.pages import page_names
+from localctx.kv.pages import Activation, page_names
 from localctx.kv.pool import Pool
 from localctx.kv.tiers import StoredBytes
 from localctx.shape import PAGE, SINK_PAGES
@@ -31,7 +31,8 @@ class CacheIdentity:
     """The identity that pages are stored under: a fingerprint, and the model and codec it was made of.
 
     ``part`` names the part of the documents that is read, if not all is. ``chat`` and ``branch`` are set if the cache
-    belongs to a chat; branch 0 is the prompt that the chat read last, before its answer.
+    belongs to a chat; branch 0 is the prompt that the chat read last, before its answer. ``activation`` is that of the
+    tokens that an adapter computes.
     """
 
     fingerprint: bytes
@@ -40,6 +41,7 @@ class CacheIdentity:
     part: str = ""
     chat: str | None = None
     branch: int = 0
+    activation: Activation | None = None
 
 
 class CachePersister:
@@ -126,7 +128,7 @@ class CachePersister:
             self.failed = e
 
     def _restore(self, store: Store, cache: Cache) -> list[str]:
-        prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens)
+        prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens, self._identity.activation)
         cache.adopt(prefix.payloads)
         remote_notes = self._restore_remote(store, cache, prefix)
         if prefix.tail is not None:
@@ -143,7 +145,7 @@ class CachePersister:
         if not self._remote or prefix.tail is not None:
             return []
         whole = self._tokens[: len(self._tokens) // PAGE * PAGE]
-        keys = list(page_names(self._identity.fingerprint, whole))
+        keys = list(page_names(self._identity.fingerprint, whole, self._identity.activation))
         while batch := keys[len(prefix.payloads) :][:COMMIT]:
             mapped = self._download(store, cache, batch)
             cache.adopt(mapped)
@@ -200,7 +202,9 @@ class CachePersister:
         )
         self._written = self._committed = restored
         slot_bytes = cache.pool.shape.slot_bytes(identity.codec)
-        self._writer = store.pages.writer(identity.fingerprint, self._tokens, slot_bytes, self._cache_id)
+        self._writer = store.pages.writer(
+            identity.fingerprint, self._tokens, slot_bytes, self._cache_id, identity.activation
+        )
         self._writer.commit(self._written)  # restored pages are this cache's too, and not evicted for the rest
         if self._remote:
             self._upload(list(self._writer.mapped(range(min(restored, len(self._tokens) // PAGE)))))

@@ -60,20 +60,18 @@ def prefill(
     return logits[-1]
 
 
-def likelihood(cache: Cache, tokens: Sequence[int]) -> EngineCoroutine[tuple[float, Tensor]]:
-    """Prefill ``tokens[cache.length:]`` in one pass; returns the summed log-probability of these tokens but the first,
-    and the logits [vocabulary] after the last.
+def likelihood(cache: Cache, tokens: Sequence[int], start: int) -> EngineCoroutine[float]:
+    """Prefill ``tokens[cache.length:]`` in one pass; returns the summed log-probability of ``tokens[start:]``.
 
     Passages are ranked by the likelihood of the question after them (Sachan et al., arXiv:2204.07496). Raises
     Cancelled, NoRoom.
     """
-    rest = tokens[cache.length :]
     cache.enter_phase("asking")
     with out_of_memory_as_no_room(cache):
-        logits = yield ForwardRequest(rest, cache, len(rest))
+        logits = yield ForwardRequest(tokens[cache.length :], cache, len(tokens) - start + 1)
     cache.finish_prefill()
-    logs = logits[:-1].log_softmax(-1).gather(1, torch.tensor(rest[1:], device=logits.device)[:, None])
-    return float(logs.sum()), logits[-1]
+    logs = logits[:-1].log_softmax(-1).gather(1, torch.tensor(tokens[start:], device=logits.device)[:, None])
+    return float(logs.sum())
 
 
 def decode(

@@ -4,10 +4,13 @@ shared.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import zip_longest
 
-from localctx.engine.prompt_wording import ASK, content
-from localctx.errors import Cancelled
+from localctx.engine.prompt_wording import AS_IT_IS, ASK, content
+from localctx.errors import Cancelled, ModelError
+from localctx.kv.pages import Activation
+from localctx.models.adapter import Adapter
 from localctx.models.base import Messages, Tokenizer
 
 _PROBES = ("\0", "A")  # two other questions: no question begins like both
@@ -24,14 +27,15 @@ class Conversation:
     one of its own.
 
     ``form`` is the wording of a first question about documents (``prompt_wording``), with ``{question}`` and ``{s}``
-    (plural) in it. ``messages`` replace all of that by a conversation word for word, with ``max_tokens`` of answer (0:
-    the setting).
+    (plural) in it. ``adapter`` is that of the model which answers (None: none). ``messages`` replace all of that by a
+    conversation word for word, with ``max_tokens`` of answer (0: the setting).
     """
 
     chat: str | None = None
     history: Sequence[Exchange] = ()
     keeper: str = ""
     form: str = ASK
+    adapter: Adapter | None = None
     messages: Messages = ()
     max_tokens: int = 0
 
@@ -42,10 +46,31 @@ NO_CONVERSATION = Conversation()
 
 @dataclass(frozen=True)
 class Prompt:
-    """``tokens`` of the whole prompt; the first ``shared`` are the same for every question on these documents."""
+    """``tokens`` of the whole prompt. The first ``shared`` are the same whatever is asked now of these documents, and
+    in whatever form; the first ``documents`` of them also whatever was said before. From token ``question`` on they
+    depend on the question, and not on the form alone.
+    """
 
     tokens: list[int]
     shared: int
+    documents: int
+    question: int
+
+    def activation(self, adapter: Adapter) -> Activation:
+        """Returns where ``adapter`` begins to act: at its first invocation after the documents, so that in a chat the
+        pages of earlier answers are the adapter's too.
+
+        Raises ModelError where the prompt has no invocation.
+        """
+        wanted = list(adapter.invocation)
+        starts = range(self.documents, len(self.tokens) - len(wanted) + 1)
+        start = next((i for i in starts if self.tokens[i : i + len(wanted)] == wanted), None)
+        if start is None:
+            raise ModelError(
+                f"the adapter {adapter.name} is activated by tokens that the prompt does not have",
+                'write the words that activate it in its reader.json: {"form": "... {question}"}, or --adapter none',
+            )
+        return Activation(adapter.fingerprint, start)
 
 
 def make_prompt(
@@ -53,18 +78,51 @@ def make_prompt(
 ) -> Prompt:
     """The prompt: documents first, then earlier questions and answers, the question last.
 
-    Names of files are left out, so that a renamed file has the same pages. Where the question begins is found by
-    comparing the prompts of two other questions, so no chat template needs to be understood.
+    Names of files are left out, so that a renamed file has the same pages. Where the documents end, and where the
+    question begins, is found by comparing the prompts of two other questions, so no chat template needs to be
+    understood. After a ``history`` both are where the last question begins.
     """
-    tokens, *others = (tokenizer.encode_chat(_messages(texts, history, q, form)) for q in (question, *_PROBES))
+
+    encode = partial(_encode, tokenizer)
+    tokens = encode(texts, question, history, form)
+    others = [encode(texts, probe, history, form if history else AS_IT_IS) for probe in _PROBES]
     left = min(map(len, (tokens, *others))) - 1  # one token at least is left to be read
-    return Prompt(tokens, min(left, *(common(tokens, other) for other in others)))
+    shared = min(left, *(common(tokens, other) for other in others))
+    documents = _differs_from(tokens, encode, texts, (question, history, form), ((), AS_IT_IS)) if history else shared
+    asked = _differs_from(tokens, encode, texts, (question, history, form), (history, form))
+    return Prompt(tokens, shared, min(documents, shared), max(asked, shared))
+
+
+def _differs_from(
+    tokens: Sequence[int],
+    encode: Callable[..., list[int]],
+    texts: Sequence[str],
+    asked: tuple[str, Sequence[Exchange], str],
+    other: tuple[Sequence[Exchange], str],
+) -> int:
+    """Returns the first of ``tokens``, what was ``asked``, in which they differ from other questions after another
+    history in another form. Found with short texts, which is fast, where what follows these is the same.
+    """
+    for some in (["-"] * len(texts), texts):
+        mine = encode(some, *asked)
+        others = [encode(some, probe, *other) for probe in _PROBES]
+        after = len(mine) - min(len(mine) - 1, *(common(mine, one) for one in others))
+        if list(tokens[-after:]) == mine[-after:]:
+            break
+    return len(tokens) - after
+
+
+def _encode(
+    tokenizer: Tokenizer, texts: Sequence[str], question: str, history: Sequence[Exchange], form: str
+) -> list[int]:
+    return tokenizer.encode_chat(_messages(texts, history, question, form))
 
 
 def plain_prompt(tokenizer: Tokenizer, messages: Messages) -> Prompt:
     """The prompt of a conversation word for word. All but the last token are shared: one token is left to prefill."""
     tokens = tokenizer.encode_chat(messages)
-    return Prompt(tokens, len(tokens) - 1)
+    shared = len(tokens) - 1
+    return Prompt(tokens, shared, shared, shared)
 
 
 def common(tokens: Sequence[int], other: Sequence[int]) -> int:

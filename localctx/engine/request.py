@@ -12,10 +12,12 @@ from localctx.engine.drafting import PromptLookup
 from localctx.engine.events import Planned, Token
 from localctx.engine.page_map import PageMap
 from localctx.engine.persist import CachePersister
+from localctx.engine.prompt import Prompt
 from localctx.engine.repetition import Repetition
 from localctx.engine.request_report import AnswerReport, KVReport, PrepareReport, TokenCounts
 from localctx.kv.cache import Cache
 from localctx.kv.eviction_log import EvictedRange
+from localctx.models.adapter import Adapter
 from localctx.models.base import Model
 from localctx.shape import PAGE
 from localctx.store.documents import StoredDocument
@@ -33,13 +35,15 @@ class Request:
     """One request: its state while it runs, and what is reported at the end.
 
     Set by the builder: the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of the prompt,
-    which are persisted up to ``boundary``; its ``cache``, in which the first ``restored`` tokens come from the store
-    (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``; ``relief`` for when memory
-    runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to the tokens that a next
-    question of the conversation begins with.
+    which are persisted up to ``boundary``; the prompt of a passage's ``ranking``, which is the same up to there; the
+    ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first ``restored``
+    tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``;
+    ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to
+    the tokens that a next question of the conversation begins with.
 
-    Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled``,
-    ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy answer's tokens.
+    Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled`` and
+    those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy
+    answer's tokens.
 
     Set by the workflow: ``until``, as JSON what is read of a document of which only the beginning is.
 
@@ -52,6 +56,8 @@ class Request:
     documents: Sequence[StoredDocument]
     tokens: list[int]
     boundary: int
+    ranking: Prompt | None
+    adapter: Adapter | None
     cache: Cache
     persister: CachePersister | None
     plan: Planned
@@ -65,6 +71,7 @@ class Request:
     answers: list[list[Token]] = field(default_factory=lambda: [[]])
     stopped: str = "cancelled"
     prefilled: int = 0
+    prefilled_to_rank: int = 0
     citations: list[dict[str, Any]] = field(default_factory=list)
     lookup: PromptLookup = field(default_factory=lambda: PromptLookup((), 0))
     likelihood: float = 0.0
@@ -129,6 +136,7 @@ class Request:
             answers=texts,
             mode=self.plan.mode,
             model=self.model_name,
+            adapter=self.adapter.name if self.adapter else None,
             stopped=self.stopped,
             tokens=self.token_counts(),
             passages=list(self.candidates),
@@ -152,7 +160,8 @@ class Request:
         kv = {"codec": self.cache.pool.codec, "keeper": self.cache.keeper.name, "window": self.plan.window}
         counts = {"tokens": asdict(self.token_counts()), "seconds": self._seconds()}
         until = {"until": self.until} if self.until else {}
-        return {"model": self.model_name, "mode": self.plan.mode, **counts, "kv": kv, **until}
+        used = {"model": self.model_name, "adapter": self.adapter.name if self.adapter else None}
+        return {**used, "mode": self.plan.mode, **counts, "kv": kv, **until}
 
     def token_counts(self) -> TokenCounts:
         """Returns the tokens counted so far."""
@@ -176,9 +185,9 @@ class Request:
             return None
         return {
             "passages": len(self.ranked),
-            "tokens": sum(len(request.tokens) for request in self.ranked),
+            "tokens": sum(len(request.ranking.tokens) for request in self.ranked if request.ranking),
             "reused": sum(request.plan.reused for request in self.ranked),
-            "prefilled": sum(request.prefilled for request in self.ranked),
+            "prefilled": sum(request.prefilled_to_rank for request in self.ranked),
         }
 
     def _kept(self) -> dict[str, int]:

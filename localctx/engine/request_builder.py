@@ -18,6 +18,7 @@ from localctx.engine.cache_plan import (
 from localctx.engine.persist import CacheIdentity, CachePersister
 from localctx.engine.plan import plan, refuse_too_long
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, Prompt, estimate_tokens, make_prompt, plain_prompt
+from localctx.engine.prompt_wording import RANKING
 from localctx.engine.request import Request
 from localctx.engine.runtime import Runtime
 from localctx.errors import UsageError
@@ -58,7 +59,9 @@ class RequestBuilder:
         """
         started, model, settings = time.perf_counter(), self.model, self._settings_of(conversation)
         prompt = self.prompt(texts, question or "", conversation)
-        boundary = _boundary(prompt, part)
+        ranking = make_prompt(model.tokenizer, texts, question or "", (), RANKING) if part else None
+        boundary, adapter = _boundary(prompt, ranking), conversation.adapter
+        activation = prompt.activation(adapter) if adapter else None
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
         cache_plan = plan_cache(model, settings, self._codec(), len(tokens))
         if not cache_plan.keeper.unbounded_positions:
@@ -66,10 +69,16 @@ class RequestBuilder:
         drops = self._drops(cache_plan, len(tokens), documents[0].name if question is None else "")
         persist = persist and (not drops or conversation.chat is not None)  # a chat goes on from before it dropped
         cache = cache_plan.new_cache(model, settings.home / "spill", self.runtime.pools)
-        kept_tokens = prompt.tokens[:boundary]
-        persister = (
-            self._persister(documents, kept_tokens, cache_plan.codec, part, conversation.chat) if persist else None
+        cache.activation = activation
+        identity = CacheIdentity(
+            self.model.fingerprint(cache_plan.codec),
+            settings.model,
+            cache_plan.codec,
+            part or _how_far(documents),
+            conversation.chat,
+            activation=activation,
         )
+        persister = self._persister(documents, prompt.tokens[:boundary], identity) if persist else None
         restoring = time.perf_counter()
         restore_notes = persister.restore(cache) if persister else []
         return Request(
@@ -78,6 +87,8 @@ class RequestBuilder:
             documents=documents,
             tokens=tokens,
             boundary=boundary,
+            ranking=ranking,
+            adapter=adapter,
             cache=cache,
             persister=persister,
             plan=plan(
@@ -137,7 +148,7 @@ class RequestBuilder:
         """The tokens that any next question of the conversation begins with."""
         history = [*conversation.history, (question, answer)]
         prompt = make_prompt(self.model.tokenizer, texts, "", history, conversation.form)
-        return prompt.tokens[: _boundary(prompt, part)]
+        return prompt.tokens[: prompt.shared - bool(part)]
 
     def _drops(self, cache_plan: CachePlan, tokens: int, only_prefilled: str) -> bool:
         """True if the keeper evicts part of the prompt, so that no page of it can be persisted.
@@ -164,17 +175,21 @@ class RequestBuilder:
         return self.runtime.read_store(lambda store: store.quality_results.passed(fingerprint))
 
     def _persister(
-        self, documents: Sequence[StoredDocument], tokens: list[int], codec: str, part: str, chat: str | None
+        self, documents: Sequence[StoredDocument], tokens: list[int], identity: CacheIdentity
     ) -> CachePersister:
         settings = self.runtime.settings
-        read = part or "+".join(f"up to {len(d.text)}" for d in documents if isinstance(d, DocumentBeginning))
-        identity = CacheIdentity(self.model.fingerprint(codec), settings.model, codec, read, chat)
-        remote = None if part else open_remote(settings.remote, settings.remote_mode)  # a passage is not worth it
+        whole = identity.part == _how_far(documents)  # a passage is not worth a request
+        remote = open_remote(settings.remote, settings.remote_mode) if whole else None
         return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], remote)
 
 
-def _boundary(prompt: Prompt, part: str) -> int:
-    """Returns the token where persisting ends: the logits after a ranked passage must predict the question's first
-    token too.
+def _boundary(prompt: Prompt, ranking: Prompt | None) -> int:
+    """Returns the token where persisting ends: where the documents end. What follows has to predict the first token of
+    the question if it is to be ranked.
     """
-    return prompt.shared - bool(part)
+    return min(prompt.shared, ranking.question - 1) if ranking else prompt.shared
+
+
+def _how_far(documents: Sequence[StoredDocument]) -> str:
+    """Names the part of ``documents`` that is read where it is the beginning of one; empty for all."""
+    return "+".join(f"up to {len(d.text)}" for d in documents if isinstance(d, DocumentBeginning))

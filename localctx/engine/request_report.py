@@ -41,8 +41,8 @@ class KVReport:
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them. ``chat`` and ``message`` (its id) where the answer is part of a chat; ``until`` (``ReadUntil``) where only the
-    beginning of a document was read.
+    them; ``adapter`` is the name of that which answered, None if none did. ``chat`` and ``message`` (its id) where the
+    answer is part of a chat; ``until`` (``ReadUntil``) where only the beginning of a document was read.
     """
 
     answer: str
@@ -57,6 +57,7 @@ class AnswerReport:
     kv: KVReport
     memory: dict[str, int]
     citations: list[dict[str, Any]]
+    adapter: str | None = None
     chat: str | None = None
     message: int | None = None
     until: dict[str, Any] | None = None

@@ -78,15 +78,20 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
 
 
 def rank_request(request: Request) -> EngineCoroutine[float]:
-    """Prefill the prompt; returns the log-likelihood of its question after the text before it.
-
-    Raises Cancelled, NoRoom.
+    """Prefill the passage; returns the log-likelihood of the question after it, as the model itself computes it. The
+    request's cache then ends with the passage. Raises Cancelled, NoRoom.
     """
+    assert request.ranking, "only passages are ranked"
     yield from prefill_request(request, request.boundary)
-    start = time.perf_counter()
-    logprob, request.logits = yield from likelihood(request.cache, request.tokens)
-    request.prefilled = request.cache.length - request.plan.reused
+    start, cache = time.perf_counter(), request.cache.fork(recording=False)
+    cache.activation = None
+    try:
+        logprob = yield from likelihood(cache, request.ranking.tokens, request.ranking.question)
+        request.prefilled = request.prefilled_to_rank = cache.length - request.plan.reused
+    finally:
+        cache.drop()
     request.seconds["prefill"] = request.seconds.get("prefill", 0.0) + time.perf_counter() - start
+    request.logits = None
     return logprob
 
 

@@ -9,6 +9,7 @@ from localctx.engine.cache_plan import PoolSet
 from localctx.engine.events import InUse, Progress
 from localctx.engine.model_loader import ModelLoader, same_model
 from localctx.errors import Cancelled
+from localctx.models.adapter import Adapter, find_adapter, load_adapter
 from localctx.models.base import Model
 from localctx.models.embedder import Embedder, load_embedder
 from localctx.settings import Settings
@@ -32,6 +33,7 @@ class Runtime:
         self._loader = loader or ModelLoader()
         self._store: Store | None = None
         self._model: Model | None = None
+        self._adapter: tuple[tuple[str, str], Adapter | None] | None = None
         self._embedder: tuple[str, Embedder | None] | None = None
         self._cancel = threading.Event()
         self._cancellable = False
@@ -50,6 +52,17 @@ class Runtime:
         if self._model is None:
             self._model, self._load_seconds = self._loader.load(self.settings, self.on_progress)
         return self._model
+
+    @property
+    def adapter(self) -> Adapter | None:
+        """The adapter that the settings name, which the model then has; None if they name none. Raises ModelError."""
+        wanted = self.settings.adapter, self.settings.model
+        if self._adapter is None or self._adapter[0] != wanted:
+            folder = find_adapter(*wanted)
+            self._adapter = wanted, load_adapter(folder) if folder else None
+        if adapter := self._adapter[1]:
+            self.model.add_adapter(adapter)
+        return adapter
 
     @property
     def embedder(self) -> Embedder | None:
@@ -80,8 +93,10 @@ class Runtime:
         self.on_progress(Progress(phase, done, total))
 
     def load(self) -> float:
-        """Load the model, and accept a cancel from then on; returns the seconds it took, 0 if it was loaded already."""
-        self.model  # noqa: B018 (loads)
+        """Load the model and its adapter, and accept a cancel from then on; returns the seconds the model took, 0 if it
+        was loaded already.
+        """
+        self.model, self.adapter  # noqa: B018 (loads)
         self._cancellable = True
         seconds, self._load_seconds = self._load_seconds, 0.0
         return seconds

@@ -16,6 +16,7 @@ from localctx.kv.eviction_log import EvictedRange, EvictionLog
 from localctx.kv.keepers.full import Full
 from localctx.kv.keepers.keeper import Keeper, Phase, TokenScore
 from localctx.kv.open_page import OpenPage
+from localctx.kv.pages import Activation
 from localctx.kv.pool import Pool
 from localctx.kv.rerotation import move_sinks_to_window, rebase_pages
 from localctx.kv.sketches import KeySketches
@@ -27,8 +28,11 @@ class Cache:
 
     ``length`` counts the committed tokens, ``position`` is where the next one goes; they differ once a keeper has
     rebased positions. ``reach`` is the model's window. ``history`` is what its pages received of attention,
-    ``evictions`` what its ``keeper`` evicted.
+    ``evictions`` what its ``keeper`` evicted. ``activation`` says which adapter of the model computes its tokens, and
+    from which on; None: none does.
     """
+
+    activation: Activation | None = None
 
     def __init__(self, pool: Pool, dtype: torch.dtype, keeper: Keeper | None = None, reach: int | None = None) -> None:
         self.dtype, self.reach = dtype, reach
@@ -231,7 +235,7 @@ class Cache:
         assert not self._step
         twin = Cache.__new__(Cache)
         twin.dtype, twin.reach, twin.keeper, twin.phase = self.dtype, self.reach, keeper or self.keeper, self.phase
-        twin.length, twin.position = self.length, self.position
+        twin.length, twin.position, twin.activation = self.length, self.position, self.activation
         twin.table, twin.open_page = self.table.fork(), self.open_page.fork()
         twin.sketches = self.sketches.fork(twin.table)
         twin.history, twin.evictions = self.history.fork(recording), self.evictions.fork()

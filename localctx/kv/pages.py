@@ -1,15 +1,24 @@
 """Page names and the page table: who uses which sealed page. Ints and bytes, no tensors.
 
 A page's name says everything its bytes depend on: ``h0 = fingerprint``, ``h_i = sha256(h_{i-1} || tokens)``.
-Chained names as in vLLM's prefix caching; the open page that ends a kept sequence has a name of its own kind.
+Chained names as in vLLM's prefix caching; the open page that ends a kept sequence has a name of its own kind. Where an
+adapter computes the last tokens of a sequence, names from the first page with such a token on say that too.
 """
 
 import hashlib
 import sys
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from localctx.shape import PAGE
+
+
+class Activation(NamedTuple):
+    """The adapter with this ``fingerprint`` computes a sequence's tokens from token ``start`` on."""
+
+    fingerprint: bytes
+    start: int
 
 
 def pack_tokens(tokens: Iterable[int]) -> bytes:
@@ -34,11 +43,18 @@ def next_name(parent: bytes, tokens: bytes) -> bytes:
     return hashlib.sha256(parent + tokens).digest()
 
 
-def page_names(fingerprint: bytes, tokens: Sequence[int]) -> Iterator[tuple[bytes, bytes]]:
-    """(name, packed tokens) of every page of ``tokens``, in order; the last may be an open one, of fewer than 64."""
-    name = fingerprint
+def page_names(
+    fingerprint: bytes, tokens: Sequence[int], activation: Activation | None = None
+) -> Iterator[tuple[bytes, bytes]]:
+    """(name, packed tokens) of every page of ``tokens``, in order; the last may be an open one, of fewer than 64.
+
+    Pages that end before an ``activation`` have the same names as without it; later ones are its own.
+    """
+    name, first = fingerprint, activation.start // PAGE * PAGE if activation else None
     for start in range(0, len(tokens), PAGE):
         packed = pack_tokens(tokens[start : start + PAGE])
+        if activation and start == first and activation.start < start + len(packed) // 4:
+            name = next_name(name, activation.fingerprint + pack_tokens([activation.start]))
         name = next_name(name, packed)
         yield name, packed
 

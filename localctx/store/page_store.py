@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from localctx.kv.pages import page_names
+from localctx.kv.pages import Activation, page_names
 from localctx.shape import PAGE
 
 PageKey = tuple[bytes, bytes]
@@ -69,12 +69,15 @@ class PrefixMatch:
     damaged: list[bytes] = field(default_factory=list)
 
 
-def longest_prefix(pages: PageStore, fingerprint: bytes, tokens: Sequence[int]) -> PrefixMatch:
-    """Returns the longest run of stored pages that ``tokens`` begin with, all verified.
+def longest_prefix(
+    pages: PageStore, fingerprint: bytes, tokens: Sequence[int], activation: Activation | None = None
+) -> PrefixMatch:
+    """Returns the longest run of stored pages that ``tokens`` begin with, all verified; names are those of
+    ``page_names``.
 
     Pages behind a damaged one are verified too, so that one reading repairs all of them.
     """
-    match, keys = PrefixMatch(), list(page_names(fingerprint, tokens))
+    match, keys = PrefixMatch(), list(page_names(fingerprint, tokens, activation))
     for (name, _), page in zip(keys, pages.open(keys), strict=True):
         if page.fault:
             match.fault = match.fault or f"kept page {len(match.payloads) + 1} {page.fault}"

@@ -11,7 +11,7 @@ import numpy as np
 from filelock import Timeout
 from sqlite_utils import Database
 
-from localctx.kv.pages import page_names
+from localctx.kv.pages import Activation, page_names
 from localctx.shape import SLOT_ALIGN
 from localctx.store.page_file import IN_SLOTS, SELECT_PAGES, PageFile, PageReader, lock_of
 from localctx.store.page_store import OpenedPage, PageKey, PrefixMatch, longest_prefix
@@ -27,9 +27,11 @@ class StoredPages:
     def __init__(self, db: Database, folder: Path) -> None:
         self._db, self._folder = db, folder
 
-    def longest_prefix(self, fingerprint: bytes, tokens: Sequence[int]) -> PrefixMatch:
+    def longest_prefix(
+        self, fingerprint: bytes, tokens: Sequence[int], activation: Activation | None = None
+    ) -> PrefixMatch:
         """Returns the longest run of stored pages that ``tokens`` begin with; removes the damaged pages it meets."""
-        match = longest_prefix(self, fingerprint, tokens)
+        match = longest_prefix(self, fingerprint, tokens, activation)
         if match.damaged:
             self.unlink(match.damaged)
         return match
@@ -78,10 +80,18 @@ class StoredPages:
             on_progress(done, total)
         return damaged
 
-    def writer(self, fingerprint: bytes, tokens: Sequence[int], slot_bytes: int, cache: str) -> PageWriter:
+    def writer(
+        self,
+        fingerprint: bytes,
+        tokens: Sequence[int],
+        slot_bytes: int,
+        cache: str,
+        activation: Activation | None = None,
+    ) -> PageWriter:
         """Returns a writer for the pages of ``tokens``, entered under ``cache`` as they become durable."""
         self._sweep()
-        return PageWriter(self._db, self._folder, list(page_names(fingerprint, tokens)), slot_bytes, cache)
+        keys = list(page_names(fingerprint, tokens, activation))
+        return PageWriter(self._db, self._folder, keys, slot_bytes, cache)
 
     def of_cache(self, cache: str) -> Iterator[tuple[dict, np.ndarray]]:
         """Yields the rows and the verified bytes of a cache's pages in order, until one is missing or damaged."""

@@ -23,6 +23,7 @@ from localctx.workflows.close_reading import answer_from_sentences, invents, ran
 from localctx.workflows.rag import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
+from localctx.workflows.reader import with_reader
 
 UNANSWERED = "None of the passages found answers this question; the words quoted come nearest."
 INVENTED = "the answer has a name or a number that the passage does not have: trust the quotation"
@@ -107,6 +108,8 @@ class AskWorkflow:
     ) -> EngineCoroutine[Request]:
         """Build the request that reads documents whole, and a question if there is one. Raises TooLong."""
         texts = [document.text for document in documents]
+        if question is not None and documents:
+            conversation = with_reader(self._runtime, conversation, question)
         request = self._builder.build(documents, texts, question, persist=persist, conversation=conversation)
         warnings = language_warnings(self._runtime.settings, documents)
         yield from map(Note, (*request.restore_notes, *warnings))

@@ -20,11 +20,14 @@ from localctx.errors import Cancelled
 from localctx.library.cite import split_words
 from localctx.library.search import Passage
 from localctx.library.sentences import sentences
+from localctx.models.adapter import Adapter
 from localctx.models.base import Model
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
+from localctx.workflows.reader import with_reader
 
 SMALL_MODEL = 1_000_000_000  # parameters; a model with more finds the sentence by itself
+ADAPTERS_READ_BY_THEMSELVES = True  # else an adapter answers from one sentence and from two, as the model does
 MIN_WORDS = 3  # of a sentence; a shorter one is a heading or a rule
 MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5  # nats by which a passage must make a question likelier; the smaller counts
 
@@ -34,10 +37,11 @@ _NEXT_QUESTION = re.compile(r"\n\s*(Question|Q):")
 Range = tuple[int, int]
 
 
-def reads_closely(model: Model, settings: Settings) -> bool:
-    """True if close reading helps: the model is small, and one greedy answer is wanted."""
+def reads_closely(model: Model, settings: Settings, adapter: Adapter | None) -> bool:
+    """True if close reading helps: the model is small and no adapter reads for it, and one greedy answer is wanted."""
     greedy = settings.temperature == 0 and settings.n == settings.beams == 1
-    return settings.careful != "off" and greedy and model.parameters < SMALL_MODEL
+    reads_by_itself = model.parameters >= SMALL_MODEL or (adapter and ADAPTERS_READ_BY_THEMSELVES)
+    return settings.careful != "off" and greedy and not reads_by_itself
 
 
 def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[bool]:
@@ -49,7 +53,8 @@ def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) ->
     only_question = Conversation(form=AS_IT_IS)
     request = builder.build([], [], question, persist=False, part="question", conversation=only_question)
     without_passage = yield from _likelihood(request)
-    tokens = len(request.tokens) - request.boundary - 1
+    assert request.ranking
+    tokens = len(request.ranking.tokens) - request.ranking.question
     return likelihood - without_passage > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
 
 
@@ -125,9 +130,8 @@ def _likelihood(request: Request) -> EngineCoroutine[float]:
 def _answer(
     builder: RequestBuilder, settings: Settings, document: StoredDocument, text: str, question: str, form: str
 ) -> EngineCoroutine[Request]:
-    request = builder.build(
-        [document], [text], question, persist=False, part="sentence", conversation=Conversation(form=form)
-    )
+    asked = with_reader(builder.runtime, Conversation(form=form), question)
+    request = builder.build([document], [text], question, persist=False, part="sentence", conversation=asked)
     undrafted = replace(settings, draft=0)  # prompt lookup finds little in one sentence
     yield from without_tokens(run_request(request, answer_request(request, undrafted)))
     if request.stopped == "cancelled":

@@ -3,7 +3,6 @@ the answer comes from the best. The pages of every passage are persisted, so tha
 question.
 """
 
-import re
 import tempfile
 import time
 from collections.abc import Container, Iterator, Sequence
@@ -27,14 +26,10 @@ from localctx.models.embedder import Embedder
 from localctx.store.documents import DocumentBeginning, StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
+from localctx.workflows.reader import OF_THE_WHOLE, OVER_ALL, with_reader
 
 MAX_RANKED = 5  # passages whose likelihood is computed
 SEARCH_WEIGHT = 20  # nats for a search score of 1; the first and the fifth passage then differ by about two nats
-_WHOLE = r"summari[sz]e|summary|overview|list (all|every|each|the)|overall|main (points?|ideas?|themes?)|throughout"
-_OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
-_OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total)\b", re.IGNORECASE)
-
-
 MAY_ASK_ABOUT_WHOLE = (
     "this may ask about the whole, but passages are read, not the documents: --mode full reads them, where they "
     "fit the model's window"
@@ -119,11 +114,12 @@ class RetrievalWorkflow:
             found = self._find(store, documents, question)
         searched = time.perf_counter() - start
         plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
-        requests = [self._build([found.documents[p.document]], [p], question, NO_CONVERSATION) for p in plain]
+        asked = with_reader(self._runtime, NO_CONVERSATION, question.text)
+        requests = [self._build([found.documents[p.document]], [p], question, asked) for p in plain]
         yield from map(Note, language_warnings(self._runtime.settings, list(found.documents.values())))
         if found.warning:
             yield Note(found.warning)
-        if _OVER_ALL.search(question.text):
+        if OVER_ALL.search(question.text):
             yield Note(MAY_ASK_ABOUT_WHOLE)
         yield self._plan(requests, question.why)
         start = time.perf_counter()
@@ -185,7 +181,7 @@ class RetrievalWorkflow:
             plans[0],
             mode="retrieve",
             reason=f"{why}: the answer comes from the best {self.count} of {len(requests)} passages found",
-            tokens=sum(p.tokens for p in plans),
+            tokens=sum(len(request.ranking.tokens) for request in requests if request.ranking),
             reused=sum(p.reused for p in plans),
             kv_bytes=sum(p.kv_bytes for p in plans),
             seconds=sum(seconds) if len(seconds) == len(plans) else None,
@@ -231,14 +227,14 @@ class RetrievalWorkflow:
     ) -> EngineCoroutine[None]:
         """Decide whether the passages answer the question at all, and whether a small model reads them closely."""
         settings = self._runtime.settings
-        if _OF_THE_WHOLE.search(question.text):
+        if OF_THE_WHOLE.search(question.text):
             return
         if settings.careful != "off" and not question.conversation.history:  # a follow-up may be a word or two
             answerable = yield from makes_likelier(self._builder, question.text, likelihood)
             if not answerable:
                 request.answer_from = "nothing"
                 return
-        if one_passage and reads_closely(request.model, settings):
+        if one_passage and reads_closely(request.model, settings, request.adapter):
             request.answer_from = "sentences"
 
     def _join(
@@ -256,11 +252,12 @@ class RetrievalWorkflow:
         if not blending:
             passages = sorted(join_adjacent(store, passages), key=lambda p: (p.document, p.start))
         used = [documents[d] for d in dict.fromkeys(p.document for p in passages)]
-        request = self._build(used, passages, question, question.conversation)
+        asked = with_reader(self._runtime, question.conversation, question.text)
+        request = self._build(used, passages, question, asked)
         try:
             request.begin_persisting()
             if blending:
-                cached = [CachedPassage(ranked.tokens, ranked.cache) for _, ranked in chosen]
+                cached = [CachedPassage(ranked.tokens[: ranked.cache.length], ranked.cache) for _, ranked in chosen]
                 reused = yield from blend(
                     request.model, request.cache, request.tokens, cached, blending, chunk=request.relief
                 )

@@ -97,7 +97,7 @@ def test_ranking_again_reads_only_the_question_even_in_a_new_session(open_sessio
         other = Heard(s.stream("How wide is the river Quell?", [str(lands)]))
     assert same.ids == first.ids
     assert first.report.to_json()["ranking"]["reused"] == 0
-    suffix = len("How long is the river Quell?</s>\n<s>assistant\n") + 8  # characters are tokens here
+    suffix = len("Question: How long is the river Quell?</s>\n<s>assistant\n") + 8  # characters are tokens here
     for again in (same, other):
         ranking = again.report.to_json()["ranking"]
         assert 0 < ranking["prefilled"] <= 5 * suffix
@@ -159,7 +159,8 @@ def test_the_whole_library_is_asked(open_session, lands, document, home):
             d = read_document(str(path))
             store.documents.add(d.row, d.text, d.spans)
     with open_session() as s:
-        assert Heard(s.stream(QUESTION, [], library=True)).report.to_json()["passages"][0]["name"] == "lands.txt"
+        passages = Heard(s.stream(QUESTION, [], library=True)).report.to_json()["passages"]
+        assert next(p["name"] for p in passages if p["ranks"]["words"] == 1) == "lands.txt"
         (passage,) = Heard(s.stream("Which is River 7?", [], library=True)).report.to_json()["passages"][:1]
     assert passage["name"] in ("rivers.txt", "lands.txt")
 
@@ -208,9 +209,8 @@ def test_the_likelihood_is_that_of_the_question_alone(open_session):
         prompt = make_prompt(model.tokenizer, ["The river Quell is 196 km long."], QUESTION)
         cache, whole = (CachePlan("f32").new_cache(model) for _ in range(2))
         model.forward(prompt.tokens[: prompt.shared - 1], cache)
-        found, last = run_to_end(likelihood(cache, prompt.tokens), compute_alone(model))
+        found = run_to_end(likelihood(cache, prompt.tokens, prompt.question), compute_alone(model))
         logits = model.forward(prompt.tokens, whole, len(prompt.tokens))
-    rest = torch.tensor(prompt.tokens[prompt.shared :])
-    wanted = logits[prompt.shared - 1 : -1].log_softmax(-1).gather(1, rest[:, None]).sum()
+    rest = torch.tensor(prompt.tokens[prompt.question :])
+    wanted = logits[prompt.question - 1 : -1].log_softmax(-1).gather(1, rest[:, None]).sum()
     assert found == pytest.approx(float(wanted), rel=1e-4)
-    assert torch.allclose(last, logits[-1], atol=1e-4)

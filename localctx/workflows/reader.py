@@ -1,0 +1,23 @@
+"""Decides which questions the model's adapter answers: those about documents, if they ask for no view of the whole."""
+
+import re
+from dataclasses import replace
+
+from localctx.engine.prompt import Conversation
+from localctx.engine.prompt_wording import READER
+from localctx.engine.runtime import Runtime
+
+_WHOLE = r"summari[sz]e|summary|overview|list (all|every|each|the)|overall|main (points?|ideas?|themes?)|throughout"
+OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
+"""Finds instructions about the whole of a text, which no passage and no short answer follows."""
+
+OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total)\b", re.IGNORECASE)
+"""Finds these, and questions whose answer may be in many places."""
+
+
+def with_reader(runtime: Runtime, conversation: Conversation, question: str) -> Conversation:
+    """Returns ``conversation`` with the adapter of the settings and the form of a question it was trained on; unchanged
+    where there is none, or ``question`` is about the whole. Raises ModelError for an adapter that does not fit.
+    """
+    adapter = None if OF_THE_WHOLE.search(question) else runtime.adapter
+    return replace(conversation, adapter=adapter, form=adapter.form or READER) if adapter else conversation

@@ -1,0 +1,235 @@
+"""Activated LoRA adapters (arXiv:2504.12397): a folder as PEFT writes it, checked and loaded.
+
+Such an adapter changes the linear layers only for tokens from its invocation tokens on, so that the KV pages before
+them are the model's own, whatever adapter is used.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from safetensors import SafetensorError
+from torch import Tensor
+
+from localctx.errors import ModelError
+from localctx.models.catalog import load_catalog
+from localctx.models.fingerprint import hash_file
+from localctx.models.safetensors_files import SafetensorsWeights
+
+CONFIG, WEIGHTS, READER = "adapter_config.json", "adapter_model.safetensors", "reader.json"
+SHIPPED = Path(__file__).with_name("readers")
+"""The folder of the adapters that come with localctx."""
+
+_VERSION = 1  # part of every fingerprint; raise it when adapters are computed another way
+_MAX_JSON = 1 << 20  # bytes
+_NAME = re.compile(r"base_model\.model\.(.+\.layers\.\d+\..+)\.lora_([AB])\.weight")
+_IDLE = {
+    *("auto_mapping", "base_model_name_or_path", "exclude_modules", "inference_mode", "layers_pattern", "revision"),
+    *("layers_to_transform", "lora_dropout", "megatron_core", "peft_version", "qalora_group_size", "target_modules"),
+}
+"""Keys of adapter_config.json that change nothing, or nothing that the weights do not show."""
+
+_COMPUTED = {"alora_invocation_tokens", "lora_alpha", "r", "use_rslora"}
+_MUST_BE: dict[str, tuple[object, ...]] = {
+    "peft_type": ("LORA",),
+    "task_type": ("CAUSAL_LM",),
+    "bias": ("none",),
+    "init_lora_weights": (True, False, "gaussian", "orthogonal"),  # others change the model's own weights
+}
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """A change of a linear layer's weight [out, in] by ``up`` [out, r] times ``down`` [r, in]."""
+
+    down: Tensor
+    up: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Adapter:
+    """An adapter: ``invocation`` are the tokens it acts from, ``changes`` are by the name of the linear layer.
+
+    From reader.json, if it has one: the ``form`` of a question it was trained on (empty: not told), what it says where
+    nothing answers (``not_said``), and measured values.
+    """
+
+    name: str
+    fingerprint: bytes
+    invocation: tuple[int, ...]
+    changes: Mapping[str, LowRank] = field(repr=False)
+    form: str = ""
+    not_said: str = ""
+    measured: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its weights."""
+        return sum(change.down.nbytes + change.up.nbytes for change in self.changes.values())
+
+
+def find_adapter(setting: str, model: str) -> Path | None:
+    """Returns the folder of the adapter that the setting ``adapter`` names for a ``model``; None if it names none.
+
+    ``auto`` is what the catalogue names for the model, if that is there. Raises ModelError for a name that is not known
+    and a folder without an adapter.
+    """
+    if setting == "none":
+        return None
+    if setting == "auto":
+        entry = load_catalog().get(model)
+        folder = SHIPPED / entry.reader if entry and entry.reader else None
+        return folder if folder and folder.is_dir() else None
+    shipped, path = SHIPPED / setting, Path(setting).expanduser()
+    folder = path if path.is_dir() or setting not in shipped_adapters() else shipped
+    if not (folder / CONFIG).is_file():
+        known = ", ".join(("auto", "none", *shipped_adapters()))
+        raise ModelError(f"there is no adapter {setting!r}", f"name a folder with {CONFIG}, or one of: {known}")
+    return folder
+
+
+def shipped_adapters() -> list[str]:
+    """Returns the names of the adapters that come with localctx."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
+
+
+def adapter_bytes(folder: Path) -> int:
+    """Returns the bytes that the weights of the adapter in ``folder`` take. Raises ModelError."""
+    try:
+        return (folder / WEIGHTS).stat().st_size
+    except OSError as e:
+        raise _damaged(folder, f"{WEIGHTS} is missing") from e
+
+
+def load_adapter(folder: Path) -> Adapter:
+    """Loads the adapter in ``folder``. Raises ModelError for files that are damaged, an adapter that is not activated
+    by tokens, and for what this version does not compute.
+    """
+    config, reader = _read_json(folder / CONFIG), _read_json(folder / READER, optional=True)
+    _refuse_unknown(folder, config)
+    rank, invocation = config.get("r"), config.get("alora_invocation_tokens")
+    if not invocation:
+        raise ModelError(
+            f"the adapter {folder} has no alora_invocation_tokens: it would change what is kept of documents",
+            "train it as an activated LoRA (PEFT: LoraConfig(alora_invocation_tokens=...))",
+        )
+    alpha = config.get("lora_alpha")
+    if not _is_count(rank) or not isinstance(invocation, list) or not all(_is_token(token) for token in invocation):
+        raise _damaged(folder, "its rank or its invocation tokens are not numbers")
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) < 1e6:
+        raise _damaged(folder, "lora_alpha is not a number")
+    scale = alpha / (rank**0.5 if config.get("use_rslora") else rank)
+    identity = {"version": _VERSION, "scale": scale, "invocation": invocation}
+    with_weights = json.dumps({**identity, "weights": _hash(folder)}, sort_keys=True).encode()
+    return Adapter(
+        folder.name,
+        hashlib.sha256(with_weights).digest(),
+        tuple(invocation),
+        _changes(folder, rank, scale),
+        form=_form(folder, reader.get("form", "")),
+        not_said=str(reader.get("not_said", "")),
+        measured={key: value for key, value in reader.items() if key not in ("form", "not_said")},
+    )
+
+
+def does_not_fit(adapter: Adapter, reason: str) -> ModelError:
+    """The error for an adapter of another model."""
+    return ModelError(
+        f"the adapter {adapter.name} was made for another model: {reason}",
+        "give --model the model it was trained on, or --adapter none",
+    )
+
+
+def _refuse_unknown(folder: Path, config: Mapping[str, Any]) -> None:
+    """Refuse every key that changes what is computed, but those that are computed."""
+    wrong = [key for key, allowed in _MUST_BE.items() if config.get(key, allowed[0]) not in allowed]
+    known = _IDLE | _COMPUTED | _MUST_BE.keys()
+    wrong += [key for key, value in config.items() if value and key not in known]
+    if wrong:
+        named = ", ".join(f"{key} = {config[key]!r}"[:60] for key in sorted(wrong))
+        raise ModelError(
+            f"the adapter {folder} needs what this version does not compute ({named})",
+            "train it as a plain LoRA with alora_invocation_tokens",
+        )
+
+
+def _changes(folder: Path, rank: int, scale: float) -> dict[str, LowRank]:
+    """Returns the changes by the name of the layer; the scale is in ``up``."""
+    parts: dict[str, dict[str, Tensor]] = {}
+    try:
+        weights = SafetensorsWeights([folder / WEIGHTS])
+        if not weights or not weights.unquantized:
+            raise _damaged(folder, f"{WEIGHTS} has no floating-point weights")
+        for key, tensor in weights.items():
+            if not (match := _NAME.fullmatch(key)):
+                raise ModelError(
+                    f"the adapter {folder} changes {key[:80]!r}, which this version does not compute",
+                    "train it on the linear layers of the decoder",
+                )
+            parts.setdefault(match[1], {})[match[2]] = tensor.clone()
+    except (OSError, SafetensorError) as e:
+        raise _damaged(folder, f"{WEIGHTS}: {e}") from e
+    return {name: _low_rank(folder, name, pair, rank, scale) for name, pair in sorted(parts.items())}
+
+
+def _low_rank(folder: Path, name: str, pair: Mapping[str, Tensor], rank: int, scale: float) -> LowRank:
+    if pair.keys() != {"A", "B"} or any(weight.dim() != 2 for weight in pair.values()):
+        raise _damaged(folder, f"{name} lacks a matrix")
+    down, up = pair["A"], pair["B"]
+    if len(down) != rank or up.shape[1] != rank:
+        raise _damaged(folder, f"{name} is not of rank {rank}")
+    if not all(bool(weight.isfinite().all()) for weight in (down, up)):
+        raise _damaged(folder, f"{name} has numbers that are not finite")
+    return LowRank(down, up.float() * scale)
+
+
+def _form(folder: Path, form: object) -> str:
+    """Returns the form of a question; it may begin with ``{documents}``, which come first anyway."""
+    form = form.removeprefix("{documents}").lstrip("\n") if isinstance(form, str) else None
+    try:
+        fields = {name for _, name, _, _ in Formatter().parse(form or "") if name is not None}
+    except ValueError:
+        fields = {"?"}
+    if form is None or (form and fields - {"s"} != {"question"}):
+        raise _damaged(folder, f"the form in {READER} is not a text with {{question}} in it")
+    return form
+
+
+def _read_json(path: Path, optional: bool = False) -> dict[str, Any]:
+    try:
+        if optional and not path.exists():
+            return {}
+        if path.stat().st_size > _MAX_JSON:
+            raise ValueError("it is too long")
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(value, dict):
+            raise ValueError("it is no object")
+        return value
+    except (OSError, ValueError, RecursionError) as e:
+        raise _damaged(path.parent, f"{path.name}: {str(e).splitlines()[0]}") from e
+
+
+def _hash(folder: Path) -> str:
+    try:
+        return hash_file(folder / WEIGHTS)
+    except OSError as e:
+        raise _damaged(folder, f"{WEIGHTS} is missing") from e
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 < value <= 4096
+
+
+def _is_token(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31
+
+
+def _damaged(folder: Path, reason: str) -> ModelError:
+    return ModelError(
+        f"the adapter {folder} does not load ({reason})", "fetch or train it again, or use --adapter none"
+    )
