@@ -32,6 +32,7 @@ class Answer:
     (passages). ``notes``: what the user should know, a line each. ``persist_error``: why pages could not be kept.
     ``decoding``: ``quote`` if it consists of words of the documents, else ``free``. ``confidence``: the probability
     that it is right, None where no adapter rates its answers.
+    ``until``: what was read, where only the beginning of a document was.
     """
 
     text: str
@@ -44,6 +45,7 @@ class Answer:
     chat: str | None = None
     decoding: str = "free"
     confidence: float | None = None
+    until: Mapping[str, Any] | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -63,6 +65,7 @@ class Answer:
             chat=report.chat,
             decoding=report.decoding,
             confidence=report.confidence,
+            until=report.until,
         )
 
 

@@ -43,9 +43,9 @@ class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
     them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``;
     ``confidence`` the probability that it is right, None where no adapter rates its answers; ``withheld`` what was not
-    given because that is too low; ``adapter`` is the name of
-    that which answered, None if none did. ``chat`` and ``message`` (its id) where the answer is part of a
-    chat.
+    given because that is too low; ``adapter`` the name of that which answered, None if none did. ``chat`` and
+    ``message`` (its id) where the answer is part of a chat; ``until`` (``ReadUntil``) where only the beginning of a
+    document was read.
     """
 
     answer: str
@@ -66,10 +66,15 @@ class AnswerReport:
     adapter: str | None = None
     chat: str | None = None
     message: int | None = None
+    until: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON; without ``chat`` and ``message`` outside of chats."""
+        """The report as JSON; without ``chat`` and ``message`` outside of chats, and without ``until`` where all was
+        read.
+        """
         report = asdict(self)
+        if self.until is None:
+            del report["until"]
         if self.chat is None:
             del report["chat"], report["message"]
         return report

@@ -20,10 +20,10 @@ from localctx.engine.request_report import PrepareReport
 from localctx.engine.run_request import close_request, prefill_request, rank_request
 from localctx.errors import NothingFound
 from localctx.library.language import language_warnings
-from localctx.library.search import Passage, index_all, join_adjacent, search, try_with_embedder
+from localctx.library.search import Passage, cut_passages, index_all, join_adjacent, search, try_with_embedder
 from localctx.models.catalog import load_catalog
 from localctx.models.embedder import Embedder
-from localctx.store.documents import StoredDocument
+from localctx.store.documents import DocumentBeginning, StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
 from localctx.workflows.confident_answer import is_rated
@@ -111,7 +111,7 @@ class RetrievalWorkflow:
         with store_errors(store.home):
             if documents is not None and not question.conversation.chat:  # a chat's documents are stored with it
                 for document in documents:
-                    store.documents.add(*document)
+                    store.documents.add(*document.whole)
             found = self._find(store, documents, question)
         searched = time.perf_counter() - start
         plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
@@ -144,14 +144,18 @@ class RetrievalWorkflow:
 
         def find(embedder: Embedder | None) -> list[Passage]:
             self._index(store, embedder, rows)
-            return search(store, question.text, embedder, list(rows), max(MAX_RANKED, self.count)).passages
+            top, beginning = max(MAX_RANKED, self.count), _beginning(documents)
+            before = len(beginning.text) if beginning else None
+            passages = search(store, question.text, embedder, list(rows), top, before).passages
+            return cut_passages(passages, beginning) if beginning else passages
 
         passages, warning = try_with_embedder(lambda: self._runtime.embedder, find)
         if not passages:
             what = f"{question.why}, and nothing in the documents is like the question"
             raise NothingFound(what, "say it in other words")
-        text_of, spans_of = store.documents.text, store.documents.spans
-        found = {d: StoredDocument(rows[d], text_of(d), spans_of(d)) for d in {p.document for p in passages}}
+        text_of, spans_of, given = store.documents.text, store.documents.spans, {d.id: d for d in documents or ()}
+        ids = {p.document for p in passages}
+        found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in ids}
         return _Candidates(passages, found, warning)
 
     def _index(self, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
@@ -272,3 +276,8 @@ class RetrievalWorkflow:
         """True if ``blending`` passed ``localctx quality --blend`` with this model and codec; None if not measured."""
         key = blending.key(self._builder.fingerprint)
         return self._runtime.read_store(lambda store: store.quality_results.passed(key))
+
+
+def _beginning(documents: Sequence[StoredDocument] | None) -> DocumentBeginning | None:
+    """The one document that is asked, if only its beginning is."""
+    return next((document for document in documents or () if isinstance(document, DocumentBeginning)), None)
