@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Any, TypeGuard
 
 from safetensors import SafetensorError
 from torch import Tensor
@@ -71,6 +71,11 @@ class Adapter:
     def nbytes(self) -> int:
         """Bytes of its weights."""
         return sum(change.down.nbytes + change.up.nbytes for change in self.changes.values())
+
+    def measured_count(self, name: str) -> int:
+        """Returns a measured number by name: ``effective`` (context in tokens) or ``passages``; 0 if it is not there."""
+        value = self.measured.get(name)
+        return value if _is_count(value) else 0
 
 
 def find_adapter(setting: str, model: str) -> Path | None:
@@ -220,8 +225,8 @@ def _hash(folder: Path) -> str:
         raise _damaged(folder, f"{WEIGHTS} is missing") from e
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 < value <= 4096
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 < value < 1 << 20
 
 
 def _is_token(value: object) -> bool:
