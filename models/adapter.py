@@ -73,7 +73,7 @@ class Adapter:
         return sum(change.down.nbytes + change.up.nbytes for change in self.changes.values())
 
     def measured_count(self, name: str) -> int:
-        """Returns a measured number by name: ``effective`` (context in tokens) or ``passages``; 0 if it is not there."""
+        """Returns a measured number: ``effective`` (context, in tokens) or ``passages``; 0 if it was not measured."""
         value = self.measured.get(name)
         return value if _is_count(value) else 0
 
