@@ -34,6 +34,7 @@ class Answer:
     should know, a line each. ``persist_error``: why pages could not be kept.
     ``decoding``: ``quote`` if it consists of words of the documents, else ``free``. ``confidence``: the probability
     that it is right, None where no adapter rates its answers.
+    ``until``: what was read, where only the beginning of a document was.
     """
 
     text: str
@@ -47,6 +48,7 @@ class Answer:
     groups: tuple[AnswerGroup, ...] = ()
     decoding: str = "free"
     confidence: float | None = None
+    until: Mapping[str, Any] | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -67,6 +69,7 @@ class Answer:
             groups=tuple(map(_group_from_json, report.everywhere.groups)) if report.everywhere else (),
             decoding=report.decoding,
             confidence=report.confidence,
+            until=report.until,
         )
 
 

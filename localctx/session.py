@@ -88,24 +88,37 @@ class Session:
         return self.runtime.cancel()
 
     def ask(
-        self, question: str, sources: Sequence[str] | None = None, *, persist: bool = True, library: bool = False
+        self,
+        question: str,
+        sources: Sequence[str] | None = None,
+        *,
+        persist: bool = True,
+        library: bool = False,
+        until: str = "",
     ) -> Answer:
-        """Answer ``question`` from ``sources`` (None: the session's), or from passages of the whole ``library``.
+        """Answer ``question`` from ``sources`` (None: the session's), or from passages of the whole ``library``. Of one
+        document only what comes before ``until`` is read: ``"40%"``, ``"page 12"`` (its end) or words in it.
 
         The pages of the documents are persisted, so that the next question starts where prefill ended; without
         ``persist`` the store is not touched. Raises UserError (its subclasses say what is wrong, and the remedy),
         Cancelled if cancelled before prefill began.
         """
-        return answer_of(self.stream(question, sources, persist=persist, library=library))
+        return answer_of(self.stream(question, sources, persist=persist, library=library, until=until))
 
     def stream(
-        self, question: str, sources: Sequence[str] | None = None, *, persist: bool = True, library: bool = False
+        self,
+        question: str,
+        sources: Sequence[str] | None = None,
+        *,
+        persist: bool = True,
+        library: bool = False,
+        until: str = "",
     ) -> Generator[Event, None, None]:
         """As ``ask``, giving typed events as they come (``localctx.events``): Planned, Progress, Quoted, Token, Note,
         Evicted, and Done at the end. Closing the generator cancels.
         """
         sources = self.sources if sources is None else sources
-        return self.run(self.workflows.questions.ask(sources, question, persist, library))
+        return self.run(self.workflows.questions.ask(sources, question, persist, library, until))
 
     def prepare(self, source: str) -> Generator[Event, None, None]:
         """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. A

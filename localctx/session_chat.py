@@ -28,21 +28,23 @@ class SessionChat:
         """The messages of the branch that was answered last, in order."""
         return self._workflows.runtime.store.chats.messages(self.id)
 
-    def ask(self, question: str) -> Answer:
-        """Answer ``question`` after what was said."""
-        return answer_of(self.stream(question))
+    def ask(self, question: str, until: str = "") -> Answer:
+        """Answer ``question`` after what was said, from the document as far as ``until`` (``Session.ask``). Earlier
+        answers from further on are then left out.
+        """
+        return answer_of(self.stream(question, until))
 
-    def stream(self, question: str) -> Generator[Event, None, None]:
+    def stream(self, question: str, until: str = "") -> Generator[Event, None, None]:
         """As ``ask``, giving events as they come; the last is Done."""
-        return self._run(self._workflows.chats.ask(self.id, question))
+        return self._run(self._workflows.chats.ask(self.id, question, until))
 
-    def edit(self, question: str) -> Answer:
+    def edit(self, question: str, until: str = "") -> Answer:
         """Answer ``question`` in place of the last one, on a branch of its own."""
-        return answer_of(self._run(self._workflows.chats.edit(self.id, question)))
+        return answer_of(self._run(self._workflows.chats.edit(self.id, question, until=until)))
 
-    def regenerate(self, temperature: float | None = None) -> Answer:
+    def regenerate(self, temperature: float | None = None, until: str = "") -> Answer:
         """Answer the last question again. Raises UsageError where the answer would be the same (temperature 0)."""
-        return answer_of(self._run(self._workflows.chats.regenerate(self.id, temperature)))
+        return answer_of(self._run(self._workflows.chats.regenerate(self.id, temperature, until)))
 
     def add(self, sources: Sequence[str]) -> None:
         """Let the chat be about these files too."""

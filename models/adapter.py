@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Any, TypeGuard
 
 from safetensors import SafetensorError
 from torch import Tensor
@@ -72,6 +72,11 @@ class Adapter:
         """Bytes of its weights."""
         return sum(change.down.nbytes + change.up.nbytes for change in self.changes.values())
 
+    def measured_count(self, name: str) -> int:
+        """Returns a measured number: ``effective`` (context, in tokens) or ``passages``; 0 if it was not measured."""
+        value = self.measured.get(name)
+        return value if _is_count(value) else 0
+
 
 def find_adapter(setting: str, model: str) -> Path | None:
     """Returns the folder of the adapter that the setting ``adapter`` names for a ``model``; None if it names none.
@@ -85,8 +90,7 @@ def find_adapter(setting: str, model: str) -> Path | None:
         entry = load_catalog().get(model)
         folder = SHIPPED / entry.reader if entry and entry.reader else None
         return folder if folder and folder.is_dir() else None
-    shipped, path = SHIPPED / setting, Path(setting).expanduser()
-    folder = path if path.is_dir() or setting not in shipped_adapters() else shipped
+    folder = SHIPPED / setting if setting in shipped_adapters() else Path(setting).expanduser()
     if not (folder / CONFIG).is_file():
         known = ", ".join(("auto", "none", *shipped_adapters()))
         raise ModelError(f"there is no adapter {setting!r}", f"name a folder with {CONFIG}, or one of: {known}")
@@ -221,8 +225,8 @@ def _hash(folder: Path) -> str:
         raise _damaged(folder, f"{WEIGHTS} is missing") from e
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 < value <= 4096
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 < value < 1 << 20
 
 
 def _is_token(value: object) -> bool:

@@ -53,6 +53,12 @@ class ChatPage:
                     [], value=[], multiselect=True, label="Documents of this chat", elem_id="about", filterable=True
                 )
                 self.library = gr.Checkbox(label="Ask the whole library", elem_id="everything")
+                self.until = gr.Textbox(
+                    label="Read only up to",
+                    info="40%, page 12 (its end), or words where you stopped: nothing later is seen",
+                    elem_id="until",
+                    max_lines=1,
+                )
                 self.gauge = gr.HTML("", elem_id="gauge")
 
     def _build_conversation(self) -> None:
@@ -88,17 +94,17 @@ class ChatPage:
         """Connect the components with their event handlers."""
         self.everything = [
             *(self.chat, *self.sidebar.outputs, self.conversation),
-            *(self.status, self.full_row, self.question, self.documents, self.library, self.gauge),
+            *(self.status, self.full_row, self.question, self.documents, self.library, self.until, self.gauge),
         ]
         quick: dict[str, Any] = {"outputs": self.everything, "show_progress": "hidden", "api_visibility": "private"}
         slow = quick | {"concurrency_limit": None}  # the worker has a queue of its own
-        question = [self.question, self.chat, self.documents, self.library]
+        question = [self.question, self.chat, self.documents, self.library, self.until]
         self.question.submit(self._ask, question, **slow)
-        self.conversation.edit(self._edit, [self.chat], **slow)
-        self.conversation.retry(self._regenerate, [self.chat], **slow)
+        self.conversation.edit(self._edit, [self.chat, self.until], **slow)
+        self.conversation.retry(self._regenerate, [self.chat, self.until], **slow)
         self.conversation.example_select(self._ask_sample, None, **slow)
         for button, (_, action) in zip(self.full_actions, FULL_CHAT_ACTIONS, strict=True):
-            button.click(self._continue_full(action), [self.chat], **slow)
+            button.click(self._continue_full(action), [self.chat, self.until], **slow)
         self.question.stop(self._stop, None, None, queue=False, api_visibility="private")
         page.load(self._open_from_url, None, **quick).then(self._load_model, None, **slow)
         page.unload(self._stop)
@@ -107,9 +113,9 @@ class ChatPage:
             self._document_choices, None, self.documents, show_progress="hidden", api_visibility="private"
         )
         gr.on(
-            [self.documents.input, self.library.input],
+            [self.documents.input, self.library.input, self.until.blur],
             self._save_documents,
-            [self.chat, self.documents, self.library],
+            [self.chat, self.documents, self.library, self.until],
             None,
             api_visibility="private",
         )
@@ -118,7 +124,13 @@ class ChatPage:
     # Questions
 
     def _ask(
-        self, question: dict[str, Any], chat: str, documents: list[str], library: bool, request: gr.Request
+        self,
+        question: dict[str, Any],
+        chat: str,
+        documents: list[str],
+        library: bool,
+        until: str,
+        request: gr.Request,
     ) -> Iterator[Updates]:
         text, files = (question["text"] or "").strip(), [_path(f) for f in question["files"] or []]
         added = list[str]()
@@ -131,35 +143,36 @@ class ChatPage:
             chat_id = chat or session.workflows.chats.start([]).id
             chats = session.store.chats
             chats.set_documents(chat_id, list(dict.fromkeys([*documents, *added])))
-            chats.set(chat_id, {"library": library})
+            chats.set(chat_id, {"library": library, "until": until})
             yield ChatOpened(chat_id)
             if text:
-                yield from session.workflows.chats.ask(chat_id, text)
+                yield from session.workflows.chats.ask(chat_id, text, until.strip())
 
         yield gr.skip()  # a generator without a value would clear all its outputs
         if text or files:
             yield from self._run(job, chat, self._messages(chat), text, request, add_files if files else None)
 
     def _ask_sample(self, request: gr.Request) -> Iterator[Updates]:
-        yield from self._ask({"text": SAMPLE, "files": [SAMPLE_FILE]}, "", [], False, request)
+        yield from self._ask({"text": SAMPLE, "files": [SAMPLE_FILE]}, "", [], False, "", request)
 
-    def _edit(self, chat: str, edited: gr.EditData, request: gr.Request) -> Iterator[Updates]:
+    def _edit(self, chat: str, until: str, edited: gr.EditData, request: gr.Request) -> Iterator[Updates]:
         messages, text = self._messages(chat), html.unescape(str(edited.value))
         index = edited.index if isinstance(edited.index, int) else edited.index[0]
         edited_message = message_indices(messages)[index]
-        job: SessionJob = lambda session: session.workflows.chats.edit(chat, text, messages[edited_message].id)  # noqa: E731
+        of = messages[edited_message].id
+        job: SessionJob = lambda session: session.workflows.chats.edit(chat, text, of, until.strip())  # noqa: E731
         yield from self._run(job, chat, messages[:edited_message], text, request)
 
-    def _regenerate(self, chat: str, request: gr.Request) -> Iterator[Updates]:
+    def _regenerate(self, chat: str, until: str, request: gr.Request) -> Iterator[Updates]:
         messages = self._messages(chat)
         last = max(i for i, m in enumerate(messages) if m.role == "user")
-        job: SessionJob = lambda session: session.workflows.chats.regenerate(chat, RETRY_TEMPERATURE)  # noqa: E731
+        job: SessionJob = lambda s: s.workflows.chats.regenerate(chat, RETRY_TEMPERATURE, until.strip())  # noqa: E731
         yield from self._run(job, chat, messages[:last], messages[last].text, request)
 
     def _continue_full(self, action: "FullChatAction") -> Any:
-        def run(chat: str, request: gr.Request) -> Iterator[Updates]:
+        def run(chat: str, until: str, request: gr.Request) -> Iterator[Updates]:
             messages = self._messages(chat)
-            job: SessionJob = lambda session: session.workflows.chats.make_room(chat, action)  # noqa: E731
+            job: SessionJob = lambda session: session.workflows.chats.make_room(chat, action, until.strip())  # noqa: E731
             yield from self._run(job, chat, messages[:-1], messages[-1].text, request)
 
         return run
@@ -264,6 +277,7 @@ class ChatPage:
             self.question: gr.update(submit_btn=True, stop_btn=False),
             self.documents: gr.update(choices=self._window.document_choices(), value=documents),
             self.library: bool(opened and opened.settings.get("library")),
+            self.until: opened.settings.get("until", "") if opened else "",
             self.gauge: window_gauge(stats),
         }
 
@@ -281,11 +295,11 @@ class ChatPage:
     def _document_choices(self) -> Any:
         return gr.update(choices=self._window.document_choices())
 
-    def _save_documents(self, chat: str, documents: list[str], library: bool) -> None:
+    def _save_documents(self, chat: str, documents: list[str], library: bool, until: str) -> None:
         if chat:
             with self._window.store() as store:
                 store.chats.set_documents(chat, documents)
-                store.chats.set(chat, {"library": library})
+                store.chats.set(chat, {"library": library, "until": until})
 
 
 def _path(file: Any) -> str:

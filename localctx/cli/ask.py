@@ -16,6 +16,7 @@ from localctx.cli.common import (
     ocr_option,
     quiet_option,
     settings_from,
+    until_option,
 )
 from localctx.errors import UsageError, UserError, format_bytes
 
@@ -33,10 +34,13 @@ MAX_QUOTE = 200  # characters
 @quiet_option
 @click.option("--library", is_flag=True, help="Ask all documents of the library; no FILE is needed.")
 @click.option("--no-keep", is_flag=True, help="Store nothing of these documents on disk.")
+@until_option
 @answer_options
 @model_options
 @ocr_option
-def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_keep: bool, **flags: Any) -> None:
+def ask(
+    words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_keep: bool, until: str, **flags: Any
+) -> None:
     """Answer QUESTION from FILEs (text, Markdown, HTML, PDF, docx, EPUB; - is standard input), or from the library.
 
     Documents that fit the model's window are read whole; of longer ones only the most relevant passages.
@@ -44,6 +48,7 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_ke
     \b
     localctx ask README.md "How do I run the tests?"
     git log | localctx ask - "What changed most?"
+    localctx ask novel.epub "Who is the stranger?" --until 40%
     localctx ask --library "Who signed the lease?"
     """
     if library and len(words) != 1:
@@ -55,12 +60,15 @@ def ask(words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_ke
     *files, question = words
     if not question.strip():
         raise UsageError("the question is empty", "put it last, in quotes")
+    if until and (library or len(files) > 1):
+        raise UsageError("--until is a place in one document", "ask one file, or leave out --until")
     if files.count("-") > 1:
         raise UsageError("standard input (-) can be read only once", "name it once")
     from localctx.cli.terminal import print_json
 
     with open_session(flags, as_json, quiet) as (session, terminal):
-        done = show_events(session.stream(question, files, persist=not no_keep, library=library), terminal)
+        events = session.stream(question, files, persist=not no_keep, library=library, until=until)
+        done = show_events(events, terminal)
         terminal.end_answer()
         report = done.report.to_json()
         if as_json:

@@ -10,7 +10,7 @@ import click
 
 from localctx.cli.advice import advise_once
 from localctx.cli.ask import open_session, print_notes, show_events
-from localctx.cli.common import CANCELLED, answer_options, model_options, open_store, quiet_option
+from localctx.cli.common import CANCELLED, answer_options, model_options, open_store, quiet_option, until_option
 from localctx.errors import Cancelled, ChatFull, UsageError, UserError
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ FULL_CHAT_ACTIONS: "tuple[FullChatAction, ...]" = ("sink-window", "summarize", "
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each answer, on a line of its own.")
 @quiet_option
+@until_option
 @answer_options
 @model_options
 def chat(
@@ -43,6 +44,7 @@ def chat(
     when_full: "FullChatAction | None",
     as_json: bool,
     quiet: bool,
+    until: str,
     **flags: Any,
 ) -> None:
     """Talk about FILEs: each answer takes the whole conversation into account. From a pipe, one question per line.
@@ -65,7 +67,7 @@ def chat(
     with open_session(flags, as_json, quiet) as (session, terminal):
         if session.settings.n > 1:
             raise UsageError("a chat has one answer at a time", "leave out --n; /regenerate 0.8 gives another")
-        command = ChatCommand(session, terminal, when_full, as_json)
+        command = ChatCommand(session, terminal, when_full, as_json, until)
         command.begin(resumed, files)
         try:
             command.run()
@@ -86,9 +88,10 @@ class ChatCommand:
     """One run of ``chat``: reads lines, prints answers."""
 
     def __init__(
-        self, session: "Session", terminal: "Terminal", when_full: "FullChatAction | None", as_json: bool
+        self, session: "Session", terminal: "Terminal", when_full: "FullChatAction | None", as_json: bool, until: str
     ) -> None:
         self._session, self._terminal, self._when_full, self._json = session, terminal, when_full, as_json
+        self._until = until  # the place up to which the document is read; empty: all of it
         self.interactive, self.stopped, self._quitting = sys.stdin.isatty(), False, False
         self.answered = False
         self._id = ""
@@ -137,7 +140,7 @@ class ChatCommand:
 
     def _run_line(self, line: str) -> None:
         if not line.startswith("/"):
-            self._answer(self._session.run(self._workflow.ask(self._id, line)))
+            self._answer(self._session.run(self._workflow.ask(self._id, line, self._until)))
             return
         name, _, rest = line[1:].partition(" ")
         if name not in COMMANDS:
@@ -151,7 +154,7 @@ class ChatCommand:
             action = self._when_full or (self.interactive and self._choose(full))
             if not action:
                 raise
-            self._show(self._session.run(self._workflow.make_room(self._id, action)))
+            self._show(self._session.run(self._workflow.make_room(self._id, action, self._until)))
 
     def _show(self, events: "Generator[Event, None, None]") -> None:
         from localctx.cli.terminal import print_json
@@ -202,12 +205,16 @@ class ChatCommand:
             temperature = float(rest) if rest else None
         except ValueError:
             raise UsageError(f"{rest!r} is not a temperature", "for example: /regenerate 0.8") from None
-        self._answer(self._session.run(self._workflow.regenerate(self._id, temperature)))
+        self._answer(self._session.run(self._workflow.regenerate(self._id, temperature, self._until)))
 
     def _edit(self, rest: str) -> None:
         if not rest:
             raise UsageError("/edit takes the question in other words", "for example: /edit Who was it?")
-        self._answer(self._session.run(self._workflow.edit(self._id, rest)))
+        self._answer(self._session.run(self._workflow.edit(self._id, rest, until=self._until)))
+
+    def _read_until(self, rest: str) -> None:
+        self._until = rest
+        print(f"read up to {rest}" if rest else "all is read", file=sys.stderr)
 
     def _branches(self, rest: str) -> None:
         current = self._chats.get(self._id).leaf
@@ -252,6 +259,7 @@ COMMANDS: dict[str, tuple[str, Callable[[ChatCommand, str], None], str]] = {
     "rename": ("TITLE", ChatCommand._rename, "give this chat another title"),
     "regenerate": ("[TEMPERATURE]", ChatCommand._regenerate, "answer the last question again"),
     "edit": ("TEXT", ChatCommand._edit, "ask the last question in other words"),
+    "until": ("[PLACE]", ChatCommand._read_until, "read the document only so far from now on, or all of it"),
     "branches": ("", ChatCommand._branches, "list the versions of this chat; * marks the current one"),
     "branch": ("N", ChatCommand._branch, "switch to version N"),
     "export": ("FILE", ChatCommand._export, "write this branch to FILE.md, or the whole chat to FILE.json"),

@@ -135,6 +135,12 @@ def ocr_option(command: Callable) -> Callable:
     return every(none(command))
 
 
+until_option = click.option(
+    "--until",
+    default="",
+    metavar="PLACE",
+    help='Read the document only so far: 40%, "page 12" (its end) or words in it. Nothing later is seen.',
+)
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 

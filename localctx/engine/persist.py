@@ -62,7 +62,7 @@ class CachePersister:
     ) -> None:
         self._open_store, self._documents, self._identity, self._tokens = open_store, documents, identity, tokens
         self._pages, self._disk = -(-len(tokens) // PAGE), disk
-        self._remote = None if identity.part else remote  # a passage is not worth a request
+        self._remote = remote
         self._full = False
         self.notes = list[str]()  # which caches were evicted to make room, and what found none
         self._written = self._committed = 0
@@ -173,8 +173,8 @@ class CachePersister:
     def _enter(self, store: Store, cache: Cache) -> None:
         with store.db.atomic():  # or another process may remove a document before its cache is entered
             if not self._identity.chat:  # its documents were entered with it
-                for row, text, spans in self._documents:
-                    store.documents.add(row, text, spans)
+                for document in self._documents:
+                    store.documents.add(*document.whole)
             self._open(store, cache, -(-cache.length // PAGE))
 
     def _extend(self, store: Store, cache: Cache, tokens: Sequence[int], branch: int) -> None:

@@ -49,6 +49,8 @@ class Request:
     those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy
     answer's tokens.
 
+    Set by the workflow: ``until``, as JSON what is read of a document of which only the beginning is.
+
     Set by retrieval: the ``passages`` it answers from, the ``candidates`` found (as JSON), and the requests that
     ``ranked`` them. ``everywhere`` is set if every passage is asked.
     """
@@ -90,6 +92,7 @@ class Request:
     ranked: Sequence["Request"] = ()
     everywhere: EverywhereReport | None = None
     evicted: list[EvictedRange] = field(default_factory=list)
+    until: dict[str, Any] | None = None
     _kv: KVReport | None = None
 
     def begin_persisting(self) -> None:
@@ -157,6 +160,7 @@ class Request:
             decoding=self.decoding,
             confidence=self.confidence,
             withheld=self.withheld,
+            until=self.until,
         )
 
     def prepare_report(self) -> PrepareReport:
@@ -170,8 +174,9 @@ class Request:
         """Returns, as JSON, what a chat stores with the answer; valid while the cache is open."""
         kv = {"codec": self.cache.pool.codec, "keeper": self.cache.keeper.name, "window": self.plan.window}
         counts = {"tokens": asdict(self.token_counts()), "seconds": self._seconds()}
+        until = {"until": self.until} if self.until else {}
         used = {"model": self.model_name, "adapter": self.adapter.name if self.adapter else None}
-        return {**used, "mode": self.plan.mode, **counts, "kv": kv}
+        return {**used, "mode": self.plan.mode, **counts, "kv": kv, **until}
 
     def token_counts(self) -> TokenCounts:
         """Returns the tokens counted so far; of a question to every passage, those of all of them."""

@@ -24,7 +24,7 @@ from localctx.engine.runtime import Runtime
 from localctx.errors import UsageError
 from localctx.models.base import Model
 from localctx.settings import Settings
-from localctx.store.documents import StoredDocument
+from localctx.store.documents import DocumentBeginning, StoredDocument
 from localctx.store.remote_sync import open_remote
 
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
@@ -77,7 +77,7 @@ class RequestBuilder:
             self._fingerprint(cache_plan.codec),
             settings.model,
             cache_plan.codec,
-            part,
+            part or _how_far(documents),
             conversation.chat,
             activation=activation,
         )
@@ -189,7 +189,8 @@ class RequestBuilder:
         self, documents: Sequence[StoredDocument], tokens: list[int], identity: CacheIdentity
     ) -> CachePersister:
         settings = self.runtime.settings
-        remote = open_remote(settings.remote, settings.remote_mode)
+        whole = identity.part == _how_far(documents)  # a passage is not worth a request
+        remote = open_remote(settings.remote, settings.remote_mode) if whole else None
         return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], remote)
 
 
@@ -198,3 +199,8 @@ def _boundary(prompt: Prompt, ranking: Prompt | None) -> int:
     the question if it is to be ranked.
     """
     return min(prompt.shared, ranking.question - 1) if ranking else prompt.shared
+
+
+def _how_far(documents: Sequence[StoredDocument]) -> str:
+    """Names the part of ``documents`` that is read where it is the beginning of one; empty for all."""
+    return "+".join(f"up to {len(d.text)}" for d in documents if isinstance(d, DocumentBeginning))

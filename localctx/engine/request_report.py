@@ -59,10 +59,11 @@ class EverywhereReport:
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``; ``confidence``
-    the probability that it is right, None where no adapter rates its answers; ``withheld`` what was not given because
-    that is too low; ``adapter`` is the name of that which answered, None if none did. ``everywhere`` if every passage
-    was asked; ``chat`` and ``message`` (its id) where the answer is part of a chat.
+    them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``;
+    ``confidence`` the probability that it is right, None where no adapter rates its answers; ``withheld`` what was not
+    given because that is too low; ``adapter`` the name of that which answered, None if none did. ``chat`` and
+    ``message`` (its id) where the answer is part of a chat; ``until`` (``ReadUntil``) where only the beginning of a
+    document was read; ``everywhere`` where every passage was asked.
     """
 
     answer: str
@@ -83,15 +84,17 @@ class AnswerReport:
     adapter: str | None = None
     chat: str | None = None
     message: int | None = None
+    until: dict[str, Any] | None = None
     everywhere: EverywhereReport | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON; without ``chat`` and ``message`` outside of chats, and without ``everywhere`` where not
-        every passage was asked.
+        """The report as JSON; without ``chat`` and ``message`` outside of chats, without ``until`` where all was read,
+        and without ``everywhere`` where not every passage was asked.
         """
         report = asdict(self)
-        if self.everywhere is None:
-            del report["everywhere"]
+        for name in ("until", "everywhere"):
+            if report[name] is None:
+                del report[name]
         if self.chat is None:
             del report["chat"], report["message"]
         return report

@@ -14,7 +14,7 @@ import numpy as np
 from localctx.errors import Cancelled, ModelError
 from localctx.library.chunk import Chunk, chunks, views
 from localctx.models.embedder import Embedder
-from localctx.store.documents import DocumentRow, Span, labels
+from localctx.store.documents import DocumentRow, Span, StoredDocument, labels
 from localctx.store.search_index import ChunkRow
 from localctx.store.store import Store
 
@@ -105,17 +105,25 @@ def try_with_embedder(load: Callable[[], Embedder | None], run: Callable[[Embedd
 
 
 def search(
-    store: Store, query: str, embedder: Embedder | None, documents: Sequence[str] | None = None, top: int = 10
+    store: Store,
+    query: str,
+    embedder: Embedder | None,
+    documents: Sequence[str] | None = None,
+    top: int = 10,
+    before: int | None = None,
 ) -> SearchResult:
     """Returns the ``top`` passages for ``query`` in ``documents`` (ids; None: all), BM25 and vectors fused by rank.
 
-    Searches what is indexed now. Chunks without a vector are found by words alone; ``words_only`` counts them.
+    Searches what is indexed now. Chunks without a vector are found by words alone; ``words_only`` counts them. Those
+    that do not begin ``before`` a character of their document are left out.
     """
-    depth = max(top, DEPTH)
-    lists = {"words": store.index.by_words(query, depth, documents)}
     total, embedded = store.index.coverage(embedder.name if embedder else None, documents)
+    depth = max(top, DEPTH) if before is None else total
+    lists = {"words": store.index.by_words(query, depth, documents)}
     if embedder and embedded and query.strip():
         lists["vectors"] = store.index.by_vector(embedder.name, embedder.embed([query])[0], depth, documents)
+    if before is not None:
+        lists = {name: _beginning_before(store, ids, before)[: max(top, DEPTH)] for name, ids in lists.items()}
     scores = fuse(lists)
     best = store.index.get(sorted(scores, key=lambda c: (-scores[c], c))[:top])
     ranks = {c.id: {name: l.index(c.id) + 1 for name, l in lists.items() if c.id in l} for c in best}
@@ -159,6 +167,16 @@ def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
     return sorted(joined, key=lambda p: -p.score)
 
 
+def cut_passages(passages: Sequence[Passage], document: StoredDocument) -> list[Passage]:
+    """Returns passages of ``document``, which may be a document's beginning, as far as its text goes."""
+    text, (heading, page) = document.text, (labels(document.spans, kind) for kind in ("heading", "page"))
+    return [
+        replace(p, end=end, text=text[p.start : end], heading=heading(p.start), page=page(p.start))
+        for p in passages
+        if (end := min(p.end, len(text))) > p.start
+    ]
+
+
 def fuse(lists: Mapping[str, Sequence[int]]) -> dict[int, float]:
     """Returns each chunk's score by weighted reciprocal rank fusion (Cormack, Clarke and Buettcher, 2009)."""
     scores = dict[int, float]()
@@ -176,6 +194,10 @@ class _LoadedDocument:
     text: str
     heading: Callable[[int], str | None]
     page: Callable[[int], str | None]
+
+
+def _beginning_before(store: Store, chunks: Sequence[int], before: int) -> list[int]:
+    return [chunk.id for chunk in store.index.get(chunks) if chunk.start < before]
 
 
 def _document_cache(store: Store) -> Callable[[str], _LoadedDocument]:

@@ -3,7 +3,7 @@
 import hashlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,6 +60,31 @@ class StoredDocument(NamedTuple):
     def name(self) -> str:
         """The name it was read under."""
         return self.row.name
+
+    @property
+    def whole(self) -> "StoredDocument":
+        """The document with all of its text, as it is stored."""
+        return self
+
+    def beginning(self, end: int) -> "DocumentBeginning":
+        """Returns the document as far as its first ``end`` characters."""
+        spans = [replace(s, end=min(s.end, end)) for s in self.spans if s.start < end]
+        told = " ".join(self.text[:end].split())
+        spans = [s for s in spans if s.end < end or s.kind != "heading" or " ".join(s.label.split()) in told]
+        beginning = DocumentBeginning(self.row, self.text[:end], spans)
+        beginning.stored = self.whole
+        return beginning
+
+
+class DocumentBeginning(StoredDocument):
+    """A document of which only the beginning is read: text and spans end there. The row is that of the whole."""
+
+    stored: StoredDocument
+
+    @property
+    def whole(self) -> StoredDocument:
+        """The document with all of its text, as it is stored."""
+        return self.stored
 
 
 def text_id(text: str) -> str:

@@ -27,6 +27,7 @@ from localctx.workflows.everywhere import EverywhereWorkflow
 from localctx.workflows.quoted_answer import answer_in_quotes, may_be_quoted
 from localctx.workflows.rag import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources
+from localctx.workflows.read_until import locate_mark, read_until
 from localctx.workflows.reader import with_reader
 
 INVENTED = "the answer has a name or a number that the passage does not have: trust the quotation"
@@ -40,18 +41,18 @@ class AskWorkflow:
         self._everywhere = EverywhereWorkflow(builder, self._answer_if_any)
 
     def ask(
-        self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False
+        self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False, until: str = ""
     ) -> EngineCoroutine[None]:
         """Answer ``question`` from ``sources``, or from passages of all documents of the ``library``; the last event is
-        Done.
+        Done. ``until`` is a mark in the one document (``find_mark``): what comes after it is not read.
 
         Without ``persist`` the store is not touched. Raises UserError before any work that would be wasted. A store
         that cannot be written costs the pages (``Done.failed``), not the answer. Raises Cancelled if cancelled before
         prefill began.
         """
         with self._runtime.running():
-            documents, seconds = self._read(sources, persist)
-            request = yield from self.open(None if library else documents, question, persist)
+            documents, seconds = self._read(sources, persist, None if library else until)
+            request = yield from self.open(None if library else documents, question, persist, until=until)
             request.seconds |= seconds
             yield from run_request(request, self.answer(request, question, self._runtime.settings))
         yield from map(Note, request.persist_notes)
@@ -62,7 +63,7 @@ class AskWorkflow:
         will be answered from passages is made searchable instead. The last event is Done.
         """
         with self._runtime.running():
-            documents, seconds = self._read([source], True)
+            documents, seconds = self._read([source], True, None)
             if why := self.why_passages(documents):
                 yield Note(f"{why}: it was made searchable, and answers will come from its passages")
                 yield Done(self._retrieval.prepare(documents[0]))
@@ -79,11 +80,19 @@ class AskWorkflow:
         question: str,
         persist: bool,
         conversation: Conversation = NO_CONVERSATION,
+        until: str = "",
     ) -> EngineCoroutine[Request]:
         """Build the request that answers from ``documents``, or from passages of the whole library (None).
 
-        Raises TooLong if the mode forbids passages; ChatFull if the question would fit without what was said before.
+        Raises TooLong if the mode forbids passages; ChatFull if the question would fit without what was said before;
+        UsageError for a mark ``until`` that the one document does not have.
         """
+        if until:
+            beginning, told = read_until(self._builder.model.tokenizer, documents, until)
+            yield Note(str(told))
+            request = yield from self.open([beginning], question, persist, conversation)
+            request.until = asdict(told)
+            return request
         try:
             return (yield from self._open(documents, question, persist, conversation))
         except TooLong as e:
@@ -232,7 +241,7 @@ class AskWorkflow:
         model, runtime = self._builder.model, self._runtime
         name = runtime.settings.model
         measured = lambda: runtime.read_store(lambda store: store.quality_results.of_model(name).get(MEASURED))  # noqa: E731
-        effective = effective_context(runtime.settings, model, measured)
+        effective = effective_context(runtime.settings, model, measured, runtime.adapter)
         texts = [document.text for document in documents]
         tokens = estimate_tokens(model.tokenizer, texts, effective.tokens, runtime.cancelled)
         if tokens <= effective.tokens:
@@ -249,12 +258,16 @@ class AskWorkflow:
             return False
         return True
 
-    def _read(self, sources: Sequence[str], reuse_stored: bool) -> tuple[list[StoredDocument], dict[str, float]]:
-        """Returns the documents, and seconds by phase. The model is loaded last, so that a wrong file name fails at
-        once.
+    def _read(
+        self, sources: Sequence[str], reuse_stored: bool, until: str | None
+    ) -> tuple[list[StoredDocument], dict[str, float]]:
+        """Returns the documents, and seconds by phase. The model is loaded last, so that a wrong file name, or a mark
+        that is not there, fails at once.
         """
         start = time.perf_counter()
         documents = read_sources(self._runtime, sources, reuse_stored)
+        if until:
+            locate_mark(documents, until)
         return documents, {"parse": time.perf_counter() - start, "load": self._runtime.load()}
 
 

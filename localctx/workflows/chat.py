@@ -22,6 +22,7 @@ from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.ask import AskWorkflow
 from localctx.workflows.read_sources import store_sources
+from localctx.workflows.read_until import locate_mark
 
 TITLE_LENGTH = 60  # characters of its first question that name a chat
 
@@ -59,12 +60,12 @@ class ChatWorkflow:
             for document in documents:
                 self._chats.add_document(chat, document)
 
-    def ask(self, chat: str, text: str) -> EngineCoroutine[None]:
+    def ask(self, chat: str, text: str, until: str = "") -> EngineCoroutine[None]:
         """Answer ``text`` after the last answer of the chat's current branch."""
         with self._running() as loaded:
-            yield from self._ask_next(chat, text, loaded)
+            yield from self._ask_next(chat, text, loaded, until)
 
-    def edit(self, chat: str, text: str, message: int | None = None) -> EngineCoroutine[None]:
+    def edit(self, chat: str, text: str, message: int | None = None, until: str = "") -> EngineCoroutine[None]:
         """Answer ``text`` in place of the question ``message`` (None: the last), on a branch of its own.
 
         Raises ChatError.
@@ -73,22 +74,22 @@ class ChatWorkflow:
             with store_errors(self._runtime.store.home):
                 before, old = self._question(chat, message)
                 question = self._chats.edit(old, text)
-            yield from self._answer(question, before, self._runtime.settings, loaded)
+            yield from self._answer(question, before, self._runtime.settings, loaded, until)
 
-    def make_room(self, chat: str, action: FullChatAction) -> EngineCoroutine[None]:
+    def make_room(self, chat: str, action: FullChatAction, until: str = "") -> EngineCoroutine[None]:
         """Make room in a full chat by ``action``, then answer its last question. With ``new`` that is done in another
         chat, which Done's report names. Raises ChatError.
         """
         with self._running() as loaded:
-            yield from self._make_room(chat, action, loaded)
+            yield from self._make_room(chat, action, loaded, until)
 
-    def regenerate(self, chat: str, temperature: float | None = None) -> EngineCoroutine[None]:
+    def regenerate(self, chat: str, temperature: float | None = None, until: str = "") -> EngineCoroutine[None]:
         """Answer the last question again, on a branch of its own; each answer has the next seed.
 
         Raises ChatError; UsageError where the answer would be the same.
         """
         with self._running() as loaded:
-            yield from self._regenerate(chat, temperature, loaded)
+            yield from self._regenerate(chat, temperature, loaded, until)
 
     def summarize(self, chat: str) -> EngineCoroutine[None]:
         """Generate a summary that replaces the history in later prompts; the messages stay in the chat.
@@ -108,15 +109,17 @@ class ChatWorkflow:
     def _chats(self) -> Chats:
         return self._runtime.store.chats
 
-    def _ask_next(self, chat: str, text: str, loaded: float) -> EngineCoroutine[None]:
+    def _ask_next(self, chat: str, text: str, loaded: float, until: str) -> EngineCoroutine[None]:
+        if until:
+            locate_mark(self._documents_asked(chat), until)  # before the question is stored
         with store_errors(self._runtime.store.home):
             before = answered(self._chats.messages(chat))
             if not before and self._chats.get(chat).title == UNTITLED:
                 self._chats.rename(chat, text[:TITLE_LENGTH])
             question = self._chats.append(chat, before[-1].id if before else None, "user", text)
-        yield from self._answer(question, before, self._runtime.settings, loaded)
+        yield from self._answer(question, before, self._runtime.settings, loaded, until)
 
-    def _make_room(self, chat: str, action: FullChatAction, loaded: float) -> EngineCoroutine[None]:
+    def _make_room(self, chat: str, action: FullChatAction, loaded: float, until: str) -> EngineCoroutine[None]:
         with store_errors(self._runtime.store.home):
             _, question = self._question(chat)
             if action == "sink-window":
@@ -125,25 +128,26 @@ class ChatWorkflow:
                 chat = self._chats.restart(chat, {"model": self._runtime.settings.model}).id
         if action == "sink-window":
             yield Note("from here on only the beginning and the end of this chat are seen")
-            yield from self._regenerate(chat, None, loaded)
+            yield from self._regenerate(chat, None, loaded, until)
             return
         if action == "new":
             yield Note("this is a new chat about the same documents")
         else:
             yield Note("summarizing what was said")
             yield from map_events(self._summarize(chat), lambda event: None if isinstance(event, Token) else event)
-        yield from self._ask_next(chat, question.text, loaded)
+        yield from self._ask_next(chat, question.text, loaded, until)
 
-    def _regenerate(self, chat: str, temperature: float | None, loaded: float) -> EngineCoroutine[None]:
+    def _regenerate(self, chat: str, temperature: float | None, loaded: float, until: str) -> EngineCoroutine[None]:
         s = self._runtime.settings
         s = replace(s, temperature=s.temperature if temperature is None else temperature)
         with store_errors(self._runtime.store.home):
             before, question = self._question(chat)
             older = self._chats.replies(chat, question.id)
-        if not s.temperature and any(m.stopped != "cancelled" and m.stats["model"] == s.model for m in older):
+        read_alike = (m for m in older if (m.stats.get("until") or {}).get("mark", "") == until)
+        if not s.temperature and any(m.stopped != "cancelled" and m.stats["model"] == s.model for m in read_alike):
             raise UsageError("at temperature 0 the answer would be the same", "give a temperature, for example 0.8")
         s = replace(s, seed=None if s.seed is None else s.seed + len(older))
-        yield from self._answer(question, before, s, loaded)
+        yield from self._answer(question, before, s, loaded, until)
 
     def _summarize(self, chat: str) -> EngineCoroutine[None]:
         messages = answered(self._chats.messages(chat))
@@ -168,16 +172,17 @@ class ChatWorkflow:
         yield Note("what was said before is remembered as a summary from here on")
 
     def _answer(
-        self, question: Message, before: Sequence[Message], settings: Settings, loaded: float
+        self, question: Message, before: Sequence[Message], settings: Settings, loaded: float, until: str
     ) -> EngineCoroutine[None]:
-        with store_errors(self._runtime.store.home):
-            chat = self._chats.get(question.chat)
-            documents = None if chat.settings.get("library") else self._documents(chat)
+        chat, documents = self._chats.get(question.chat), self._documents_asked(question.chat)
         for document in chat.documents:
             if document.removed:
                 yield Note(f"{document.name} was removed from the library: the answer does without it")
-        conversation = Conversation(chat.id, history(before), chat.settings.get("keep", ""))
-        request = yield from self._ask.open(documents, question.text, True, conversation)
+        known = messages_until(before, locate_mark(documents, until)) if until else list(before)
+        if len(known) < len(before):
+            yield Note("what was answered from further on is left out")
+        conversation = Conversation(chat.id, history(known), chat.settings.get("keep", ""))
+        request = yield from self._ask.open(documents, question.text, True, conversation, until)
         request.seconds["load"] = loaded
         stored = _StoredAnswer()
         yield from run_request(request, self._answer_and_store(request, question, settings, stored))
@@ -214,6 +219,12 @@ class ChatWorkflow:
             persist_answer(request, self._chats.branch_of(message), self._runtime.cancelled)
         return message
 
+    def _documents_asked(self, chat: str) -> list[StoredDocument] | None:
+        """The documents of a chat; None for the whole library."""
+        with store_errors(self._runtime.store.home):
+            found = self._chats.get(chat)
+            return None if found.settings.get("library") else self._documents(found)
+
     def _documents(self, chat: Chat) -> list[StoredDocument]:
         documents = self._runtime.store.documents
         rows = {row.id: row for row in documents.all()}
@@ -247,6 +258,23 @@ class _StoredAnswer:
 def answered(messages: Sequence[Message]) -> list[Message]:
     """The messages of a branch up to its last answer."""
     return list(messages[:-1] if messages and messages[-1].role == "user" else messages)
+
+
+def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
+    """The messages of a branch without those that were answered from more than the first ``end`` characters, and
+    without summaries of such answers.
+    """
+    known, question, further = list[Message](), list[Message](), False
+    for message in messages:
+        if message.role == "user":
+            question = [message]
+            continue
+        until = (message.stats or {}).get("until")
+        beyond = further if message.role == SUMMARY else until is None or until["characters"] > end
+        further = further or beyond
+        known += [] if beyond else [*question, message]
+        question = []
+    return known
 
 
 def history(messages: Sequence[Message]) -> list[Exchange]:

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from itertools import groupby
 
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Note, PassageAnswered, Progress, Token
@@ -20,7 +21,7 @@ from localctx.engine.run_request import rank_request
 from localctx.errors import Cancelled, NothingFound
 from localctx.library.answer_groups import describe_groups, group_answers
 from localctx.library.language import language_warnings
-from localctx.library.search import Passage, all_passages, index_all
+from localctx.library.search import Passage, all_passages, cut_passages, index_all
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.store.passage_answers import PassageKey, StoredAnswer
@@ -53,7 +54,7 @@ class EverywhereWorkflow:
         start = time.perf_counter()
         with open_store(self._runtime, persist) as store, store_errors(store.home):
             documents = self._enter(store, documents)
-            passages = all_passages(store, [d.id for d in documents], _INSTRUCTIONS.sub(" ", question))
+            passages = _passages_of(store, documents, question)
             if not passages:
                 raise NothingFound("there is no text to ask", "name a document that has some")
             cost = estimate_cost(self._builder, store, passages, [p.text for p in passages], question)
@@ -99,7 +100,7 @@ class EverywhereWorkflow:
         """Store and index the documents; returns them, or those of the library."""
         rows = current_documents(store) if documents is None else [document.row for document in documents]
         for document in documents or ():
-            store.documents.add(*document)
+            store.documents.add(*document.whole)
         index_all(store, None, {row.id for row in rows}, self._runtime.report, self._runtime.cancelled)
         if documents is not None:
             return list({document.id: document for document in documents}.values())
@@ -142,7 +143,7 @@ class _Asking:
         self._request.citations = [asdict(one.citation) for one in said]
         self._report.groups = [group.to_json() for group in groups]
         asked, total = self._report.asked, self._report.passages
-        lengths = {document.id: len(document.text) for document in self._request.documents}
+        lengths = {document.id: len(document.whole.text) for document in self._request.documents}
         text = describe_groups(groups, self._request.citations, lengths, asked) if said else _nothing(asked)
         if asked < total:
             text += f"\n\nStopped after {asked:,} of {total:,} passages."
@@ -191,6 +192,14 @@ class _Asking:
                 store.caches.note_rate(fingerprint, asked / seconds, RATE)
             elif not store.caches.rate(fingerprint):
                 store.caches.note_rate(fingerprint, tokens["prefilled"] / seconds)
+
+
+def _passages_of(store: Store, documents: Sequence[StoredDocument], question: str) -> list[Passage]:
+    """Every passage of the documents, as far as they are read, scored by the question's words."""
+    by_id = {document.id: document for document in documents}
+    passages = all_passages(store, list(by_id), _INSTRUCTIONS.sub(" ", question))
+    by_document = groupby(passages, lambda passage: passage.document)
+    return [passage for id, found in by_document for passage in cut_passages(list(found), by_id[id])]
 
 
 def _nothing(asked: int) -> str:

@@ -17,10 +17,10 @@ from localctx.engine.request_report import PrepareReport
 from localctx.engine.run_request import close_request, prefill_request, rank_request
 from localctx.errors import NothingFound
 from localctx.library.language import language_warnings
-from localctx.library.search import Passage, index_all, join_adjacent, search, try_with_embedder
+from localctx.library.search import Passage, cut_passages, index_all, join_adjacent, search, try_with_embedder
 from localctx.models.catalog import load_catalog
 from localctx.models.embedder import Embedder
-from localctx.store.documents import StoredDocument
+from localctx.store.documents import DocumentBeginning, StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
 from localctx.workflows.confident_answer import is_rated
@@ -94,10 +94,13 @@ class RetrievalWorkflow:
 
     @property
     def count(self) -> int:
-        """The number of passages in the prompt: the setting, else what the catalogue measured for the model, else 1."""
-        settings = self._runtime.settings
+        """The number of passages in the prompt: the setting, else what was measured with the adapter that answers, else
+        what the catalogue measured for the model, else 1.
+        """
+        settings, adapter = self._runtime.settings, self._runtime.adapter
+        measured = adapter.measured_count("passages") if adapter else 0
         entry = load_catalog().get(settings.model)
-        return settings.passages or (entry.passages if entry else 0) or 1
+        return settings.passages or measured or (entry.passages if entry else 0) or 1
 
     def _open(
         self, store: Store, documents: Sequence[StoredDocument] | None, question: _Question
@@ -106,7 +109,7 @@ class RetrievalWorkflow:
         with store_errors(store.home):
             if documents is not None and not question.conversation.chat:  # a chat's documents are stored with it
                 for document in documents:
-                    store.documents.add(*document)
+                    store.documents.add(*document.whole)
             found = self._find(store, documents, question)
         searched = time.perf_counter() - start
         plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
@@ -130,14 +133,18 @@ class RetrievalWorkflow:
 
         def find(embedder: Embedder | None) -> list[Passage]:
             self._index(store, embedder, rows)
-            return search(store, question.text, embedder, list(rows), max(MAX_RANKED, self.count)).passages
+            top, beginning = max(MAX_RANKED, self.count), _beginning(documents)
+            before = len(beginning.text) if beginning else None
+            passages = search(store, question.text, embedder, list(rows), top, before).passages
+            return cut_passages(passages, beginning) if beginning else passages
 
         passages, warning = try_with_embedder(lambda: self._runtime.embedder, find)
         if not passages:
             what = f"{question.why}, and nothing in the documents is like the question"
             raise NothingFound(what, "say it in other words")
-        text_of, spans_of = store.documents.text, store.documents.spans
-        found = {d: StoredDocument(rows[d], text_of(d), spans_of(d)) for d in {p.document for p in passages}}
+        text_of, spans_of, given = store.documents.text, store.documents.spans, {d.id: d for d in documents or ()}
+        ids = {p.document for p in passages}
+        found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in ids}
         return _Candidates(passages, found, warning)
 
     def _offer_everywhere(
@@ -147,7 +154,8 @@ class RetrievalWorkflow:
         if FOR_SUMMARY.search(question.text):
             return f"{MAY_ASK_ABOUT_WHOLE}: localctx summarize reads all of it"
         ids = [d.id for d in documents] if documents is not None else [d.id for d in current_documents(store)]
-        chunks = [chunk for document in ids for chunk in store.index.of_document(document)]
+        ends = {document.id: len(document.text) for document in documents or ()}
+        chunks = [c for d in ids for c in store.index.of_document(d) if c.start < ends.get(d, c.end)]
         sample = [p.text for p in found.passages]
         cost = estimate_cost(self._builder, store, chunks, sample, question.text)
         return f"{MAY_ASK_ABOUT_WHOLE}: --mode everywhere asks each of {cost}"
@@ -269,3 +277,8 @@ class RetrievalWorkflow:
         """True if ``blending`` passed ``localctx quality --blend`` with this model and codec; None if not measured."""
         key = blending.key(self._builder.fingerprint)
         return self._runtime.read_store(lambda store: store.quality_results.passed(key))
+
+
+def _beginning(documents: Sequence[StoredDocument] | None) -> DocumentBeginning | None:
+    """The one document that is asked, if only its beginning is."""
+    return next((document for document in documents or () if isinstance(document, DocumentBeginning)), None)

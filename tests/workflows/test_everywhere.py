@@ -178,6 +178,15 @@ def test_the_whole_library_is_asked(open_session, lands, document, home):
     assert "rivers.txt, " in report["answer"]
 
 
+def test_up_to_a_mark_only_what_comes_before_is_asked(open_session, lands):
+    end = lands.read_text().index("Quell")
+    with open_session() as s:
+        _, report = heard(s.stream(QUESTION, [str(lands)], until="river Quell"))
+    assert report["everywhere"]["passages"] == 6
+    assert all(c["end"] <= end + len("Quell") for c in report["citations"])
+    assert report["until"]["characters"] <= end + len("Quell")
+
+
 def test_an_empty_library_is_told(open_session, home):
     Store(home).close()
     with open_session() as s, pytest.raises(NothingFound, match="no text to ask"):

@@ -1,0 +1,58 @@
+"""Documents as read up to a mark: nothing after it can be in an answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from localctx.engine.prompt_prefix import cut_at_token
+from localctx.errors import UsageError
+from localctx.library.reading_mark import find_mark
+from localctx.models.base import Tokenizer
+from localctx.store.documents import DocumentBeginning, StoredDocument
+
+LAST_WORDS = 8
+
+
+@dataclass(frozen=True)
+class ReadUntil:
+    """The part of a document before a ``mark``: its first ``characters`` (of ``of_characters``), which are ``tokens``
+    and end with ``last_words``. What comes after the mark is not told.
+    """
+
+    mark: str
+    characters: int
+    of_characters: int
+    tokens: int
+    last_words: str
+
+    def __str__(self) -> str:
+        share = 100 * self.characters / self.of_characters
+        return f'read up to "… {self.last_words}" ({share:.0f} % of the document); nothing after that is seen'
+
+
+def locate_mark(documents: Sequence[StoredDocument] | None, mark: str) -> int:
+    """Returns how many characters of the one document lie before ``mark``.
+
+    Raises UsageError for a mark that the document does not have, and for several documents or the library (None).
+    """
+    if documents is None or len(documents) != 1:
+        asked = "the whole library is asked" if documents is None else f"{len(documents)} documents are asked"
+        raise UsageError(f"--until is a place in one document, and {asked}", "ask one document, or leave out --until")
+    return find_mark(documents[0], mark)
+
+
+def read_until(
+    tokenizer: Tokenizer, documents: Sequence[StoredDocument] | None, mark: str
+) -> tuple[DocumentBeginning, ReadUntil]:
+    """Returns the one document as far as ``mark``, rounded down to a token, and what to tell of it.
+
+    Raises UsageError as ``locate_mark``, and where nothing comes before the mark.
+    """
+    end = locate_mark(documents, mark)
+    assert documents
+    (document,) = documents
+    cut = cut_at_token(tokenizer, document.text, end)
+    if not cut.characters:
+        raise UsageError(f"nothing of {document.name} comes before {mark}", "give a later place")
+    beginning = document.beginning(cut.characters)
+    words = " ".join(beginning.text[-200:].split()[-LAST_WORDS:])
+    return beginning, ReadUntil(mark, cut.characters, len(document.text), cut.tokens, words)
