@@ -95,11 +95,13 @@ class PassageQuestion:
         self._builder.runtime.check_cancelled()
         request = self._build(passage, persist)
         try:
-            yield from map_events(self._run(request), lambda event: event if isinstance(event, Note) else None)
+            relevant = map_events(self._run(request), lambda event: event if isinstance(event, Note) else None)
+            tokens = _count_tokens(request, (yield from relevant))
         finally:
+            request.prefilled = 0  # its seconds were those of other passages, too, and say nothing about speed
             close_request(request)
         notes = [*request.restore_notes, *request.persist_notes, *filter(None, [request.persist_error])]
-        return PassageAnswer(passage, self._answer_of(request, passage), _count_tokens(request), notes)
+        return PassageAnswer(passage, self._answer_of(request, passage), tokens, notes)
 
     def _build(self, passage: Passage, persist: bool) -> Request:
         document, text = self._documents[passage.document], without_question(passage.text, self._question)
@@ -115,34 +117,37 @@ class PassageQuestion:
         request.plan = replace(request.plan, answer_tokens=min(request.plan.answer_tokens, MAX_ANSWER))
         return request
 
-    def _run(self, request: Request) -> EngineCoroutine[None]:
-        """Read the passage, and answer from it if it answers the question."""
+    def _run(self, request: Request) -> EngineCoroutine[int]:
+        """Read the passage, and answer from it if it answers the question; returns the tokens read to decide that."""
         if request.restored < request.boundary:
             request.begin_persisting()
         else:
             request.persister = None
         yield from prefill_request(request, request.boundary)
         request.cache.joins_chunks = True  # what comes now is not persisted
-        if not (yield from self._answers_question(request)):
-            request.stopped = "unanswered"
-            return
-        if reads_closely(request.model, self._settings, request.adapter):
+        answers, tokens = yield from self._answers_question(request)
+        if answers and reads_closely(request.model, self._settings, request.adapter):
             request.answer_from = "sentences"
-        if not (yield from without_tokens(self._answer_passage(request, self._question, self._settings))):
+        if not answers or not (
+            yield from without_tokens(self._answer_passage(request, self._question, self._settings))
+        ):
             request.stopped = "unanswered"
+        return tokens
 
-    def _answers_question(self, request: Request) -> EngineCoroutine[bool]:
+    def _answers_question(self, request: Request) -> EngineCoroutine[tuple[bool, int]]:
         """True if the passage may answer the question: by the words of an adapter; without one, if it has most of the
         question's words, or makes it likelier. (A passage that says how many gates there are makes "list all gates" no
-        likelier.)
+        likelier.) Also returns the tokens that were read for it.
         """
         if self._settings.careful == "off":
-            return True
+            return True, 0
         if request.adapter:
-            return not (yield from _says_not_said(request))
+            says_nothing_answers, tokens = yield from _says_not_said(request)
+            return not says_nothing_answers, tokens
         if request.passages[0].score >= MIN_WORDS:
-            return True
-        return is_likelier((yield from rank_request(request)), self._likelihood, self._alone)
+            return True, 0
+        likelier = is_likelier((yield from rank_request(request)), self._likelihood, self._alone)
+        return likelier, _ranking_tokens(request)
 
     def _answer_of(self, request: Request, passage: Passage) -> StoredAnswer | None:
         """The passage's answer, or None. An answer that invents a name or a number is replaced by its quotation."""
@@ -164,11 +169,11 @@ def passage_key(passage: Passage) -> PassageKey:
     return passage.document, passage.start, passage.end
 
 
-def _count_tokens(request: Request) -> dict[str, int]:
-    """The tokens of a passage's prompts: that which asks whether it answers, and that which it answers."""
-    counts, prefilled = asdict(request.token_counts()), request.prefilled
-    if request.prefilled_to_rank and request.logits is not None:  # the question was read once more to be answered
-        prefilled += request.prefilled_to_rank - (request.boundary - counts["reused"])
+def _count_tokens(request: Request, to_decide: int) -> dict[str, int]:
+    """The tokens of a passage's prompts; ``to_decide`` were read to decide whether it answers."""
+    counts = asdict(request.token_counts())
+    prefilled = request.prefilled if request.logits is not None else request.boundary - counts["reused"]
+    prefilled += to_decide + (_ranking_tokens(request) if request.adapter else 0)
     return {
         "prompt": counts["reused"] + prefilled,
         "reused": counts["reused"],
@@ -177,14 +182,21 @@ def _count_tokens(request: Request) -> dict[str, int]:
     }
 
 
-def _says_not_said(request: Request) -> EngineCoroutine[bool]:
-    """True if the request's adapter is likelier to say that nothing answers than anything else."""
+def _ranking_tokens(request: Request) -> int:
+    """The tokens that were read to rank a request's passage, after those that are persisted."""
+    read = request.prefilled_to_rank
+    return read - (request.boundary - request.plan.reused) if read else 0
+
+
+def _says_not_said(request: Request) -> EngineCoroutine[tuple[bool, int]]:
+    """True if the request's adapter is likelier to say that nothing answers than anything else; and the tokens read."""
     tokenizer, cache = request.model.tokenizer, request.cache.fork(recording=False)
-    words = tokenizer.encode(not_said(request))
+    words, asked = tokenizer.encode(not_said(request)), len(request.tokens) - cache.length
     try:
         logits = yield from prefill(cache, request.tokens, chunk=request.relief)
         if logits.softmax(-1)[words[0]] < MIN_NOT_SAID:
-            return False
-        return (yield from likelihood_of(cache, logits, words, tokenizer.stop_ids)) > log(MIN_NOT_SAID)
+            return False, asked
+        likelihood = yield from likelihood_of(cache, logits, words, tokenizer.stop_ids)
+        return likelihood > log(MIN_NOT_SAID), asked + len(words)
     finally:
         cache.drop()

@@ -290,4 +290,8 @@ def test_passages_of_which_an_adapter_says_that_they_do_not_say_are_dropped(open
     monkeypatch.setattr(passage_question, "MIN_NOT_SAID", 1e-300)
     with open_session(adapter=str(adapter), careful="auto") as s:
         _, report = heard(s.stream(QUESTION, [str(lands)]))
-    assert (report["stopped"], report["everywhere"]["tokens"]["generated"]) == ("unanswered", 0)
+    tokens = report["everywhere"]["tokens"]
+    assert (report["stopped"], tokens["generated"]) == ("unanswered", 0)
+    read_twice = 12 * len(NOT_SAID)  # letters are tokens
+    assert tokens["prefilled"] > len(lands.read_text()) + read_twice
+    assert tokens["prompt"] == tokens["reused"] + tokens["prefilled"]
