@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from localctx.library.cite import split_words
+from localctx.library.sentences import ENDS
 
 MAX_PLACES = 12  # told of one group; the citations have all
+MAX_SENTENCE = 200  # characters
 _ARTICLES = frozenset({"a", "an", "the"})
 
 
@@ -39,16 +41,24 @@ def group_answers(answers: Sequence[str]) -> list[AnswerGroup]:
 
 
 def describe_groups(
-    groups: Sequence[AnswerGroup], citations: Sequence[Mapping[str, Any]], lengths: Mapping[str, int], asked: int
+    groups: Sequence[AnswerGroup],
+    citations: Sequence[Mapping[str, Any]],
+    sentences: Sequence[str],
+    lengths: Mapping[str, int],
+    asked: int,
 ) -> str:
-    """Returns the groups as text, a line each, under a line that counts them. ``citations`` are as JSON; ``lengths``
-    are the characters of each document by id; ``asked`` passages were asked.
+    """Returns the groups as text, a line each, under a line that counts them. ``citations`` are as JSON, ``sentences``
+    are those that they are in; ``lengths`` are the characters of each document by id; ``asked`` passages were asked.
     """
     said, different = len(citations), len(groups)
     names = len({citation["document"] for citation in citations}) > 1
     head = f"{said:,} of {asked:,} passages answer{'s' if said == 1 else ''} this"
     head += "." if said == 1 else f", {'all the same' if different == 1 else f'with {different:,} different answers'}:"
-    lines = [f"{i}. {_one_line(g.answer)} ({_places(g, citations, lengths, names)})" for i, g in enumerate(groups, 1)]
+    lines = [
+        f"{i}. {_with_sentence(group.answer, sentences[group.citations[0]])} "
+        f"({_places(group, citations, lengths, names)})"
+        for i, group in enumerate(groups, 1)
+    ]
     return "\n".join([head, "", *lines])
 
 
@@ -69,8 +79,13 @@ def _places(
     return (f"{group.count:,} passages: " if group.count > 1 else "") + told + of_text + more
 
 
-def _one_line(answer: str) -> str:
-    return " ".join(answer.split())
+def _with_sentence(answer: str, sentence: str) -> str:
+    """The answer in one line, and the sentence it stands in, if that says more."""
+    line, around = " ".join(answer.split()), " ".join(sentence.split())
+    if _normalized(around) in _normalized(line):
+        return line
+    cut = around if len(around) <= MAX_SENTENCE else around[:MAX_SENTENCE].rsplit(None, 1)[0] + " ..."
+    return f'{line}{"" if line[-1:] in ENDS else ":"} "{cut}"'
 
 
 def _normalized(answer: str) -> str:

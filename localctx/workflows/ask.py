@@ -38,7 +38,7 @@ class AskWorkflow:
 
     def __init__(self, builder: RequestBuilder, retrieval: RetrievalWorkflow) -> None:
         self._builder, self._retrieval, self._runtime = builder, retrieval, builder.runtime
-        self._everywhere = EverywhereWorkflow(builder, self._answer_if_any)
+        self._everywhere = EverywhereWorkflow(builder, self._answering)
 
     def ask(
         self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False, until: str = ""
@@ -128,16 +128,16 @@ class AskWorkflow:
         """
         if request.answer_from == "everywhere":
             yield from self._everywhere.answer(request, question, settings)
-        elif request.answer_from == "nothing" or not (yield from self._answer_if_any(request, question, settings)):
+        elif request.answer_from == "nothing":
             yield from self._answer_unanswered(request, question)
-
-    def _answer_if_any(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[bool]:
-        """Answer; returns False, without an answer, where one would probably be wrong."""
-        answering = self._answering(request, question, settings)
-        if is_rated(request, settings):
-            return (yield from answer_if_confident(self._builder, request, question, answering))
-        yield from answering
-        return True
+        elif not is_rated(request, settings):
+            yield from self._answering(request, question, settings)
+        elif not (
+            yield from answer_if_confident(
+                self._builder, request, question, self._answering(request, question, settings)
+            )
+        ):
+            yield from self._answer_unanswered(request, question)
 
     def _answering(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
         if self._quotes(request, question, settings):

@@ -142,9 +142,10 @@ class _Asking:
         groups = group_answers([one.answer.text for one in said if one.answer])
         self._request.citations = [asdict(one.citation) for one in said]
         self._report.groups = [group.to_json() for group in groups]
+        sentences = [one.sentence for one in said]
         asked, total = self._report.asked, self._report.passages
         lengths = {document.id: len(document.whole.text) for document in self._request.documents}
-        text = describe_groups(groups, self._request.citations, lengths, asked) if said else _nothing(asked)
+        text = describe_groups(groups, self._request.citations, sentences, lengths, asked) if said else _nothing(asked)
         if asked < total:
             text += f"\n\nStopped after {asked:,} of {total:,} passages."
         for line in text.splitlines(keepends=True):

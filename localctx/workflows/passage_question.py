@@ -12,7 +12,7 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import close_request, prefill_request, rank_request
 from localctx.engine.span_search import likelihood_of
-from localctx.library.cite import Citation
+from localctx.library.cite import Citation, cite_passages, likeliest_sentence
 from localctx.library.search import Passage
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
@@ -28,8 +28,8 @@ MIN_WORDS = 0.6  # of the question's words, by weight, that a passage must have 
 MIN_NOT_SAID = 0.5  # the probability of an adapter's "not said" from which on nothing else is likelier
 RECIPE = "everywhere 1"  # raise the number when answers of passages come to be made otherwise
 
-AnswerPassage = Callable[[Request, str, Settings], EngineCoroutine[bool]]
-"""The coroutine that answers a question from the request's one passage, and cites it; returns False for no answer."""
+AnswerPassage = Callable[[Request, str, Settings], EngineCoroutine[None]]
+"""The coroutine that answers a question from the request's one passage, and cites it."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,13 @@ class PassageAnswer:
     def key(self) -> PassageKey:
         """The key under which the answer is stored."""
         return passage_key(self.passage)
+
+    @property
+    def sentence(self) -> str:
+        """The sentence that the words cited are in."""
+        p, cited = self.passage, self.citation
+        _, _, (start, end) = likeliest_sentence(p.text, [(cited.start - p.start, cited.end - p.start)], "")
+        return p.text[start:end]
 
     @property
     def citation(self) -> Citation:
@@ -79,6 +86,11 @@ class PassageQuestion:
         self._documents = {document.id: document for document in documents}
         self._alone, self._likelihood = alone, likelihood
         self._conversation = with_reader(builder.runtime, NO_CONVERSATION)
+
+    @property
+    def _decides(self) -> bool:
+        """True if passages are asked first whether they answer."""
+        return self._settings.careful != "off"
 
     @property
     def recipe(self) -> str:
@@ -126,12 +138,12 @@ class PassageQuestion:
         yield from prefill_request(request, request.boundary)
         request.cache.joins_chunks = True  # what comes now is not persisted
         answers, tokens = yield from self._answers_question(request)
-        if answers and reads_closely(request.model, self._settings, request.adapter):
-            request.answer_from = "sentences"
-        if not answers or not (
-            yield from without_tokens(self._answer_passage(request, self._question, self._settings))
-        ):
+        if not answers:
             request.stopped = "unanswered"
+            return tokens
+        if reads_closely(request.model, self._settings, request.adapter):
+            request.answer_from = "sentences"
+        yield from without_tokens(self._answer_passage(request, self._question, self._settings))
         return tokens
 
     def _answers_question(self, request: Request) -> EngineCoroutine[tuple[bool, int]]:
@@ -139,7 +151,7 @@ class PassageQuestion:
         question's words, or makes it likelier. (A passage that says how many gates there are makes "list all gates" no
         likelier.) Also returns the tokens that were read for it.
         """
-        if self._settings.careful == "off":
+        if not self._decides:
             return True, 0
         if request.adapter:
             says_nothing_answers, tokens = yield from _says_not_said(request)
@@ -150,16 +162,20 @@ class PassageQuestion:
         return likelier, _ranking_tokens(request)
 
     def _answer_of(self, request: Request, passage: Passage) -> StoredAnswer | None:
-        """The passage's answer, or None. An answer that invents a name or a number is replaced by its quotation."""
+        """The passage's answer, or None. An answer that invents a name or a number is replaced by its quotation; and
+        "not said" by the sentence nearest to the question, where an adapter found it likelier that the passage answers.
+        """
         text = request.texts[0]
+        if says_nothing(request) and request.stopped != "unanswered" and request.adapter and self._decides:
+            (nearest, *_) = cite_passages("", self._question, [passage])
+            return StoredAnswer(nearest.quote, nearest.start, nearest.end)
         if request.stopped == "unanswered" or says_nothing(request):
             return None
         start, end = passage.start, passage.end
         if request.citations:
             cited = request.citations[0]
             start, end = cited["start"], cited["end"]
-            free = self._settings.careful != "off" and request.decoding == "free"
-            if free and invents(text, passage.text, self._question):
+            if self._decides and request.decoding == "free" and invents(text, passage.text, self._question):
                 text = cited["quote"]
         return StoredAnswer(text, start, end)
 
@@ -173,7 +189,7 @@ def _count_tokens(request: Request, to_decide: int) -> dict[str, int]:
     """The tokens of a passage's prompts; ``to_decide`` were read to decide whether it answers."""
     counts = asdict(request.token_counts())
     prefilled = request.prefilled if request.logits is not None else request.boundary - counts["reused"]
-    prefilled += to_decide + (_ranking_tokens(request) if request.adapter else 0)
+    prefilled += to_decide
     return {
         "prompt": counts["reused"] + prefilled,
         "reused": counts["reused"],
