@@ -141,9 +141,9 @@ class LocalModel(ABC):
         alone = [self.sums_depend_on_rows and len(request.tokens) > MAX_DECODE_TOKENS for request in requests]
         chunks = [[i] for i, chunk in enumerate(alone) if chunk]
         few = [(i, adapter_of(request)) for i, request in enumerate(requests) if not alone[i]]
-        first, *others = [*dict.fromkeys(adapter for _, adapter in few if adapter)] or [None]
-        groups = [[i for i, adapter in few if adapter in (None, first)]]
-        groups += [[i for i, adapter in few if adapter == other] for other in others]
+        adapters = list(dict.fromkeys(adapter for _, adapter in few if adapter))
+        groups = [[i for i, adapter in few if adapter in (None, *adapters[:1])]]
+        groups += [[i for i, adapter in few if adapter == other] for other in adapters[1:]]
         return chunks + [group for group in groups if group]
 
     @abstractmethod
