@@ -272,7 +272,7 @@ def test_a_document_that_one_machine_read_another_does_not_read(question, librar
     first = question(tmp_path / "one", "write")
     assert (first.ids, first.notes, first.reused) == (cold.ids, [], 0)
     stored = len(objects(url))
-    assert stored > 10
+    assert stored >= 10
     second = question(tmp_path / "two")
     assert (second.ids, second.notes, second.reused) == (cold.ids, [], stored * PAGE)
     shutil.rmtree(tmp_path / "remote", ignore_errors=True)
