@@ -27,6 +27,7 @@ SHIPPED = Path(__file__).with_name("readers")
 
 _VERSION = 1  # part of every fingerprint; raise it when adapters are computed another way
 _MAX_JSON = 1 << 20  # bytes
+_MAX_RANK, _MAX_ALPHA = 4096, 1e6
 _NAME = re.compile(r"base_model\.model\.(.+\.layers\.\d+\..+)\.lora_([AB])\.weight")
 _IDLE = {
     *("auto_mapping", "base_model_name_or_path", "exclude_modules", "inference_mode", "layers_pattern", "revision"),
@@ -116,29 +117,37 @@ def load_adapter(folder: Path) -> Adapter:
     """
     config, reader = _read_json(folder / CONFIG), _read_json(folder / READER, optional=True)
     _refuse_unknown(folder, config)
-    rank, invocation = config.get("r"), config.get("alora_invocation_tokens")
-    if not invocation:
-        raise ModelError(
-            f"the adapter {folder} has no alora_invocation_tokens: it would change what is kept of documents",
-            "train it as an activated LoRA (PEFT: LoraConfig(alora_invocation_tokens=...))",
-        )
-    alpha = config.get("lora_alpha")
-    if not _is_count(rank) or not isinstance(invocation, list) or not all(_is_token(token) for token in invocation):
-        raise _damaged(folder, "its rank or its invocation tokens are not numbers")
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) < 1e6:
-        raise _damaged(folder, "lora_alpha is not a number")
-    scale = alpha / (rank**0.5 if config.get("use_rslora") else rank)
-    identity = {"version": _VERSION, "scale": scale, "invocation": invocation}
-    with_weights = json.dumps({**identity, "weights": _hash(folder)}, sort_keys=True).encode()
+    invocation, (rank, scale) = _invocation(folder, config), _rank_and_scale(folder, config)
+    identity = {"version": _VERSION, "scale": scale, "invocation": invocation, "weights": _hash(folder)}
     return Adapter(
-        folder.name,
-        hashlib.sha256(with_weights).digest(),
+        folder.resolve().name,
+        hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).digest(),
         tuple(invocation),
         _changes(folder, rank, scale),
         form=_form(folder, reader.get("form", "")),
         not_said=str(reader.get("not_said", "")),
         measured={key: value for key, value in reader.items() if key not in ("form", "not_said")},
     )
+
+
+def _invocation(folder: Path, config: Mapping[str, Any]) -> list[int]:
+    if not (invocation := config.get("alora_invocation_tokens")):
+        raise ModelError(
+            f"the adapter {folder} has no alora_invocation_tokens: it would change what is kept of documents",
+            "train it as an activated LoRA (PEFT: LoraConfig(alora_invocation_tokens=...))",
+        )
+    if not isinstance(invocation, list) or not all(_is_token(token) for token in invocation):
+        raise _damaged(folder, "its invocation tokens are not numbers")
+    return invocation
+
+
+def _rank_and_scale(folder: Path, config: Mapping[str, Any]) -> tuple[int, float]:
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    if type(rank) is not int or not 0 < rank <= _MAX_RANK:
+        raise _damaged(folder, "its rank is not a number")
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) <= _MAX_ALPHA:
+        raise _damaged(folder, "lora_alpha is not a number")
+    return rank, alpha / (rank**0.5 if config.get("use_rslora") else rank)
 
 
 def does_not_fit(adapter: Adapter, reason: str) -> ModelError:

@@ -143,9 +143,9 @@ class LocalModel(ABC):
         chunks = [[i] for i, alone in enumerate(chunk) if alone and i not in joins]
         chunks += _by_adapter(requests, joins)
         few = [(i, adapter_of(request)) for i, request in enumerate(requests) if not chunk[i]]
-        first, *others = [*dict.fromkeys(adapter for _, adapter in few if adapter)] or [None]
-        groups = [[i for i, adapter in few if adapter in (None, first)]]
-        groups += [[i for i, adapter in few if adapter == other] for other in others]
+        adapters = list(dict.fromkeys(adapter for _, adapter in few if adapter))
+        groups = [[i for i, adapter in few if adapter in (None, *adapters[:1])]]
+        groups += [[i for i, adapter in few if adapter == other] for other in adapters[1:]]
         return chunks + [group for group in groups if group]
 
     @abstractmethod

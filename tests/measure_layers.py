@@ -187,7 +187,7 @@ def window_on(folder: Path, model: Path) -> Iterator[Callable[[], None]]:
         handler = next(fn.fn for fn in page.fns.values() if boxes & set(fn.targets))
         tab = SimpleNamespace(session_hash="tab", query_params={})
         box = {"text": QUESTION, "files": []}
-        yield lambda: list(handler(box, "", [], False, tab)) and None
+        yield lambda: list(handler(box, "", [], False, "", tab)) and None
 
 
 COMMAND_PATHS = {"ask": question_path, "page": page_path}

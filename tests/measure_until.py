@@ -11,6 +11,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from promises import Logits, Recorder
 
 from localctx.engine.coroutine import drive
 from localctx.engine.events import Done
+from localctx.errors import NothingFound
 from localctx.library.reading_mark import find_mark
 from localctx.session import Session
 from localctx.settings import load_settings
@@ -79,7 +81,7 @@ def measure(story: dict, given: argparse.Namespace) -> Iterator[Outcome]:
         with Session(replace(settings, home=home)) as s:
             list(s.prepare(str(file)))
             for section in chosen(story["paragraphs"], given.sections):
-                yield measure_section(s, file, cut, section["text"].strip())
+                yield measure_section(s, file, cut, section["text"].strip(), text[-300:])
 
 
 def chosen(sections: list, number: int) -> list:
@@ -87,8 +89,10 @@ def chosen(sections: list, number: int) -> list:
     return sections[:: max(1, len(sections) // number)][:number] if number else sections
 
 
-def measure_section(s: Session, file: Path, cut: Path, section: str) -> Outcome:
-    """Ask at the end of a section, of the story and of a file that ends there; then from passages."""
+def measure_section(s: Session, file: Path, cut: Path, section: str, end: str) -> Outcome:
+    """Ask at the end of a section, of the story and of a file that ends there; then, from passages, what is told at
+    the ``end`` of the story.
+    """
     mark = f'"{section}"'
     document = s.workflows.read(str(file))
     beginning, until = read_until(s.model.tokenizer, [document], mark)
@@ -98,14 +102,21 @@ def measure_section(s: Session, file: Path, cut: Path, section: str) -> Outcome:
     shared = of_file.keys() & so_far.keys()
     worst = max(float((of_file[at] - so_far[at]).abs().max()) for at in shared)
     equal = max(of_file) == max(so_far) and all(torch.equal(of_file[at], so_far[at]) for at in shared)
-    whole, s_mode = done.report, s.settings
-    s.change(replace(s_mode, mode="retrieve"))
-    *_, retrieved = s.stream(QUESTION, [str(file)], until=mark)
-    s.change(s_mode)
-    reports = [whole.to_json(), retrieved.report.to_json()]
+    whole = done.report
+    reports = [whole.to_json(), *from_passages(s, file, end, mark)]
     places = [place for report in reports for place in (*report["citations"], *report["passages"])]
     beyond = sum(place["end"] > until.characters for place in places)
     return Outcome(equal, worst, whole.tokens.reused / whole.tokens.prompt, beyond)
+
+
+def from_passages(s: Session, file: Path, question: str, mark: str) -> Iterator[dict]:
+    """Yield the report of an answer from passages, if any is like the question."""
+    settings = s.settings
+    s.change(replace(settings, mode="retrieve"))
+    with suppress(NothingFound):
+        *_, done = s.stream(question, [str(file)], until=mark)
+        yield done.report.to_json()
+    s.change(settings)
 
 
 def ask(s: Session, file: Path, until: str, persist: bool) -> tuple[Logits, Done]:

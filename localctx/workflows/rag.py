@@ -143,8 +143,8 @@ class RetrievalWorkflow:
             what = f"{question.why}, and nothing in the documents is like the question"
             raise NothingFound(what, "say it in other words")
         text_of, spans_of, given = store.documents.text, store.documents.spans, {d.id: d for d in documents or ()}
-        ids = {p.document for p in passages}
-        found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in ids}
+        named = {p.document for p in passages}
+        found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in named}
         return _Candidates(passages, found, warning)
 
     def _offer_everywhere(
