@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Any, TypeGuard
 
 from safetensors import SafetensorError
 from torch import Tensor
@@ -27,7 +27,7 @@ SHIPPED = Path(__file__).with_name("readers")
 
 _VERSION = 1  # part of every fingerprint; raise it when adapters are computed another way
 _MAX_JSON = 1 << 20  # bytes
-_MAX_RANK, _MAX_ALPHA = 4096, 1e6
+_MAX_ALPHA = 1e6
 _NAME = re.compile(r"base_model\.model\.(.+\.layers\.\d+\..+)\.lora_([AB])\.weight")
 _IDLE = {
     *("auto_mapping", "base_model_name_or_path", "exclude_modules", "inference_mode", "layers_pattern", "revision"),
@@ -72,6 +72,11 @@ class Adapter:
     def nbytes(self) -> int:
         """Bytes of its weights."""
         return sum(change.down.nbytes + change.up.nbytes for change in self.changes.values())
+
+    def measured_count(self, name: str) -> int:
+        """Returns a measured number: ``effective`` (context, in tokens) or ``passages``; 0 if it was not measured."""
+        value = self.measured.get(name)
+        return value if _is_count(value) else 0
 
 
 def find_adapter(setting: str, model: str) -> Path | None:
@@ -138,7 +143,7 @@ def _invocation(folder: Path, config: Mapping[str, Any]) -> list[int]:
 
 def _rank_and_scale(folder: Path, config: Mapping[str, Any]) -> tuple[int, float]:
     rank, alpha = config.get("r"), config.get("lora_alpha")
-    if type(rank) is not int or not 0 < rank <= _MAX_RANK:
+    if not _is_count(rank):
         raise _damaged(folder, "its rank is not a number")
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) <= _MAX_ALPHA:
         raise _damaged(folder, "lora_alpha is not a number")
@@ -227,6 +232,10 @@ def _hash(folder: Path) -> str:
         return hash_file(folder / WEIGHTS)
     except OSError as e:
         raise _damaged(folder, f"{WEIGHTS} is missing") from e
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 < value < 1 << 20
 
 
 def _is_token(value: object) -> bool:

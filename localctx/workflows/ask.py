@@ -235,7 +235,7 @@ class AskWorkflow:
         model, runtime = self._builder.model, self._runtime
         name = runtime.settings.model
         measured = lambda: runtime.read_store(lambda store: store.quality_results.of_model(name).get(MEASURED))  # noqa: E731
-        effective = effective_context(runtime.settings, model, measured)
+        effective = effective_context(runtime.settings, model, measured, runtime.adapter)
         texts = [document.text for document in documents]
         tokens = estimate_tokens(model.tokenizer, texts, effective.tokens, runtime.cancelled)
         if tokens <= effective.tokens:

@@ -99,10 +99,13 @@ class RetrievalWorkflow:
 
     @property
     def count(self) -> int:
-        """The number of passages in the prompt: the setting, else what the catalogue measured for the model, else 1."""
-        settings = self._runtime.settings
+        """The number of passages in the prompt: the setting, else what was measured with the adapter that answers, else
+        what the catalogue measured for the model, else 1.
+        """
+        settings, adapter = self._runtime.settings, self._runtime.adapter
+        measured = adapter.measured_count("passages") if adapter else 0
         entry = load_catalog().get(settings.model)
-        return settings.passages or (entry.passages if entry else 0) or 1
+        return settings.passages or measured or (entry.passages if entry else 0) or 1
 
     def _open(
         self, store: Store, documents: Sequence[StoredDocument] | None, question: _Question
@@ -154,8 +157,8 @@ class RetrievalWorkflow:
             what = f"{question.why}, and nothing in the documents is like the question"
             raise NothingFound(what, "say it in other words")
         text_of, spans_of, given = store.documents.text, store.documents.spans, {d.id: d for d in documents or ()}
-        ids = {p.document for p in passages}
-        found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in ids}
+        used = {p.document for p in passages}
+        found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in used}
         return _Candidates(passages, found, warning)
 
     def _index(self, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
