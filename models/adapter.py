@@ -27,7 +27,7 @@ SHIPPED = Path(__file__).with_name("readers")
 
 _VERSION = 1  # part of every fingerprint; raise it when adapters are computed another way
 _MAX_JSON = 1 << 20  # bytes
-_MAX_RANK, _MAX_ALPHA = 4096, 1e6
+_MAX_ALPHA = 1e6
 _NAME = re.compile(r"base_model\.model\.(.+\.layers\.\d+\..+)\.lora_([AB])\.weight")
 _IDLE = {
     *("auto_mapping", "base_model_name_or_path", "exclude_modules", "inference_mode", "layers_pattern", "revision"),
@@ -143,7 +143,7 @@ def _invocation(folder: Path, config: Mapping[str, Any]) -> list[int]:
 
 def _rank_and_scale(folder: Path, config: Mapping[str, Any]) -> tuple[int, float]:
     rank, alpha = config.get("r"), config.get("lora_alpha")
-    if type(rank) is not int or not 0 < rank <= _MAX_RANK:
+    if not _is_count(rank):
         raise _damaged(folder, "its rank is not a number")
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) <= _MAX_ALPHA:
         raise _damaged(folder, "lora_alpha is not a number")
