@@ -21,6 +21,7 @@ WEIGHTS = ("full", "int8", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
 CAREFUL = ("auto", "off")
+SUMMARIES = ("auto", "write", "extract")
 REMOTE_MODE = ("read", "write")
 APPEARANCE = ("auto", "light", "dark")
 FILE = "settings.toml"
@@ -55,6 +56,9 @@ class Settings:
     passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if they have no text (``auto``), all of them
     (``on``) or none (``off``). ``appearance`` of the window is ``light``, ``dark`` or ``auto``, the system's.
 
+    ``summaries`` are written by the model (``write``), made of sentences of the document (``extract``), or whichever
+    was measured to be better with the model (``auto``).
+
     ``remote`` is the URL of a remote store of pages (empty: none); with ``remote_mode`` ``read`` its pages are only
     downloaded, with ``write`` they are uploaded too.
     """
@@ -87,6 +91,7 @@ class Settings:
     passages: int = 0
     repeats: str = "stop"
     careful: str = "auto"
+    summaries: str = "auto"
     ocr: str = "auto"
     blend: str = "off"
     appearance: str = "auto"
@@ -242,6 +247,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no mode {s.mode!r}", "use auto, full or retrieve")
     if s.careful not in CAREFUL:
         raise UsageError(f"careful = {s.careful!r} cannot be meant", f"use one of: {', '.join(CAREFUL)}")
+    if s.summaries not in SUMMARIES:
+        raise UsageError(f"summaries = {s.summaries!r} cannot be meant", f"use one of: {', '.join(SUMMARIES)}")
     if s.repeats not in REPEATS:
         raise UsageError(f"repeats = {s.repeats!r} cannot be meant", f"use one of: {', '.join(REPEATS)}")
     if s.blend not in BLEND:

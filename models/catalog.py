@@ -71,7 +71,8 @@ class CatalogEntry:
 
     ``passages`` is the number of retrieved passages it answers best from, ``effective`` the effective context in
     tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``reader`` is the
-    adapter of ``models/readers`` that answers questions (empty: none).
+    adapter of ``models/readers`` that answers questions (empty: none). ``summaries`` is ``extract`` if sentences of a
+    document were measured to be better summaries than those it writes.
     """
 
     name: str
@@ -89,6 +90,7 @@ class CatalogEntry:
     languages: tuple[str, ...] = ()
     family: str = ""
     reader: str = ""
+    summaries: str = ""
 
 
 def load_catalog() -> dict[str, CatalogEntry]:
