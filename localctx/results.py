@@ -7,6 +7,7 @@ from typing import Any
 from localctx.engine.coroutine import consume
 from localctx.engine.events import Done, Event, Note
 from localctx.engine.request_report import AnswerReport
+from localctx.library.answer_groups import AnswerGroup
 from localctx.library.cite import Citation
 
 
@@ -29,7 +30,10 @@ class Answer:
 
     ``stopped``: ``eos`` (complete), ``length`` (cut at max_tokens), ``repeated``, ``cancelled`` or ``unanswered`` (no
     passage answers the question; the citation is what comes nearest). ``mode``: ``full`` documents or ``retrieve``
-    (passages). ``notes``: what the user should know, a line each. ``persist_error``: why pages could not be kept.
+    (passages) or ``everywhere`` (every passage was asked; ``groups`` are their answers). ``notes``: what the user
+    should know, a line each. ``persist_error``: why pages could not be kept.
+    ``decoding``: ``quote`` if it consists of words of the documents, else ``free``. ``confidence``: the probability
+    that it is right, None where no adapter rates its answers.
     ``until``: what was read, where only the beginning of a document was.
     """
 
@@ -41,6 +45,9 @@ class Answer:
     notes: tuple[str, ...] = ()
     persist_error: str | None = None
     chat: str | None = None
+    groups: tuple[AnswerGroup, ...] = ()
+    decoding: str = "free"
+    confidence: float | None = None
     until: Mapping[str, Any] | None = None
 
     def __str__(self) -> str:
@@ -59,6 +66,9 @@ class Answer:
             notes=notes,
             persist_error=persist_error,
             chat=report.chat,
+            groups=tuple(map(_group_from_json, report.everywhere.groups)) if report.everywhere else (),
+            decoding=report.decoding,
+            confidence=report.confidence,
             until=report.until,
         )
 
@@ -101,3 +111,7 @@ def answer_of(events: Generator[Event, None, None]) -> Answer:
 def citation_from_json(citation: Mapping[str, Any]) -> Citation:
     """The citation that a report has as JSON; of a summary's it leaves out where in the summary it belongs."""
     return Citation(**{field.name: citation[field.name] for field in fields(Citation)})
+
+
+def _group_from_json(group: Mapping[str, Any]) -> AnswerGroup:
+    return AnswerGroup(group["answer"], tuple(group["citations"]))

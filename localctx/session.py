@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from localctx.engine.coroutine import CancelCheck, EngineCoroutine, consume, drive
+from localctx.engine.coroutine import AwaitedForward, CancelCheck, EngineCoroutine, compute_alone, consume, drive
 from localctx.engine.events import Event, InUse, Progress
 from localctx.engine.model_loader import ModelLoader
 from localctx.engine.runtime import Runtime
@@ -154,8 +154,8 @@ class Session:
         """Compute one forward pass for several coroutines; see ``Model.forward_each``."""
         return self.model.forward_each(requests, cancelled)
 
-    def _compute(self, request: ForwardRequest) -> Tensor:
-        return self.model.forward_each([request], self.runtime.cancelled)[0]
+    def _compute(self, forward: AwaitedForward) -> Tensor | list[Tensor]:
+        return compute_alone(self.model, self.runtime.cancelled)(forward)
 
     def _summarize(self, document: StoredDocument, task: SummaryTask, persist: bool) -> Summary:
         previous = self.settings

@@ -17,11 +17,13 @@ from localctx.errors import UsageError
 from localctx.shape import FORMATS
 
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # method, and factor over the trained window
+MODES = ("auto", "full", "retrieve", "everywhere")
 WEIGHTS = ("full", "int8", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
 CAREFUL = ("auto", "off")
 SUMMARIES = ("auto", "write", "extract")
+ANSWERS = ("auto", "quote", "free")
 REMOTE_MODE = ("read", "write")
 APPEARANCE = ("auto", "light", "dark")
 FILE = "settings.toml"
@@ -49,10 +51,12 @@ class Settings:
     or not (``allow``).
 
     ``mode`` is ``full`` (whole documents are read), ``retrieve`` (only the best ``passages``; 0 takes the number
-    measured for the model) or ``auto`` (whole documents up to ``effective_context`` tokens; 0 takes the number measured
-    for the model). ``embedder`` makes the vectors for search; ``none`` searches by words alone. ``careful`` ``auto``
-    reports where no passage answers the question and lets small models answer from the best sentence; ``off`` does
-    neither. ``blend`` reuses passages that were prefilled alone (``off``, ``on``, or ``auto``: only for models that
+    measured for the model), ``everywhere`` (every passage is asked, and the answers are grouped) or ``auto`` (whole
+    documents up to ``effective_context`` tokens; 0 takes the number measured for the model). ``embedder`` makes the
+    vectors for search; ``none`` searches by words alone. ``careful`` ``auto`` reports where no passage answers the
+    question and lets small models answer from the best sentence; ``off`` does neither. ``answers`` are runs of the
+    documents' own words (``quote``), the model's words (``free``), or what was measured to be better for the model
+    (``auto``). ``blend`` reuses passages that were prefilled alone (``off``, ``on``, or ``auto``: only for models that
     passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if they have no text (``auto``), all of them
     (``on``) or none (``off``). ``appearance`` of the window is ``light``, ``dark`` or ``auto``, the system's.
 
@@ -92,6 +96,7 @@ class Settings:
     repeats: str = "stop"
     careful: str = "auto"
     summaries: str = "auto"
+    answers: str = "auto"
     ocr: str = "auto"
     blend: str = "off"
     appearance: str = "auto"
@@ -243,12 +248,14 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
     if s.weights not in WEIGHTS:
         raise UsageError(f"there are no {s.weights!r} weights", f"use one of: {', '.join(WEIGHTS)}")
-    if s.mode not in ("auto", "full", "retrieve"):
-        raise UsageError(f"there is no mode {s.mode!r}", "use auto, full or retrieve")
+    if s.mode not in MODES:
+        raise UsageError(f"there is no mode {s.mode!r}", f"use one of: {', '.join(MODES)}")
     if s.careful not in CAREFUL:
         raise UsageError(f"careful = {s.careful!r} cannot be meant", f"use one of: {', '.join(CAREFUL)}")
     if s.summaries not in SUMMARIES:
         raise UsageError(f"summaries = {s.summaries!r} cannot be meant", f"use one of: {', '.join(SUMMARIES)}")
+    if s.answers not in ANSWERS:
+        raise UsageError(f"there are no {s.answers!r} answers", f"use one of: {', '.join(ANSWERS)}")
     if s.repeats not in REPEATS:
         raise UsageError(f"repeats = {s.repeats!r} cannot be meant", f"use one of: {', '.join(REPEATS)}")
     if s.blend not in BLEND:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Any, TypeGuard
 
 from safetensors import SafetensorError
 from torch import Tensor
@@ -27,6 +27,7 @@ SHIPPED = Path(__file__).with_name("readers")
 
 _VERSION = 1  # part of every fingerprint; raise it when adapters are computed another way
 _MAX_JSON = 1 << 20  # bytes
+_MAX_ALPHA = 1e6
 _NAME = re.compile(r"base_model\.model\.(.+\.layers\.\d+\..+)\.lora_([AB])\.weight")
 _IDLE = {
     *("auto_mapping", "base_model_name_or_path", "exclude_modules", "inference_mode", "layers_pattern", "revision"),
@@ -72,6 +73,11 @@ class Adapter:
         """Bytes of its weights."""
         return sum(change.down.nbytes + change.up.nbytes for change in self.changes.values())
 
+    def measured_count(self, name: str) -> int:
+        """Returns a measured number: ``effective`` (context, in tokens) or ``passages``; 0 if it was not measured."""
+        value = self.measured.get(name)
+        return value if _is_count(value) else 0
+
 
 def find_adapter(setting: str, model: str) -> Path | None:
     """Returns the folder of the adapter that the setting ``adapter`` names for a ``model``; None if it names none.
@@ -85,8 +91,7 @@ def find_adapter(setting: str, model: str) -> Path | None:
         entry = load_catalog().get(model)
         folder = SHIPPED / entry.reader if entry and entry.reader else None
         return folder if folder and folder.is_dir() else None
-    shipped, path = SHIPPED / setting, Path(setting).expanduser()
-    folder = path if path.is_dir() or setting not in shipped_adapters() else shipped
+    folder = SHIPPED / setting if setting in shipped_adapters() else Path(setting).expanduser()
     if not (folder / CONFIG).is_file():
         known = ", ".join(("auto", "none", *shipped_adapters()))
         raise ModelError(f"there is no adapter {setting!r}", f"name a folder with {CONFIG}, or one of: {known}")
@@ -112,29 +117,37 @@ def load_adapter(folder: Path) -> Adapter:
     """
     config, reader = _read_json(folder / CONFIG), _read_json(folder / READER, optional=True)
     _refuse_unknown(folder, config)
-    rank, invocation = config.get("r"), config.get("alora_invocation_tokens")
-    if not invocation:
-        raise ModelError(
-            f"the adapter {folder} has no alora_invocation_tokens: it would change what is kept of documents",
-            "train it as an activated LoRA (PEFT: LoraConfig(alora_invocation_tokens=...))",
-        )
-    alpha = config.get("lora_alpha")
-    if not _is_count(rank) or not isinstance(invocation, list) or not all(_is_token(token) for token in invocation):
-        raise _damaged(folder, "its rank or its invocation tokens are not numbers")
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) < 1e6:
-        raise _damaged(folder, "lora_alpha is not a number")
-    scale = alpha / (rank**0.5 if config.get("use_rslora") else rank)
-    identity = {"version": _VERSION, "scale": scale, "invocation": invocation}
-    with_weights = json.dumps({**identity, "weights": _hash(folder)}, sort_keys=True).encode()
+    invocation, (rank, scale) = _invocation(folder, config), _rank_and_scale(folder, config)
+    identity = {"version": _VERSION, "scale": scale, "invocation": invocation, "weights": _hash(folder)}
     return Adapter(
-        folder.name,
-        hashlib.sha256(with_weights).digest(),
+        folder.resolve().name,
+        hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).digest(),
         tuple(invocation),
         _changes(folder, rank, scale),
         form=_form(folder, reader.get("form", "")),
         not_said=str(reader.get("not_said", "")),
         measured={key: value for key, value in reader.items() if key not in ("form", "not_said")},
     )
+
+
+def _invocation(folder: Path, config: Mapping[str, Any]) -> list[int]:
+    if not (invocation := config.get("alora_invocation_tokens")):
+        raise ModelError(
+            f"the adapter {folder} has no alora_invocation_tokens: it would change what is kept of documents",
+            "train it as an activated LoRA (PEFT: LoraConfig(alora_invocation_tokens=...))",
+        )
+    if not isinstance(invocation, list) or not all(_is_token(token) for token in invocation):
+        raise _damaged(folder, "its invocation tokens are not numbers")
+    return invocation
+
+
+def _rank_and_scale(folder: Path, config: Mapping[str, Any]) -> tuple[int, float]:
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    if not _is_count(rank):
+        raise _damaged(folder, "its rank is not a number")
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) <= _MAX_ALPHA:
+        raise _damaged(folder, "lora_alpha is not a number")
+    return rank, alpha / (rank**0.5 if config.get("use_rslora") else rank)
 
 
 def does_not_fit(adapter: Adapter, reason: str) -> ModelError:
@@ -221,8 +234,8 @@ def _hash(folder: Path) -> str:
         raise _damaged(folder, f"{WEIGHTS} is missing") from e
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 < value <= 4096
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 < value < 1 << 20
 
 
 def _is_token(value: object) -> bool:

@@ -1,6 +1,7 @@
 """The catalogue of known models, read from ``catalog.toml``: sources, licences and requirements."""
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,9 +71,10 @@ class CatalogEntry:
     known). ``longer`` are windows beyond ``context`` in which it passed a needle test, shortest first.
 
     ``passages`` is the number of retrieved passages it answers best from, ``effective`` the effective context in
-    tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``reader`` is the
-    adapter of ``models/readers`` that answers questions (empty: none). ``summaries`` is ``extract`` if sentences of a
-    document were measured to be better summaries than those it writes.
+    tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``answers`` is the
+    better of ``quote`` and ``free`` for it, empty if not measured. ``reader`` is the adapter of ``models/readers`` that
+    answers questions (empty: none). ``summaries`` is ``extract`` if sentences of a document were measured to be better
+    summaries than those it writes.
     """
 
     name: str
@@ -87,14 +89,16 @@ class CatalogEntry:
     kind: ModelKind = "chat"
     passages: int = 0
     effective: int = 0
+    answers: str = ""
     languages: tuple[str, ...] = ()
     family: str = ""
     reader: str = ""
     summaries: str = ""
 
 
+@cache
 def load_catalog() -> dict[str, CatalogEntry]:
-    """Returns every known model by name: the default first, then in order of the GPU they need."""
+    """Returns every known model by name: the default first, then in order of the GPU they need. Read once."""
     import tomllib
 
     with Path(__file__).with_name("catalog.toml").open("rb") as file:

@@ -136,14 +136,16 @@ class LocalModel(ABC):
     def _groups(self, requests: Sequence[ForwardRequest]) -> list[list[int]]:
         """Which ``requests`` are computed in one pass: those with one adapter, the first together with those without
         any. Where sums depend on how many rows are multiplied, a chunk has a pass of its own, so that its result is the
-        same beside others as alone.
+        same beside others as alone; those whose caches allow it have one together.
         """
-        alone = [self.sums_depend_on_rows and len(request.tokens) > MAX_DECODE_TOKENS for request in requests]
-        chunks = [[i] for i, chunk in enumerate(alone) if chunk]
-        few = [(i, adapter_of(request)) for i, request in enumerate(requests) if not alone[i]]
-        first, *others = [*dict.fromkeys(adapter for _, adapter in few if adapter)] or [None]
-        groups = [[i for i, adapter in few if adapter in (None, first)]]
-        groups += [[i for i, adapter in few if adapter == other] for other in others]
+        chunk = [self.sums_depend_on_rows and len(request.tokens) > MAX_DECODE_TOKENS for request in requests]
+        joins = [i for i, request in enumerate(requests) if chunk[i] and request.cache.joins_chunks]
+        chunks = [[i] for i, alone in enumerate(chunk) if alone and i not in joins]
+        chunks += _by_adapter(requests, joins)
+        few = [(i, adapter_of(request)) for i, request in enumerate(requests) if not chunk[i]]
+        adapters = list(dict.fromkeys(adapter for _, adapter in few if adapter))
+        groups = [[i for i, adapter in few if adapter in (None, *adapters[:1])]]
+        groups += [[i for i, adapter in few if adapter == other] for other in adapters[1:]]
         return chunks + [group for group in groups if group]
 
     @abstractmethod
@@ -157,3 +159,11 @@ class LocalModel(ABC):
     @abstractmethod
     def _rope_of(self, positions: Positions) -> ModelRope:
         """The RoPE of ``positions``."""
+
+
+def _by_adapter(requests: Sequence[ForwardRequest], indices: Sequence[int]) -> list[list[int]]:
+    """The ``indices`` of requests, in a list for each adapter."""
+    groups = dict[bytes | None, list[int]]()
+    for i in indices:
+        groups.setdefault(adapter_of(requests[i]), []).append(i)
+    return list(groups.values())

@@ -10,7 +10,7 @@ from localctx.kernels.decoder_layer_cpu import LayerChanges
 from localctx.models.adapter import Adapter, does_not_fit
 from localctx.models.decoder_config import DecoderConfig
 
-Part = tuple[str, int, int]
+NamedLinear = tuple[str, int, int]
 """The name of a linear layer, its outputs and its inputs."""
 
 
@@ -23,7 +23,7 @@ def layer_changes(config: DecoderConfig, adapter: Adapter) -> list[LayerChanges]
     return [LayerChanges(*(_joined(adapter, parts) for parts in weights)) for weights in layers]
 
 
-def _parts(config: DecoderConfig, at: str) -> list[list[Part]]:
+def _parts(config: DecoderConfig, at: str) -> list[list[NamedLinear]]:
     """The linear layers of a decoder layer, grouped as ``LayerChanges``."""
     hidden, inner, dim = config.hidden_size, config.intermediate_size, config.head_dim
     heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
@@ -38,7 +38,7 @@ def _parts(config: DecoderConfig, at: str) -> list[list[Part]]:
     ]
 
 
-def _joined(adapter: Adapter, parts: Sequence[Part]) -> Change:
+def _joined(adapter: Adapter, parts: Sequence[NamedLinear]) -> Change:
     """One change for weights that are concatenated: rows of ``down`` one after another, ``up`` as a diagonal of
     blocks.
     """

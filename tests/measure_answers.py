@@ -12,6 +12,7 @@ import re
 import string
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -122,6 +123,13 @@ def within(passage: dict[str, Any], start: int, end: int) -> bool:
 def contains(answer: str, right: list[str]) -> bool:
     """Return True if the answer contains a correct one, ignoring articles, case and punctuation as SQuAD does."""
     return any(f" {plain(r)} " in f" {plain(answer)} " for r in right)
+
+
+def token_f1(answer: str, right: str) -> float:
+    """Return SQuAD's F1 of the words of an answer and of a right one."""
+    found, wanted = plain(answer).split(), plain(right).split()
+    same = sum((Counter(found) & Counter(wanted)).values())
+    return 2 * same / (len(found) + len(wanted)) if same else 0.0
 
 
 def plain(text: str) -> str:

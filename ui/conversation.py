@@ -6,7 +6,7 @@ from typing import Any
 
 import gradio as gr
 
-from localctx.engine.events import Done, Evicted, Note, Planned, Progress, Quoted, Token
+from localctx.engine.events import Done, Evicted, Note, PassageAnswered, Planned, Progress, Quoted, Token
 from localctx.serving.worker import Queued
 from localctx.store.chats import SUMMARY, Message
 from localctx.store.store import Store
@@ -25,8 +25,8 @@ class ChatOpened:
 class StreamingAnswer:
     """An answer that is being generated, as a tab shows it. ``before`` are the parts shown above it.
 
-    ``unsent`` is the typed question until a chat has it; ``quoted`` is shown before the answer's ``text``; ``used`` and
-    ``window`` count tokens.
+    ``unsent`` is the typed question until a chat has it; ``quoted`` is shown before the answer's ``text``: a quotation
+    or, while every passage is asked (``everywhere``), what they answered; ``used`` and ``window`` count tokens.
     """
 
     chat: str
@@ -40,6 +40,7 @@ class StreamingAnswer:
     used: int = 0
     window: int = 0
     full: bool = False
+    everywhere: bool = False
 
     @property
     def status_lines(self) -> str:
@@ -55,14 +56,19 @@ class StreamingAnswer:
             case Queued() | Progress():
                 self.status = progress_line(event) or self.status
             case Planned():
-                self.plan, self.used, self.window = render.plan_line(event), event.tokens, event.window
+                self.plan, self.everywhere = render.plan_line(event), event.mode == "everywhere"
+                if not self.everywhere:  # no prompt has the tokens of all passages
+                    self.used, self.window = event.tokens, event.window
             case Note():
                 self.notes.append(event.text)
             case Evicted():
                 self.status = render.note(f"{event.keeper} has dropped {event.tokens:,} tokens")
             case Quoted():
                 self.quoted = render.quotation(event.citation)
+            case PassageAnswered():
+                self.quoted += render.passage_answer(event)
             case Token():
+                self.quoted = "" if self.everywhere else self.quoted  # the report groups what came before it
                 self.text, self.used, self.status = self.text + event.text, self.used + 1, render.note("answering ...")
             case Done():
                 report = event.report.to_json()
@@ -96,6 +102,6 @@ def _text(store: Store, document: str) -> str | None:
 
 def window_gauge(stats: dict[str, Any] | None) -> str:
     """Return the gauge of the window that an answer with these ``stats`` used; "" without stats."""
-    if not stats or "kv" not in stats:
+    if not stats or "kv" not in stats or stats.get("mode") == "everywhere":
         return ""
     return render.gauge(stats["tokens"]["prompt"] + stats["tokens"]["longest"], stats["kv"]["window"])

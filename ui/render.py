@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from localctx.engine.events import Planned, Progress
+from localctx.engine.events import PassageAnswered, Planned, Progress
 from localctx.errors import format_bytes
 
 MAX_QUOTE = 600  # characters of the quotation before an answer
@@ -29,7 +29,7 @@ def chat_text(text: str) -> str:
 
 def plan_line(p: Planned) -> str:
     """Return in one line what an answer will read, at what cost, and why."""
-    how = "reading everything" if p.mode == "full" else "reading passages"
+    how = {"full": "reading everything", "everywhere": "asking every passage"}.get(p.mode, "reading passages")
     eta = f", about {p.seconds:.0f} s" if p.seconds and p.seconds >= 1 else ""
     kv = f"{format_bytes(p.kv_bytes)} of KV in {p.codec}"
     return f"{how}: {p.tokens:,} tokens, {p.reused:,} of them kept from before, {kv}{eta} ({p.reason})"
@@ -93,6 +93,11 @@ def quotation(citation: dict[str, Any]) -> str:
     if len(words) > MAX_QUOTE:
         words = words[:MAX_QUOTE].rsplit(None, 1)[0] + " …"
     return f"“{words}”\n({place(citation)})\n\n"
+
+
+def passage_answer(p: PassageAnswered) -> str:
+    """Return a passage's answer and its place as a line of plain text, while other passages are asked."""
+    return f"{' '.join(p.answer.split())} ({place(p.citation)})\n\n"
 
 
 def place(c: dict[str, Any]) -> str:

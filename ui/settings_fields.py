@@ -7,7 +7,7 @@ import gradio as gr
 
 from localctx.kv.keepers import KEEPERS
 from localctx.models.adapter import shipped_adapters
-from localctx.settings import APPEARANCE, BLEND, SUMMARIES
+from localctx.settings import ANSWERS, APPEARANCE, BLEND, MODES, SUMMARIES
 from localctx.shape import FORMATS
 
 
@@ -78,6 +78,9 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
             Field("temperature", "Temperature", "0 takes the likeliest token each time", "number"),
             Field("top_p", "Top-p", "sample among the likeliest tokens with this total probability", "number"),
             _whole("top_k", "Top-k", "sample among this many of the likeliest tokens; 0: all"),
+            Field(
+                "answers", "Words", "the documents' own, the model's, or as measured to be better", "choice", ANSWERS
+            ),
             Field("seed", "Seed", "a number makes sampling repeatable; empty: a different answer each time"),
         ),
     ),
@@ -87,9 +90,9 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
             Field(
                 "mode",
                 "Reading",
-                "whole documents, passages, or whole where they fit",
+                "whole documents, the best passages, every passage, or (auto) by length",
                 "choice",
-                ("auto", "full", "retrieve"),
+                MODES,
             ),
             _whole("passages", "Passages answered from", "0: the number that was measured best for the model"),
             Field("embedder", "Embedder", "the model of the vectors that search compares; none: only words", "free"),

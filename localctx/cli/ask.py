@@ -180,11 +180,22 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
         terminal.say("the answer repeated itself and was ended there; a larger model helps (localctx models list)")
     for line in _eviction_notes(report):
         terminal.say(line)
-    others = [c for c in report["citations"] if c != terminal.quoted]
+    everywhere = report["mode"] == "everywhere"  # which names the places in its text
+    others = [c for c in report["citations"] if not everywhere and not _is_part(c, terminal.quoted)]
     for citation in others:
         terminal.hint(f"{'also' if terminal.quoted else 'see'} {format_citation(citation, MAX_QUOTE)}")
     terminal.quoted = None
     terminal.hint(_summary(report))
+
+
+def _is_part(citation: dict[str, Any], shown: dict[str, Any] | None) -> bool:
+    """True if the words of a citation are part of those that were shown."""
+    return (
+        shown is not None
+        and citation["document"] == shown["document"]
+        and shown["start"] <= citation["start"]
+        and citation["end"] <= shown["end"]
+    )
 
 
 def _length_note(r: dict[str, Any], max_tokens: int) -> str:
@@ -212,6 +223,7 @@ def _eviction_notes(r: dict[str, Any]) -> Iterator[str]:
 def _summary(r: dict[str, Any]) -> str:
     t, s, ranking = r["tokens"], r["seconds"], r["ranking"]
     speed = f", {(t['generated'] - 1) / s['decode']:.1f} tokens/s" if t["generated"] > 1 and s["decode"] else ""
-    ranked = f" ({ranking['passages']} passages)" if ranking else ""
+    passages = ranking["passages"] if ranking else r["everywhere"]["passages"] if r["mode"] == "everywhere" else 0
+    ranked = f" ({passages:,} passages)" if passages else ""
     reused, total = (ranking["reused"], ranking["tokens"]) if ranking else (t["reused"], t["prompt"])
     return f"reused {reused:,} / {total:,} tokens{ranked}, first token after {s['first_token']:.2f} s{speed}"

@@ -80,7 +80,11 @@ def machine_options(command: Callable) -> Callable:
 def answer_options(command: Callable) -> Callable:
     """Add the flags of a command that generates answers, named as in Settings."""
     for option in (
-        click.option("--mode", metavar="MODE", help="full (whole documents), retrieve (passages), auto (by length)."),
+        click.option(
+            "--mode",
+            metavar="MODE",
+            help="full (whole documents), retrieve (passages), everywhere (each passage is asked), auto (by length).",
+        ),
         click.option(
             "--effective-context",
             type=int,
@@ -104,6 +108,7 @@ def answer_options(command: Callable) -> Callable:
         ),
         click.option("--top-k", type=int, metavar="K", help="Sample among the K likeliest tokens."),
         click.option("--careful", metavar="HOW", help="auto: say when no passage answers; off: answer always (auto)."),
+        click.option("--answers", metavar="HOW", help="quote (the documents' own words), free, auto (as measured)."),
         click.option("--repeats", metavar="HOW", help="stop or allow an answer that repeats itself (stop)."),
         click.option("--n", type=int, metavar="N", help="Sample N answers that share one prefill (1)."),
         click.option("--beams", type=int, metavar="N", help="Search the likeliest answer with N beams (1)."),

@@ -79,6 +79,7 @@ def _known(e: "CatalogEntry", local: "InstalledModel | None", advice: "Advice | 
         "here": local is not None,
         **estimate_to_json(estimate),
         "recommended": bool(advice and advice.best.name == e.name),
+        "reader": e.reader or None,
     }
 
 
@@ -88,6 +89,7 @@ def _other(m: "InstalledModel") -> dict[str, Any]:
 
     nothing = {"kind": "", "licence": "", "context": 0, "longer": []}
     known = {"bytes": m.bytes, "gpu_gib": 0, "here": True, **estimate_to_json(None), "recommended": False}
+    known["reader"] = None
     return {"name": m.name, **nothing, **known}
 
 

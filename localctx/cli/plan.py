@@ -53,6 +53,8 @@ def _print_report(r: dict[str, Any]) -> None:
     print(f"{r['model']} ({r['family']}), {r['context']:,} tokens on {r['device']} with {free} free")
     stored = r["weights_dtype"] if r["weights"] == "full" else r["weights"]
     print(f"weights      {format_bytes(r['weights_bytes'])} in {stored}")
+    if r["adapter_bytes"]:
+        print(f"adapter      {format_bytes(r['adapter_bytes'])}")
     print(f"activations  {format_bytes(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time (an estimate)")
     print(f"KV           {format_bytes(kv['bytes'])} in {kv['codec']}, {kv['bytes_per_token']:,} bytes a token")
     for line in filter(None, (_attention_line(r["attention"]), _sliding_line(r["sliding"], kv["bytes"]))):

@@ -10,7 +10,7 @@ from typing import Any
 from tqdm import tqdm
 
 from localctx.cli.common import printable_line
-from localctx.engine.events import Done, Event, Evicted, Note, Planned, Progress, Quoted, Token
+from localctx.engine.events import Done, Event, Evicted, Note, PassageAnswered, Planned, Progress, Quoted, Token
 
 MAX_QUOTE = 600  # characters of the quotation before an answer
 _TIERS = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device
@@ -49,6 +49,8 @@ class Terminal:
                 self._token(event)
             case Evicted():
                 self._evicted(event)
+            case PassageAnswered():
+                self._passage_answered(event)
             case Done():
                 self.clear()
 
@@ -114,6 +116,14 @@ class Terminal:
     def _evicted(self, e: Evicted) -> None:
         if self._bar is not None:
             self._bar.set_postfix_str(f"{e.keeper} dropped {e.tokens:,}", refresh=False)
+
+    def _passage_answered(self, event: PassageAnswered) -> None:
+        """Print a line that the report repeats in its groups, if stderr is a terminal."""
+        c = event.citation
+        place = f"page {c['page']}" if c["page"] else f"from character {c['start']:,}"
+        if self.interactive:
+            with without_bars():
+                print(printable_line(f"{event.answer} ({c['name']}, {place})"), file=sys.stderr, flush=True)
 
     def _progress(self, p: Progress) -> None:
         if not self.interactive:

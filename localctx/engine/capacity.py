@@ -11,6 +11,7 @@ import torch
 from localctx.budget import TierLimits, measure_device, measure_limits
 from localctx.engine.cache_plan import choose_codec
 from localctx.errors import UsageError
+from localctx.models.adapter import adapter_bytes, find_adapter
 from localctx.models.catalog import ContextWindow, load_catalog
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.rope import parse_rope
@@ -26,13 +27,14 @@ class Capacity:
 
     ``kv`` is the cache of ``context`` tokens in the codec that would be used, ``codecs`` the same for each codec, and
     ``fits`` the longest context that fits in each. ``window`` is the model's, None if its config has none; ``longer``
-    are tested windows beyond it. ``limits`` are the bytes that KV may take in each tier now. ``unfit``: why this
-    version does not run the model; None if it does.
+    are tested windows beyond it. ``adapter_bytes`` is what the adapter takes that answers (0: none). ``limits`` are the
+    bytes that KV may take in each tier now. ``unfit``: why this version does not run the model; None if it does.
     """
 
     model: str
     family: str
     weights_bytes: int
+    adapter_bytes: int
     activation_bytes: int
     kv: dict[str, Any]
     fits: dict[str, int]
@@ -77,16 +79,19 @@ def capacity(
     if tokens < 1:
         raise UsageError("the model's config tells no window", "say how long with --context")
     free = measure_device(str(device)).free if device_memory is None else device_memory
+    folder = find_adapter(settings.adapter, "" if config else settings.model)
+    adapter = adapter_bytes(folder) if folder else 0
     codec = choose_codec(model.shape, passed) if settings.kv == "auto" else settings.kv
 
     def limits(tokens: int) -> TierLimits:
-        reserve = model.weights + _activations(model, settings.chunk, tokens, device)
+        reserve = model.weights + adapter + _activations(model, settings.chunk, tokens, device)
         return measure_limits(str(device), settings.home, reserve, free=free, **settings.caps)
 
     return Capacity(
         model=str(config or settings.model),
         family=model.family,
         weights_bytes=model.weights,
+        adapter_bytes=adapter,
         activation_bytes=_activations(model, settings.chunk, tokens, device),
         kv=_kv(model.shape, codec, tokens),
         fits={c: largest_context(model.shape, c, lambda n: limits(n).device or 0) for c in FORMATS},

@@ -1,11 +1,13 @@
 """Coroutines of the engine: work that hands over one forward pass at a time.
 
-A coroutine is a generator. It yields a ``ForwardRequest`` where it needs the model, and is sent the logits; whatever
-else it yields is an event. The caller decides when a forward pass is computed, and together with which others.
+A coroutine is a generator. It yields a ``ForwardRequest`` where it needs the model, and is sent the logits, or a
+``ForwardGroup`` and is sent a list of them; whatever else it yields is an event. The caller decides when a forward pass
+is computed, and together with which others.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
@@ -16,8 +18,28 @@ from localctx.models.base import ForwardRequest, Model
 
 Result = TypeVar("Result")
 CancelCheck = Callable[[], bool]
-ForwardOne = Callable[[ForwardRequest], Tensor]
-EngineCoroutine = Generator[Event | ForwardRequest, Any, Result]
+
+
+@dataclass(frozen=True)
+class ForwardGroup:
+    """Forward ``requests`` of one coroutine that are computed in one pass. Their caches are forks of one."""
+
+    requests: Sequence[ForwardRequest]
+
+
+AwaitedForward = ForwardRequest | ForwardGroup
+ComputeFunction = Callable[[AwaitedForward], Tensor | list[Tensor]]
+EngineCoroutine = Generator[Event | AwaitedForward, Any, Result]
+
+
+def requests_of(forward: AwaitedForward) -> list[ForwardRequest]:
+    """Returns the forward requests of a coroutine that waits for one or for a group."""
+    return list(forward.requests) if isinstance(forward, ForwardGroup) else [forward]
+
+
+def logits_for(forward: AwaitedForward, logits: list[Tensor]) -> Tensor | list[Tensor]:
+    """Returns what a coroutine is sent that waits for ``forward``: the ``logits`` of its one request, or all."""
+    return logits if isinstance(forward, ForwardGroup) else logits[0]
 
 
 def never_cancelled() -> bool:
@@ -30,13 +52,13 @@ class CoroutineRunner(Generic[Result]):
     ``result``. Close it.
     """
 
-    yielded: Event | ForwardRequest
+    yielded: Event | AwaitedForward
     result: Result
 
     def __init__(self, coroutine: EngineCoroutine[Result]) -> None:
         self._coroutine, self.ended = coroutine, False
 
-    def resume(self, logits: Tensor | None = None) -> None:
+    def resume(self, logits: Tensor | list[Tensor] | None = None) -> None:
         """Start the coroutine, or continue it after an event, or with the ``logits`` it asked for."""
         try:
             self.yielded = self._coroutine.send(logits)
@@ -55,12 +77,12 @@ class CoroutineRunner(Generic[Result]):
         self._coroutine.close()
 
 
-def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> ForwardOne:
-    """Return a function that computes each forward request in a pass of its own."""
-    return lambda request: model.forward_each([request], cancelled)[0]
+def compute_alone(model: Model, cancelled: CancelCheck = never_cancelled) -> ComputeFunction:
+    """Return a function that computes what a coroutine waits for in a pass of its own."""
+    return lambda forward: logits_for(forward, model.forward_each(requests_of(forward), cancelled))
 
 
-def drive(coroutine: EngineCoroutine[Result], compute: ForwardOne) -> Generator[Event, None, Result]:
+def drive(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Generator[Event, None, Result]:
     """Run a coroutine, computing its forward requests one by one; yields its events and returns its result.
 
     What ``compute`` raises, Cancelled too, is raised inside the coroutine.
@@ -68,7 +90,7 @@ def drive(coroutine: EngineCoroutine[Result], compute: ForwardOne) -> Generator[
     with closing(CoroutineRunner(coroutine)) as runner:
         runner.resume()
         while not runner.ended:
-            if not isinstance(runner.yielded, ForwardRequest):
+            if not isinstance(runner.yielded, AwaitedForward):
                 yield runner.yielded
                 runner.resume()
                 continue
@@ -81,7 +103,7 @@ def drive(coroutine: EngineCoroutine[Result], compute: ForwardOne) -> Generator[
         return runner.result
 
 
-def run_to_end(coroutine: EngineCoroutine[Result], compute: ForwardOne) -> Result:
+def run_to_end(coroutine: EngineCoroutine[Result], compute: ComputeFunction) -> Result:
     """Run a coroutine and return its result; its events are dropped."""
     return consume(drive(coroutine, compute), lambda event: None)
 
@@ -107,7 +129,7 @@ def flat_map_events(
     with closing(CoroutineRunner(coroutine)) as runner:
         runner.resume()
         while not runner.ended:
-            if not isinstance(runner.yielded, ForwardRequest):
+            if not isinstance(runner.yielded, AwaitedForward):
                 yield from transform(runner.yielded)
                 runner.resume()
                 continue

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from localctx.models.adapter import Adapter
 from localctx.models.base import Model
 from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
@@ -24,7 +25,7 @@ class EffectiveContext:
     """The most ``tokens`` of documents that are read whole, and where that number comes from."""
 
     tokens: int
-    source: Literal["setting", "measured here", "catalogue", "guess"]
+    source: Literal["setting", "measured here", "reader", "catalogue", "guess"]
 
     @property
     def description(self) -> str:
@@ -38,15 +39,17 @@ class EffectiveContext:
 
 
 def effective_context(
-    settings: Settings, model: Model, measured: Callable[[], dict[str, Any] | None]
+    settings: Settings, model: Model, measured: Callable[[], dict[str, Any] | None], adapter: Adapter | None = None
 ) -> EffectiveContext:
-    """Returns the effective context of ``model``: the setting, else what was ``measured`` on this machine, else the
-    catalogue's, else an estimate.
+    """Returns the effective context of ``model``: the setting, else what was ``measured`` on this machine, else what
+    was measured with the ``adapter`` that answers, else the catalogue's, else an estimate.
     """
     if settings.effective_context:
         return EffectiveContext(settings.effective_context, "setting")
     if report := measured():
         return EffectiveContext(int(report["effective"]), "measured here")
+    if adapter and (tokens := adapter.measured_count("effective")):
+        return EffectiveContext(tokens, "reader")
     entry = load_catalog().get(settings.model)
     if entry and entry.effective:
         return EffectiveContext(entry.effective, "catalogue")

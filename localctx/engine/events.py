@@ -18,7 +18,9 @@ COUNTED = {
     "checking": "pages",
     "verifying": "pages",
     "ranking": "passages",
+    "asking": "passages",
     "measuring": "passes",
+    "quoting": "passes",
     "indexing": "characters",
     "embedding": "characters",
     "converting": "tensors",
@@ -96,6 +98,16 @@ class Quoted:
 
 
 @dataclass(frozen=True)
+class PassageAnswered:
+    """One passage's ``answer`` to a question that is put to every passage, before the report that groups all of them;
+    ``citation`` is as in the report.
+    """
+
+    answer: str
+    citation: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Token:
     """A generated token. ``text`` is empty while a character is incomplete; ``answer`` is the number, from 0, of the
     answer it belongs to, where several are generated.
@@ -125,4 +137,4 @@ class InUse:
     kv: Mapping[str, int] = field(default_factory=dict)
 
 
-Event = Planned | Progress | Note | Evicted | Quoted | Token | Done
+Event = Planned | Progress | Note | Evicted | Quoted | PassageAnswered | Token | Done

@@ -10,6 +10,7 @@ RANKING = READER
 
 AS_IT_IS = "{question}"
 NOT_SAID = "The document does not say."
+BEFORE_QUOTE = 'The answer is "'  # begins the answer of a model that was not trained to answer briefly
 SUMMARIZE_CHAT = "Summarize what was said so far."
 
 

@@ -8,13 +8,14 @@ from torch import Tensor
 
 from localctx.budget import measure_process
 from localctx.engine.cache_plan import MemoryRelief
+from localctx.engine.confidence import Evidence
 from localctx.engine.drafting import PromptLookup
 from localctx.engine.events import Planned, Token
 from localctx.engine.page_map import PageMap
 from localctx.engine.persist import CachePersister
 from localctx.engine.prompt import Prompt
 from localctx.engine.repetition import Repetition
-from localctx.engine.request_report import AnswerReport, KVReport, PrepareReport, TokenCounts
+from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
 from localctx.kv.cache import Cache
 from localctx.kv.eviction_log import EvictedRange
 from localctx.models.adapter import Adapter
@@ -24,9 +25,12 @@ from localctx.store.documents import StoredDocument
 
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
 
-AnswerFrom = Literal["prompt", "sentences", "nothing"]
-"""The source of an answer: the whole prompt, the best sentences of its passage (a small model reads closely), or
-nothing, because no passage makes the question likelier.
+Decoding = Literal["free", "quote"]
+"""How an answer is decoded: in the model's own words, or limited to runs of the documents' words."""
+
+AnswerFrom = Literal["prompt", "sentences", "nothing", "everywhere"]
+"""The source of an answer: the whole prompt, the best sentences of its passage (a small model reads closely), nothing,
+because no passage makes the question likelier, or every passage, each asked alone.
 """
 
 
@@ -39,7 +43,7 @@ class Request:
     ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first ``restored``
     tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``;
     ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to
-    the tokens that a next question of the conversation begins with.
+    the tokens that a next question of the conversation begins with; ``continues``, if the question follows others.
 
     Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled`` and
     those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy
@@ -48,7 +52,7 @@ class Request:
     Set by the workflow: ``until``, as JSON what is read of a document of which only the beginning is.
 
     Set by retrieval: the ``passages`` it answers from, the ``candidates`` found (as JSON), and the requests that
-    ``ranked`` them.
+    ``ranked`` them. ``everywhere`` is set if every passage is asked.
     """
 
     model: Model
@@ -64,6 +68,7 @@ class Request:
     relief: MemoryRelief
     started: float
     seconds: dict[str, float]
+    continues: bool = False
     restored: int = 0
     restore_notes: list[str] = field(default_factory=list)
     next_prompt: Callable[[str], list[int]] = lambda answer: []
@@ -77,9 +82,15 @@ class Request:
     likelihood: float = 0.0
     repetition: Repetition = field(default_factory=Repetition)
     answer_from: AnswerFrom = "prompt"
+    decoding: Decoding = "free"
+    question_likelihood: float | None = None
+    evidence: Evidence | None = None
+    confidence: float | None = None
+    withheld: str | None = None
     passages: Sequence[Any] = ()
     candidates: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Request"] = ()
+    everywhere: EverywhereReport | None = None
     evicted: list[EvictedRange] = field(default_factory=list)
     until: dict[str, Any] | None = None
     _kv: KVReport | None = None
@@ -145,6 +156,10 @@ class Request:
             kv=self._recorded_kv(),
             memory={"peak_bytes": measure_process().peak},
             citations=self.citations,
+            everywhere=self.everywhere,
+            decoding=self.decoding,
+            confidence=self.confidence,
+            withheld=self.withheld,
             until=self.until,
         )
 
@@ -164,7 +179,9 @@ class Request:
         return {**used, "mode": self.plan.mode, **counts, "kv": kv, **until}
 
     def token_counts(self) -> TokenCounts:
-        """Returns the tokens counted so far."""
+        """Returns the tokens counted so far; of a question to every passage, those of all of them."""
+        if self.everywhere:
+            return TokenCounts(**self.everywhere.tokens, longest=0)
         return TokenCounts(
             prompt=len(self.tokens),
             reused=self.plan.reused,

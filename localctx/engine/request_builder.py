@@ -36,6 +36,7 @@ class RequestBuilder:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self._rope = runtime.settings.rope  # the RoPE scaling that the model has now
+        self._fingerprints = dict[tuple[str, str], bytes]()  # by codec and RoPE scaling
 
     @property
     def model(self) -> Model:
@@ -61,6 +62,8 @@ class RequestBuilder:
         prompt = self.prompt(texts, question or "", conversation)
         ranking = make_prompt(model.tokenizer, texts, question or "", (), RANKING) if part else None
         boundary, adapter = _boundary(prompt, ranking), conversation.adapter
+        if conversation.form == RANKING and not (conversation.history or conversation.messages):
+            ranking = ranking or prompt
         activation = prompt.activation(adapter) if adapter else None
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
         cache_plan = plan_cache(model, settings, self._codec(), len(tokens))
@@ -71,7 +74,7 @@ class RequestBuilder:
         cache = cache_plan.new_cache(model, settings.home / "spill", self.runtime.pools)
         cache.activation = activation
         identity = CacheIdentity(
-            self.model.fingerprint(cache_plan.codec),
+            self._fingerprint(cache_plan.codec),
             settings.model,
             cache_plan.codec,
             part or _how_far(documents),
@@ -102,6 +105,7 @@ class RequestBuilder:
             relief=MemoryRelief(cache_plan.chunk, self._smaller_codec),
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
+            continues=bool(conversation.history),
             restored=cache.length,
             restore_notes=restore_notes,
             next_prompt=lambda answer: self._next_prompt(texts, part, conversation, question or "", answer),
@@ -115,7 +119,7 @@ class RequestBuilder:
     @property
     def fingerprint(self) -> bytes:
         """The fingerprint that pages are named under now."""
-        return self.model.fingerprint(self._codec())
+        return self._fingerprint(self._codec())
 
     def prompt(self, texts: Sequence[str], question: str, conversation: Conversation = NO_CONVERSATION) -> Prompt:
         """The prompt; the model's RoPE scaling becomes what the prompt's length needs.
@@ -137,6 +141,13 @@ class RequestBuilder:
             model.stretch(rope)
             self._rope = rope
         return prompt
+
+    def _fingerprint(self, codec: str) -> bytes:
+        """The model's fingerprint, which takes as long to compute as a hundred tokens to encode."""
+        key = codec, self._rope
+        if key not in self._fingerprints:
+            self._fingerprints[key] = self.model.fingerprint(codec)
+        return self._fingerprints[key]
 
     def _settings_of(self, conversation: Conversation) -> Settings:
         settings = self.runtime.settings
@@ -171,7 +182,7 @@ class RequestBuilder:
 
     def _passed(self, codec: str) -> bool | None:
         """True if the quality gate passed a codec with this model; None where that was not measured."""
-        fingerprint = self.model.fingerprint(codec)
+        fingerprint = self._fingerprint(codec)
         return self.runtime.read_store(lambda store: store.quality_results.passed(fingerprint))
 
     def _persister(

@@ -38,11 +38,32 @@ class KVReport:
     map: Mapping[str, Any]
 
 
+@dataclass
+class EverywhereReport:
+    """A question that is put to every passage: ``passages`` in all, ``asked`` by now, for ``reused_answers`` of which
+    the answer was stored; ``groups`` of the same answer with their count and indices of citations. ``tokens`` of all
+    prompts, and ``seconds``, without those of stored answers; ``persist``: pages and answers are kept.
+    """
+
+    passages: int
+    persist: bool
+    asked: int = 0
+    reused_answers: int = 0
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    tokens: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(("prompt", "reused", "prefilled", "generated"), 0)
+    )
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them; ``adapter`` is the name of that which answered, None if none did. ``chat`` and ``message`` (its id) where the
-    answer is part of a chat; ``until`` (``ReadUntil``) where only the beginning of a document was read.
+    them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``;
+    ``confidence`` the probability that it is right, None where no adapter rates its answers; ``withheld`` what was not
+    given because that is too low; ``adapter`` the name of that which answered, None if none did. ``chat`` and
+    ``message`` (its id) where the answer is part of a chat; ``until`` (``ReadUntil``) where only the beginning of a
+    document was read; ``everywhere`` where every passage was asked.
     """
 
     answer: str
@@ -57,18 +78,23 @@ class AnswerReport:
     kv: KVReport
     memory: dict[str, int]
     citations: list[dict[str, Any]]
+    decoding: str = "free"
+    confidence: float | None = None
+    withheld: str | None = None
     adapter: str | None = None
     chat: str | None = None
     message: int | None = None
     until: dict[str, Any] | None = None
+    everywhere: EverywhereReport | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON; without ``chat`` and ``message`` outside of chats, and without ``until`` where all was
-        read.
+        """The report as JSON; without ``chat`` and ``message`` outside of chats, without ``until`` where all was read,
+        and without ``everywhere`` where not every passage was asked.
         """
         report = asdict(self)
-        if self.until is None:
-            del report["until"]
+        for name in ("until", "everywhere"):
+            if report[name] is None:
+                del report[name]
         if self.chat is None:
             del report["chat"], report["message"]
         return report

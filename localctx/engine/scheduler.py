@@ -6,13 +6,24 @@ that no answer waits for another sequence's whole prompt. Where memory is short,
 (vLLM, arXiv:2309.06180): they are left out of passes, and their pages are the first to move to lower tiers.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+import numpy as np
 from torch import Tensor
 
-from localctx.engine.coroutine import CancelCheck, EngineCoroutine, Result, never_cancelled
+from localctx.engine.coroutine import (
+    AwaitedForward,
+    CancelCheck,
+    EngineCoroutine,
+    ForwardGroup,
+    Result,
+    logits_for,
+    never_cancelled,
+    requests_of,
+    run_to_end,
+)
 from localctx.engine.events import Event
 from localctx.engine.sequence import Sequence
 from localctx.errors import Cancelled
@@ -24,19 +35,21 @@ FULL_DECODE_BATCH = 8  # decoding sequences that make a pass worth its cost with
 MAX_EVENTS = 64  # of one sequence between two passes: a coroutine that needs no model holds up no other
 
 ForwardFunction = Callable[[list[ForwardRequest], CancelCheck], list[Tensor]]
-Scheduled = tuple[Sequence, ForwardRequest]
+Scheduled = tuple[Sequence, AwaitedForward]
 
 
-class Scheduler:
-    """Runs sequences together. A pass prefills at most ``max_prefill_tokens``, or one chunk that has more.
+class Batcher:
+    """Chooses which forward requests of its sequences are computed in one pass. A pass prefills at most
+    ``max_prefill_tokens``, or what one sequence asks for if that is more.
 
     ``in_order``: sequences prefill in the order they were added, and no long chunk is prefilled while
     FULL_DECODE_BATCH others decode, so that long work ends piece by piece and not all at once.
     """
 
-    def __init__(self, compute: ForwardFunction, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
-        self._compute, self._max_prefill_tokens, self._in_order = compute, max_prefill_tokens, in_order
+    def __init__(self, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
+        self._max_prefill_tokens, self._in_order = max_prefill_tokens, in_order
         self._passes = 0
+        self._computing = list[Scheduled]()
         self.sequences = list[Sequence]()
 
     def add(self, coroutine: EngineCoroutine[Result], cancelled: CancelCheck = never_cancelled) -> Sequence[Result]:
@@ -50,17 +63,17 @@ class Scheduler:
         self.sequences.remove(sequence)
         sequence.close()
 
-    def run(self) -> Iterator[tuple[Sequence, Event]]:
-        """Step until every sequence has ended; yields events. Sequences may be added and removed meanwhile."""
-        while self.sequences:
-            yield from self.step()
-
-    def step(self) -> Iterator[tuple[Sequence, Event]]:
-        """Yield the events before the next forward pass, then compute that pass. Ended sequences are removed."""
-        yield from self.collect_events()
+    def forward(self) -> EngineCoroutine[None]:
+        """Have the next pass computed, and resume the sequences in it. After a cancel, raise it in the cancelled
+        sequences; after an error, have them computed one by one.
+        """
         if scheduled := self._schedule():
             self._passes += 1
-            self._forward(scheduled)
+            yield from self._forward(scheduled)
+
+    def cancelled(self) -> bool:
+        """True if a sequence was cancelled that is in the pass being computed."""
+        return any(sequence.cancelled() for sequence, _ in self._computing)
 
     def collect_events(self) -> Iterator[tuple[Sequence, Event]]:
         """Run every sequence up to its next forward request, or for MAX_EVENTS events; yields the events."""
@@ -84,7 +97,7 @@ class Scheduler:
         waiting = [(sequence, request) for sequence in self.sequences if (request := sequence.forward_request)]
         used, resident = Counter[Pool](), list[Scheduled]()
         for sequence, request in waiting:
-            pool, need = request.cache.pool, request.cache.bytes_with(len(request.tokens))
+            pool, need = _pool(request), _bytes_needed(request)
             limit = pool.device_tier.limit
             if limit is None or not used[pool] or used[pool] + need <= limit:
                 used[pool] += need
@@ -95,42 +108,81 @@ class Scheduler:
         """Choose the next pass: every sequence that decodes and, while there is room, those waiting longest."""
         scheduled, room, rope = list[Scheduled](), self._max_prefill_tokens, None
         resident = self._resident()
-        decoding = sum(len(request.tokens) <= MAX_DECODE_TOKENS for _, request in resident)
+        decoding = sum(not _prefill_tokens(request) for _, request in resident)
         no_long_chunk = self._in_order and decoding >= FULL_DECODE_BATCH
         in_turn = resident if self._in_order else sorted(resident, key=lambda one: one[0].last_pass)
         for sequence, request in in_turn:
-            size = len(request.tokens)
+            size = _prefill_tokens(request)
             if no_long_chunk and size >= self._max_prefill_tokens:
                 continue
-            rope = rope if scheduled else request.cache.pool.rope
-            if request.cache.pool.rope is not rope:  # a pass has one RoPE scaling
+            rope = rope if scheduled else _pool(request).rope
+            if _pool(request).rope is not rope:  # a pass has one RoPE scaling
                 continue
-            if size > MAX_DECODE_TOKENS and (size <= room or room == self._max_prefill_tokens):
+            if size and (size <= room or room == self._max_prefill_tokens):
                 room -= size
-            elif size > MAX_DECODE_TOKENS:
+            elif size:
                 continue
             scheduled.append((sequence, request))
         return scheduled
 
-    def _forward(self, scheduled: list[Scheduled]) -> None:
-        """Compute one pass. After a cancel, raise it in the cancelled sequences; after an error, compute one by one."""
-        cancelled: CancelCheck = lambda: any(sequence.cancelled() for sequence, _ in scheduled)  # noqa: E731
+    def _forward(self, scheduled: list[Scheduled]) -> EngineCoroutine[None]:
+        self._computing = scheduled
         try:
-            logits = self._compute([request for _, request in scheduled], cancelled)
+            logits = iter((yield ForwardGroup([one for _, forward in scheduled for one in requests_of(forward)])))
         except Exception as e:
-            self._recover(scheduled, e)
+            yield from self._recover(scheduled, e)
             return
-        for (sequence, _), its_logits in zip(scheduled, logits, strict=True):
+        for sequence, forward in scheduled:
             sequence.last_pass = self._passes
-            sequence.resume(its_logits)
+            sequence.resume(logits_for(forward, list(islice(logits, len(requests_of(forward))))))
 
-    def _recover(self, scheduled: list[Scheduled], error: Exception) -> None:
+    def _recover(self, scheduled: list[Scheduled], error: Exception) -> EngineCoroutine[None]:
         if len(scheduled) == 1:
             scheduled[0][0].fail(error)
         elif isinstance(error, Cancelled):
-            for sequence, _ in scheduled:
-                if sequence.cancelled():
-                    sequence.fail(error)  # the others are as before, and are scheduled again
+            cancelled = [sequence for sequence, _ in scheduled if sequence.cancelled()]
+            for sequence in cancelled or [sequence for sequence, _ in scheduled]:
+                sequence.fail(error)  # the others are as before, and are scheduled again
         else:
             for one in scheduled:
-                self._forward([one])
+                yield from self._forward([one])
+
+
+class Scheduler(Batcher):
+    """Runs sequences together, computing their passes with ``compute``; see ``Batcher`` for the rest."""
+
+    def __init__(self, compute: ForwardFunction, max_prefill_tokens: int = 512, in_order: bool = False) -> None:
+        super().__init__(max_prefill_tokens, in_order)
+        self._compute = compute
+
+    def run(self) -> Iterator[tuple[Sequence, Event]]:
+        """Step until every sequence has ended; yields events. Sequences may be added and removed meanwhile."""
+        while self.sequences:
+            yield from self.step()
+
+    def step(self) -> Iterator[tuple[Sequence, Event]]:
+        """Yield the events before the next forward pass, then compute that pass. Ended sequences are removed."""
+        yield from self.collect_events()
+        run_to_end(self.forward(), lambda forward: self._compute(requests_of(forward), self.cancelled))
+
+
+def _pool(forward: AwaitedForward) -> Pool:
+    return requests_of(forward)[0].cache.pool
+
+
+def _prefill_tokens(forward: AwaitedForward) -> int:
+    """The tokens of those requests that prefill; 0 if all decode."""
+    return sum(len(r.tokens) for r in requests_of(forward) if len(r.tokens) > MAX_DECODE_TOKENS)
+
+
+def _bytes_needed(forward: AwaitedForward) -> int:
+    """The bytes of the sequences after the pass; pages that forks share count once."""
+    pages, need = defaultdict[Pool, list[np.ndarray]](list), 0
+    for tokens, cache, _ in requests_of(forward):
+        pages[cache.pool].append(cache.table.ids)
+        need += cache.bytes_with(len(tokens))
+    return need - sum(_repeated_bytes(pool, np.concatenate(ids)) for pool, ids in pages.items())
+
+
+def _repeated_bytes(pool: Pool, pages: np.ndarray) -> int:
+    return pool.bytes_of(pages) - pool.bytes_of(np.unique(pages))

@@ -5,9 +5,8 @@ from typing import Generic
 
 from torch import Tensor
 
-from localctx.engine.coroutine import CancelCheck, CoroutineRunner, EngineCoroutine, Result
+from localctx.engine.coroutine import AwaitedForward, CancelCheck, CoroutineRunner, EngineCoroutine, Result
 from localctx.engine.events import Event
-from localctx.models.base import ForwardRequest
 
 
 class Sequence(Generic[Result]):
@@ -29,17 +28,17 @@ class Sequence(Generic[Result]):
 
     def events(self) -> Iterator[Event]:
         """Run the coroutine up to its next forward request; yields the events on the way."""
-        while not self.ended and not isinstance(self._runner.yielded, ForwardRequest):
+        while not self.ended and not isinstance(self._runner.yielded, AwaitedForward):
             yield self._runner.yielded
             self._advance(self._runner.resume)
 
     @property
-    def forward_request(self) -> ForwardRequest | None:
-        """The forward pass it waits for; None while it has events to yield, and once it has ended."""
-        return None if self.ended or not isinstance(self._runner.yielded, ForwardRequest) else self._runner.yielded
+    def forward_request(self) -> AwaitedForward | None:
+        """The request or group that it waits for; None while it has events to yield, and once it has ended."""
+        return None if self.ended or not isinstance(self._runner.yielded, AwaitedForward) else self._runner.yielded
 
-    def resume(self, logits: Tensor) -> None:
-        """Send the logits of its forward request to the coroutine."""
+    def resume(self, logits: Tensor | list[Tensor]) -> None:
+        """Send the logits that it waits for to the coroutine."""
         self._advance(self._runner.resume, logits)
 
     def fail(self, error: Exception) -> None:
@@ -50,7 +49,7 @@ class Sequence(Generic[Result]):
         """End the coroutine where it is."""
         self._runner.close()
 
-    def _advance(self, step: Callable[..., None], *arguments: Tensor | Exception) -> None:
+    def _advance(self, step: Callable[..., None], *arguments: Tensor | list[Tensor] | Exception) -> None:
         try:
             step(*arguments)
         except Exception as e:

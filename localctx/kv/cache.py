@@ -29,10 +29,12 @@ class Cache:
     ``length`` counts the committed tokens, ``position`` is where the next one goes; they differ once a keeper has
     rebased positions. ``reach`` is the model's window. ``history`` is what its pages received of attention,
     ``evictions`` what its ``keeper`` evicted. ``activation`` says which adapter of the model computes its tokens, and
-    from which on; None: none does.
+    from which on; None: none does. ``joins_chunks``: its chunks may be computed in one pass with those of other
+    sequences, even where that changes the last digits, because nothing of them will be persisted.
     """
 
     activation: Activation | None = None
+    joins_chunks = False
 
     def __init__(self, pool: Pool, dtype: torch.dtype, keeper: Keeper | None = None, reach: int | None = None) -> None:
         self.dtype, self.reach = dtype, reach
@@ -235,7 +237,8 @@ class Cache:
         assert not self._step
         twin = Cache.__new__(Cache)
         twin.dtype, twin.reach, twin.keeper, twin.phase = self.dtype, self.reach, keeper or self.keeper, self.phase
-        twin.length, twin.position, twin.activation = self.length, self.position, self.activation
+        twin.length, twin.position = self.length, self.position
+        twin.activation, twin.joins_chunks = self.activation, self.joins_chunks
         twin.table, twin.open_page = self.table.fork(), self.open_page.fork()
         twin.sketches = self.sketches.fork(twin.table)
         twin.history, twin.evictions = self.history.fork(recording), self.evictions.fork()

@@ -5,9 +5,10 @@ Where a small model reads closely, ``close_reading`` has chosen the sentences, a
 
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from localctx.library.search import Passage
@@ -21,7 +22,7 @@ MAX_ATTENDED = 3  # citations found by attention
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # CJK characters one by one
 
 TextRange = tuple[int, int]
-Source = Literal["passage", "attention"]
+Source = Literal["passage", "attention", "quote"]
 AttendedRange = tuple[int, int, int, float]  # number of the document, start, end, share of the attention
 
 
@@ -31,6 +32,7 @@ class Citation:
 
     ``source`` ``passage``: ``weight`` is the weighted share of the answer's words that the quote contains.
     ``source`` ``attention``: ``weight`` is the share of the attention that went to the KV page that holds the quote.
+    ``source`` ``quote``: the answer, or a run of it, stands exactly there, and ``weight`` is 1.
     """
 
     document: str
@@ -65,6 +67,40 @@ def cite_range(answer: str, passage: Passage, start: int, end: int) -> Citation:
     """Returns characters ``start..end`` of the passage's text as a citation, weighted by its match with ``answer``."""
     matcher = _AnswerMatcher(answer, "", [passage.text[start:end]])
     return _cite_passage(passage, matcher.best_quote(passage.text, [(start, end)]))
+
+
+def cite_characters(document: StoredDocument, start: int, end: int) -> Citation:
+    """Returns characters ``start..end`` of a document as a citation of an answer that consists of these words."""
+    row, text, spans = document
+    page, heading = (labels(spans, kind)(start) for kind in ("page", "heading"))
+    return Citation(row.id, row.name, page, heading, start, end, text[start:end], "quote", 1.0)
+
+
+def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Citation:
+    """Returns the sentence of the documents with most of the question's words."""
+    best = list[tuple[float, int, TextRange]]()
+    for i, document in enumerate(documents):
+        every_sentence = list(sentences(document.text, 0, len(document.text))) or [(0, len(document.text))]
+        share, chosen, _ = likeliest_sentence(document.text, every_sentence, question)
+        best.append((share, -i, chosen))
+    share, i, (start, end) = max(best)
+    return replace(cite_characters(documents[-i], start, end), source="passage", weight=0.0)
+
+
+def likeliest_sentence(text: str, ranges: Sequence[TextRange], question: str) -> tuple[float, TextRange, TextRange]:
+    """Returns which of ``ranges`` of ``text`` stands in the sentence with most of the question's words: that sentence's
+    weighted share of them, the range, and the characters of the sentence (or of all that the range reaches into).
+    """
+    every_sentence = list(sentences(text, 0, len(text))) or [(0, len(text))]
+    starts = [start for start, _ in every_sentence]
+    matcher = _AnswerMatcher("", question, (text[a:b] for a, b in every_sentence))
+    found = list[tuple[float, TextRange, TextRange]]()
+    for start, end in ranges:
+        first = max(0, bisect_right(starts, start) - 1)
+        last = max(first, bisect_left(starts, end) - 1)
+        around = min(start, starts[first]), max(end, every_sentence[last][1])
+        found.append((matcher.question_share(text[slice(*around)]), (start, end), around))
+    return max(found, key=lambda one: one[0])
 
 
 def cite_from_attention(
@@ -149,6 +185,10 @@ class _AnswerMatcher:
             ranges[i : i + n] for i in range(len(ranges)) for n in range(1, MAX_SENTENCES + 1) if i + n <= len(ranges)
         ]
         return max((self._quote(text, run) for run in runs), key=lambda q: q.score)
+
+    def question_share(self, text: str) -> float:
+        """Returns the weighted share of the question's words that ``text`` contains."""
+        return _share(self._question, set(split_words(text)))
 
     def _quote(self, text: str, run: Sequence[TextRange]) -> _Quote:
         start, end = run[0][0], run[-1][1]

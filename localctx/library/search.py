@@ -1,6 +1,8 @@
 """Hybrid search over documents: BM25 and vectors, fused by reciprocal rank, return passages."""
 
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -128,6 +130,19 @@ def search(
     document = _document_cache(store)
     passages = [_passage(document(c.document), c, scores[c.id], ranks[c.id]) for c in best]
     return SearchResult(passages, total, total - embedded)
+
+
+def all_passages(store: Store, documents: Sequence[str], query: str = "") -> list[Passage]:
+    """Returns every passage of indexed ``documents`` (ids), in their order and that of the text. Their score is the
+    weighted share of the words of ``query`` that they have (by stems); words that few passages have weigh more.
+    """
+    document, chunks = _document_cache(store), [chunk for d in documents for chunk in store.index.of_document(d)]
+    having = store.index.with_each_word(query, documents)
+    weights = {word: math.log(len(chunks) / len(ids)) for word, ids in having.items() if ids}
+    shares, total = Counter[int](), sum(weights.values()) or 1.0
+    for word, weight in weights.items():
+        shares.update(dict.fromkeys(having[word], weight / total))
+    return [_passage(document(chunk.document), chunk, shares[chunk.id], {}) for chunk in chunks]
 
 
 def query_pattern(query: str) -> re.Pattern[str] | None:

@@ -1,6 +1,7 @@
 """Caches: which stored pages, of which model, hold which documents. Names and numbers only; also measured rates."""
 
 import hashlib
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,6 +92,17 @@ class Caches:
         """Returns the caches of a document, the last used first."""
         return self._rows("caches.id IN (SELECT cache FROM cache_documents WHERE document = ?)", document)
 
+    def ready_tokens(self, ids: Sequence[str]) -> dict[str, int]:
+        """Returns the tokens of those of the caches ``ids`` whose pages are all stored."""
+        where = "state = 'ready' AND id IN (SELECT value FROM json_each(?))"
+        rows = self._db.query(f"SELECT id, tokens FROM caches WHERE {where}", [json.dumps(list(ids))])
+        return {row["id"]: row["tokens"] for row in rows}
+
+    def note_used(self, ids: Sequence[str]) -> None:
+        """Note that the caches ``ids`` were used now, so that they are not evicted first."""
+        where = "id IN (SELECT value FROM json_each(?))"
+        self._db.execute(f"UPDATE caches SET used = ? WHERE {where}", [time.time(), json.dumps(list(ids))])
+
     def usage(self, document: str) -> tuple[int, int, int]:
         """Returns (pages, tokens, bytes) stored of a document; a page of several caches counts once."""
         (row,) = self._db.query(
@@ -152,16 +164,19 @@ class Caches:
             for table, column in (("cache_pages", "cache"), ("cache_documents", "cache"), ("caches", "id")):
                 self._db.execute(f"DELETE FROM {table} WHERE {column} = ?", [cache])
 
-    def rate(self, fingerprint: bytes) -> float | None:
-        """Returns the prefill rate under a fingerprint, in tokens per second as last measured, or None."""
-        row = next(iter(self._db.query("SELECT per_second FROM rates WHERE what = ?", [_rate_key(fingerprint)])), None)
+    def rate(self, fingerprint: bytes, what: str = "prefill") -> float | None:
+        """Returns a rate under a fingerprint as last measured, or None: tokens prefilled per second, or ``what`` else
+        was noted.
+        """
+        key = [_rate_key(fingerprint, what)]
+        row = next(iter(self._db.query("SELECT per_second FROM rates WHERE what = ?", key)), None)
         return row["per_second"] if row else None
 
-    def note_rate(self, fingerprint: bytes, per_second: float) -> None:
-        """Store the prefill rate under a fingerprint, in tokens per second."""
-        row = {"what": _rate_key(fingerprint), "per_second": per_second, "measured": time.time()}
+    def note_rate(self, fingerprint: bytes, per_second: float, what: str = "prefill") -> None:
+        """Store a rate under a fingerprint: tokens prefilled per second, or ``what`` else is counted."""
+        row = {"what": _rate_key(fingerprint, what), "per_second": per_second, "measured": time.time()}
         self._db.table("rates").upsert(row, pk="what")
 
 
-def _rate_key(fingerprint: bytes) -> str:
-    return f"prefill {fingerprint.hex()}"
+def _rate_key(fingerprint: bytes, what: str) -> str:
+    return f"{what} {fingerprint.hex()}"

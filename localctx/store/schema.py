@@ -179,3 +179,24 @@ def signs_are_words(db: Database) -> None:
     for row in list(rows):
         db.execute("INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', :id, :words)", row)
         db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [row["id"], signs_apart(row["words"])])
+
+
+@migrate()
+def passage_answers(db: Database) -> None:
+    """Add what single passages answered to questions that were put to every passage."""
+    db.table("passage_answers").create(
+        {
+            "recipe": str,
+            "document": str,
+            "start": int,
+            "end": int,
+            "answer": str,  # null: the passage answers nothing
+            "quote_start": int,
+            "quote_end": int,
+            "made": float,
+        },
+        pk=("recipe", "document", "start", "end"),
+        not_null={"made"},
+        foreign_keys=[("document", "documents", "id")],
+    )
+    db.table("passage_answers").create_index(["document"])

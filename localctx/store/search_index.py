@@ -128,6 +128,18 @@ class SearchIndex:
         match = " OR ".join(f'"{t}"' for t in terms)
         return [r["rowid"] for r in self._db.query(sql, [match, *args, top])] if terms else []
 
+    def with_each_word(self, query: str, documents: Sequence[str] | None = None) -> dict[str, list[int]]:
+        """Returns, for each word of ``query`` but the most common English ones, the chunks that have it or another
+        word of its stem.
+        """
+        words = dict.fromkeys(_TERM.findall(signs_apart(query.lower())))
+        where, args = _within(documents, "+rowid IN (SELECT id FROM chunks WHERE {})")
+        sql = f"SELECT rowid FROM chunk_words WHERE chunk_words MATCH ? AND {where}"
+        return {
+            word: [row["rowid"] for row in self._db.query(sql, [f'"{word}"', *args])]
+            for word in [word for word in words if word not in _COMMON][:TERMS]
+        }
+
     def by_vector(
         self, embedder: str, vector: np.ndarray, top: int, documents: Sequence[str] | None = None
     ) -> list[int]:

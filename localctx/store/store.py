@@ -18,6 +18,7 @@ from localctx.store.batch_results import BatchResults
 from localctx.store.caches import Caches
 from localctx.store.chats import Chats
 from localctx.store.documents import Documents
+from localctx.store.passage_answers import PassageAnswers
 from localctx.store.quality_results import QualityResults
 from localctx.store.schema import migrate
 from localctx.store.search_index import SearchIndex
@@ -27,8 +28,8 @@ T = TypeVar("T")
 
 
 class Store:
-    """``documents``, ``index``, ``pages``, ``caches``, ``chats``, ``results`` and ``quality_results`` of one data
-    folder. One thread; close it.
+    """``documents``, ``index``, ``pages``, ``caches``, ``chats``, ``results``, ``passage_answers`` and
+    ``quality_results`` of one data folder. One thread; close it.
 
     Raises StoreError if the folder cannot be used.
     """
@@ -47,6 +48,7 @@ class Store:
         self.caches = Caches(self.db)
         self.chats = Chats(self.db)
         self.results = BatchResults(self.db)
+        self.passage_answers = PassageAnswers(self.db)
         self.quality_results = QualityResults(self.db)
 
     @staticmethod
@@ -59,13 +61,16 @@ class Store:
         self.db.close()
 
     def remove_document(self, document: str) -> int:
-        """Remove a document, its chunks, results, caches and the pages no other cache has; returns the bytes freed."""
+        """Remove a document, its chunks, results, passage answers, caches and the pages no other cache has; returns the
+        bytes freed.
+        """
         with store_errors(self.home):
             with self.db.atomic():
                 self.caches.remove_document(document)
                 if self.index.has(document):
                     self.index.remove(document, self.documents.text(document))
                 self.results.remove_document(document)
+                self.passage_answers.remove_document(document)
                 self.documents.remove(document)
                 empty = self.pages.forget_unused()
             return self.pages.unlink_files(empty)

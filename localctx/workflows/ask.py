@@ -6,26 +6,30 @@ from dataclasses import asdict
 
 from localctx.engine.attribution import attention_by_text
 from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.decoding import MEASURED_ANSWERS, choose_decoding
 from localctx.engine.effective_context import MEASURED, effective_context
 from localctx.engine.events import Done, Note, Quoted
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
+from localctx.engine.prompt_wording import NOT_SAID
 from localctx.engine.quotation import quotation_first
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, emit_text, prefill_request, run_request
 from localctx.errors import ChatFull, TooLong
-from localctx.library.cite import cite_from_attention, cite_passages, cite_range
+from localctx.library.cite import cite_from_attention, cite_passages, cite_range, nearest_sentence
 from localctx.library.language import language_warnings
 from localctx.library.search import Passage
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.workflows.close_reading import answer_from_sentences, invents, rank_sentences, without_tokens
+from localctx.workflows.confident_answer import answer_if_confident, is_rated
+from localctx.workflows.everywhere import EverywhereWorkflow
+from localctx.workflows.quoted_answer import answer_in_quotes, may_be_quoted
 from localctx.workflows.rag import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
 from localctx.workflows.reader import with_reader
 
-UNANSWERED = "None of the passages found answers this question; the words quoted come nearest."
 INVENTED = "the answer has a name or a number that the passage does not have: trust the quotation"
 
 
@@ -34,6 +38,7 @@ class AskWorkflow:
 
     def __init__(self, builder: RequestBuilder, retrieval: RetrievalWorkflow) -> None:
         self._builder, self._retrieval, self._runtime = builder, retrieval, builder.runtime
+        self._everywhere = EverywhereWorkflow(builder, self._answering)
 
     def ask(
         self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False, until: str = ""
@@ -121,13 +126,25 @@ class AskWorkflow:
         """The coroutine that prefills what is left and answers; an answer from passages comes after a quotation of
         them. At its end the request has its citations. Raises Cancelled, NoRoom; what was generated stands.
         """
-        match request.answer_from:
-            case "nothing":
-                return self._answer_unanswered(request, question)
-            case "sentences":
-                return self._answer_from_sentences(request, question, settings)
-            case "prompt":
-                return self._answer_from_prompt(request, question, settings)
+        if request.answer_from == "everywhere":
+            yield from self._everywhere.answer(request, question, settings)
+        elif request.answer_from == "nothing":
+            yield from self._answer_unanswered(request, question)
+        elif not is_rated(request, settings):
+            yield from self._answering(request, question, settings)
+        elif not (
+            yield from answer_if_confident(
+                self._builder, request, question, self._answering(request, question, settings)
+            )
+        ):
+            yield from self._answer_unanswered(request, question)
+
+    def _answering(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
+        if self._quotes(request, question, settings):
+            return answer_in_quotes(request, question, settings)
+        if request.answer_from == "sentences":
+            return self._answer_from_sentences(request, question, settings)
+        return self._answer_from_prompt(request, question, settings)
 
     def _answer_from_prompt(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
         coroutine = answer_request(request, settings)
@@ -159,12 +176,15 @@ class AskWorkflow:
 
     def _answer_unanswered(self, request: Request, question: str) -> EngineCoroutine[None]:
         """Say that nothing answers the question, after the words that come nearest."""
-        passage, document = request.passages[0], _document_of(request, request.passages[0])
-        (start, end), *_ = yield from rank_sentences(self._builder, document, passage, question)
-        request.citations = [asdict(cite_range("", passage, start, end))]
+        if request.passages:
+            passage, document = request.passages[0], _document_of(request, request.passages[0])
+            (start, end), *_ = yield from rank_sentences(self._builder, document, passage, question)
+            request.citations = [asdict(cite_range("", passage, start, end))]
+        else:
+            request.citations = [asdict(nearest_sentence(request.documents, question))]
         yield Quoted(request.citations[0])
         request.seconds["first_token"] = time.perf_counter() - request.started
-        yield from emit_text(request, UNANSWERED)
+        yield from emit_text(request, NOT_SAID)
         request.stopped = "unanswered"
 
     def cite(self, request: Request, question: str) -> None:
@@ -185,9 +205,16 @@ class AskWorkflow:
             return "the whole library was asked"
         if settings.mode == "full" or not documents:
             return None
-        if settings.mode == "retrieve":
+        if settings.mode in ("retrieve", "everywhere"):
             return "passages were asked for"
         return None if settings.keep != "full" else self._longer_than_effective(documents)
+
+    def _quotes(self, request: Request, question: str, settings: Settings) -> bool:
+        """True if the answer will consist of words of the documents."""
+        if not may_be_quoted(request, question, settings):
+            return False
+        results = self._runtime.read_store(lambda store: store.quality_results.of_model(settings.model)) or {}
+        return choose_decoding(settings, results.get(MEASURED_ANSWERS), request.adapter) == "quote"
 
     def _open(
         self,
@@ -196,6 +223,8 @@ class AskWorkflow:
         persist: bool,
         conversation: Conversation,
     ) -> EngineCoroutine[Request]:
+        if self._runtime.settings.mode == "everywhere" and documents != []:
+            return (yield from self._everywhere.open(documents, question, persist))
         why = self.why_passages(documents)
         if why is None:
             assert documents is not None
@@ -212,7 +241,7 @@ class AskWorkflow:
         model, runtime = self._builder.model, self._runtime
         name = runtime.settings.model
         measured = lambda: runtime.read_store(lambda store: store.quality_results.of_model(name).get(MEASURED))  # noqa: E731
-        effective = effective_context(runtime.settings, model, measured)
+        effective = effective_context(runtime.settings, model, measured, runtime.adapter)
         texts = [document.text for document in documents]
         tokens = estimate_tokens(model.tokenizer, texts, effective.tokens, runtime.cancelled)
         if tokens <= effective.tokens:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from localctx.engine.coroutine import EngineCoroutine, map_events
+from localctx.engine.coroutine import EngineCoroutine, Result, map_events
 from localctx.engine.events import Quoted, Token
 from localctx.engine.prompt import Conversation
 from localctx.engine.prompt_wording import AS_IT_IS, ASK, ASK_FOR_ITS_WORDS
@@ -50,12 +50,35 @@ def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) ->
 
     If even the best passage does not, nothing in the documents answers the question.
     """
-    only_question = Conversation(form=AS_IT_IS)
-    request = builder.build([], [], question, persist=False, part="question", conversation=only_question)
+    request = question_alone(builder, question)
+    return is_likelier(likelihood, (yield from _likelihood(request)), request)
+
+
+def question_gain(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[tuple[float, int]]:
+    """Returns by how many nats a passage makes the question likelier, and the question's tokens; ``likelihood`` is the
+    question's log-likelihood after the passage.
+    """
+    request = question_alone(builder, question)
     without_passage = yield from _likelihood(request)
-    assert request.ranking
-    tokens = len(request.ranking.tokens) - request.ranking.question
-    return likelihood - without_passage > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
+    return likelihood - without_passage, _question_tokens(request)
+
+
+def question_alone(builder: RequestBuilder, question: str) -> Request:
+    """Build the request for the likelihood of ``question`` without a passage."""
+    only_question = Conversation(form=AS_IT_IS)
+    return builder.build([], [], question, persist=False, part="question", conversation=only_question)
+
+
+def is_likelier(likelihood: float, without_passage: float, alone: Request) -> bool:
+    """True if a passage makes a question likelier: its log-likelihood after the passage, and that of the request
+    ``alone``.
+    """
+    return likelihood - without_passage > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * _question_tokens(alone))
+
+
+def _question_tokens(alone: Request) -> int:
+    assert alone.ranking, "a part is ranked"
+    return len(alone.ranking.tokens) - alone.ranking.question
 
 
 def without_question(text: str, question: str) -> str:
@@ -115,7 +138,7 @@ def invents(answer: str, text: str, question: str) -> bool:
     return any(name.casefold() not in known for name in _NAME.findall(answer))
 
 
-def without_tokens(coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
+def without_tokens(coroutine: EngineCoroutine[Result]) -> EngineCoroutine[Result]:
     """The same coroutine without the tokens and quotations it yields."""
     return map_events(coroutine, lambda event: None if isinstance(event, Token | Quoted) else event)
 

@@ -3,12 +3,9 @@ the answer comes from the best. The pages of every passage are persisted, so tha
 question.
 """
 
-import tempfile
 import time
-from collections.abc import Container, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from localctx.engine.blending import Blending, CachedPassage, blend, choose_blending
 from localctx.engine.coroutine import EngineCoroutine
@@ -26,14 +23,13 @@ from localctx.models.embedder import Embedder
 from localctx.store.documents import DocumentBeginning, StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
-from localctx.workflows.reader import OF_THE_WHOLE, OVER_ALL, with_reader
+from localctx.workflows.confident_answer import is_rated
+from localctx.workflows.every_passage import current_documents, estimate_cost, open_store, part_of
+from localctx.workflows.reader import FOR_SUMMARY, OF_THE_WHOLE, OVER_ALL, with_reader
 
 MAX_RANKED = 5  # passages whose likelihood is computed
 SEARCH_WEIGHT = 20  # nats for a search score of 1; the first and the fifth passage then differ by about two nats
-MAY_ASK_ABOUT_WHOLE = (
-    "this may ask about the whole, but passages are read, not the documents: --mode full reads them, where they "
-    "fit the model's window"
-)
+MAY_ASK_ABOUT_WHOLE = "this may ask about the whole, but only the best passages are read"
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ class RetrievalWorkflow:
         In a chat, the history stands between passages and question; it has no part in the ranking. Raises UserError,
         Cancelled.
         """
-        with self._open_store(persist) as store:
+        with open_store(self._runtime, persist) as store:
             return (yield from self._open(store, documents, _Question(question, why, persist, conversation)))
 
     def prepare(self, document: StoredDocument) -> PrepareReport:
@@ -98,10 +94,13 @@ class RetrievalWorkflow:
 
     @property
     def count(self) -> int:
-        """The number of passages in the prompt: the setting, else what the catalogue measured for the model, else 1."""
-        settings = self._runtime.settings
+        """The number of passages in the prompt: the setting, else what was measured with the adapter that answers, else
+        what the catalogue measured for the model, else 1.
+        """
+        settings, adapter = self._runtime.settings, self._runtime.adapter
+        measured = adapter.measured_count("passages") if adapter else 0
         entry = load_catalog().get(settings.model)
-        return settings.passages or (entry.passages if entry else 0) or 1
+        return settings.passages or measured or (entry.passages if entry else 0) or 1
 
     def _open(
         self, store: Store, documents: Sequence[StoredDocument] | None, question: _Question
@@ -120,22 +119,13 @@ class RetrievalWorkflow:
         if found.warning:
             yield Note(found.warning)
         if OVER_ALL.search(question.text):
-            yield Note(MAY_ASK_ABOUT_WHOLE)
+            yield Note(self._offer_everywhere(store, documents, found, question))
         yield self._plan(requests, question.why)
         start = time.perf_counter()
         request = yield from self._best(store, requests, found, question)
         request.started -= searched
         request.seconds |= {"search": searched, "rank": time.perf_counter() - start}
         return request
-
-    @contextmanager
-    def _open_store(self, persist: bool) -> Iterator[Store]:
-        """The session's store; a temporary one if nothing is persisted."""
-        if persist:
-            yield self._runtime.store
-            return
-        with tempfile.TemporaryDirectory() as home, closing(Store(Path(home))) as store:
-            yield store
 
     def _find(self, store: Store, documents: Sequence[StoredDocument] | None, question: _Question) -> _Candidates:
         ids = None if documents is None else [document.id for document in documents]
@@ -153,9 +143,22 @@ class RetrievalWorkflow:
             what = f"{question.why}, and nothing in the documents is like the question"
             raise NothingFound(what, "say it in other words")
         text_of, spans_of, given = store.documents.text, store.documents.spans, {d.id: d for d in documents or ()}
-        ids = {p.document for p in passages}
-        found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in ids}
+        named = {p.document for p in passages}
+        found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in named}
         return _Candidates(passages, found, warning)
+
+    def _offer_everywhere(
+        self, store: Store, documents: Sequence[StoredDocument] | None, found: _Candidates, question: _Question
+    ) -> str:
+        """Say how every passage can be asked, and what that would cost, or where there are summaries."""
+        if FOR_SUMMARY.search(question.text):
+            return f"{MAY_ASK_ABOUT_WHOLE}: localctx summarize reads all of it"
+        ids = [d.id for d in documents] if documents is not None else [d.id for d in current_documents(store)]
+        ends = {document.id: len(document.text) for document in documents or ()}
+        chunks = [c for d in ids for c in store.index.of_document(d) if c.start < ends.get(d, c.end)]
+        sample = [p.text for p in found.passages]
+        cost = estimate_cost(self._builder, store, chunks, sample, question.text)
+        return f"{MAY_ASK_ABOUT_WHOLE}: --mode everywhere asks each of {cost}"
 
     def _index(self, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
         index_all(store, embedder, documents, self._runtime.report, self._runtime.cancelled)
@@ -167,8 +170,7 @@ class RetrievalWorkflow:
         question: _Question,
         conversation: Conversation,
     ) -> Request:
-        part = "+".join(f"{p.document}:{p.start}-{p.end}" for p in passages)
-        texts = [p.text for p in passages]
+        texts, part = [p.text for p in passages], part_of(passages)
         return self._builder.build(
             documents, texts, question.text, persist=question.persist, part=part, conversation=conversation
         )
@@ -229,7 +231,9 @@ class RetrievalWorkflow:
         settings = self._runtime.settings
         if OF_THE_WHOLE.search(question.text):
             return
-        if settings.careful != "off" and not question.conversation.history:  # a follow-up may be a word or two
+        if is_rated(request, settings):
+            request.question_likelihood = likelihood
+        elif settings.careful != "off" and not question.conversation.history:  # a follow-up may be a word or two
             answerable = yield from makes_likelier(self._builder, question.text, likelihood)
             if not answerable:
                 request.answer_from = "nothing"

@@ -7,15 +7,20 @@ from localctx.engine.prompt import Conversation
 from localctx.engine.prompt_wording import READER
 from localctx.engine.runtime import Runtime
 
-_WHOLE = r"summari[sz]e|summary|overview|list (all|every|each|the)|overall|main (points?|ideas?|themes?)|throughout"
+_SUMMARY = r"summari[sz]e|summary|overview|overall|main (points?|ideas?|themes?)|throughout"
+_WHOLE = rf"{_SUMMARY}|list (all|every|each|the)"
+FOR_SUMMARY = re.compile(rf"\b({_SUMMARY})\b", re.IGNORECASE)
+"""Finds instructions that only a summary follows."""
+
 OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
 """Finds instructions about the whole of a text, which no passage and no short answer follows."""
 
-OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total)\b", re.IGNORECASE)
+_EVER = r"(any(one|body|thing|where)|does|did|do) .*\bever"
+OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total|{_EVER})\b", re.IGNORECASE)
 """Finds these, and questions whose answer may be in many places."""
 
 
-def with_reader(runtime: Runtime, conversation: Conversation, question: str) -> Conversation:
+def with_reader(runtime: Runtime, conversation: Conversation, question: str = "") -> Conversation:
     """Returns ``conversation`` with the adapter of the settings and the form of a question it was trained on; unchanged
     where there is none, or ``question`` is about the whole. Raises ModelError for an adapter that does not fit.
     """

@@ -121,6 +121,7 @@ class SummaryTask:
         names += () if settings.weights == "full" else ("weights",)  # a default is left out: older hashes stay valid
         names += () if settings.repeats == "stop" else ("repeats",)  # likewise
         names += () if settings.careful == "auto" or not self.questions else ("careful",)
+        names += () if settings.answers == "auto" or not self.questions else ("answers",)
         names += () if settings.adapter == "auto" or not self.questions else ("adapter",)
         names += ("effective_context",) if self.questions and settings.effective_context else ()
         wanted = {"questions": self.questions} if self.questions else {**self._instructions, "sentences": "once"}

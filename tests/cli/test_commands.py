@@ -230,6 +230,7 @@ FIELDS = {
     "answers": list,
     "mode": str,
     "model": str,
+    "adapter": type(None),
     "stopped": str,
     "tokens": {
         "prompt": int,
@@ -297,7 +298,7 @@ def test_json_is_one_object_of_the_promised_fields_and_its_numbers_add_up(asks, 
         assert all(document.read_text()[c["start"] : c["end"]] == c["quote"] for c in report["citations"])
         assert report["seconds"]["first_token"] >= report["seconds"]["restore"] + report["seconds"]["prefill"]
     assert (first["tokens"]["reused"], first["kv"]["pages"]["disk"]) == (0, 0)
-    assert (again["tokens"]["reused"], again["kv"]["pages"]["disk"]) == (KEPT, 11)
+    assert (again["tokens"]["reused"], again["kv"]["pages"]["disk"]) == (KEPT, 10)
     assert again["answer"] == first["answer"]
 
 
@@ -325,10 +326,10 @@ def test_prepare_then_ask_in_another_process_reuses_every_full_page(home, run, d
     assert (prepared.returncode, prepared.stderr) == (0, "")
     (report,) = json.loads(prepared.stdout)["documents"]
     assert report["tokens"] == {"prompt": KEPT, "reused": 0, "prefilled": KEPT}
-    assert report["kept"]["pages"] == 12
+    assert report["kept"]["pages"] == 11
     asked = json.loads(run("ask", document, "why?", "--model", tiny_model, "--json").stdout)
     assert asked["tokens"]["reused"] == KEPT
-    assert "736 of 736 tokens kept (736 were already)" in run("prepare", document, "--model", tiny_model).stdout
+    assert "653 of 653 tokens kept (653 were already)" in run("prepare", document, "--model", tiny_model).stdout
 
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
@@ -356,7 +357,7 @@ def test_a_document_beyond_the_window_is_refused_with_both_numbers(asks, run, tm
         assert not done.stdout
     assert json.loads(asks("--json").stdout)["tokens"]["reused"] == KEPT
     with closing(Store(home)) as store:
-        assert store.health()["pages"] == 12
+        assert store.health()["pages"] == 11
 
 
 # Library and doctor
@@ -402,7 +403,7 @@ def test_doctor_tells_where_things_are_and_that_they_are_whole(run, home, asks):
     (model,) = report["models"]["installed"]
     assert (model["path"], model["state"]) == (str(home / "models" / "half"), "damaged")
     store = report["store"]
-    assert (store["state"], store["pages"], store["damaged_pages"]) == ("ok", 12, 0)
+    assert (store["state"], store["pages"], store["damaged_pages"]) == ("ok", 11, 0)
     assert str(home) in run("doctor").stdout
 
 
@@ -460,7 +461,7 @@ def test_a_full_disk_costs_the_keeping_but_not_the_answer(
     after, again = (json.loads(run(*ask).stdout) for _ in range(2))
     assert after["tokens"]["reused"] >= kept * PAGE
     assert again["tokens"]["reused"] >= pages * PAGE
-    assert "(736 were already)" in run("prepare", document, "--model", wide_model).stdout, (
+    assert "(653 were already)" in run("prepare", document, "--model", wide_model).stdout, (
         "what was kept before is lost"
     )
 

@@ -10,6 +10,7 @@ import promises
 import pytest
 from ask_in_process import session
 from older_processor import AVX2, QUESTIONS
+from tiny_adapters import save_adapter
 from tiny_models import make_tokenizer, save_sharp_model
 
 BOUND = {"f32": 1e-4, "bf16": 0.1}  # of logits, with pages in f32, where chunks are of another size
@@ -36,12 +37,22 @@ def precision(request) -> str:
     return request.param
 
 
-@pytest.fixture(params=["ours", "transformers"])
-def asked(request, precision, home, models):
-    """A session with one of the models in one of the precisions."""
-    with session(home, models[request.param], dtype=precision, max_tokens=20, draft=0) as s:
+@pytest.fixture(scope="module")
+def adapters(models, tmp_path_factory) -> dict[str, Path]:
+    """An adapter for each model."""
+    folder = tmp_path_factory.mktemp("adapters")
+    return {name: save_adapter(folder / name, model) for name, model in models.items()}
+
+
+@pytest.fixture(params=["ours", "ours, adapted", "transformers", "transformers, adapted"])
+def asked(request, precision, home, models, adapters):
+    """A session with one of the models in one of the precisions, with an adapter or without one."""
+    name, _, adapted = request.param.partition(", ")
+    adapter = str(adapters[name]) if adapted else "none"
+    with session(home, models[name], dtype=precision, max_tokens=20, draft=0, adapter=adapter) as s:
         assert str(s.model.precision).endswith({"f32": "float32", "bf16": "bfloat16"}[precision])
-        assert type(s.model).__name__ == {"ours": "NativeDecoder", "transformers": "TransformersModel"}[request.param]
+        assert type(s.model).__name__ == {"ours": "NativeDecoder", "transformers": "TransformersModel"}[name]
+        assert bool(s.runtime.adapter) == bool(adapted)
         yield s
 
 
@@ -51,6 +62,12 @@ def test_restored_pages_give_the_same_logits_to_the_bit(asked, document):
 
 def test_a_question_beside_others_gives_the_same_logits_to_the_bit_as_alone(asked, document):
     assert promises.difference(*promises.alone(asked, document, QUESTIONS[0], QUESTIONS[1:]))[0] == 0
+
+
+def test_what_an_adapter_answers_beside_what_the_model_answers_is_what_each_is_alone(asked, document):
+    instruction = "Summarize it."  # to the model itself
+    assert promises.difference(*promises.alone(asked, document, QUESTIONS[0], [instruction]))[0] == 0
+    assert promises.difference(*promises.alone(asked, document, instruction, QUESTIONS))[0] == 0
 
 
 def test_drafted_tokens_give_the_same_logits_to_the_bit(asked, document):

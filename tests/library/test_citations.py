@@ -226,7 +226,9 @@ def test_looks_are_all_of_the_texts_the_hardest_first(tokenizer, texts, data):
 
 @settings(max_examples=50)
 @given(
-    texts=st.lists(st.text("XYZ \n", min_size=30, max_size=300).filter(str.strip), min_size=1, max_size=3),
+    texts=st.lists(
+        st.text("XYZ \n", min_size=80, max_size=300).filter(lambda t: len(t.strip()) >= PAGE), min_size=1, max_size=3
+    ),
     data=st.data(),
 )
 def test_a_look_lies_on_its_page(tokenizer, texts, data):

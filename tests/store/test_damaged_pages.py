@@ -19,7 +19,7 @@ from localctx.shape import PAGE, record_layout
 from localctx.store import page_file, page_store, stored_pages
 from localctx.store.store import Store
 
-LAST = 10  # the document has sealed pages 0 to 10, and an open one after them
+LAST = 9  # the document has sealed pages 0 to 9, and an open one after them
 CODEC = "int8"
 
 
@@ -289,7 +289,7 @@ def test_without_checksums_the_flipped_bit_would_be_noticed_here(kept, page, par
 
 
 def test_names_that_collide_are_told_apart_by_the_tokens(kept, tmp_path, monkeypatch):
-    def colliding(fingerprint: bytes, tokens: list[int]) -> list[tuple[bytes, bytes]]:
+    def colliding(fingerprint: bytes, tokens: list[int], activation: None) -> list[tuple[bytes, bytes]]:
         return [(b"%032d" % i, packed) for i, (_, packed) in enumerate(page_names(fingerprint, tokens))]
 
     for module in (page_store, stored_pages):

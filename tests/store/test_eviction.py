@@ -368,14 +368,14 @@ def test_reading_one_document_gives_up_another_and_says_so(home, tiny_model, two
     again = ask(home, tiny_model, b, max_tokens=1, disk=str(size + size // 2))
     assert first.notes == []
     (note,) = again.notes
-    assert note.startswith("0.txt: 736 tokens given up to make room on disk")
+    assert note.startswith("0.txt: 653 tokens given up to make room on disk")
     assert sum(f.stat().st_size for f in (home / "pages").iterdir()) <= size + size // 2
     assert ask(home, tiny_model, b, max_tokens=1).reused == KEPT + 2
     with closing(Store(home)) as store:
         store.documents.pin(store.documents.find("1.txt").id)
     third = ask(home, tiny_model, a, max_tokens=1, disk=str(size))
     assert (len(third.notes), third.failed) == (1, None)
-    assert "736 tokens are not kept: kept pages may take" in third.notes[0]
+    assert "653 tokens are not kept: kept pages may take" in third.notes[0]
     assert ask(home, tiny_model, b, max_tokens=1).reused == KEPT + 2
 
 
@@ -418,7 +418,7 @@ def test_the_command_pins_verifies_exports_and_imports(
     run("prepare", document, "--model", tiny_model)
     assert run("library", "pin", "rivers.txt").stdout == "rivers.txt is pinned\n"
     (listed,) = json.loads(run("library", "list", "--json").stdout)
-    assert (listed["pinned"], listed["pages"], listed["kept_bytes"]) == (True, 12, listed["caches"][0]["bytes"])
+    assert (listed["pinned"], listed["pages"], listed["kept_bytes"]) == (True, 11, listed["caches"][0]["bytes"])
     plain = run("library", "list").stdout.splitlines()
     assert max(map(len, plain)) <= 80
     assert plain[1].endswith("pinned")
@@ -437,7 +437,7 @@ def test_the_command_pins_verifies_exports_and_imports(
     assert (
         run("library", "import", path, "--model", sharp_model, "--text-only").stdout == "rivers.txt imported, 0 pages\n"
     )
-    assert run("library", "import", path, "--model", tiny_model).stdout == "rivers.txt imported, 12 pages\n"
+    assert run("library", "import", path, "--model", tiny_model).stdout == "rivers.txt imported, 11 pages\n"
     done = json.loads(run("ask", document, "How long is river 7?", "--model", tiny_model, "--json").stdout)
     assert done["tokens"]["reused"] == KEPT
     assert_one_line(run("library", "import", document), 1, "no exported document", "export it again")
@@ -456,7 +456,7 @@ def test_verify_finds_damage_and_repair_costs_only_the_reading(run, home, tiny_m
     found = json.loads(done.stdout)
     assert (done.returncode, found["damaged_pages"], found["repaired"]) == (0, 1, True)
     assert run("library", "verify").returncode == 0
-    assert json.loads(run("library", "list", "--json").stdout)[0]["pages"] == 11
+    assert json.loads(run("library", "list", "--json").stdout)[0]["pages"] == 10
     with closing(Store(home)) as store:
         store.db.execute("UPDATE documents SET text = text || '.'")
     done = run("library", "verify", "--repair")

@@ -4,8 +4,8 @@ import pytest
 from ask_in_process import session
 
 from localctx.engine.events import Done, Quoted, Token
+from localctx.engine.prompt_wording import NOT_SAID
 from localctx.workflows import close_reading
-from localctx.workflows.ask import UNANSWERED
 from localctx.workflows.close_reading import before_next_question, has_content, invents, without_question
 
 QUESTION = "How long is river 7?"
@@ -27,7 +27,7 @@ def everything_answers(monkeypatch):
 def test_where_no_passage_makes_the_question_likelier_that_is_said(home, tiny_model, document):
     *events, done = events_of(home, tiny_model, document)
     assert isinstance(done, Done)
-    assert (done.report.to_json()["stopped"], done.report.to_json()["answer"]) == ("unanswered", UNANSWERED)
+    assert (done.report.to_json()["stopped"], done.report.to_json()["answer"]) == ("unanswered", NOT_SAID)
     (citation,) = done.report.to_json()["citations"]
     assert citation["quote"] in document.read_text()
     said = [e for e in events if isinstance(e, Quoted | Token)]

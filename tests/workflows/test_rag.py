@@ -17,7 +17,7 @@ from localctx.engine.prompt import make_prompt
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.read_document import read_document
 from localctx.store.store import Store
-from localctx.workflows.rag import SEARCH_WEIGHT
+from localctx.workflows.rag import MAY_ASK_ABOUT_WHOLE, SEARCH_WEIGHT
 
 QUESTION = "How long is the river Quell?"
 
@@ -174,11 +174,19 @@ def test_the_command_asks_the_library_and_refuses_files_beside_it(run, sharp_mod
     assert run(*ask, "How long?", "--no-keep").returncode == 2
 
 
-@pytest.mark.parametrize("question", ["Summarize the rivers.", "How many rivers are there?", "List all rivers."])
-def test_a_question_about_everything_is_told_that_passages_were_read(open_session, lands, question):
+@pytest.mark.parametrize(
+    ("question", "offered"),
+    [
+        ("Summarize the rivers.", "localctx summarize"),
+        ("How many rivers are there?", "--mode everywhere"),
+        ("List all rivers.", "--mode everywhere"),
+        ("Does anyone ever mention the mill?", "--mode everywhere"),
+    ],
+)
+def test_a_question_about_everything_is_told_that_passages_were_read(open_session, lands, question, offered):
     with open_session() as s:
         notes = [n.text for n in Heard(s.stream(question, [str(lands)])).of(Note)]
-    assert any("passages are read, not the documents" in n for n in notes)
+    assert any(n.startswith(f"{MAY_ASK_ABOUT_WHOLE}: {offered}") for n in notes)
 
 
 def test_nothing_like_the_question_is_said(open_session, lands):

@@ -275,10 +275,13 @@ class Saying:
 def test_a_written_summary_says_no_sentence_twice(home, document):
     kind = "The King is shown to be a loving and devoted father."
     text = f"{kind} He has a daughter. {kind.upper()} The King is a loving and devoted father. So it ends."
-    with Session(load_settings(home=home, summaries="write")) as s:
-        with s.workflows.summaries(lambda document: Saying(text)) as summaries:
-            read = s.workflows.read(str(document))
-            found = consume(s.run(summaries.summarize(read, SummaryTask())), lambda event: None)
+    generator = lambda document: Saying(text)  # noqa: E731
+    with (
+        Session(load_settings(home=home, summaries="write")) as s,
+        s.workflows.summaries(generator) as summaries,
+    ):
+        read = s.workflows.read(str(document))
+        found = consume(s.run(summaries.summarize(read, SummaryTask())), lambda event: None)
     assert found["summary"] == f"{kind} He has a daughter. So it ends."
 
 

@@ -1,0 +1,69 @@
+"""Confidence: the probability that an answer is right, from likelihoods, by a logistic regression that was fitted to
+questions which the text did or did not answer (Platt scaling).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a model computed about one answer, in nats: the log-likelihood of the ``answer`` with its end, of which
+    there are ``tokens``; that of saying that nothing answers (``not_said``) in its place; and by how much the text
+    makes the question likelier (``gain``), which has ``question_tokens``.
+    """
+
+    answer: float
+    tokens: int
+    not_said: float
+    gain: float
+    question_tokens: int
+
+    def of_answer(self, likelihood: float, tokens: int) -> "Evidence":
+        """The same with another answer, of this log-likelihood and number of tokens."""
+        return replace(self, answer=likelihood, tokens=tokens)
+
+    @property
+    def features(self) -> tuple[float, ...]:
+        """The inputs of the regression, each bounded, so that no odd text decides alone."""
+        per_token = self.answer / max(1, self.tokens)
+        gain_per_token = self.gain / max(1, self.question_tokens)
+        bounded = (
+            (self.answer - self.not_said, -30.0, 30.0),
+            (self.answer, -40.0, 0.0),
+            (per_token, -8.0, 0.0),
+            (self.not_said, -40.0, 0.0),
+            (self.gain, -10.0, 60.0),
+            (gain_per_token, -1.0, 6.0),
+        )
+        return tuple(min(high, max(low, value)) for value, low, high in bounded)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A fitted regression: ``weights`` of the features and a ``bias``. An answer whose probability is below the
+    ``threshold`` is not given.
+    """
+
+    weights: tuple[float, ...]
+    bias: float
+    threshold: float
+
+    def confidence(self, evidence: Evidence) -> float:
+        """Returns the probability that an answer is right."""
+        score = self.bias + sum(w * x for w, x in zip(self.weights, evidence.features, strict=True))
+        return 1 / (1 + math.exp(-max(-60.0, min(60.0, score))))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the calibration as it is stored with a reader."""
+        rounded = [round(weight, 5) for weight in self.weights]
+        return {"weights": rounded, "bias": round(self.bias, 5), "threshold": round(self.threshold, 4)}
+
+
+def calibration_from_json(stored: Mapping[str, Any] | None) -> Calibration | None:
+    """Returns a stored calibration; None if there is none, or if it was fitted to other features."""
+    if not stored or len(stored["weights"]) != len(Evidence(0, 0, 0, 0, 0).features):
+        return None
+    return Calibration(tuple(stored["weights"]), float(stored["bias"]), float(stored["threshold"]))

@@ -1,0 +1,46 @@
+"""Gather: several coroutines run side by side as one, so that a forward pass reads the weights once for all of them."""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from localctx.engine.coroutine import EngineCoroutine, Result
+from localctx.engine.scheduler import Batcher
+from localctx.engine.sequence import Sequence
+from localctx.errors import NoRoom
+
+Item = TypeVar("Item")
+
+
+def gather(
+    start: Callable[[Item], EngineCoroutine[Result]], items: Iterable[Item], limit: int
+) -> EngineCoroutine[list[Result]]:
+    """Run the coroutine that ``start`` returns for each of ``items``, at most ``limit`` at a time; yields their events
+    and returns their results in order.
+
+    No other is started while memory is short for those that run; one that finds no room beside others starts again
+    after another has ended. Raises what a coroutine raises, Cancelled too; all are closed then.
+    """
+    batcher, waiting = Batcher(in_order=True), deque(enumerate(items))
+    running, results = dict[Sequence[Result], tuple[int, Item]](), dict[int, Result]()
+    try:
+        while waiting or running:
+            while waiting and len(running) < limit and not (running and batcher.is_preempting):
+                sequence = batcher.add(start(waiting[0][1]))
+                running[sequence] = waiting.popleft()
+                yield from (event for _, event in batcher.collect_events())
+            yield from (event for _, event in batcher.collect_events())
+            yield from batcher.forward()
+            for sequence in [sequence for sequence in running if sequence.ended]:
+                index, item = running.pop(sequence)
+                if sequence.error is None:
+                    results[index] = sequence.result
+                elif isinstance(sequence.error, NoRoom) and running:
+                    waiting.appendleft((index, item))
+                    limit = len(running)
+                else:
+                    raise sequence.error
+    finally:
+        for sequence in running:
+            sequence.close()
+    return [results[index] for index in sorted(results)]

@@ -1,0 +1,209 @@
+"""SpanIndex: every run of a text's own words as a sequence of tokens, so that decoding can be limited to such runs.
+
+A set of positions stands for all runs that begin with the tokens chosen so far; the tokens that follow at these
+positions are those that may come next. Building it takes time and memory linear in the text.
+"""
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from localctx.models.base import Tokenizer
+
+Form = Literal["bare", "spaced"]
+"""How the first word of a run is tokenized: as at the beginning of a line, or after a space."""
+
+
+class Place(NamedTuple):
+    """Characters ``start..end`` of text number ``text``."""
+
+    text: int
+    start: int
+    end: int
+
+
+_PREFIX: dict[Form, str] = {"bare": "\n", "spaced": "a "}
+_CJK = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+_CJK_CHARACTER = re.compile(f"[{_CJK}]")
+_JOINED = re.compile("(?=\\w['\u2019.]\\w|\\d[,:]\\d)")  # an elision, an abbreviation or a number: one word
+_GENITIVE = re.compile("['\u2019]s\\b")
+_BEFORE_NUMBERS = frozenset("$€£¥#")  # a run may begin with one of these inside a word
+_NO_END = frozenset(",;:([{<¿¡-\u2013\u2014«“\u2018„$€£#")  # a span that ended with one of these would look cut off
+
+
+class SpanState(NamedTuple):
+    """The runs, as ``rows`` of the index, whose first ``depth`` tokens are those chosen so far."""
+
+    rows: np.ndarray
+    depth: int
+
+
+class _Word(NamedTuple):
+    """The ``tokens`` of a word, and for each the characters of the word that are spelled once it has been chosen; 0
+    where no run may end.
+    """
+
+    tokens: list[int]
+    ends: list[int]
+
+
+_NOTHING = _Word([-1], [0])
+
+
+class SpanIndex:
+    """The runs of the words of ``texts``, which begin where a word does and end where one does, in one text.
+
+    White space counts as one space. ``tokenizer`` encodes words one by one: no token has a space inside.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+        self._words, self._texts = _WordEncoder(tokenizer), texts
+        following, firsts = _Flat(), _Flat()
+        self._start, base, rows_of_form = list[int](), list[int](), dict[Form, list[int]]({"bare": [], "spaced": []})
+        self._first_row = list[int]()
+        for text in texts:
+            self._first_row.append(len(self._start))
+            for match in re.finditer(r"\S+", text):
+                at, word = match.start(), match.group()
+                following.add(self._words.encode(word, "spaced"), at)
+                for start in _starts(word):
+                    for form, rows in rows_of_form.items():
+                        first = self._words.encode(word[start:], form)
+                        firsts.add(first, at + start)
+                        rows.append(len(self._start))
+                        self._start.append(at + start)
+                        base.append(len(following.tokens) - len(first.tokens))
+            following.add(_NOTHING, 0)  # no run goes on from one text to the next
+        self._following, self._firsts = following.arrays(), firsts.arrays()
+        self._first_at = np.array(firsts.starts, np.int64)
+        self._first_len = np.diff(np.array([*firsts.starts, len(firsts.tokens)], np.int64))
+        self._base = np.array(base, np.int64)
+        self._rows = {form: np.array(rows, np.int64) for form, rows in rows_of_form.items()}
+
+    def begin(self, *forms: Form) -> SpanState:
+        """All runs, with nothing chosen; their first word in one of ``forms``."""
+        return SpanState(np.concatenate([self._rows[form] for form in forms]), 0)
+
+    def next_tokens(self, state: SpanState) -> np.ndarray:
+        """The token ids that may come next, each once, in ascending order."""
+        tokens = np.unique(self._at(0, state.rows, state.depth))
+        return tokens[tokens >= 0]
+
+    def choose(self, state: SpanState, token: int) -> SpanState:
+        """The runs of ``state`` that go on with ``token``."""
+        return SpanState(state.rows[self._at(0, state.rows, state.depth) == token], state.depth + 1)
+
+    def places(self, state: SpanState) -> list[Place]:
+        """The places that read as the tokens chosen so far, in order, if a run may end there; else none."""
+        if not state.depth:
+            return []
+        ends = self._at(1, state.rows, state.depth - 1)
+        found = {self._place(int(row), int(end)) for row, end in zip(state.rows, ends, strict=True) if end}
+        return sorted(place for place in found if _balanced(self.words_at(place)))
+
+    def words_at(self, place: Place) -> str:
+        """The words at ``place``, as they stand there."""
+        return self._texts[place.text][place.start : place.end]
+
+    def _place(self, row: int, end: int) -> Place:
+        return Place(bisect_right(self._first_row, row) - 1, self._start[row], end)
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of ``text`` after a word."""
+        return self._words.encode_after("a", text)
+
+    def _at(self, what: int, rows: np.ndarray, depth: int) -> np.ndarray:
+        """Token (0) or end (1) number ``depth`` of ``rows``: of the first word, or of those after it."""
+        first, following = self._firsts[what], self._following[what]
+        in_first = depth < self._first_len[rows]
+        after = np.minimum(self._base[rows] + depth, len(following) - 1)
+        of_first = first[np.minimum(self._first_at[rows] + depth, len(first) - 1)]
+        return np.where(in_first, of_first, following[np.where(in_first, 0, after)])
+
+
+class _Flat:
+    """Words one after the other: their tokens, the character of the text where a run may end after each (0: none), and
+    the number of the first token of each word.
+    """
+
+    def __init__(self) -> None:
+        self.tokens, self.ends, self.starts = list[int](), list[int](), list[int]()
+
+    def add(self, word: _Word, at: int) -> None:
+        """Append ``word``, which begins at character ``at``."""
+        self.starts.append(len(self.tokens))
+        self.tokens += word.tokens
+        self.ends += [at + end if end else 0 for end in word.ends]
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Returns tokens and ends [n]."""
+        return np.array(self.tokens, np.int64), np.array(self.ends, np.int64)
+
+
+class _WordEncoder:
+    """Encodes words, each spelling once."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer, self._known = tokenizer, dict[tuple[str, Form], _Word]()
+        self._prefixes = {prefix: tokenizer.encode(prefix) for prefix in ("\n", "a")}
+
+    def encode(self, word: str, form: Form) -> _Word:
+        """Returns the tokens of a word without white space, and where runs may end in it."""
+        key = word, form
+        if key not in self._known:
+            prefix = _PREFIX[form]
+            tokens = self.encode_after(prefix.strip(" "), prefix[len(prefix.strip(" ")) :] + word)
+            self._known[key] = _Word(tokens, self._ends(word, tokens, form))
+        return self._known[key]
+
+    def encode_after(self, prefix: str, text: str) -> list[int]:
+        """Returns the tokens of ``text`` as it is encoded after ``prefix``."""
+        first = self._prefixes[prefix]
+        encoded = self._tokenizer.encode(prefix + text)
+        return encoded[len(first) :] if encoded[: len(first)] == first else self._tokenizer.encode(text)
+
+    def _ends(self, word: str, tokens: Sequence[int], form: Form) -> list[int]:
+        possible = _possible_ends(word)
+        ends = [0] * (len(tokens) - 1) + [len(word) if len(word) in possible else 0]
+        if len(possible) > 1 or (possible and not ends[-1]):
+            text_of, spelled = self._tokenizer.stream(), ""
+            for token in self._prefixes[_PREFIX[form].strip(" ")]:
+                text_of(token)
+            for i, token in enumerate(tokens[:-1]):
+                piece = text_of(token)
+                spelled = (spelled + piece).lstrip(" ")
+                if piece and len(spelled) in possible and word.startswith(spelled):
+                    ends[i] = len(spelled)
+        return ends
+
+
+def _balanced(run: str) -> bool:
+    """Returns True if every parenthesis and bracket of a run has its other one."""
+    return run.count("(") == run.count(")") and run.count("[") == run.count("]")
+
+
+def _starts(word: str) -> list[int]:
+    """Returns the characters of ``word``, which has no white space, at which a run may begin."""
+    return [0, *(i for i in _boundaries(word) if word[i].isalnum() or word[i] in _BEFORE_NUMBERS)]
+
+
+def _possible_ends(word: str) -> set[int]:
+    """Returns the numbers of characters of ``word``, which has no white space, after which a run may end."""
+    genitives = {match.start() for match in _GENITIVE.finditer(word)}
+    return {i for i in {*_boundaries(word), *genitives, len(word)} if word[i - 1 : i] not in _NO_END}
+
+
+def _boundaries(word: str) -> Iterator[int]:
+    """Yields the characters inside ``word`` before which a word begins or ends, as readers see it."""
+    if word.isascii() and word.isalpha():
+        return
+    joined = {i for match in _JOINED.finditer(word) for i in (match.start() + 1, match.start() + 2)}
+    for i in range(1, len(word)):
+        before, after = word[i - 1], word[i]
+        inside = before.isalnum() and after.isalnum() and not _CJK_CHARACTER.search(before + after)
+        if not inside and not unicodedata.combining(after) and i not in joined:
+            yield i

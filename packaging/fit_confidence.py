@@ -1,0 +1,186 @@
+"""Fits an adapter's confidence: ``python packaging/fit_confidence.py DATA ADAPTER [--decoding free quote]``.
+
+DATA is a folder with squad-train.json and fairytale-train.json. Questions of what was held out of training are asked of
+their own paragraph, and of another one of the same kind, most like it. The coefficients that make right answers
+probable, the threshold at which at most a wanted share of answerable questions is refused, and the better way to decode
+are written into the adapter's reader.json.
+"""
+
+import argparse
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from reader_examples import Paragraph, ReaderData
+
+from localctx.engine.confidence import Calibration, Evidence
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.request import Request
+from localctx.engine.run_request import run_request
+from localctx.engine.scheduler import Scheduler
+from localctx.session import Session
+from localctx.settings import load_settings
+from localctx.workflows.read_sources import read_sources
+
+PARALLEL = 12  # questions side by side
+GOOD = 0.5  # token F1 from which an answer counts as right
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A question's evidence, its answer's token F1 (0 where the text has no answer), and whether it has one."""
+
+    evidence: Evidence
+    f1: float
+    answerable: bool
+
+
+def main() -> None:
+    """Ask, fit, and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("adapter", type=Path)
+    parser.add_argument("--decoding", nargs="+", choices=("free", "quote"), default=["free", "quote"])
+    parser.add_argument("--questions", type=int, default=0, help="at most so many of each kind (0: all)")
+    parser.add_argument("--refused", type=float, default=0.05, help="share of answerable questions (0.05)")
+    given = parser.parse_args()
+    reader = given.adapter / "reader.json"
+    stored = json.loads(reader.read_text(encoding="utf-8")) if reader.exists() else {}
+    asked = questions(ReaderData(given.data, held_out=True), given.questions)
+    scores = dict[str, float]()
+    for decoding in given.decoding:
+        settings = load_settings(
+            adapter=str(given.adapter), answers=decoding, mode="full", max_tokens=64, embedder="none"
+        )
+        with Session(settings) as session:
+            rated = list(rate(session, asked))
+        calibration, figures = calibrate(rated, given.refused)
+        stored.setdefault("confidence", {})[decoding] = calibration.to_json()
+        scores[decoding] = float(np.mean([one.f1 for one in rated if one.answerable]))
+        print(json.dumps({"decoding": decoding, "F1": round(scores[decoding], 4), **figures}), flush=True)
+    if len(scores) > 1:
+        stored["answers"] = max(scores, key=lambda decoding: scores[decoding])
+    reader.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
+
+
+def questions(data: ReaderData, limit: int) -> list[tuple[str, str, str]]:
+    """Returns (text, question, answer): each question about its own paragraph, and about the other one that has most of
+    its words but not its answer, with no answer.
+    """
+    chance, found = random.Random(0), list[tuple[str, str, str]]()
+    for paragraphs in (data.articles, data.stories):
+        asked = [(p, question, answer) for p in paragraphs for question, answer in p.questions]
+        chance.shuffle(asked)
+        for paragraph, question, answer in asked[: limit or None]:
+            found.append((paragraph.text, question, answer))
+            if other := _nearest(question, answer, [p for p in paragraphs if p is not paragraph]):
+                found.append((other.text, question, ""))
+    return found
+
+
+def _nearest(question: str, answer: str, paragraphs: Sequence[Paragraph]) -> Paragraph | None:
+    words = set(_words(question))
+    without = [p for p in paragraphs if " ".join(_words(answer)) not in " ".join(_words(p.text))]
+    return max(without, key=lambda p: len(words & set(_words(p.text))), default=None)
+
+
+def rate(session: Session, asked: Sequence[tuple[str, str, str]]) -> Iterator[Rated]:
+    """Yield what was found of each question, several of which are asked side by side."""
+    scheduler, waiting, running = Scheduler(session.forward_each), list(asked), dict[object, str]()
+    with TemporaryDirectory() as folder:
+        while waiting or running:
+            while waiting and len(running) < PARALLEL:
+                text, question, answer = waiting.pop()
+                file = Path(folder) / f"{len(waiting)}.txt"
+                file.write_text(text, encoding="utf-8")
+                running[scheduler.add(_ask(session, file, question))] = answer
+            for _ in scheduler.step():
+                pass
+            for sequence in [one for one in running if one.ended]:  # type: ignore[attr-defined]
+                answer = running.pop(sequence)
+                if sequence.error:  # type: ignore[attr-defined]
+                    raise sequence.error  # type: ignore[attr-defined]
+                request: Request = sequence.result  # type: ignore[attr-defined]
+                text = request.withheld or request.text
+                f1 = token_f1(text, answer) if request.stopped != "unanswered" or request.withheld else 0.0
+                assert request.evidence, "an adapter rates its answers"
+                yield Rated(request.evidence, f1, bool(answer))
+
+
+def _ask(session: Session, file: Path, question: str) -> EngineCoroutine[Request]:
+    workflow = session.workflows.questions
+    documents = read_sources(session.runtime, [str(file)], False)
+    request = yield from workflow.open(documents, question, False)
+    yield from run_request(request, workflow.answer(request, question, session.settings))
+    return request
+
+
+def calibrate(rated: Sequence[Rated], refused: float) -> tuple[Calibration, dict[str, float]]:
+    """Returns the regression fitted to all, with the threshold and the figures found on halves that it was not fitted
+    to.
+    """
+    right = [one.f1 >= GOOD for one in rated]
+    confidences = np.zeros(len(rated))
+    for half in (0, 1):
+        others = [i for i in range(len(rated)) if i // 2 % 2 != half]  # both questions of a pair are in one half
+        fitted = fit([rated[i].evidence for i in others], [right[i] for i in others])
+        for i in range(len(rated)):
+            if i // 2 % 2 == half:
+                confidences[i] = fitted.confidence(rated[i].evidence)
+    answerable = np.array([one.answerable for one in rated])
+    threshold = float(np.quantile(confidences[answerable], refused))
+    whole = fit([one.evidence for one in rated], right)
+    figures = {
+        "questions": len(rated),
+        "told so": round(float((confidences[~answerable] < threshold).mean()), 4),
+        "refused": round(float((confidences[answerable] < threshold).mean()), 4),
+        "ranked right": round(_ranked_right(confidences, np.array(right)), 4),
+        "threshold": round(threshold, 4),
+    }
+    return Calibration(whole.weights, whole.bias, threshold), figures
+
+
+def _ranked_right(confidences: np.ndarray, right: np.ndarray) -> float:
+    """Returns the share of pairs in which the right answer has the higher confidence (area under the ROC curve)."""
+    return float((confidences[right][:, None] > confidences[~right][None]).mean())
+
+
+def fit(evidence: Sequence[Evidence], right: Sequence[bool], ridge: float = 1.0) -> Calibration:
+    """Returns the regression that makes ``right`` likeliest, by Newton's method. ``ridge`` is the weight of the squares
+    of the weights of standardized features.
+    """
+    x, y = np.array([one.features for one in evidence]), np.array(right, float)
+    mean, scale = x.mean(0), x.std(0) + 1e-9
+    z = np.column_stack([(x - mean) / scale, np.ones(len(x))])
+    penalty = ridge * np.diag([1.0] * x.shape[1] + [0.0])
+    w = np.zeros(z.shape[1])
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-z @ w))
+        curvature = (z * (p * (1 - p))[:, None]).T @ z + penalty + 1e-9 * np.eye(len(w))
+        step = np.linalg.solve(curvature, z.T @ (p - y) + penalty @ w)
+        w -= step
+        if np.abs(step).max() < 1e-8:
+            break
+    weights = w[:-1] / scale
+    return Calibration(tuple(map(float, weights)), float(w[-1] - weights @ mean), 0.5)
+
+
+def token_f1(answer: str, right: str) -> float:
+    """Returns the F1 of the words of an answer and of the right one."""
+    found, wanted = _words(answer), _words(right)
+    same = sum((Counter(found) & Counter(wanted)).values())
+    return 2 * same / (len(found) + len(wanted)) if same else 0.0
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in re.findall(r"\w+", text.lower()) if word not in ("a", "an", "the")]
+
+
+if __name__ == "__main__":
+    main()

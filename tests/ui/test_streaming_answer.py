@@ -1,0 +1,32 @@
+"""An answer that is being generated, event by event."""
+
+from dataclasses import asdict
+
+from localctx.engine.events import PassageAnswered, Planned, Token
+from localctx.library.cite import Citation
+from localctx.ui.conversation import StreamingAnswer, window_gauge
+
+CITED = asdict(Citation("a", "novel.txt", "12", None, 0, 5, "heron", "passage", 1.0))
+
+
+def planned(mode: str) -> Planned:
+    return Planned(mode, "why", 110_000, 0, 0, None, 256, 8192, "int8", "full", {})
+
+
+def test_passages_answers_are_shown_until_the_report_comes():
+    answer = StreamingAnswer("chat", [])
+    answer.handle(planned("everywhere"))
+    assert (answer.used, answer.window) == (0, 0), "no prompt has the tokens of all passages"
+    assert "asking every passage: 110,000 tokens" in answer.plan
+    for said in ("heron", "two\nlines"):
+        answer.handle(PassageAnswered(said, CITED))
+    assert answer.quoted == "heron (novel.txt, page 12)\n\ntwo lines (novel.txt, page 12)\n\n"
+    answer.handle(Token("2 of 9 passages", 0))
+    assert (answer.quoted, answer.text) == ("", "2 of 9 passages")
+
+
+def test_the_gauge_is_of_prompts_only():
+    tokens = {"prompt": 1000, "longest": 24}
+    stats = {"tokens": tokens, "kv": {"window": 4096}}
+    assert "1,024 of 4,096" in window_gauge({**stats, "mode": "full"})
+    assert window_gauge({**stats, "mode": "everywhere"}) == ""

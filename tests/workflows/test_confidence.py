@@ -1,0 +1,89 @@
+"""Confidence: a probability from likelihoods; where it is low, the document does not say, and the nearest is shown."""
+
+import json
+import random
+
+import pytest
+from ask_in_process import session
+from tiny_adapters import save_adapter
+
+from localctx.engine.confidence import Calibration, Evidence, calibration_from_json
+from localctx.engine.events import Done, Quoted, Token
+from localctx.engine.prompt_wording import NOT_SAID
+
+QUESTION = "How long is river 7?"
+FEATURES = len(Evidence(0, 0, 0, 0, 0).features)
+HOW = {"careful": "auto", "mode": "full", "max_tokens": 12, "repeats": "stop", "dtype": "f32"}
+
+
+@pytest.fixture(scope="module")
+def adapter(tmp_path_factory, tiny_model):
+    return save_adapter(tmp_path_factory.mktemp("adapters") / "reader", tiny_model)
+
+
+def write_reader(adapter, threshold: float, **more) -> None:
+    stored = {"weights": [0.0] * FEATURES, "bias": 0.0, "threshold": threshold}
+    measured = {"form": "Question: {question}", "not_said": NOT_SAID, "confidence": {"free": stored, "quote": stored}}
+    (adapter / "reader.json").write_text(json.dumps({**measured, **more}))
+
+
+def events_of(home, model, adapter, document, question=QUESTION, **how):
+    with session(home, model, adapter=str(adapter), **{**HOW, **how}) as s:
+        return list(s.stream(question, [str(document)]))
+
+
+@pytest.mark.parametrize("mode", ["full", "retrieve"])
+@pytest.mark.parametrize("answers", ["free", "quote"])
+def test_an_answer_that_is_not_likely_right_is_not_given(home, tiny_model, adapter, document, mode, answers):
+    write_reader(adapter, threshold=0.9)
+    *events, done = events_of(home, tiny_model, adapter, document, mode=mode, answers=answers)
+    assert isinstance(done, Done)
+    report = done.report.to_json()
+    assert (report["answer"], report["stopped"], report["confidence"]) == (NOT_SAID, "unanswered", 0.5)
+    (citation,) = report["citations"]
+    assert document.read_text()[citation["start"] : citation["end"]] == citation["quote"]
+    said = [event for event in events if isinstance(event, Quoted | Token)]
+    assert said[0] == Quoted(citation)
+    assert "".join(event.text for event in said[1:]) == NOT_SAID
+
+
+@pytest.mark.parametrize("answers", ["free", "quote"])
+def test_one_that_is_likely_right_is_given_whole(home, tiny_model, adapter, document, answers):
+    write_reader(adapter, threshold=0.1)
+    *events, done = events_of(home, tiny_model, adapter, document, answers=answers)
+    report = done.report.to_json()
+    assert report["confidence"] == 0.5
+    assert report["stopped"] != "unanswered"
+    assert "".join(event.text for event in events if isinstance(event, Token)).strip() == report["answer"] != NOT_SAID
+
+
+@pytest.mark.parametrize("how", [{"careful": "off"}, {"temperature": 0.5, "seed": 1}, {"adapter": "none"}])
+def test_other_answers_are_not_rated(home, tiny_model, adapter, document, how):
+    write_reader(adapter, threshold=0.9)
+    how = {"adapter": str(adapter), **HOW, **how}
+    with session(home, tiny_model, **how) as s:
+        *_, done = s.stream(QUESTION, [str(document)])
+    assert done.report.to_json()["confidence"] is None
+    assert done.report.to_json()["stopped"] != "unanswered"
+
+
+def test_auto_decodes_as_was_measured_for_the_adapter(home, tiny_model, adapter, document):
+    for measured in ("quote", "free"):
+        write_reader(adapter, 0.0, answers=measured)
+        *_, done = events_of(home, tiny_model, adapter, document, answers="auto")
+        assert done.report.to_json()["decoding"] == measured
+
+
+def test_a_calibration_is_stored_and_read_again():
+    stored = Calibration((0.5, -1.25, 0.0, 0.0, 2.0, 1.0), -0.75, 0.4)
+    assert calibration_from_json(json.loads(json.dumps(stored.to_json()))) == stored
+    assert calibration_from_json(None) is None
+    assert calibration_from_json({"weights": [1.0], "bias": 0.0, "threshold": 0.5}) is None
+
+
+def test_likelier_answers_get_more_confidence():
+    calibration, chance = Calibration((1.0,) + (0.0,) * (FEATURES - 1), 0.0, 0.5), random.Random(0)
+    for _ in range(100):
+        not_said, low, more = -chance.random() * 20, -chance.random() * 30, chance.random() * 5
+        less, likelier = (Evidence(low + add, 5, not_said, 3.0, 9) for add in (0.0, more))
+        assert 0 < calibration.confidence(less) <= calibration.confidence(likelier) < 1

@@ -1,0 +1,115 @@
+"""Which questions the adapter answers, in which form, and what the command says of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ask_in_process import session
+from tiny_adapters import save_adapter
+from tiny_models import KEPT, make_tokenizer
+
+from localctx.engine.events import Done
+from localctx.engine.prompt import make_prompt
+from localctx.engine.prompt_wording import ASK, READER
+from localctx.errors import ModelError
+from localctx.shape import PAGE
+from localctx.workflows import close_reading
+
+QUESTION = "How long is river 7?"
+
+
+@pytest.fixture(scope="module")
+def adapter(sharp_model, tmp_path_factory) -> Path:
+    return save_adapter(tmp_path_factory.mktemp("adapters") / "made", sharp_model)
+
+
+def last(events) -> dict:
+    *_, done = events
+    assert isinstance(done, Done)
+    return done.report.to_json()
+
+
+@pytest.mark.parametrize(
+    ("question", "adapted"),
+    [
+        (QUESTION, True),
+        ("And river 9?", True),
+        ("Summarize River 7.", False),
+        ("Give me an overview of River 7", False),
+        ("List all of River 7", False),
+        ("What are the main themes of River 7?", False),
+    ],
+)
+@pytest.mark.parametrize("mode", ["full", "retrieve"])
+def test_an_adapter_answers_questions_but_not_those_of_the_whole(
+    home, sharp_model, adapter, document, question, adapted, mode
+):
+    with session(home, sharp_model, adapter=str(adapter), mode=mode, max_tokens=4) as s:
+        report = last(s.stream(question, [str(document)]))
+    assert (report["mode"], report["adapter"]) == (mode, "made" if adapted else None)
+    document_form = document.read_text() if mode == "full" else report["passages"][0]["text"]
+    prompt = make_prompt(s.model.tokenizer, [document_form], question, (), READER if adapted else ASK)
+    assert report["tokens"]["prompt"] == len(prompt.tokens)
+
+
+def test_a_chat_may_go_from_the_adapter_to_the_model_and_back(home, sharp_model, adapter, document):
+    with session(home, sharp_model, adapter=str(adapter), mode="full", max_tokens=4) as s:
+        chat = s.workflows.chats.start([str(document)]).id
+        asked = (QUESTION, "Summarize it.", "And river 9?", "Which is longest?")
+        reports = [last(s.run(s.workflows.chats.ask(chat, question))) for question in asked]
+        stored = [m.stats["adapter"] for m in s.store.chats.messages(chat) if m.role == "assistant"]
+    assert [r["adapter"] for r in reports] == stored == ["made", None, "made", "made"]
+    assert [r["tokens"]["reused"] // PAGE >= KEPT // PAGE for r in reports] == [False, True, True, True]
+    assert reports[3]["tokens"]["reused"] >= reports[2]["tokens"]["prompt"]
+
+
+def test_chats_without_documents_and_replies_are_the_models_own(home, sharp_model, adapter):
+    with session(home, sharp_model, adapter=str(adapter), max_tokens=4) as s:
+        chat = s.workflows.chats.start([]).id
+        assert last(s.run(s.workflows.chats.ask(chat, QUESTION)))["adapter"] is None
+        messages = [{"role": "user", "content": f"Question: {QUESTION}"}]
+        assert last(s.run(s.workflows.reply(messages, s.settings)))["adapter"] is None
+
+
+def test_a_summary_is_the_models_own(home, sharp_model, adapter, document):
+    summaries = list[str]()
+    for setting in (str(adapter), "none"):
+        with session(home / str(len(summaries)), sharp_model, adapter=setting) as s:
+            s.sources = [str(document)]
+            summaries.append(s.summarize(length="20")[0].text)
+    assert summaries[0] == summaries[1]
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_an_adapter_reads_by_itself_or_closely(home, sharp_model, adapter, document, monkeypatch, alone):
+    monkeypatch.setattr(close_reading, "ADAPTERS_READ_BY_THEMSELVES", alone)
+    how = {"mode": "retrieve", "careful": "auto", "max_tokens": 6, "repeats": "stop"}
+    monkeypatch.setattr(close_reading, "MIN_GAIN", -1e9)  # no passage makes a question likelier to a random model
+    with session(home, sharp_model, adapter=str(adapter), **how) as s:
+        report = last(s.stream(QUESTION, [str(document)]))
+    assert report["adapter"] == "made"
+    assert report["stopped"] != "unanswered"
+
+
+def test_a_form_of_its_own_must_invoke_it(home, sharp_model, tmp_path, document):
+    folder = save_adapter(tmp_path / "asked", sharp_model, invocation=make_tokenizer().encode("Asked:"))
+    opened = session(home, sharp_model, adapter=str(folder), max_tokens=4)
+    with opened as s, pytest.raises(ModelError, match=r"reader\.json"):
+        list(s.stream(QUESTION, [str(document)]))
+    (folder / "reader.json").write_text(json.dumps({"form": "Asked: {question}"}))
+    with session(home, sharp_model, adapter=str(folder), max_tokens=4) as s:
+        assert last(s.stream(QUESTION, [str(document)]))["adapter"] == "asked"
+
+
+def test_the_command_names_the_adapter_and_refuses_a_wrong_one_in_one_line(run, sharp_model, adapter, document):
+    ask = ["ask", document, QUESTION, "--model", sharp_model, "--max-tokens", 2, "--json"]
+    assert json.loads(run(*ask, "--adapter", adapter).stdout)["adapter"] == "made"
+    assert json.loads(run(*ask).stdout)["adapter"] is None
+    wrong = run(*ask, "--adapter", "nothing-of-the-kind")
+    assert (wrong.returncode, wrong.stdout, len(wrong.stderr.splitlines())) == (1, "", 1)
+    assert "there is no adapter 'nothing-of-the-kind'" in wrong.stderr
+    plan = ["plan", "--model", sharp_model, "--json"]
+    with_it, without = (json.loads(run(*plan, "--adapter", name).stdout) for name in (adapter, "none"))
+    assert with_it["adapter_bytes"] == (adapter / "adapter_model.safetensors").stat().st_size
+    assert without["adapter_bytes"] == 0
+    assert "\nadapter      " in run("plan", "--model", sharp_model, "--adapter", adapter).stdout
