@@ -137,7 +137,7 @@ class SearchIndex:
         sql = f"SELECT rowid FROM chunk_words WHERE chunk_words MATCH ? AND {where}"
         return {
             word: [row["rowid"] for row in self._db.query(sql, [f'"{word}"', *args])]
-            for word in [word for word in words if word not in _COMMON][:TERMS]
+            for word in [word for word in words if word not in COMMON_WORDS][:TERMS]
         }
 
     def by_vector(
