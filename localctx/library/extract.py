@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localctx.library.cite import split_words
+from localctx.library.cite import TextRange, split_words
 from localctx.library.repeated_sentences import repeats
 from localctx.library.sentences import ENDS, sentences
 from localctx.store.search_index import COMMON_WORDS
@@ -29,8 +29,6 @@ SPREAD, REDUNDANCY = 1.5, 1.5  # scores that a sentence loses in a part chosen f
 _NAME = re.compile(r"(?<=[\w,;] )[A-Z][\w'’]*[a-z]")  # noqa: RUF001
 _SPEECH = re.compile(r"[\"“”«»„]")
 _FIRST_PERSON = re.compile(r"\b(I|me|my|mine|we|us|our|you|your)\b")
-
-TextRange = tuple[int, int]
 
 
 def extract(text: str, words: int) -> list[TextRange]:
@@ -74,9 +72,9 @@ def _scores(found: Sequence[_Sentence]) -> np.ndarray:
     """Returns the score of each sentence [n]: the weighted sum of its features, each in standard deviations."""
     mentions = Counter(name for s in found for name in _NAME.findall(s.text))
     counts = Counter(word for s in found for word in s.content)
-    features = {
+    features: dict[str, Sequence[float]] = {
         "names": [sum(mentions[w] >= MIN_MENTIONS for w in set(re.findall(r"[\w'’]+", s.text))) for s in found],  # noqa: RUF001
-        "frequency": [np.mean([counts[w] for w in s.content] or [0]) for s in found],
+        "frequency": [sum(counts[w] for w in s.content) / max(1, len(s.content)) for s in found],
         "speech": [bool(_SPEECH.search(s.text)) for s in found],
         "first_person": [len(_FIRST_PERSON.findall(s.text)) for s in found],
     }
@@ -101,7 +99,8 @@ def _select(found: Sequence[_Sentence], scores: np.ndarray, budget: int, length:
         repeated = np.array([len(c & said) / len(c) if c else 0.0 for c in content])
         best = int(np.argmax(np.where(fits, scores - REDUNDANCY * np.maximum(repeated - 0.6, 0), -np.inf)))
         open_[best] = False
-        if not any(repeats(found[best].words, sentence.words) for sentence in chosen):
+        words = found[best].words
+        if not any(repeats(words, other.words) or repeats(other.words, words) for other in chosen):
             chosen.append(found[best])
             left, said = left - sizes[best], said | content[best]
             scores[parts == parts[best]] -= SPREAD

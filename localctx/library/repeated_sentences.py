@@ -1,15 +1,14 @@
 """Finds sentences that were said already, up to case, punctuation and a word or two, and removes them from a text."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 
 from localctx.library.cite import split_words
 from localctx.library.sentences import ENDS, sentences
+from localctx.store.search_index import COMMON_WORDS
 
-ALIKE = 0.8  # share of their words that two sentences have in common (Dice) if one repeats the other
+ALIKE = 0.7  # share of their words that two sentences have in common (Dice) if one repeats the other
 MIN_WORDS = 4  # of a sentence that may be repeated nearly; a shorter one only word for word
-_NUMBER = re.compile(r"\d+")
 
 
 def without_repeated_sentences(text: str) -> str:
@@ -34,14 +33,12 @@ def ends_in_repeats(text: str, number: int) -> bool:
 
 
 def repeats(words: Sequence[str], earlier: Sequence[str]) -> bool:
-    """True if a sentence of these ``words`` says the same as an ``earlier`` one. Other numbers say something else."""
+    """True if a sentence of these ``words`` says the same as an ``earlier`` one: the same words, or nearly, and nothing
+    but common words that the earlier one does not have.
+    """
     if list(words) == list(earlier):
         return True
-    if min(len(words), len(earlier)) < MIN_WORDS or _numbers(words) != _numbers(earlier):
+    if min(len(words), len(earlier)) < MIN_WORDS or {*words} - {*earlier} - COMMON_WORDS:
         return False
     common = sum((Counter(words) & Counter(earlier)).values())
     return 2 * common >= ALIKE * (len(words) + len(earlier))
-
-
-def _numbers(words: Sequence[str]) -> list[str]:
-    return sorted(word for word in words if _NUMBER.search(word))

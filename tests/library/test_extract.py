@@ -74,9 +74,11 @@ def test_an_extract_is_of_whole_sentences_in_order_within_the_length(text, words
         ("He came. He went. He came.", "He came. He went."),
         ('He came! HE CAME. "He came?"', "He came!"),
         (
-            "The King is a kind and loving father. The King is a loving and kind father to her. End.",
+            "The King is a kind and loving father. The King was the loving and kind father. End.",
             "The King is a kind and loving father. End.",
         ),
+        ("He gave the horse away. He gave the cow away.", "He gave the horse away. He gave the cow away."),
+        ("He is dead, they say. He is not dead, they say.", "He is dead, they say. He is not dead, they say."),
         (RIVERS, RIVERS),
         ("- a point about it\n- A point about it.\n- another thing", "- a point about it\n- another thing"),
         ("First.\n\nSecond.\n\nFirst.\n\nThird.", "First.\n\nSecond.\n\nThird."),
@@ -88,16 +90,16 @@ def test_a_sentence_is_said_once(text, left):
     assert without_repeated_sentences(text) == left
 
 
-SAID = st.lists(st.sampled_from(["The King is kind. ", "THE King is kind! ", "He left.\n", "- a, b\n", "12 km. "]))
+SAID = st.lists(st.sampled_from(["The King is kind. ", "THE King is kind! ", "He left.\n", "- a, b.\n", "12 km. "]))
 
 
 @given(SAID.map("".join))
 def test_nothing_is_said_twice_and_nothing_else_is_lost(text):
     left = without_repeated_sentences(text)
     assert without_repeated_sentences(left) == left
-    said = [left[a:b].casefold().strip(" .!-") for a, b in sentences(left, 0, len(left))]
-    assert len(set(said)) == len(said)
-    assert {s.casefold().strip(" .!-") for s in (text[a:b] for a, b in sentences(text, 0, len(text)))} == set(said)
+    said, before = ([split_words(t[a:b]) for a, b in sentences(t, 0, len(t))] for t in (left, text))
+    assert not any(repeats(later, earlier) for i, later in enumerate(said) for earlier in said[:i])
+    assert all(any(repeats(words, kept) for kept in said) for words in before)
 
 
 def test_a_text_ends_in_repeats_when_its_last_sentences_were_all_said():

@@ -188,7 +188,7 @@ def test_a_recipe_is_of_all_that_matters_and_nothing_else(home):
         SummaryTask(questions=("Who?",)),
     ]
     assert len({t.recipe(s) for t in [plain, *others]}) == 1 + len(others)
-    assert plain.recipe(load_settings(kv="int4")) != plain.recipe(s) == plain.recipe(load_settings(threads=2))
+    assert plain.recipe(replace(s, kv="int4")) != plain.recipe(s) == plain.recipe(replace(s, threads=2))
     for wrong in ({"length": "huge"}, {"length": "0"}, {"style": "rude"}, {"questions": (" ",)}):
         with pytest.raises(UsageError):
             SummaryTask(**wrong)
