@@ -75,7 +75,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Summary:
-    """The summary of one document. ``sections`` are its parts with a summary each (one, where it was read whole)."""
+    """The summary of one document. ``sections`` are its parts with a summary each (one, where it was read whole).
+    ``mode``: read ``whole``, by ``sections``, ``refine`` (carried through them), or ``extract`` (its own sentences).
+    """
 
     document: str
     name: str
@@ -84,6 +86,7 @@ class Summary:
     sections: tuple[Mapping[str, Any], ...]
     tokens: Mapping[str, int]
     seconds: float
+    mode: str = "whole"
 
     def __str__(self) -> str:
         return self.text

@@ -173,4 +173,5 @@ class Session:
             sections=tuple(result["sections"]),
             tokens=result["tokens"],
             seconds=result["seconds"],
+            mode=result["mode"],
         )

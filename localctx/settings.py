@@ -22,6 +22,7 @@ WEIGHTS = ("full", "int8", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
 CAREFUL = ("auto", "off")
+SUMMARIES = ("auto", "write", "extract")
 ANSWERS = ("auto", "quote", "free")
 REMOTE_MODE = ("read", "write")
 APPEARANCE = ("auto", "light", "dark")
@@ -59,6 +60,9 @@ class Settings:
     passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if they have no text (``auto``), all of them
     (``on``) or none (``off``). ``appearance`` of the window is ``light``, ``dark`` or ``auto``, the system's.
 
+    ``summaries`` are written by the model (``write``), made of sentences of the document (``extract``), or whichever
+    was measured to be better with the model (``auto``).
+
     ``remote`` is the URL of a remote store of pages (empty: none); with ``remote_mode`` ``read`` its pages are only
     downloaded, with ``write`` they are uploaded too.
     """
@@ -91,6 +95,7 @@ class Settings:
     passages: int = 0
     repeats: str = "stop"
     careful: str = "auto"
+    summaries: str = "auto"
     answers: str = "auto"
     ocr: str = "auto"
     blend: str = "off"
@@ -247,6 +252,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no mode {s.mode!r}", f"use one of: {', '.join(MODES)}")
     if s.careful not in CAREFUL:
         raise UsageError(f"careful = {s.careful!r} cannot be meant", f"use one of: {', '.join(CAREFUL)}")
+    if s.summaries not in SUMMARIES:
+        raise UsageError(f"summaries = {s.summaries!r} cannot be meant", f"use one of: {', '.join(SUMMARIES)}")
     if s.answers not in ANSWERS:
         raise UsageError(f"there are no {s.answers!r} answers", f"use one of: {', '.join(ANSWERS)}")
     if s.repeats not in REPEATS:

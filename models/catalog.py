@@ -73,7 +73,8 @@ class CatalogEntry:
     ``passages`` is the number of retrieved passages it answers best from, ``effective`` the effective context in
     tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``answers`` is the
     better of ``quote`` and ``free`` for it, empty if not measured. ``reader`` is the adapter of ``models/readers`` that
-    answers questions (empty: none).
+    answers questions (empty: none). ``summaries`` is ``extract`` if sentences of a document were measured to be better
+    summaries than those it writes.
     """
 
     name: str
@@ -92,6 +93,7 @@ class CatalogEntry:
     languages: tuple[str, ...] = ()
     family: str = ""
     reader: str = ""
+    summaries: str = ""
 
 
 @cache

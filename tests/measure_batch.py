@@ -40,7 +40,7 @@ def main(path: Path = DATA, count: int = 54) -> None:
     texts = texts[:: len(texts) // count][:count]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "home").mkdir()
-        settings = load_settings()
+        settings = load_settings(summaries="write")
         settings = replace(TASK.adapted(settings), home=Path(folder) / "home")
         (settings.home / "models").symlink_to(load_settings().models)
         with Session(settings) as session:

@@ -39,7 +39,20 @@ def main(path: Path = DATA, kills: int = 5, seconds: int = 300, *flags: str) -> 
 
 def run(here: Path, count: int, kills: int, seconds: int, flags: tuple[str, ...]) -> None:
     """Start, kill and restart the batch; print the results."""
-    command = [sys.executable, "-m", "localctx", "summarize", "articles", "-o", "out", "--jsonl", "all.jsonl", *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "localctx",
+        "summarize",
+        "articles",
+        "--summaries",
+        "write",
+        "-o",
+        "out",
+        "--jsonl",
+        "all.jsonl",
+        *flags,
+    ]
     environment = {**os.environ, "LOCALCTX_HOME": str(here / "home")}
     began, said = time.monotonic(), ""
     for i in range(kills + 1):

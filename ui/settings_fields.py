@@ -7,7 +7,7 @@ import gradio as gr
 
 from localctx.kv.keepers import KEEPERS
 from localctx.models.adapter import shipped_adapters
-from localctx.settings import ANSWERS, APPEARANCE, BLEND, MODES
+from localctx.settings import ANSWERS, APPEARANCE, BLEND, MODES, SUMMARIES
 from localctx.shape import FORMATS
 
 
@@ -73,6 +73,7 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
     (
         "Answers",
         (
+            Field("summaries", "Summaries", "written, sentences of the document, or as measured", "choice", SUMMARIES),
             _whole("max_tokens", "Longest answer", "in tokens"),
             Field("temperature", "Temperature", "0 takes the likeliest token each time", "number"),
             Field("top_p", "Top-p", "sample among the likeliest tokens with this total probability", "number"),

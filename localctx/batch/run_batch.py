@@ -17,6 +17,7 @@ from localctx.store.documents import StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.read_sources import read_sources
 from localctx.workflows.summarize import SummarizeWorkflow
+from localctx.workflows.summary_method import SummaryMethod
 from localctx.workflows.summary_task import SummaryTask
 
 Value = TypeVar("Value")
@@ -140,9 +141,10 @@ class Batch:
 
 @dataclass
 class Report:
-    """The outcomes of a batch, and the files that it ignored."""
+    """The outcomes of a batch, the ``method`` of its summaries, and the files that it ignored."""
 
     task: SummaryTask
+    method: SummaryMethod
     ignored_files: list[IgnoredFile] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     stopped: bool = False
@@ -179,6 +181,7 @@ class Report:
         failed = [{"path": printable(o.job.path), "why": o.why} for o in self.outcomes if o.status == "failed"]
         return {
             "task": self.task.to_json(),
+            "summaries": {"method": self.method.name, "why": self.method.why},
             "done": self.count("done"),
             "skipped": self.count("skipped"),
             "failed": failed,

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,7 @@ SUMMARY_FLAGS = ("length", "style", "language")  # not for answers
 @click.option("--length", metavar="L", help="short, medium, long, or a number of words (medium).")
 @click.option("--style", metavar="S", help="prose, bullets, simple (prose).")
 @click.option("--language", metavar="L", help="The language to write in, as German.")
+@click.option("--summaries", metavar="HOW", help="write, extract (sentences of the document), auto (as measured).")
 @click.option("--refine", is_flag=True, help="Refine one summary through a long document, section by section.")
 @click.option(
     "--template",
@@ -109,7 +111,10 @@ def summarize(
         refuse_local_flags({**flags, "keep_pages": keep_pages or None, "workers": workers})
     if as_json and jsonl == "-":
         raise UsageError("--json and --jsonl - would both be on stdout", "give one of them")
-    settings, terminal, report = task.adapted(settings_from(flags)), Terminal(as_json, quiet), Report(task)
+    settings, terminal = task.adapted(settings_from(flags)), Terminal(as_json, quiet)
+    report = Report(task, method=task.method(replace(settings, model="a server's") if remote else settings))
+    if report.method.extracts:
+        terminal.say(f"a summary is made of sentences of the document: {report.method.why}")
     with Session(settings, terminal.show) as session, cancel_on_interrupt(session.cancel), terminal.cleared():
         outputs = _outputs(session, out, jsonl, template, as_json)
         ignore = lambda path, why: report.ignored_files.append(IgnoredFile(printable(path), why))  # noqa: E731

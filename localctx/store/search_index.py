@@ -15,7 +15,7 @@ from localctx.store.schema import signs_apart
 
 TERMS = 64  # of a query, the first that differ
 _TERM = re.compile(r"\w+")
-_COMMON = frozenset(
+COMMON_WORDS = frozenset(
     _TERM.findall(
         "a an and are as at be by did do does for from had has have how in is it its of on or that the their this to "
         "was were what when where which who whom whose why will with"
@@ -121,7 +121,7 @@ class SearchIndex:
         common English words count only if there are no others.
         """
         words = list(dict.fromkeys(_TERM.findall(signs_apart(query.lower()))))
-        terms = ([w for w in words if w not in _COMMON] or words)[:TERMS]
+        terms = ([w for w in words if w not in COMMON_WORDS] or words)[:TERMS]
         # the + makes SQLite search the words first
         where, args = _within(documents, "+rowid IN (SELECT id FROM chunks WHERE {})")
         sql = f"SELECT rowid FROM chunk_words WHERE chunk_words MATCH ? AND {where} ORDER BY rank, rowid LIMIT ?"
@@ -137,7 +137,7 @@ class SearchIndex:
         sql = f"SELECT rowid FROM chunk_words WHERE chunk_words MATCH ? AND {where}"
         return {
             word: [row["rowid"] for row in self._db.query(sql, [f'"{word}"', *args])]
-            for word in [word for word in words if word not in _COMMON][:TERMS]
+            for word in [word for word in words if word not in COMMON_WORDS][:TERMS]
         }
 
     def by_vector(

@@ -1,6 +1,7 @@
 """Summarize: one document to a summary with citations, or to answers to questions, as a coroutine of the engine.
 
-A document that fits is read whole. A longer one is cut into sections, and either their summaries are summarized until
+Where the method is to extract, sentences of the document are given, and no model is loaded. Else a document that fits
+is read whole. A longer one is cut into sections, and either their summaries are summarized until
 one is left, or the summary is carried from section to section. The summary of a section stays linked to it.
 """
 
@@ -14,14 +15,16 @@ from localctx.engine.events import Note, Progress
 from localctx.engine.runtime import Runtime
 from localctx.errors import NothingFound, TooLong
 from localctx.library.cite import cite_passages
+from localctx.library.repeated_sentences import without_repeated_sentences
 from localctx.library.search import Passage, is_line_based
 from localctx.library.sections import Section, section_at, sections
 from localctx.library.sentences import sentences
 from localctx.store.batch_results import part_of
 from localctx.store.documents import StoredDocument, labels
 from localctx.store.store import store_errors
+from localctx.workflows.extract_summary import EXTRACTED, extract_summary
 from localctx.workflows.summary_task import SECTION_LENGTH, SummaryTask, digest
-from localctx.workflows.text_generator import TextGenerator
+from localctx.workflows.text_generator import TextGenerator, zero_token_counts
 
 MAX_SECTION = 2048  # tokens; longer ones can be read, but small models then summarize their first and last sentences
 MIN_SECTION = 64  # tokens; a document whose sections would have to be shorter cannot be summarized
@@ -48,7 +51,11 @@ class SummarizeWorkflow:
         """Do ``task`` on a document; returns the result as JSON. ``persist``: the pages of a document that is read
         whole are persisted. Raises DocumentError, TooLong or NoRoom if this document cannot be done; Cancelled.
         """
-        generator, start = self._open_generator(document), time.perf_counter()
+        start = time.perf_counter()
+        if task.method(self.runtime.settings).extracts:
+            result, seconds = extract_summary(document, task), round(time.perf_counter() - start, 4)
+            return {**result, "model": EXTRACTED, "tokens": dict(zero_token_counts()), "seconds": seconds}
+        generator = self._open_generator(document)
         partial = _PartialResults(self.runtime, document, task)
         job = _DocumentSummary(generator, document, task, partial)
         result = (yield from job.answers()) if task.questions else (yield from job.summary(persist))
@@ -101,7 +108,8 @@ class _DocumentSummary:
         """Summarize the document; with the summaries of its sections and the summary's citations."""
         (_, text, spans), task = self._document, self._task
         try:
-            summary = yield from self._generator.generate_from_whole(task.document_instruction, task.tokens, persist)
+            written = yield from self._generator.generate_from_whole(task.document_instruction, task.tokens, persist)
+            summary = without_repeated_sentences(written)
         except TooLong:
             mode, parts = "refine" if task.refine else "sections", (yield from self._in_sections())
             summary = parts[-1].summary if task.refine else (yield from self._merge([p.summary for p in parts]))
@@ -182,7 +190,10 @@ class _DocumentSummary:
     def _generate(self, texts: Sequence[str], instruction: str, max_tokens: int) -> EngineCoroutine[str]:
         """A text of at most ``max_tokens``, and of half a section, so that two of them can be read together."""
         tokens = min(max_tokens, self._section_tokens // 2)
-        generate = lambda: self._generator.generate(texts, instruction, tokens)  # noqa: E731
+
+        def generate() -> EngineCoroutine[str]:
+            return without_repeated_sentences((yield from self._generator.generate(texts, instruction, tokens)))
+
         return self._partial.once([*texts, instruction, str(tokens)], generate)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from localctx.errors import UsageError
 from localctx.settings import Settings
+from localctx.workflows.summary_method import SummaryMethod, extract_words, summary_method
 
 LENGTHS = {
     "short": ("in one or two sentences", 80),
@@ -45,6 +46,7 @@ _GENERATION_SETTINGS = (
     "beams",
     "max_tokens",
 )
+EXTRACT_VERSION = 1  # of the choice of sentences; another one is another result
 _RETRIEVAL_SETTINGS = ("mode", "passages", "embedder", "blend")
 
 
@@ -97,13 +99,24 @@ class SummaryTask:
         return self._format(_REFINE)
 
     def adapted(self, settings: Settings) -> Settings:
-        """Returns ``settings`` with the length of this task. Raises UsageError if they ask for several answers."""
+        """Returns ``settings`` with the length of this task. Raises UsageError if they ask for several answers, or for
+        sentences of documents in other words.
+        """
+        self.method(settings)
         if settings.n > 1:
             raise UsageError("a batch takes one answer of each document", "leave out --n")
         return settings if self.questions else replace(settings, max_tokens=self.tokens)
 
+    def method(self, settings: Settings) -> SummaryMethod:
+        """How summaries are made under ``settings``. Raises UsageError for an option that it cannot follow."""
+        options = {"--style simple": self.style == "simple", "--language": bool(self.language), "--refine": self.refine}
+        rewords = next((option for option, given in options.items() if given), "")
+        return SummaryMethod(False) if self.questions else summary_method(settings, rewords)
+
     def recipe(self, settings: Settings) -> str:
         """Returns a hash of everything but the document that a result depends on; stored results are found by it."""
+        if self.method(settings).extracts:
+            return digest({"extract": EXTRACT_VERSION, "words": extract_words(self.length), "style": self.style})
         names = _GENERATION_SETTINGS + (_RETRIEVAL_SETTINGS if self.questions else ())
         names += () if settings.weights == "full" else ("weights",)  # a default is left out: older hashes stay valid
         names += () if settings.repeats == "stop" else ("repeats",)  # likewise
@@ -111,7 +124,7 @@ class SummaryTask:
         names += () if settings.answers == "auto" or not self.questions else ("answers",)
         names += () if settings.adapter == "auto" or not self.questions else ("adapter",)
         names += ("effective_context",) if self.questions and settings.effective_context else ()
-        wanted = {"questions": self.questions} if self.questions else self._instructions
+        wanted = {"questions": self.questions} if self.questions else {**self._instructions, "sentences": "once"}
         return digest({**wanted, "refine": self.refine, **{name: getattr(settings, name) for name in names}})
 
     @property

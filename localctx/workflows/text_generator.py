@@ -4,20 +4,24 @@ the same protocol on a server or in a Ray worker.
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from localctx.engine.coroutine import EngineCoroutine
-from localctx.engine.events import Note
+from localctx.engine.events import Note, Token
 from localctx.engine.prompt import Conversation
 from localctx.engine.prompt_wording import AS_IT_IS
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, run_request
 from localctx.errors import Cancelled
+from localctx.library.repeated_sentences import ends_in_repeats
 from localctx.library.sentences import trim_to_sentence
 from localctx.store.documents import StoredDocument
 from localctx.workflows.ask import AskWorkflow
+
+MAX_REPEATS = 2  # sentences in a row that were said before
 
 
 def zero_token_counts() -> Counter[str]:
@@ -104,7 +108,7 @@ class LocalGenerator:
         return GeneratedAnswer(text, request.plan.mode, request.citations)
 
     def _follow(self, request: Request) -> EngineCoroutine[str]:
-        return (yield from self._run(request, answer_request(request, self._settings)))
+        return (yield from self._run(request, _stop_at_repeats(request, answer_request(request, self._settings))))
 
     def _run(self, request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[str]:
         """Run a request and count its tokens; returns the answer, trimmed to whole sentences if it was cut off."""
@@ -130,6 +134,23 @@ class LocalGenerator:
         for one in {id(r): r for r in (*request.ranked, request)}.values():
             self.token_counts.update(prompt=len(one.tokens), reused=one.plan.reused, prefilled=one.prefilled)
         return dropped
+
+
+def _stop_at_repeats(request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """The same coroutine, which ends when the text ends in MAX_REPEATS sentences that were said before: what comes then
+    are the same again.
+    """
+    with closing(coroutine):
+        logits = None
+        while True:
+            try:
+                event = coroutine.send(logits)
+            except StopIteration:
+                return
+            logits = yield event
+            if isinstance(event, Token) and ends_in_repeats(request.text, MAX_REPEATS):
+                request.stopped = "repeated"
+                return
 
 
 def _limited(max_tokens: int, request: Request) -> Request:

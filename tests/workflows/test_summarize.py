@@ -1,6 +1,8 @@
 """What is made of one document: its sections, and summaries of them; what was said is not said again."""
 
+from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,15 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localctx.engine.coroutine import consume
-from localctx.engine.events import Progress
+from localctx.engine.events import Note, Progress, Token
 from localctx.errors import UsageError
 from localctx.library.read_document import read_document
 from localctx.library.sections import Section, sections
 from localctx.library.sentences import trim_to_sentence
+from localctx.session import Session
 from localctx.settings import load_settings
 from localctx.store.documents import Span, StoredDocument
 from localctx.store.store import Store
-from localctx.workflows import summarize
+from localctx.workflows import summarize, text_generator
 from localctx.workflows.summarize import _SectionSummary, cite_summary
 from localctx.workflows.summary_task import LENGTHS, SummaryTask
 
@@ -172,7 +175,7 @@ def test_a_summary_that_was_cut_ends_with_a_whole_sentence(text, kept):
 
 
 def test_a_recipe_is_of_all_that_matters_and_nothing_else(home):
-    s, plain = load_settings(), SummaryTask()
+    s, plain = load_settings(summaries="write"), SummaryTask()
     assert plain.recipe(s) == SummaryTask("medium").recipe(s)
     others = [SummaryTask(length=name) for name in LENGTHS if name != "medium"] + [
         SummaryTask(length="50"),
@@ -185,7 +188,7 @@ def test_a_recipe_is_of_all_that_matters_and_nothing_else(home):
         SummaryTask(questions=("Who?",)),
     ]
     assert len({t.recipe(s) for t in [plain, *others]}) == 1 + len(others)
-    assert plain.recipe(load_settings(kv="int4")) != plain.recipe(s) == plain.recipe(load_settings(threads=2))
+    assert plain.recipe(replace(s, kv="int4")) != plain.recipe(s) == plain.recipe(replace(s, threads=2))
     for wrong in ({"length": "huge"}, {"length": "0"}, {"style": "rude"}, {"questions": (" ",)}):
         with pytest.raises(UsageError):
             SummaryTask(**wrong)
@@ -208,3 +211,92 @@ def test_what_was_said_of_sections_is_not_said_again(home, tiny_model, tmp_path)
     assert again["summary"] == fresh["summary"]
     assert again["sections"] == fresh["sections"]
     assert again["tokens"]["prompt"] < fresh["tokens"]["prompt"] * 0.6
+
+
+# Extracts
+
+
+def test_an_extract_is_cited_sentence_by_sentence_and_loads_no_model(home, tmp_path):
+    file = tmp_path / "long.md"
+    file.write_text(long_text(5, 12))
+    with Session(load_settings(home=home, model=str(tmp_path / "absent"), summaries="extract")) as s:
+        document = s.workflows.read(str(file))
+        for style, before in (("prose", ""), ("bullets", "- ")):
+            with s.workflows.summaries() as summaries:
+                found = consume(s.run(summaries.summarize(document, SummaryTask("50", style))), lambda event: None)
+            assert found["mode"] == "extract"
+            assert found["model"] == "sentences of the document"
+            assert not any(found["tokens"].values())
+            at = 0
+            for citation in found["citations"]:
+                quote = document.text[citation["start"] : citation["end"]]
+                assert quote == citation["quote"]
+                assert found["summary"][at : citation["at"]].strip() == before + " ".join(quote.split())
+                at = citation["at"]
+            assert at == len(found["summary"])
+            assert 20 < len(found["summary"].split()) < 80
+
+
+def test_who_makes_a_summary_goes_by_the_setting_the_measurement_and_the_options(home, tiny_model):
+    default, other = load_settings(), load_settings(model=str(tiny_model))
+    method = lambda settings, **task: SummaryTask(**task).method(settings)  # noqa: E731
+    assert method(default).extracts
+    assert "--summaries write" in method(default).why
+    assert not method(other).extracts
+    assert not method(replace(default, summaries="write")).extracts
+    assert method(replace(other, summaries="extract")).extracts
+    for options in ({"language": "German"}, {"style": "simple"}, {"refine": True}, {"questions": ("Why?",)}):
+        assert not method(default, **options).extracts
+    with pytest.raises(UsageError, match="sentences of a document cannot follow --language"):
+        SummaryTask(language="German").adapted(replace(default, summaries="extract"))
+    assert SummaryTask().recipe(default) == SummaryTask().recipe(replace(other, summaries="extract"))
+    assert SummaryTask().recipe(default) != SummaryTask().recipe(replace(default, summaries="write"))
+
+
+class Saying:
+    """A generator that writes what it is given, and counts what was asked of it."""
+
+    model, window, token_counts = "saying", 200, Counter()
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def count(self, text: str) -> int:
+        return len(text.split())
+
+    def refuse_too_long(self, texts, instruction) -> None:
+        pass
+
+    def generate_from_whole(self, instruction, max_tokens, persist):
+        yield Note("writing")
+        return self._text
+
+
+def test_a_written_summary_says_no_sentence_twice(home, document):
+    kind = "The King is shown to be a loving and devoted father."
+    text = f"{kind} He has a daughter. {kind.upper()} The King is a loving and devoted father. So it ends."
+    generator = lambda document: Saying(text)  # noqa: E731
+    with (
+        Session(load_settings(home=home, summaries="write")) as s,
+        s.workflows.summaries(generator) as summaries,
+    ):
+        read = s.workflows.read(str(document))
+        found = consume(s.run(summaries.summarize(read, SummaryTask())), lambda event: None)
+    assert found["summary"] == f"{kind} He has a daughter. So it ends."
+
+
+def test_a_text_that_repeats_its_sentences_is_ended(monkeypatch):
+    pieces = ["He ", "came. ", "She ", "left. ", "He came.", " She left.", " He came.", " She left."]
+
+    class Asked:
+        text, stopped = "", "eos"
+
+    request = Asked()
+
+    def writing():
+        for i, piece in enumerate(pieces):
+            request.text += piece
+            yield Token(piece, i)
+
+    assert len(list(text_generator._stop_at_repeats(request, writing()))) == 6
+    assert request.stopped == "repeated"

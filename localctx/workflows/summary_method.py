@@ -1,0 +1,45 @@
+"""Decides who says a summary: the model writes it, or sentences of the document are given, as they stand there."""
+
+from dataclasses import dataclass
+
+from localctx.errors import UsageError
+from localctx.models.catalog import load_catalog
+from localctx.settings import Settings
+
+EXTRACT_WORDS = {"short": 60, "medium": 250, "long": 500}
+"""The words of a summary that is made of a document's sentences, by its length."""
+
+
+@dataclass(frozen=True)
+class SummaryMethod:
+    """``extracts``: a summary is made of sentences of the document; else the model writes it. ``why`` says so."""
+
+    extracts: bool
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        """``write`` or ``extract``, as in the settings."""
+        return "extract" if self.extracts else "write"
+
+
+def summary_method(settings: Settings, rewords: str) -> SummaryMethod:
+    """Returns the method of the settings. ``auto`` extracts for models whose written summaries were measured to be
+    worse (catalogue). ``rewords`` names the option that no extract can follow, if one is given.
+
+    Raises UsageError for that option where extracts are asked for.
+    """
+    if settings.summaries == "extract":
+        if rewords:
+            raise UsageError(f"sentences of a document cannot follow {rewords}", "leave it out, or --summaries write")
+        return SummaryMethod(True, "you asked for sentences of the document")
+    entry = load_catalog().get(settings.model)
+    if settings.summaries == "write" or rewords or not entry or entry.summaries != "extract":
+        return SummaryMethod(False)
+    why = f"{settings.model}'s own summaries were measured to be worse; --summaries write has it write them"
+    return SummaryMethod(True, why)
+
+
+def extract_words(length: str) -> int:
+    """Returns how many words an extract of this ``length`` has: a name, or a number of words."""
+    return EXTRACT_WORDS[length] if length in EXTRACT_WORDS else int(length)
