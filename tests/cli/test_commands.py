@@ -231,6 +231,9 @@ FIELDS = {
     "mode": str,
     "model": str,
     "adapter": type(None),
+    "decoding": str,
+    "confidence": type(None),
+    "withheld": type(None),
     "stopped": str,
     "tokens": {
         "prompt": int,
