@@ -6,7 +6,7 @@ from typing import Any, Literal
 import gradio as gr
 
 from localctx.kv.keepers import KEEPERS
-from localctx.models.adapter import shipped_adapters
+from localctx.models.catalog import load_catalog
 from localctx.settings import ANSWERS, APPEARANCE, BLEND, MODES, SUMMARIES
 from localctx.shape import FORMATS
 
@@ -52,7 +52,7 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
                 "Reader",
                 "the adapter that answers questions about documents: auto, none, a name or a folder",
                 "free",
-                ("auto", "none", *shipped_adapters()),
+                ("auto", "none", *sorted({entry.reader for entry in load_catalog().values()} - {""})),
             ),
             Field("rope", "Longer window", "auto, or as yarn:2, linear:2, llama3:8", "free", ("auto", "yarn:2")),
             _whole("threads", "Processor threads", "0: localctx chooses"),

@@ -8,7 +8,7 @@ from typing import TypeVar
 from localctx.engine.cache_plan import PoolSet
 from localctx.engine.events import InUse, Progress
 from localctx.engine.model_loader import ModelLoader, same_model
-from localctx.errors import Cancelled
+from localctx.errors import Cancelled, ModelError
 from localctx.models.adapter import Adapter, find_adapter, load_adapter
 from localctx.models.base import Model
 from localctx.models.embedder import Embedder, load_embedder
@@ -55,14 +55,21 @@ class Runtime:
 
     @property
     def adapter(self) -> Adapter | None:
-        """The adapter that the settings name, which the model then has; None if they name none. Raises ModelError."""
+        """The adapter that the settings name, which the model then has; None if they name none, or ``auto`` and it is
+        of another model. Raises ModelError.
+        """
         wanted = self.settings.adapter, self.settings.model
         if self._adapter is None or self._adapter[0] != wanted:
             folder = find_adapter(*wanted)
             self._adapter = wanted, load_adapter(folder) if folder else None
         if adapter := self._adapter[1]:
-            self.model.add_adapter(adapter)
-        return adapter
+            try:
+                self.model.add_adapter(adapter)
+            except ModelError:
+                if self.settings.adapter != "auto":
+                    raise
+                self._adapter = wanted, None  # other weights lie in the folder of the catalogue's model
+        return self._adapter[1]
 
     @property
     def embedder(self) -> Embedder | None:

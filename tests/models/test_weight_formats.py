@@ -52,7 +52,7 @@ def test_pages_of_other_weights_are_other_pages(tiny_model):
 
 
 def test_who_wants_other_weights_loads_another_model_and_does_other_work(home):
-    full, small = load_settings(), load_settings(weights="int8")
+    full, small = (load_settings(weights=weights, summaries="write") for weights in ("full", "int8"))
     assert not same_model(full, small)
     recipes = {SummaryTask("medium").recipe(settings) for settings in (full, small)}
     assert len(recipes) == 2

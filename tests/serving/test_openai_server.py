@@ -20,6 +20,7 @@ from clock import seconds_since
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
+from tiny_models import KEPT
 
 from localctx.batch.remote_server import KEY
 from localctx.engine.events import Done
@@ -29,6 +30,7 @@ from localctx.serving.http import LOOPBACK, access_key, listen
 from localctx.serving.openai_protocol import ApiError, CompletionRequest, StopTexts
 from localctx.serving.openai_server import ApiKeyCheck, OpenAIServer
 from localctx.settings import Settings
+from localctx.shape import PAGE
 
 ASKED = ("How long is river 3?", "And river 7?", "Which is longest?")
 
@@ -37,7 +39,7 @@ ASKED = ("How long is river 3?", "And river 7?", "Which is longest?")
 def serving(tmp_path_factory, sharp_model):
     """A server in this process with a tiny model: where it is, its key, and its data folder."""
     home, sock = tmp_path_factory.mktemp("serve"), listen("127.0.0.1", 0)
-    with session(home, sharp_model, max_tokens=24) as s, closing(OpenAIServer(s.settings, 8)) as server:
+    with session(home, sharp_model, max_tokens=24, dtype="f32") as s, closing(OpenAIServer(s.settings, 8)) as server:
         list(server.load())
         key = access_key(home, "serve")
         http = uvicorn.Server(uvicorn.Config(ApiKeyCheck(server.app(), LOOPBACK, key), log_level="warning", ws="none"))
@@ -78,7 +80,8 @@ def prompt_of(document, question: str) -> str:
 
 
 def test_answers_are_those_of_ask(client, home, document, sharp_model):
-    with session(home, sharp_model, max_tokens=24) as s:
+    # In bf16 last digits depend on where chunks end, and a prompt word for word has its documents' end nowhere.
+    with session(home, sharp_model, max_tokens=24, dtype="f32") as s:
         for question in ASKED:
             *_, done = s.stream(question, [str(document)], persist=False)
             assert isinstance(done, Done)
@@ -126,10 +129,10 @@ def test_questions_at_the_same_time_interleave_and_are_answered_as_alone(client,
 def test_a_prepared_document_is_not_read_again(serving, client, document, sharp_model):
     body = asking(prompt_of(document, ASKED[0]))
     cold = client.post("chat/completions", json=body).json()
-    with session(serving[2], sharp_model) as s:
+    with session(serving[2], sharp_model, dtype="f32") as s:
         list(s.prepare(str(document)))
     warm = client.post("chat/completions", json=body).json()
-    assert warm["usage"]["prompt_tokens_details"]["cached_tokens"] >= 704
+    assert warm["usage"]["prompt_tokens_details"]["cached_tokens"] >= KEPT // PAGE * PAGE
     assert warm["choices"][0]["message"] == cold["choices"][0]["message"]
 
 
