@@ -109,6 +109,11 @@ class Settings:
         return self.home / "models"
 
     @property
+    def is_greedy(self) -> bool:
+        """True if one answer is wanted, made of the likeliest tokens."""
+        return self.temperature == 0 and self.n == self.beams == 1
+
+    @property
     def caps(self) -> dict[str, int | None]:
         """``memory``, ``ram`` and ``disk`` in bytes, None for ``auto``, as keywords of ``budget.measure_limits``."""
         texts = {name: getattr(self, name) for name in SIZES}

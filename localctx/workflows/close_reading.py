@@ -39,9 +39,8 @@ Range = tuple[int, int]
 
 def reads_closely(model: Model, settings: Settings, adapter: Adapter | None) -> bool:
     """True if close reading helps: the model is small and no adapter reads for it, and one greedy answer is wanted."""
-    greedy = settings.temperature == 0 and settings.n == settings.beams == 1
     reads_by_itself = model.parameters >= SMALL_MODEL or (adapter and ADAPTERS_READ_BY_THEMSELVES)
-    return settings.careful != "off" and greedy and not reads_by_itself
+    return settings.careful != "off" and settings.is_greedy and not reads_by_itself
 
 
 def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[bool]:

@@ -25,8 +25,7 @@ def is_rated(request: Request, settings: Settings) -> bool:
     """True if answers of a request get a confidence: an adapter that was trained to say when a text does not answer
     gives one greedy answer. What follows in a chat is not rated: it may be a word or two.
     """
-    greedy = settings.temperature == 0 and settings.n == settings.beams == 1
-    return bool(request.adapter) and greedy and settings.careful != "off" and not request.continues
+    return bool(request.adapter) and settings.is_greedy and settings.careful != "off" and not request.continues
 
 
 def answer_if_confident(

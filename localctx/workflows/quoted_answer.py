@@ -56,8 +56,7 @@ class _Source(NamedTuple):
 
 def may_be_quoted(request: Request, question: str, settings: Settings) -> bool:
     """True if a question can be answered by a run of the words of documents, and one greedy answer is wanted."""
-    greedy = settings.temperature == 0 and settings.n == settings.beams == 1
-    return greedy and bool(request.documents) and not _INSTRUCTION.match(question)
+    return settings.is_greedy and bool(request.documents) and not _INSTRUCTION.match(question)
 
 
 def answer_in_quotes(request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
