@@ -14,6 +14,7 @@ from localctx.engine.events import Planned, Token
 from localctx.engine.page_map import PageMap
 from localctx.engine.persist import CachePersister
 from localctx.engine.prompt import Prompt
+from localctx.engine.prompt_wording import NOT_SAID
 from localctx.engine.repetition import Repetition
 from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
 from localctx.kv.cache import Cache
@@ -99,6 +100,11 @@ class Request:
         """Enter the documents and the cache in the store, before prefill."""
         if self.persister:
             self.persister.enter(self.cache)
+
+    @property
+    def not_said(self) -> str:
+        """The words of its adapter, or else of localctx, for that nothing answers."""
+        return (self.adapter.not_said if self.adapter else "") or NOT_SAID
 
     @property
     def text(self) -> str:

@@ -10,7 +10,6 @@ from localctx.engine.decoding import MEASURED_ANSWERS, choose_decoding
 from localctx.engine.effective_context import MEASURED, effective_context
 from localctx.engine.events import Done, Note, Quoted
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
-from localctx.engine.prompt_wording import NOT_SAID
 from localctx.engine.quotation import quotation_first
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
@@ -184,7 +183,7 @@ class AskWorkflow:
             request.citations = [asdict(nearest_sentence(request.documents, question))]
         yield Quoted(request.citations[0])
         request.seconds["first_token"] = time.perf_counter() - request.started
-        yield from emit_text(request, NOT_SAID)
+        yield from emit_text(request, request.not_said)
         request.stopped = "unanswered"
 
     def cite(self, request: Request, question: str) -> None:

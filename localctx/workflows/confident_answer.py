@@ -6,7 +6,7 @@ from localctx.engine.confidence import Calibration, Evidence, calibration_from_j
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Event, Quoted, Token
 from localctx.engine.prompt import make_prompt
-from localctx.engine.prompt_wording import NOT_SAID, RANKING
+from localctx.engine.prompt_wording import RANKING
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import prefill_request, rank_request
@@ -56,12 +56,7 @@ def calibration_of(request: Request) -> Calibration:
 
 def says_nothing(request: Request) -> bool:
     """True if the answer is that nothing answers the question, or no word at all."""
-    return request.texts[0].rstrip(".") in ("", not_said(request).rstrip("."))
-
-
-def not_said(request: Request) -> str:
-    """The words of the request's adapter, or else of localctx, for that nothing answers."""
-    return (request.adapter.not_said if request.adapter else "") or NOT_SAID
+    return request.texts[0].rstrip(".") in ("", request.not_said.rstrip("."))
 
 
 def _gather(builder: RequestBuilder, request: Request, question: str) -> EngineCoroutine[Evidence]:
@@ -77,7 +72,7 @@ def _gather(builder: RequestBuilder, request: Request, question: str) -> EngineC
     gain, tokens = yield from question_gain(builder, question, request.question_likelihood)
     tokenizer = request.model.tokenizer
     unsaid = yield from likelihood_of(
-        request.cache, request.logits, tokenizer.encode(not_said(request)), tokenizer.stop_ids
+        request.cache, request.logits, tokenizer.encode(request.not_said), tokenizer.stop_ids
     )
     return Evidence(answer=0.0, tokens=0, not_said=unsaid, gain=gain, question_tokens=tokens)
 

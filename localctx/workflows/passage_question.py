@@ -18,7 +18,7 @@ from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.store.passage_answers import PassageKey, StoredAnswer
 from localctx.workflows.close_reading import invents, is_likelier, reads_closely, without_question, without_tokens
-from localctx.workflows.confident_answer import not_said, says_nothing
+from localctx.workflows.confident_answer import says_nothing
 from localctx.workflows.every_passage import part_of
 from localctx.workflows.reader import with_reader
 from localctx.workflows.summary_task import digest
@@ -207,7 +207,7 @@ def _ranking_tokens(request: Request) -> int:
 def _says_not_said(request: Request) -> EngineCoroutine[tuple[bool, int]]:
     """True if the request's adapter is likelier to say that nothing answers than anything else; and the tokens read."""
     tokenizer, cache = request.model.tokenizer, request.cache.fork(recording=False)
-    words, asked = tokenizer.encode(not_said(request)), len(request.tokens) - cache.length
+    words, asked = tokenizer.encode(request.not_said), len(request.tokens) - cache.length
     try:
         logits = yield from prefill(cache, request.tokens, chunk=request.relief)
         if logits.softmax(-1)[words[0]] < MIN_NOT_SAID:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Quoted, Token
 from localctx.engine.prefill_decode import out_of_memory_as_no_room
-from localctx.engine.prompt_wording import BEFORE_QUOTE, NOT_SAID
+from localctx.engine.prompt_wording import BEFORE_QUOTE
 from localctx.engine.request import Request
 from localctx.engine.run_request import emit_text, prefill_request
 from localctx.engine.span_index import Place, SpanIndex
@@ -74,7 +74,7 @@ def answer_in_quotes(request: Request, question: str, settings: Settings) -> Eng
         yield from _give(request, question, found[0], sources)
     else:
         request.seconds["first_token"] = time.perf_counter() - request.started
-        yield from emit_text(request, NOT_SAID)
+        yield from emit_text(request, request.not_said)
         request.stopped = "unanswered"
 
 
