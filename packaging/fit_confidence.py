@@ -24,6 +24,7 @@ from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.request import Request
 from localctx.engine.run_request import run_request
 from localctx.engine.scheduler import Scheduler
+from localctx.engine.sequence import Sequence as EngineSequence
 from localctx.session import Session
 from localctx.settings import load_settings
 from localctx.workflows.read_sources import read_sources
@@ -92,7 +93,7 @@ def _nearest(question: str, answer: str, paragraphs: Sequence[Paragraph]) -> Par
 
 def rate(session: Session, asked: Sequence[tuple[str, str, str]]) -> Iterator[Rated]:
     """Yield what was found of each question, several of which are asked side by side."""
-    scheduler, waiting, running = Scheduler(session.forward_each), list(asked), dict[object, str]()
+    scheduler, waiting, running = Scheduler(session.forward_each), list(asked), dict[EngineSequence[Request], str]()
     with TemporaryDirectory() as folder:
         while waiting or running:
             while waiting and len(running) < PARALLEL:
@@ -102,11 +103,11 @@ def rate(session: Session, asked: Sequence[tuple[str, str, str]]) -> Iterator[Ra
                 running[scheduler.add(_ask(session, file, question))] = answer
             for _ in scheduler.step():
                 pass
-            for sequence in [one for one in running if one.ended]:  # type: ignore[attr-defined]
+            for sequence in [one for one in running if one.ended]:
                 answer = running.pop(sequence)
-                if sequence.error:  # type: ignore[attr-defined]
-                    raise sequence.error  # type: ignore[attr-defined]
-                request: Request = sequence.result  # type: ignore[attr-defined]
+                if sequence.error:
+                    raise sequence.error
+                request: Request = sequence.result
                 text = request.withheld or request.text
                 f1 = token_f1(text, answer) if request.stopped != "unanswered" or request.withheld else 0.0
                 assert request.evidence, "an adapter rates its answers"

@@ -176,4 +176,6 @@ def test_every_reader_that_the_catalogue_names_is_there_and_loads():
 
 
 def test_a_model_of_another_seed_takes_the_same_adapter(folder, tmp_path):
-    load_model(save_tiny_model(tmp_path / "other", seed=5), "other").add_adapter(load_adapter(folder))
+    adapter, model = load_adapter(folder), load_model(save_tiny_model(tmp_path / "other", seed=5), "other")
+    model.add_adapter(adapter)
+    assert adapter.fingerprint in model._adapters
