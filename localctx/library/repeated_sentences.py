@@ -18,7 +18,7 @@ def without_repeated_sentences(text: str) -> str:
         words = split_words(text[start:end])
         if not words or not any(repeats(words, earlier) for earlier in said):
             kept.append(text[at:end] if kept else text[start:end])
-        said.append(words)
+            said.append(words)
         at = end
     return "".join(kept).strip()
 

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from localctx.library.cite import split_words
@@ -94,6 +94,7 @@ SAID = st.lists(st.sampled_from(["The King is kind. ", "THE King is kind! ", "He
 
 
 @given(SAID.map("".join))
+@example("- a, b.\n- a, b.\nThe King is kind. - a, b.\nThe King is kind. The King is kind. ")
 def test_nothing_is_said_twice_and_nothing_else_is_lost(text):
     left = without_repeated_sentences(text)
     assert without_repeated_sentences(left) == left

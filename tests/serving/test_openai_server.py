@@ -310,7 +310,7 @@ def test_our_own_batch_is_done_by_our_own_server(run, serving, tmp_path, monkeyp
     there = {d["name"]: d for d in json.loads(done.stdout)["documents"]}
     assert there["zlong.md"]["mode"] == "sections"
     assert there["red.txt"]["tokens"]["estimated"] == 0
-    for name, value in {**PLAIN, "model": sharp_model}.items():
+    for name, value in {**PLAIN, "model": sharp_model, "dtype": "f32"}.items():
         monkeypatch.setenv(f"LOCALCTX_{name.upper()}", str(value))
     monkeypatch.delenv("LOCALCTX_MAX_TOKENS")
     here = run("summarize", texts, "--json", "--length", "9")
