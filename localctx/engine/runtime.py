@@ -3,9 +3,11 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 from localctx.engine.cache_plan import PoolSet
+from localctx.engine.confidence import calibrations
 from localctx.engine.events import InUse, Progress
 from localctx.engine.model_loader import ModelLoader, same_model
 from localctx.errors import Cancelled, ModelError
@@ -61,7 +63,7 @@ class Runtime:
         wanted = self.settings.adapter, self.settings.model
         if self._adapter is None or self._adapter[0] != wanted:
             folder = find_adapter(*wanted)
-            self._adapter = wanted, load_adapter(folder) if folder else None
+            self._adapter = wanted, _load_adapter(folder) if folder else None
         if adapter := self._adapter[1]:
             try:
                 self.model.add_adapter(adapter)
@@ -152,3 +154,10 @@ class Runtime:
         if self._store:
             self._store.close()
             self._store = None
+
+
+def _load_adapter(folder: Path) -> Adapter:
+    """Load an adapter; one whose calibrations are damaged is refused before any work. Raises ModelError."""
+    adapter = load_adapter(folder)
+    calibrations(adapter)
+    return adapter

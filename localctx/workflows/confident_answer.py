@@ -2,7 +2,7 @@
 adapter that answers.
 """
 
-from localctx.engine.confidence import Calibration, Evidence, calibration_from_json
+from localctx.engine.confidence import Calibration, Evidence, calibrations
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Event, Quoted, Token
 from localctx.engine.prompt import make_prompt
@@ -13,9 +13,6 @@ from localctx.engine.run_request import prefill_request, rank_request
 from localctx.engine.span_search import likelihood_of
 from localctx.settings import Settings
 from localctx.workflows.close_reading import question_gain
-
-CONFIDENCE = "confidence"
-"""The name of the calibrations among an adapter's measured values: one for each way to decode."""
 
 UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
 """For an adapter that was not measured: an answer must be likelier than that there is none."""
@@ -50,8 +47,8 @@ def answer_if_confident(
 
 def calibration_of(request: Request) -> Calibration:
     """The calibration that was measured for the request's adapter and way to decode."""
-    stored = request.adapter.measured.get(CONFIDENCE, {}) if request.adapter else {}
-    return calibration_from_json(stored.get(request.decoding)) or UNCALIBRATED
+    measured = calibrations(request.adapter) if request.adapter else {}
+    return measured.get(request.decoding, UNCALIBRATED)
 
 
 def says_nothing(request: Request) -> bool:

@@ -77,8 +77,33 @@ def test_auto_decodes_as_was_measured_for_the_adapter(home, tiny_model, adapter,
 def test_a_calibration_is_stored_and_read_again():
     stored = Calibration((0.5, -1.25, 0.0, 0.0, 2.0, 1.0), -0.75, 0.4)
     assert calibration_from_json(json.loads(json.dumps(stored.to_json()))) == stored
-    assert calibration_from_json(None) is None
     assert calibration_from_json({"weights": [1.0], "bias": 0.0, "threshold": 0.5}) is None
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        7,
+        ["free"],
+        {"free": None},
+        {"free": {}},
+        {"quote": {"weights": [0.0] * FEATURES, "bias": 0.0}},
+        {"free": {"weights": 6, "bias": 0.0, "threshold": 0.5}},
+        {"free": {"weights": ["0"] * FEATURES, "bias": 0.0, "threshold": 0.5}},
+        {"free": {"weights": [0.0] * FEATURES, "bias": float("nan"), "threshold": 0.5}},
+        {"free": {"weights": [float("inf")] * FEATURES, "bias": 0.0, "threshold": 0.5}},
+        {"free": {"weights": [10**400] * FEATURES, "bias": 0.0, "threshold": 0.5}},
+        {"free": {"weights": [True] * FEATURES, "bias": 0.0, "threshold": 0.5}},
+        {"free": {"weights": [0.0] * FEATURES, "bias": 0.0, "threshold": 5}},
+    ],
+)
+def test_a_calibration_that_is_none_is_refused_in_one_line_before_any_work(run, tiny_model, adapter, document, stored):
+    (adapter / "reader.json").write_text(json.dumps({"confidence": stored}))
+    refused = run("ask", document, QUESTION, "--model", tiny_model, "--adapter", adapter)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    (line,) = refused.stderr.splitlines()
+    assert "confidence in reader.json" in line
+    assert "--adapter none" in line
 
 
 def test_likelier_answers_get_more_confidence():
