@@ -54,7 +54,8 @@ class LowRank:
 
 @dataclass(frozen=True, eq=False)
 class Adapter:
-    """An adapter: ``invocation`` are the tokens it acts from, ``changes`` are by the name of the linear layer.
+    """An adapter: ``invocation`` are the tokens it acts from, ``changes`` are by the name of the linear layer, and
+    ``nbytes`` is what ``adapter_bytes`` says.
 
     From reader.json, if it has one: the ``form`` of a question it was trained on (empty: not told), what it says where
     nothing answers (``not_said``), and measured values.
@@ -64,14 +65,10 @@ class Adapter:
     fingerprint: bytes
     invocation: tuple[int, ...]
     changes: Mapping[str, LowRank] = field(repr=False)
+    nbytes: int
     form: str = ""
     not_said: str = ""
     measured: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its weights."""
-        return sum(change.down.nbytes + change.up.nbytes for change in self.changes.values())
 
     def measured_count(self, name: str) -> int:
         """Returns a measured number: ``effective`` (context, in tokens) or ``passages``; 0 if it was not measured."""
@@ -108,7 +105,9 @@ def shipped_adapters() -> list[str]:
 
 
 def adapter_bytes(folder: Path) -> int:
-    """Returns the bytes that the weights of the adapter in ``folder`` take. Raises ModelError."""
+    """Returns the bytes of the adapter in ``folder`` by which plans, refusals and the window count it: those of its
+    weights as they are stored. Raises ModelError.
+    """
     try:
         return (folder / WEIGHTS).stat().st_size
     except OSError as e:
@@ -128,6 +127,7 @@ def load_adapter(folder: Path) -> Adapter:
         hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).digest(),
         tuple(invocation),
         _changes(folder, rank, scale),
+        adapter_bytes(folder),
         form=_form(folder, reader),
         not_said=_text(folder, reader, "not_said"),
         measured=_measured(folder, reader),

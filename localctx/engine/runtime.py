@@ -91,7 +91,8 @@ class Runtime:
         """The memory in use now; all zero while no model is loaded."""
         if self._model is None:
             return InUse()
-        return InUse(str(self._model.device), self._model.nbytes, self.pools.nbytes)
+        adapter = self._adapter[1] if self._adapter else None
+        return InUse(str(self._model.device), self._model.nbytes, adapter.nbytes if adapter else 0, self.pools.nbytes)
 
     def read_store(self, read: Callable[[Store], Value]) -> Value | None:
         """Returns what ``read`` returns for the store; None if there is no store yet, or it cannot be read."""

@@ -4,14 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from ask_in_process import session
 from tiny_adapters import save_adapter
 from tiny_models import KEPT, make_tokenizer
 
+from localctx.budget import Measured
+from localctx.engine import plan as plans
 from localctx.engine.events import Done
 from localctx.engine.prompt import make_prompt
 from localctx.engine.prompt_wording import ASK, READER
 from localctx.errors import ModelError
+from localctx.models.load import loading_bytes
 from localctx.shape import PAGE
 from localctx.workflows import close_reading
 
@@ -113,3 +117,27 @@ def test_the_command_names_the_adapter_and_refuses_a_wrong_one_in_one_line(run, 
     assert with_it["adapter_bytes"] == (adapter / "adapter_model.safetensors").stat().st_size
     assert without["adapter_bytes"] == 0
     assert "\nadapter      " in run("plan", "--model", sharp_model, "--adapter", adapter).stdout
+
+
+def test_plan_refusal_and_what_is_in_use_count_the_same_bytes_of_an_adapter(
+    home, run, sharp_model, adapter, document, monkeypatch
+):
+    ask = ["ask", document, QUESTION, "--model", sharp_model, "--dtype", "f32", "--max-tokens", 2]
+    plan = ["plan", "--model", sharp_model, "--dtype", "f32", "--json"]
+    reports = [json.loads(run(*plan, "--adapter", name).stdout) for name in (adapter, "none")]
+    nbytes = reports[0]["adapter_bytes"]
+    folder, device = Path(sharp_model), torch.device("cpu")
+    free = loading_bytes(folder, device, torch.float32, "full") + nbytes
+    for more, code in ((0, 0), (-1, 1)):
+        memory = Measured(int(free) + more, int(free) + more)
+        monkeypatch.setattr(plans, "measure_device", lambda device, memory=memory: memory)
+        answered = run(*ask, "--adapter", adapter)
+        assert answered.returncode == code
+        assert ("with its adapter takes" in answered.stderr) == bool(code)
+        assert run(*ask, "--adapter", "none").returncode == 0
+    monkeypatch.undo()
+    for setting, counted in ((str(adapter), nbytes), ("none", 0)):
+        with session(home, sharp_model, adapter=setting, max_tokens=2) as s:
+            assert s.in_use.adapter == 0, "nothing is loaded"
+            list(s.stream(QUESTION, [str(document)]))
+            assert s.in_use.adapter == counted
