@@ -23,6 +23,7 @@ from localctx.store.store import store_errors
 from localctx.workflows.ask import AskWorkflow
 from localctx.workflows.read_sources import store_sources
 from localctx.workflows.read_until import locate_mark
+from localctx.workflows.small_talk import is_small_talk
 
 TITLE_LENGTH = 60  # characters of its first question that name a chat
 
@@ -181,7 +182,10 @@ class ChatWorkflow:
         known = messages_until(before, locate_mark(documents, until)) if until else list(before)
         if len(known) < len(before):
             yield Note("what was answered from further on is left out")
-        conversation = Conversation(chat.id, history(known), chat.settings.get("keep", ""))
+        said = history(known)
+        if documents != []:  # small talk was answered by itself, and would only take room
+            said = [exchange for exchange in said if not is_small_talk(exchange[0])]
+        conversation = Conversation(chat.id, said, chat.settings.get("keep", ""))
         request = yield from self._ask.open(documents, question.text, True, conversation, until)
         request.seconds["load"] = loaded
         stored = _StoredAnswer()
