@@ -28,7 +28,6 @@ from localctx.workflows.rag import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
 from localctx.workflows.reader import with_reader
-from localctx.workflows.small_talk import is_small_talk
 
 INVENTED = "the answer has a name or a number that the passage does not have: trust the quotation"
 
@@ -82,8 +81,7 @@ class AskWorkflow:
         conversation: Conversation = NO_CONVERSATION,
         until: str = "",
     ) -> EngineCoroutine[Request]:
-        """Build the request that answers from ``documents``, or from passages of the whole library (None). Small talk
-        in a chat is answered without documents, adapter and history: with these the answer is about a document.
+        """Build the request that answers from ``documents``, or from passages of the whole library (None).
 
         Raises TooLong if the mode forbids passages; ChatFull if the question would fit without what was said before;
         UsageError for a mark ``until`` that the one document does not have.
@@ -217,8 +215,6 @@ class AskWorkflow:
         persist: bool,
         conversation: Conversation,
     ) -> EngineCoroutine[Request]:
-        if conversation.chat and documents != [] and is_small_talk(question):
-            return (yield from self.open_whole([], question, persist=False))
         if self._runtime.settings.mode == "everywhere" and documents != []:
             return (yield from self._everywhere.open(documents, question, persist))
         why = self.why_passages(documents)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_adapters import save_adapter
 
-from localctx.engine.events import Done
+from localctx.engine.events import Done, Note
 from localctx.engine.prompt import make_prompt
 from localctx.workflows.small_talk import is_small_talk
 
@@ -111,6 +111,16 @@ def test_small_talk_in_a_chat_is_answered_without_documents_and_adapter(home, sh
     if how["mode"] == "full":
         assert [r["adapter"] for r in questions] == ["made"] * 2
         assert questions[1]["tokens"]["reused"] >= questions[0]["tokens"]["prompt"], "the chat goes on as before"
+
+
+def test_small_talk_leaves_nothing_out_of_a_document_read_so_far(home, sharp_model, adapter, document):
+    with session(home, sharp_model, adapter=str(adapter), mode="full", max_tokens=4) as s:
+        chat = s.workflows.chats.start([str(document)]).id
+        heard = [list(s.run(s.workflows.chats.ask(chat, t, "50%"))) for t in ("River 7?", "Thanks!", "And river 9?")]
+    notes = [[event.text for event in events if isinstance(event, Note)] for events in heard]
+    assert [len(told) for told in notes] == [1, 0, 1]
+    assert "read up to" in notes[0][0]
+    assert heard[2][-1].report.tokens.reused >= heard[0][-1].report.tokens.prompt
 
 
 def test_one_question_of_a_file_is_never_small_talk(home, sharp_model, adapter, document):
