@@ -1,9 +1,9 @@
 """Fits an adapter's confidence: ``python packaging/fit_confidence.py DATA ADAPTER [--decoding free quote]``.
 
 DATA is a folder with squad-train.json and fairytale-train.json. Questions of what was held out of training are asked of
-their own paragraph, and of another one of the same kind, most like it. The coefficients that tell the one from the
-other, the threshold at which at most a wanted share of answerable questions is refused, and the better way to decode are
-written into the adapter's reader.json.
+their own paragraph, and of another one of the same kind, most like it. Into the adapter's reader.json are written: the
+coefficients that tell the one from the other, the threshold at which at most a wanted share of answerable questions is
+refused, and the better way to decode.
 """
 
 import argparse
@@ -154,8 +154,9 @@ def _ranked_right(confidences: np.ndarray, right: np.ndarray) -> float:
 
 
 def fit(evidence: Sequence[Evidence], answerable: Sequence[bool], ridge: float = 10.0) -> Calibration:
-    """Returns the regression that makes ``answerable`` likeliest, by Newton's method. ``ridge`` is the weight of the squares
-    of the weights of standardized features.
+    """Returns the regression that makes ``answerable`` likeliest, by Newton's method.
+
+    ``ridge`` is the weight of the squares of the weights of standardized features.
     """
     x, y = np.array([one.features for one in evidence]), np.array(answerable, float)
     mean, scale = x.mean(0), x.std(0) + 1e-9

@@ -1,5 +1,6 @@
-"""Confidence: the probability that the text answers a question, from likelihoods, by a logistic regression that was fitted
-to questions which the text did or did not answer (Platt scaling).
+"""Confidence: the probability that the text answers a question, from likelihoods, by a logistic regression.
+
+It was fitted to questions which the text did or did not answer (Platt scaling).
 """
 
 import math
