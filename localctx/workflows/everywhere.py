@@ -27,7 +27,7 @@ from localctx.store.documents import StoredDocument
 from localctx.store.passage_answers import PassageKey, StoredAnswer
 from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import question_alone
-from localctx.workflows.every_passage import RATE, current_documents, estimate_cost, open_store
+from localctx.workflows.every_passage import RATE, cache_ids, current_documents, estimate_cost, open_store
 from localctx.workflows.passage_question import AnswerPassage, PassageAnswer, PassageQuestion, passage_key
 
 MAX_SIDE_BY_SIDE = 16  # passages; a forward pass with more of them is not much cheaper for each
@@ -178,9 +178,10 @@ class _Asking:
     def _save(self) -> None:
         unsaved, self._unsaved = self._unsaved, []
         if unsaved and self._report.persist:
-            store = self._runtime.store
+            store, passages = self._runtime.store, [one.passage for one in unsaved]
             with store_errors(store.home):
                 store.passage_answers.put(self._recipe, [(one.key, one.answer) for one in unsaved])
+                store.caches.note_used(cache_ids(self._builder.fingerprint, passages))
 
     def _note_rates(self, asked: int) -> None:
         """Store the rates for the next plan: of reading passages, or of asking kept ones."""

@@ -110,6 +110,17 @@ def test_asked_again_nothing_is_read_and_another_question_reads_only_itself(open
     assert plan.reused < plan.tokens <= tokens["prompt"], "the plan is for passages that do not answer"
 
 
+def test_kept_pages_that_are_asked_count_as_used(open_session, lands):
+    with open_session() as s:
+        heard(s.stream(QUESTION, [str(lands)]))
+        s.store.db.execute("UPDATE caches SET used = 1")
+        _, report = heard(s.stream("Who owns the mill?", [str(lands)]))
+        used = [row["used"] for row in s.store.db["caches"].rows]
+    assert report["everywhere"]["tokens"]["reused"] > 0
+    assert len(used) == 12
+    assert min(used) > 1, "or a small disk would evict what was just asked"
+
+
 def test_pages_are_those_of_retrieval(open_session, lands):
     with open_session() as s:
         heard(s.stream(QUESTION, [str(lands)]))
@@ -258,8 +269,19 @@ def adapter(tmp_path_factory, sharp_model):
     return save_adapter(tmp_path_factory.mktemp("adapters") / "reader", sharp_model)
 
 
-def write_reader(adapter) -> None:
-    (adapter / "reader.json").write_text(json.dumps({"form": "Question: {question}", "not_said": NOT_SAID}))
+def write_reader(adapter, **more) -> None:
+    (adapter / "reader.json").write_text(json.dumps({"form": "Question: {question}", "not_said": NOT_SAID, **more}))
+
+
+@pytest.mark.parametrize("changed", [{"form": "Question: {question} Say it briefly."}, {"not_said": "Nothing."}])
+def test_an_answer_depends_on_what_the_adapters_file_says(open_session, lands, adapter, changed):
+    write_reader(adapter)
+    with open_session(adapter=str(adapter)) as s:
+        heard(s.stream(QUESTION, [str(lands)]))
+    write_reader(adapter, **changed)
+    with open_session(adapter=str(adapter)) as s:
+        _, report = heard(s.stream(QUESTION, [str(lands)]))
+    assert report["everywhere"]["reused_answers"] == 0
 
 
 @pytest.mark.parametrize("answers", ["free", "quote"])
