@@ -1,6 +1,7 @@
 """Asking everywhere: every passage is asked as it would be alone, once; what was said is grouped, counted and cited."""
 
 import json
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from localctx.engine.events import Done, Note, PassageAnswered, Planned, Progres
 from localctx.engine.prompt_wording import ASK, NOT_SAID
 from localctx.errors import Cancelled, NothingFound
 from localctx.library.read_document import read_document
+from localctx.store.passage_answers import PassageAnswers
 from localctx.store.store import Store
 from localctx.workflows import close_reading, everywhere, passage_question
 from localctx.workflows.rag import MAY_ASK_ABOUT_WHOLE
@@ -160,6 +162,18 @@ def test_killed_it_has_lost_a_few_answers_only(open_session, lands, monkeypatch)
     monkeypatch.undo()
     with open_session() as s:
         assert heard(s.stream(QUESTION, [str(lands)]))[1]["everywhere"]["reused_answers"] == 6
+
+
+def test_a_store_that_is_full_costs_no_answer(open_session, lands, monkeypatch):
+    def put(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(PassageAnswers, "put", put)
+    with open_session() as s:
+        events, report = heard(s.stream(QUESTION, [str(lands)]))
+    assert (report["everywhere"]["asked"], report["stopped"]) == (12, "eos")
+    (note,) = [n.text for n in kinds(events, Note) if "disk is full" in n.text]
+    assert "free some disk space" in note
 
 
 def test_without_keeping_nothing_is_left(open_session, lands, home):
