@@ -1,5 +1,6 @@
-"""Confidence: the probability that an answer is right, from likelihoods, by a logistic regression that was fitted to
-questions which the text did or did not answer (Platt scaling).
+"""Confidence: the probability that the text answers a question, from likelihoods, by a logistic regression.
+
+It was fitted to questions which the text did or did not answer (Platt scaling).
 """
 
 import math
@@ -52,7 +53,7 @@ class Calibration:
     threshold: float
 
     def confidence(self, evidence: Evidence) -> float:
-        """Returns the probability that an answer is right."""
+        """Returns the probability that the text answers the question."""
         score = self.bias + sum(w * x for w, x in zip(self.weights, evidence.features, strict=True))
         return 1 / (1 + math.exp(-max(-60.0, min(60.0, score))))
 

@@ -1,4 +1,4 @@
-"""Gives an answer only if it is probably right: likelihoods are turned into a probability by what was measured for the
+"""Gives an answer only if the text probably answers: likelihoods become a probability by what was measured for the
 adapter that answers.
 """
 
