@@ -60,11 +60,8 @@ class RequestBuilder:
         """
         started, model, settings = time.perf_counter(), self.model, self._settings_of(conversation)
         prompt = self.prompt(texts, question or "", conversation)
-        ranked = part and not conversation.history  # what was said before has no part in the ranking
-        ranking = make_prompt(model.tokenizer, texts, question or "", (), RANKING) if ranked else None
+        ranking = self._ranking_prompt(prompt, texts, question or "", part, conversation)
         boundary, adapter = _boundary(prompt, ranking), conversation.adapter
-        if conversation.form == RANKING and not (conversation.history or conversation.messages):
-            ranking = ranking or prompt
         activation = prompt.activation(adapter) if adapter else None
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
         cache_plan = plan_cache(model, settings, self._codec(), len(tokens))
@@ -153,6 +150,18 @@ class RequestBuilder:
     def _settings_of(self, conversation: Conversation) -> Settings:
         settings = self.runtime.settings
         return replace(settings, keep=conversation.keeper) if conversation.keeper else settings
+
+    def _ranking_prompt(
+        self, prompt: Prompt, texts: Sequence[str], question: str, part: str, conversation: Conversation
+    ) -> Prompt | None:
+        """The prompt by which a ``part`` of documents is ranked; that of the answer where it is the same; None where
+        nothing is ranked, as after what was said in a chat.
+        """
+        if conversation.history or conversation.messages:
+            return None
+        if conversation.form == RANKING:
+            return prompt
+        return make_prompt(self.model.tokenizer, texts, question, (), RANKING) if part else None
 
     def _next_prompt(self, texts: Sequence[str], conversation: Conversation, question: str, answer: str) -> list[int]:
         """The tokens that any next question of the conversation begins with."""
