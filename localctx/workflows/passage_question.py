@@ -94,12 +94,12 @@ class PassageQuestion:
 
     @property
     def recipe(self) -> str:
-        """A hash of everything that a passage's answer depends on, except the passage."""
+        """A hash of everything that a passage's answer depends on, except the passage and its score."""
         s, adapter = self._settings, self._conversation.adapter
-        reader = (adapter.fingerprint.hex(), str(adapter.measured)) if adapter else ()
+        reader = (adapter.fingerprint.hex(), adapter.form, adapter.not_said, str(adapter.measured)) if adapter else ()
         sampling = (s.temperature, s.top_p, s.top_k, s.seed) if s.temperature else ()
         model = self._builder.fingerprint.hex(), *reader
-        values = (RECIPE, self._question, *model, s.careful, s.answers, s.repeats, s.max_tokens, *sampling)
+        values = (RECIPE, self._question, *model, s.careful, s.answers, s.repeats, s.keep, s.max_tokens, *sampling)
         return digest([str(value) for value in values])
 
     def ask(self, passage: Passage, persist: bool) -> EngineCoroutine[PassageAnswer]:

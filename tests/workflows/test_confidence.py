@@ -2,11 +2,14 @@
 
 import json
 import random
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from ask_in_process import session
 from tiny_adapters import save_adapter
 
+from localctx.engine import run_request
 from localctx.engine.confidence import Calibration, Evidence, calibration_from_json
 from localctx.engine.events import Done, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
@@ -55,6 +58,14 @@ def test_one_that_is_likely_right_is_given_whole(home, tiny_model, adapter, docu
     assert report["confidence"] == 0.5
     assert report["stopped"] != "unanswered"
     assert "".join(event.text for event in events if isinstance(event, Token)).strip() == report["answer"] != NOT_SAID
+
+
+def test_the_time_of_reading_counts_the_document_and_the_question(home, tiny_model, adapter, document, monkeypatch):
+    clock = SimpleNamespace(perf_counter=count().__next__)  # a second passes whenever it is looked at
+    monkeypatch.setattr(run_request, "time", clock)
+    write_reader(adapter, threshold=0.1)
+    *_, done = events_of(home, tiny_model, adapter, document)
+    assert done.report.to_json()["seconds"]["prefill"] == 3, "the document, the question to rank it, and the prompt"
 
 
 @pytest.mark.parametrize("how", [{"careful": "off"}, {"temperature": 0.5, "seed": 1}, {"adapter": "none"}])

@@ -17,7 +17,7 @@ from localctx.engine.prompt_wording import ASK, READER
 from localctx.errors import ModelError
 from localctx.models.load import loading_bytes
 from localctx.shape import PAGE
-from localctx.workflows import close_reading
+from localctx.workflows import ask, close_reading
 
 QUESTION = "How long is river 7?"
 
@@ -84,9 +84,8 @@ def test_a_summary_is_the_models_own(home, sharp_model, adapter, document):
     assert summaries[0] == summaries[1]
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_an_adapter_reads_by_itself_or_closely(home, sharp_model, adapter, document, monkeypatch, alone):
-    monkeypatch.setattr(close_reading, "ADAPTERS_READ_BY_THEMSELVES", alone)
+def test_an_adapter_reads_by_itself(home, sharp_model, adapter, document, monkeypatch):
+    monkeypatch.setattr(ask, "answer_from_sentences", None)
     how = {"mode": "retrieve", "careful": "auto", "max_tokens": 6, "repeats": "stop"}
     monkeypatch.setattr(close_reading, "MIN_GAIN", -1e9)  # no passage makes a question likelier to a random model
     with session(home, sharp_model, adapter=str(adapter), **how) as s:
