@@ -17,6 +17,8 @@ from localctx.workflows.close_reading import question_gain
 UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
 """For an adapter that was not measured: an answer must be likelier than that there is none."""
 
+_AROUND = ' ."'  # what may stand around an answer
+
 
 def is_rated(request: Request, settings: Settings) -> bool:
     """True if answers of a request get a confidence: an adapter that was trained to say when a text does not answer
@@ -53,7 +55,7 @@ def calibration_of(request: Request) -> Calibration:
 
 def says_nothing(request: Request) -> bool:
     """True if the answer is that nothing answers the question, or no word at all."""
-    return request.texts[0].rstrip(".") in ("", request.not_said.rstrip("."))
+    return request.texts[0].strip(_AROUND) in ("", request.not_said.strip(_AROUND))
 
 
 def _gather(builder: RequestBuilder, request: Request, question: str) -> EngineCoroutine[Evidence]:

@@ -18,6 +18,7 @@ from localctx.errors import ModelError
 from localctx.models.load import loading_bytes
 from localctx.shape import PAGE
 from localctx.workflows import ask, close_reading
+from localctx.workflows.reader import as_question
 
 QUESTION = "How long is river 7?"
 
@@ -54,6 +55,22 @@ def test_an_adapter_answers_questions_but_not_those_of_the_whole(
     document_form = document.read_text() if mode == "full" else report["passages"][0]["text"]
     prompt = make_prompt(s.model.tokenizer, [document_form], question, (), READER if adapted else ASK)
     assert report["tokens"]["prompt"] == len(prompt.tokens)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "question"),
+    [
+        ("List all gates' passwords.", "What are all gates' passwords?"),
+        ("Please list the names of the horses", "What are the names of the horses?"),
+        ("Can you give me every date on which it rained?", "What is every date on which it rained?"),
+        ("What is on the list?", "What is on the list?"),
+        ("Listen to me.", "Listen to me."),
+        ("list", "list"),
+        ("", ""),
+    ],
+)
+def test_an_instruction_to_list_is_put_as_a_question(instruction, question):
+    assert as_question(instruction) == question
 
 
 def test_a_chat_may_go_from_the_adapter_to_the_model_and_back(home, sharp_model, adapter, document):
