@@ -28,6 +28,7 @@ SHIPPED = Path(__file__).with_name("readers")
 _VERSION = 1  # part of every fingerprint; raise it when adapters are computed another way
 _MAX_JSON = 1 << 20  # bytes
 _MAX_ALPHA = 1e6
+_MAX_NAME = 256  # characters; the time to match a longer one grows with the square of its length
 _NAME = re.compile(r"base_model\.model\.([\w.]+\.layers\.\d+\.[\w.]+)\.lora_([AB])\.weight")
 _IDLE = {
     *("auto_mapping", "base_model_name_or_path", "exclude_modules", "inference_mode", "layers_pattern", "revision"),
@@ -185,7 +186,7 @@ def _changes(folder: Path, rank: int, scale: float) -> dict[str, LowRank]:
         if not weights or not weights.unquantized:
             raise damaged(folder, f"{WEIGHTS} has no floating-point weights")
         for key, tensor in weights.items():
-            if not (match := _NAME.fullmatch(key)):
+            if len(key) > _MAX_NAME or not (match := _NAME.fullmatch(key)):
                 raise ModelError(
                     f"the adapter {folder} changes {key[:80]!r}, which this version does not compute",
                     "train it on the linear layers of the decoder",

@@ -250,3 +250,11 @@ def test_a_model_of_another_seed_takes_the_same_adapter(folder, tmp_path):
     adapter, model = load_adapter(folder), load_model(save_tiny_model(tmp_path / "other", seed=5), "other")
     model.add_adapter(adapter)
     assert adapter.fingerprint in model._adapters
+
+
+def test_a_name_that_is_too_long_is_refused_at_once(sharp_model, tmp_path):
+    folder = save_adapter(tmp_path / "long", sharp_model)
+    name = f"base_model.model.{'a.layers.1.' * 20_000}lora_C.weight"
+    save_file({name: torch.zeros(4, 4)}, folder / "adapter_model.safetensors")
+    with pytest.raises(ModelError, match="train it on the linear layers"):
+        load_adapter(folder)
