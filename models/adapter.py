@@ -39,7 +39,7 @@ _IDLE = {
 _COMPUTED = {"alora_invocation_tokens", "lora_alpha", "r", "use_rslora"}
 _MUST_BE: dict[str, tuple[object, ...]] = {
     "peft_type": ("LORA",),
-    "task_type": ("CAUSAL_LM",),
+    "task_type": ("CAUSAL_LM", None),
     "bias": ("none",),
     "init_lora_weights": (True, False, "gaussian", "orthogonal"),  # others change the model's own weights
 }
@@ -113,6 +113,14 @@ def adapter_bytes(folder: Path) -> int:
         return (folder / WEIGHTS).stat().st_size
     except OSError as e:
         raise damaged(folder, f"{WEIGHTS} is missing") from e
+
+
+def adapter_content(folder: Path) -> str:
+    """Returns a hash of the files of the adapter in ``folder``, on which its answers depend. Raises ModelError."""
+    try:
+        return " ".join(hash_file(folder / name) for name in (CONFIG, WEIGHTS, READER) if (folder / name).exists())
+    except OSError as e:
+        raise damaged(folder, str(e)) from e
 
 
 def load_adapter(folder: Path) -> Adapter:

@@ -1,6 +1,7 @@
 """Which questions the adapter answers, in which form, and what the command says of it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,11 @@ from localctx.engine.prompt import make_prompt
 from localctx.engine.prompt_wording import ASK, READER
 from localctx.errors import ModelError
 from localctx.models.load import loading_bytes
+from localctx.settings import load_settings
 from localctx.shape import PAGE
 from localctx.workflows import ask, close_reading
 from localctx.workflows.reader import as_question
+from localctx.workflows.summary_task import SummaryTask
 
 QUESTION = "How long is river 7?"
 
@@ -55,6 +58,17 @@ def test_an_adapter_answers_questions_but_not_those_of_the_whole(
     document_form = document.read_text() if mode == "full" else report["passages"][0]["text"]
     prompt = make_prompt(s.model.tokenizer, [document_form], question, (), READER if adapted else ASK)
     assert report["tokens"]["prompt"] == len(prompt.tokens)
+
+
+def test_stored_answers_of_a_batch_depend_on_the_files_of_the_adapter(tmp_path, sharp_model):
+    folder = save_adapter(tmp_path / "own", sharp_model)
+    settings = load_settings(adapter=str(folder), model=str(sharp_model))
+    asked, told = SummaryTask(questions=("How long is it?",)), SummaryTask()
+    before, summary = asked.recipe(settings), told.recipe(settings)
+    assert asked.recipe(settings) == before != asked.recipe(replace(settings, adapter="none"))
+    (folder / "reader.json").write_text('{"answers": "quote"}')
+    assert asked.recipe(settings) != before
+    assert told.recipe(settings) == summary == told.recipe(replace(settings, adapter="none"))
 
 
 @pytest.mark.parametrize(
