@@ -11,7 +11,7 @@ import torch
 from localctx.budget import TierLimits, measure_device, measure_limits
 from localctx.engine.cache_plan import choose_codec
 from localctx.errors import UsageError
-from localctx.models.adapter import adapter_bytes, find_adapter
+from localctx.models.adapter_folders import adapter_bytes, find_adapter
 from localctx.models.catalog import ContextWindow, load_catalog
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.rope import parse_rope

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from localctx.models.adapter import READER, Adapter, damaged
+from localctx.models.adapter import Adapter
+from localctx.models.adapter_folders import READER, damaged
 
 CONFIDENCE = "confidence"
 """The name of the calibrations among an adapter's measured values: one for each way to decode."""

@@ -6,7 +6,7 @@ from localctx.budget import measure_device
 from localctx.engine.cache_plan import CachePlan
 from localctx.engine.events import Planned
 from localctx.errors import ModelError, TooLong, format_bytes
-from localctx.models.adapter import adapter_bytes, find_adapter
+from localctx.models.adapter_folders import adapter_bytes, find_adapter
 from localctx.models.base import Model
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.load import loading_bytes

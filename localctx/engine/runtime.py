@@ -11,7 +11,8 @@ from localctx.engine.confidence import calibrations
 from localctx.engine.events import InUse, Progress
 from localctx.engine.model_loader import ModelLoader, same_model
 from localctx.errors import Cancelled, ModelError
-from localctx.models.adapter import Adapter, find_adapter, load_adapter
+from localctx.models.adapter import Adapter, load_adapter
+from localctx.models.adapter_folders import find_adapter
 from localctx.models.base import Model
 from localctx.models.embedder import Embedder, load_embedder
 from localctx.settings import Settings

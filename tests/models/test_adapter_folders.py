@@ -15,8 +15,9 @@ from tiny_models import make_tokenizer, save_tiny_model
 
 from localctx.engine.confidence import calibrations
 from localctx.errors import ModelError
-from localctx.models import adapter as adapters
-from localctx.models.adapter import SHIPPED, find_adapter, load_adapter, shipped_adapters
+from localctx.models import adapter_folders
+from localctx.models.adapter import load_adapter
+from localctx.models.adapter_folders import SHIPPED, find_adapter, shipped_adapters
 from localctx.models.catalog import load_catalog
 from localctx.models.load import load_model
 
@@ -229,7 +230,7 @@ def test_the_setting_names_a_folder_a_shipped_reader_what_the_catalogue_says_or_
         with pytest.raises(ModelError, match="there is no adapter"):
             find_adapter(wrong, "any")
     shutil.copytree(folder, tmp_path / "readers" / "made")
-    monkeypatch.setattr(adapters, "SHIPPED", tmp_path / "readers")
+    monkeypatch.setattr(adapter_folders, "SHIPPED", tmp_path / "readers")
     assert shipped_adapters() == ["made"]
     monkeypatch.chdir(shutil.copytree(folder, tmp_path / "made").parent)
     assert find_adapter("made", "any") == tmp_path / "readers" / "made"

@@ -138,7 +138,8 @@ def test_a_chat_goes_on_where_it_was(localctx, home, prose, tmp_path):
 
 def test_two_conversations_at_once_answer_as_each_alone(home, prose, tmp_path):
     """The second comes while the first answers: neither waits longer than for one pass, of at most one chunk."""
-    loader, settings = ModelLoader(), load_settings(home=home, max_tokens=20, chunk=256, mode="full")
+    how = {"max_tokens": 20, "chunk": 256, "mode": "full", "answers": "free"}
+    loader, settings = ModelLoader(), load_settings(home=home, **how)
     questions = ("What is this about?", "Who is it written for?")
     files = [tmp_path / f"{i}.txt" for i in range(2)]
     for i, file in enumerate(files):
