@@ -1,0 +1,100 @@
+"""LlamaCache: the KV cache of one sequence, whose keys, values and states llama.cpp holds."""
+
+import numpy as np
+
+from localctx.kv.eviction_log import EvictedRange
+from localctx.kv.keepers.full import Full
+from localctx.kv.keepers.keeper import Keeper, Phase
+from localctx.kv.pages import Activation
+from localctx.models.llama_memory import LlamaMemory, NativeSequence
+
+
+class LlamaCache:
+    """See ``localctx.kv.sequence_cache.SequenceCache``. ``memory`` holds the sequence.
+
+    A sequence that cannot be cut (``MemoryKind``) goes back to its last mark: a fork that was made where the documents
+    end, or where the last turn does.
+    """
+
+    activation: Activation | None = None
+    joins_chunks = False
+    attention_mass: np.ndarray | None = None  # llama.cpp tells nothing of its attention
+    max_tokens_at_once = 1  # several at once give other last digits than one by one, so nothing is drafted
+
+    def __init__(self, memory: LlamaMemory, sequence: NativeSequence | None = None) -> None:
+        self.memory, self.keeper, self.phase = memory, Full(), "reading"
+        self.sequence = sequence or NativeSequence()
+        self._mark: NativeSequence | None = None
+        self.evicted = list[EvictedRange]()
+        self.dropped = 0
+
+    keeper: Keeper
+    phase: Phase
+
+    @property
+    def length(self) -> int:
+        """The number of committed tokens."""
+        return self.sequence.length
+
+    @property
+    def exact(self) -> bool:
+        """True unless an interrupted batch left the sequence in an unknown state."""
+        return not self.sequence.lost
+
+    def enter_phase(self, phase: Phase) -> None:
+        """See ``SequenceCache``."""
+        self.phase = phase
+
+    def finish_prefill(self) -> None:
+        """See ``SequenceCache``."""
+        self.phase = "answering"
+
+    def record_attention(self) -> None:
+        """Do nothing: there is no attention to record."""
+
+    def mark(self) -> None:
+        """Note that ``trim`` may have to go back to here."""
+        if not self.memory.kind.rewinds:
+            self._drop_mark()
+            self._mark = self.memory.fork(self.sequence)
+
+    def trimmable(self, length: int) -> int:
+        """Returns the longest length, up to ``length``, that the sequence can be cut to."""
+        if self.memory.can_trim(self.sequence, length):
+            return length
+        return self._mark.length if self._mark and self._mark.length <= length else 0
+
+    def trim(self, length: int) -> None:
+        """See ``SequenceCache``."""
+        assert 0 <= length <= self.length
+        if self.memory.can_trim(self.sequence, length):
+            self.memory.trim(self.sequence, length)
+            return
+        assert self._mark, "trimmable is asked before"
+        assert self._mark.length == length, "trimmable is asked before"
+        self.memory.drop(self.sequence)
+        self.sequence = self.memory.fork(self._mark)
+
+    def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> "LlamaCache":
+        """See ``SequenceCache``."""
+        twin = LlamaCache(self.memory, self.memory.fork(self.sequence))
+        twin.phase, twin.joins_chunks = self.phase, self.joins_chunks
+        return twin
+
+    def snapshot(self, start: int) -> np.ndarray:
+        """Returns the state of the tokens from ``start`` on; see ``LlamaMemory``."""
+        return self.memory.snapshot(self.sequence, start)
+
+    def append(self, stop: int, state: np.ndarray) -> None:
+        """Append a snapshot that ends at token ``stop``; see ``LlamaMemory``."""
+        self.memory.append(self.sequence, stop, state)
+
+    def drop(self) -> None:
+        """Release everything."""
+        self._drop_mark()
+        self.memory.drop(self.sequence)
+
+    def _drop_mark(self) -> None:
+        if self._mark:
+            self.memory.drop(self._mark)
+            self._mark = None
