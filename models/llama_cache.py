@@ -19,7 +19,6 @@ class LlamaCache:
     activation: Activation | None = None
     joins_chunks = False
     attention_mass: np.ndarray | None = None  # llama.cpp tells nothing of its attention
-    max_tokens_at_once = 1  # several at once give other last digits than one by one, so nothing is drafted
 
     def __init__(self, memory: LlamaMemory, sequence: NativeSequence | None = None) -> None:
         self.memory, self.keeper, self.phase = memory, Full(), "reading"
@@ -30,6 +29,11 @@ class LlamaCache:
 
     keeper: Keeper
     phase: Phase
+
+    @property
+    def pool(self) -> LlamaMemory:
+        """See ``SequenceCache``."""
+        return self.memory
 
     @property
     def length(self) -> int:

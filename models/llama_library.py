@@ -21,8 +21,8 @@ KV_TYPES = {
 }
 """The ggml types of K and V for each of our codecs that llama.cpp has; ``f16`` is its own default."""
 
-BLOCKS = {"F32": (1, 4), "F16": (1, 2), "BF16": (1, 2), "Q8_0": (32, 34), "Q4_0": (32, 18)}
-"""Elements in a block of each type, and its bytes."""
+NATIVE_CODEC = "f16"
+"""The codec that llama.cpp itself would take."""
 
 _INFO = 2  # level of the log's lines that tell sizes
 
@@ -61,12 +61,6 @@ def kv_types(codec: str) -> tuple[int, int]:
     k, v = KV_TYPES[codec]
     library = llama_library()
     return getattr(library, f"GGML_TYPE_{k}"), getattr(library, f"GGML_TYPE_{v}")
-
-
-def row_bytes(kind: str, elements: int) -> int:
-    """Returns the bytes of one token's row of ``elements`` in the ggml type called ``kind``."""
-    block, nbytes = BLOCKS[kind]
-    return -(-elements // block) * nbytes
 
 
 _captured: list[list[str]] = []  # lists that the log's lines are added to

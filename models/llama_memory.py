@@ -5,6 +5,7 @@ context, which grows with them; where it has no room, the one used longest ago i
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from localctx.errors import Cancelled, NoRoom
 from localctx.models.llama_context import LlamaContext, NoCells, Row, StateRefused
+from localctx.shape import PAGE
 from localctx.models.llama_options import CELLS, MAX_OUTPUTS, ContextOptions, MemoryKind
 
 SMALLEST = 2048  # tokens of the first context, if the model and the budget allow them
@@ -32,12 +34,17 @@ class NativeSequence:
 
 class LlamaMemory:
     """``make_context`` makes a native context. ``max_cells`` is the most tokens that it may have, which changes with
-    the memory that is free. Any thread may call; one at a time is served.
+    the memory that is free; ``page_bytes`` are those of PAGE tokens. Any thread may call; one at a time is served.
     """
 
     def __init__(
-        self, make_context: Callable[[ContextOptions], LlamaContext], options: ContextOptions, kind: MemoryKind
+        self,
+        make_context: Callable[[ContextOptions], LlamaContext],
+        options: ContextOptions,
+        kind: MemoryKind,
+        page_bytes: int,
     ) -> None:
+        self._make_context, self.options, self.kind, self.page_bytes = make_context, options, kind, page_bytes
         self._make_context, self.options, self.kind = make_context, options, kind
         self.max_cells = options.cells
         self._context: LlamaContext | None = None
@@ -46,6 +53,33 @@ class LlamaMemory:
         self._lock = threading.RLock()
 
     # --- What there is
+
+    device_limit = None  # sequences are preempted by themselves
+
+    @property
+    def codec(self) -> str:
+        """The codec of keys and values."""
+        return self.options.kv
+
+    @property
+    def rope(self) -> object:
+        """See ``SequenceMemory``: a pass computes sequences of one memory."""
+        return self
+
+    @property
+    def bytes_of_page(self) -> int:
+        """See ``SequenceMemory``."""
+        return self.page_bytes
+
+    def nbytes(self) -> dict[str, int]:
+        """See ``SequenceMemory``: resident sequences, by their length, and those in RAM."""
+        with self._lock:
+            held = sum(sequence.length for sequence in self._resident.values())
+        return {"device": held * self.page_bytes // PAGE}
+
+    def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
+        """See ``SequenceMemory``."""
+        return 0
 
     @property
     def cells(self) -> int:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Self
@@ -14,15 +14,16 @@ from torch import Tensor
 
 from localctx.errors import ModelError, UsageError
 from localctx.models.adapter import Adapter
-from localctx.models.base import ForwardRequest
+from localctx.models.base import EngineName, ForwardRequest
 from localctx.models.gguf_file import GgufFile, open_gguf
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_context import LlamaContext
-from localctx.models.llama_library import llama_build, llama_library
+from localctx.models.llama_library import NATIVE_CODEC, llama_build, llama_library
 from localctx.models.llama_memory import LlamaMemory
 from localctx.models.llama_options import ContextOptions, MemoryKind, memory_kind, parse_llama_rope
 from localctx.models.llama_tokenizer import LlamaTokenizer
 from localctx.models.llama_trial import LlamaSizes, try_gguf
+from localctx.shape import PAGE
 
 STATE_VERSION = 1
 """Part of every fingerprint; raise it when a stored snapshot is to be read in another way."""
@@ -45,16 +46,16 @@ class LlamaWeights:
 
 
 class LlamaModel:
-    """See ``localctx.models.base.Model``. ``sizes`` are those that ``try_gguf`` measured; ``batch`` the tokens computed
-    at once.
+    """See ``localctx.models.base.Model``. ``measure`` returns the sizes that ``try_gguf`` finds with a codec; ``batch`` are
+    the tokens computed at once.
     """
 
-    engine = "llama.cpp"
+    engine: EngineName = "llama.cpp"
 
     def __init__(
         self,
         gguf: GgufFile,
-        sizes: LlamaSizes,
+        measure: Callable[[str], LlamaSizes],
         weights: LlamaWeights,
         *,
         name: str,
@@ -63,11 +64,13 @@ class LlamaModel:
         device: torch.device,
         rope: str = "auto",
     ) -> None:
-        self.name, self.sizes, self.device = name, sizes, device
+        self.name, self.device, self._measure = name, device, measure
+        self._sizes = {NATIVE_CODEC: measure(NATIVE_CODEC)}
         self._gguf, self._weights, self._batch, self._threads = gguf, weights, batch, threads
         template = gguf.header.meta.get("tokenizer.chat_template", "")
         self.tokenizer = LlamaTokenizer(weights.pointer, template if isinstance(template, str) else "")
         self.kind: MemoryKind = memory_kind(weights.pointer)
+        sizes = self._sizes[NATIVE_CODEC]
         self.trained, self.parameters, self.nbytes = sizes.trained, sizes.parameters, weights.nbytes
         self._memories = dict[tuple[str, str], LlamaMemory]()  # by codec and RoPE; views share them
         self.stretch(rope)
@@ -77,6 +80,12 @@ class LlamaModel:
         """See ``Model``."""
         scaling = parse_llama_rope(self._rope)
         return int(self.trained * scaling[1]) if scaling else self.trained
+
+    @property
+    def kv_nbytes(self) -> Mapping[str, int]:
+        """See ``Model``: the native contexts."""
+        sizes = (self.sizes(codec).at(memory.cells) for (codec, _), memory in self._memories.items() if memory.cells)
+        return {"device": round(sum(size.kv + size.states for size in sizes))}
 
     def stretch(self, rope: str) -> None:
         """See ``Model``."""
@@ -106,6 +115,12 @@ class LlamaModel:
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).digest()
 
+    def sizes(self, codec: str) -> LlamaSizes:
+        """Returns what contexts with ``codec`` take, as it was measured. Raises ModelError, UsageError."""
+        if codec not in self._sizes:
+            self._sizes[codec] = self._measure(codec)
+        return self._sizes[codec]
+
     def memory(self, codec: str) -> LlamaMemory:
         """Returns the memory of sequences with ``codec`` and the present RoPE; those of others are freed."""
         key = codec, self._rope
@@ -118,7 +133,7 @@ class LlamaModel:
             )
             weights = self._weights
             self._memories[key] = LlamaMemory(
-                lambda options: LlamaContext(weights.pointer, weights, options), options, self.kind
+                lambda options: LlamaContext(weights.pointer, weights, options), options, self.kind, PAGE * self.sizes(codec).bytes_per_token
             )
         return self._memories[key]
 
@@ -161,12 +176,12 @@ def load_llama_model(
     """
     parse_llama_rope(rope)
     gguf, batch = open_gguf(path), max(MIN_BATCH, chunk)
-    sizes = try_gguf(gguf, "f16", batch, tried)
     place = llama_device(device)
+    try_gguf(gguf, NATIVE_CODEC, batch, tried)  # before this process loads it
     weights = LlamaWeights(gguf, 0 if place.type == "cpu" else -1)
     return LlamaModel(
         gguf,
-        sizes,
+        lambda codec: try_gguf(gguf, codec, batch, tried),
         weights,
         name=name,
         batch=batch,

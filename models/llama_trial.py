@@ -16,7 +16,7 @@ from typing import Any
 
 from localctx.errors import ModelError
 from localctx.models.gguf_file import GgufFile
-from localctx.models.llama_library import llama_build, llama_library, llama_log
+from localctx.models.llama_library import kv_types, llama_build, llama_library, llama_log
 from localctx.models.llama_options import ContextOptions, memory_kind
 
 CONTEXTS = (8192, 65_536)  # tokens of the contexts that are measured; between and beyond, sizes are linear
@@ -68,8 +68,9 @@ def try_gguf(gguf: GgufFile, kv: str, batch: int, folder: Path) -> LlamaSizes:
     """Returns the sizes of ``gguf`` with ``kv`` and ``batch`` tokens at once. A child process tries the file first,
     unless ``folder`` has the record of an earlier try.
 
-    Raises ModelError for a file at which the child failed, or which took it too long.
+    Raises ModelError for a file at which the child failed, or which took it too long; UsageError for ``kv``.
     """
+    kv_types(kv)
     key = sha256(json.dumps([gguf.hashes, llama_build(), kv, batch], sort_keys=True).encode()).hexdigest()[:32]
     record = folder / f"{key}.json"
     try:

@@ -15,7 +15,8 @@ from localctx.engine.cache_plan import (
     plan_cache,
     smaller_codec,
 )
-from localctx.engine.persist import CacheIdentity, CachePersister
+from localctx.engine.persist import CachePersister
+from localctx.engine.persister import CacheIdentity
 from localctx.engine.plan import plan, refuse_too_long
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, Prompt, estimate_tokens, make_prompt, plain_prompt
 from localctx.engine.prompt_wording import RANKING
