@@ -20,9 +20,9 @@ class LlamaCache:
     joins_chunks = False
     attention_mass: np.ndarray | None = None  # llama.cpp tells nothing of its attention
 
-    def __init__(self, memory: LlamaMemory, sequence: NativeSequence | None = None) -> None:
+    def __init__(self, memory: LlamaMemory, sequence: NativeSequence) -> None:
         self.memory, self.keeper, self.phase = memory, Full(), "reading"
-        self.sequence = sequence or NativeSequence()
+        self.sequence = sequence
         self._mark: NativeSequence | None = None
         self.evicted = list[EvictedRange]()
         self.dropped = 0

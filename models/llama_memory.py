@@ -13,19 +13,20 @@ from torch import Tensor
 
 from localctx.errors import Cancelled, NoRoom
 from localctx.models.llama_context import LlamaContext, NoCells, Row, StateRefused
-from localctx.shape import PAGE
 from localctx.models.llama_options import CELLS, MAX_OUTPUTS, ContextOptions, MemoryKind
+from localctx.shape import PAGE
 
 SMALLEST = 2048  # tokens of the first context, if the model and the budget allow them
 
 
 @dataclass(eq=False)
 class NativeSequence:
-    """One sequence of ``length`` tokens. It is resident under the native ``id``, or its state is ``preempted``; neither
+    """One sequence of ``length`` tokens, which is ``expected`` to get so many. It is resident under the native ``id``, or its state is ``preempted``; neither
     while it is empty. ``lost``: an interrupted batch left its memory in an unknown state.
     """
 
     length: int = 0
+    expected: int = 0
     id: int | None = None
     preempted: np.ndarray | None = None
     used: int = 0
@@ -196,7 +197,7 @@ class LlamaMemory:
     def fork(self, sequence: NativeSequence) -> NativeSequence:
         """Returns another sequence with the same past. Keys and values are shared."""
         with self._lock:
-            twin = NativeSequence(sequence.length, None, sequence.preempted, self._tick(), sequence.lost)
+            twin = NativeSequence(sequence.length, 0, None, sequence.preempted, self._tick(), sequence.lost)
             if sequence.id is not None:
                 twin.id = self._take_id(twin, keep=[sequence])
                 if sequence.id is None:  # it gave its place
@@ -283,6 +284,8 @@ class LlamaMemory:
         return self._context
 
     def _make_resident(self, sequences: Sequence[NativeSequence]) -> None:
+        if new := sum(s.expected for s in sequences if s.id is None and s.preempted is None):
+            self.reserve(new)
         for sequence in sequences:
             assert not sequence.lost, "a sequence whose batch was interrupted is not used again"
             sequence.used = self._tick()

@@ -19,7 +19,7 @@ from localctx.models.gguf_file import GgufFile, open_gguf
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_context import LlamaContext
 from localctx.models.llama_library import NATIVE_CODEC, llama_build, llama_library
-from localctx.models.llama_memory import LlamaMemory
+from localctx.models.llama_memory import LlamaMemory, NativeSequence
 from localctx.models.llama_options import ContextOptions, MemoryKind, memory_kind, parse_llama_rope
 from localctx.models.llama_tokenizer import LlamaTokenizer
 from localctx.models.llama_trial import LlamaSizes, try_gguf
@@ -133,13 +133,16 @@ class LlamaModel:
             )
             weights = self._weights
             self._memories[key] = LlamaMemory(
-                lambda options: LlamaContext(weights.pointer, weights, options), options, self.kind, PAGE * self.sizes(codec).bytes_per_token
+                lambda options: LlamaContext(weights.pointer, weights, options),
+                options,
+                self.kind,
+                PAGE * self.sizes(codec).bytes_per_token,
             )
         return self._memories[key]
 
-    def new_cache(self, codec: str) -> LlamaCache:
-        """Returns an empty cache."""
-        return LlamaCache(self.memory(codec))
+    def new_cache(self, codec: str, expected: int = 0) -> LlamaCache:
+        """Returns an empty cache, which is expected to get so many tokens."""
+        return LlamaCache(self.memory(codec), NativeSequence(expected=expected))
 
     def forward(
         self,

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from bisect import bisect_left
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,11 +18,12 @@ from typing import Any
 from localctx.errors import ModelError
 from localctx.models.gguf_file import GgufFile
 from localctx.models.llama_library import kv_types, llama_build, llama_library, llama_log
-from localctx.models.llama_options import ContextOptions, memory_kind
+from localctx.models.llama_options import CELLS, ContextOptions, memory_kind
 
 CONTEXTS = (8192, 65_536)  # tokens of the contexts that are measured; between and beyond, sizes are linear
 SECONDS = 60  # that a child may take, and one more for every READ bytes
 READ = 50_000_000
+_MOST = 1 << 24  # tokens of a context
 _SIZE = re.compile(r"(llama_kv_cache\w*|llama_memory_recurrent): +size = +([\d.]+) MiB")
 _COMPUTE = re.compile(r"(?:compute|output) buffer size = +([\d.]+) MiB")
 
@@ -56,6 +58,15 @@ class LlamaSizes:
         part = (cells - low.cells) / (high.cells - low.cells)
         between = lambda a, b: max(0.0, a + (b - a) * part)  # noqa: E731
         return ContextBytes(cells, between(low.kv, high.kv), low.states, between(low.compute, high.compute))
+
+    def largest(self, limit: int) -> int:
+        """Returns the tokens, a multiple of CELLS, of the largest context that takes at most ``limit`` bytes."""
+
+        def too_large(blocks: int) -> bool:
+            size = self.at(blocks * CELLS)
+            return size.kv + size.states + size.compute > limit
+
+        return CELLS * max(0, bisect_left(range(_MOST // CELLS), True, key=too_large) - 1)
 
     @property
     def bytes_per_token(self) -> int:

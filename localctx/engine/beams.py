@@ -28,7 +28,9 @@ class _Beam:
         return self.score / max(1, len(self.tokens))
 
 
-def beam_search(cache: SequenceCache, logits: Tensor, *, tokenizer: Tokenizer, width: int, limit: int) -> EngineCoroutine[None]:
+def beam_search(
+    cache: SequenceCache, logits: Tensor, *, tokenizer: Tokenizer, width: int, limit: int
+) -> EngineCoroutine[None]:
     """Generate the answer with the best mean log-probability that ``width`` beams find; yields its tokens at the end.
 
     ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled.

@@ -15,8 +15,8 @@ from localctx.engine.drafting import PromptLookup
 from localctx.engine.events import Evicted, Note, Progress, Token
 from localctx.engine.repetition import Repetition
 from localctx.errors import NoRoom
-from localctx.kv.sequence_cache import SequenceCache
 from localctx.kv.dispatch import max_tokens_at_once
+from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.base import ForwardRequest, Tokenizer
 from localctx.models.sampling import Sampler
 
@@ -117,9 +117,7 @@ class _DraftedLogits:
     ``close`` removes the drafted tokens from the cache that were not confirmed.
     """
 
-    def __init__(
-        self, cache: SequenceCache, lookup: PromptLookup | None, at_once: Callable[[Any], int]
-    ) -> None:
+    def __init__(self, cache: SequenceCache, lookup: PromptLookup | None, at_once: Callable[[Any], int]) -> None:
         self._cache, self._lookup, self._drafted = cache, lookup or PromptLookup((), 0), 0
         self._at_once = at_once
         self._draft, self._logits = list[int](), list[Tensor]()  # not confirmed yet, and the logits after each

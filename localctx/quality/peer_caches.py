@@ -29,7 +29,11 @@ class PeerResult:
 
 
 def measure_peers(
-    folder: Path, model: PagedModel, gate: QualityGate, on_progress: Callable[[Progress], None], warn: Callable[[str], None]
+    folder: Path,
+    model: PagedModel,
+    gate: QualityGate,
+    on_progress: Callable[[Progress], None],
+    warn: Callable[[str], None],
 ) -> Iterator[PeerResult]:
     """Yields the result of each installed peer with ``model``, loaded from ``folder``.
 

@@ -107,7 +107,12 @@ def _read(setup: Setup, cache: Cache, tokens_read: Sequence[int], stop: int) -> 
 
 
 def _score(
-    model: PagedModel, cache: Cache, tokens_read: Sequence[int], start: int, stop: int, on_progress: Callable[[int], None]
+    model: PagedModel,
+    cache: Cache,
+    tokens_read: Sequence[int],
+    start: int,
+    stop: int,
+    on_progress: Callable[[int], None],
 ) -> Tensor:
     """Returns -log p of ``tokens_read[start + 1 : stop + 1]``. Reads block by block, because the logits of a whole
     chunk would set the peak of memory.

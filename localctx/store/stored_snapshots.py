@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from sqlite_utils import Database
 
-from localctx.kv.pages import next_name, pack_tokens, unpack_tokens
+from localctx.kv.pages import next_name, pack_tokens
 from localctx.shape import SLOT_ALIGN
 from localctx.store.page_file import SELECT_PAGES, PageFile, PageReader
 from localctx.store.page_store import PageKey
@@ -21,21 +21,23 @@ from localctx.store.stored_pages import StoredPages
 
 
 class StoredSnapshot(NamedTuple):
-    """The verified bytes of a snapshot (mapped), its name, and where in the sequence it ends."""
+    """The verified bytes of a snapshot (mapped), its name and packed tokens, where in the sequence it ends, and how far
+    its tokens are those of the sequence.
+    """
 
-    name: bytes
+    key: PageKey
     stop: int
+    same: int
     payload: np.ndarray
 
 
 @dataclass
 class SnapshotMatch:
-    """The ``snapshots`` that a sequence begins with, in order. ``partial`` is one that goes on from there and shares
-    some of its tokens, though not all; ``fault`` says why they end early, if one was damaged.
+    """The ``snapshots`` that a sequence begins with, in order; of the last one some tokens may be others. ``fault`` says
+    why they end early, if one was damaged.
     """
 
     snapshots: list[StoredSnapshot] = field(default_factory=list)
-    partial: StoredSnapshot | None = None
     fault: str | None = None
 
 
@@ -49,15 +51,22 @@ class StoredSnapshots:
         """Returns the longest path of snapshots that ``tokens`` begin with, all verified, and with ``partial`` the one
         after it that shares most of the next tokens. A damaged one that it meets is removed.
         """
-        packed, match, parent = pack_tokens(tokens), SnapshotMatch(), fingerprint
-        reader = PageReader(self._folder)
-        for row in self._deepest(fingerprint, packed):
-            if not self._take(row, reader, match):
-                return match
-            parent = row["name"]
-        at = match.snapshots[-1].stop if match.snapshots else 0
-        if partial and (row := self._most_alike(parent, packed[4 * at :])):
-            self._take(row, reader, match, partial=True)
+        packed, match, reader = pack_tokens(tokens), SnapshotMatch(), PageReader(self._folder)
+        path, at, parent = self._deepest(fingerprint, packed), 0, fingerprint
+        if path:
+            at, parent = sum(len(row["tokens"]) for row in path), path[-1]["name"]
+        if partial and (row := self._most_alike(parent, packed[at:])):
+            path.append(row)
+        at = 0
+        for row in path:
+            opened = reader.open(row, row["tokens"])
+            if opened.payload is None:
+                match.fault = f"kept snapshot {len(match.snapshots) + 1} {opened.fault}"
+                self._forget(row)
+                break
+            same = at + common_tokens(row["tokens"], packed[4 * at :])
+            at += len(row["tokens"]) // 4
+            match.snapshots.append(StoredSnapshot((row["name"], row["tokens"]), at, same, opened.payload))
         return match
 
     def writer(self, fingerprint: bytes, names: Sequence[PageKey], cache: str) -> "SnapshotWriter":
@@ -65,21 +74,9 @@ class StoredSnapshots:
         self._pages.sweep()
         return SnapshotWriter(self._db, self._folder, fingerprint, list(names), cache)
 
-    def _take(self, row: dict, reader: PageReader, match: SnapshotMatch, partial: bool = False) -> bool:
-        """Add the snapshot of ``row`` to ``match`` if its bytes are what was written; else note why, and remove it."""
-        opened = reader.open(row, row["tokens"])
-        start = match.snapshots[-1].stop if match.snapshots else 0
-        if opened.payload is None:
-            match.fault = f"kept snapshot {len(match.snapshots) + 1} {opened.fault}"
-            with self._db.atomic():
-                self._db.execute("DELETE FROM pages WHERE name = ?", [row["name"]])
-            return False
-        snapshot = StoredSnapshot(row["name"], start + len(row["tokens"]) // 4, opened.payload)
-        if partial:
-            match.partial = snapshot
-        else:
-            match.snapshots.append(snapshot)
-        return True
+    def _forget(self, row: dict) -> None:
+        with self._db.atomic():
+            self._db.execute("DELETE FROM pages WHERE name = ?", [row["name"]])
 
     def _deepest(self, parent: bytes, packed: bytes) -> list[dict]:
         """Returns the rows of the path from ``parent`` that covers most of ``packed``."""
@@ -100,8 +97,7 @@ class StoredSnapshots:
         rows = self._db.query(
             f"{SELECT_PAGES} WHERE parent = ? AND substr(tokens, 1, 4) = substr(?, 1, 4)", [parent, packed]
         )
-        wanted = unpack_tokens(packed)
-        return max(rows, key=lambda row: common_tokens(unpack_tokens(row["tokens"]), wanted), default=None)
+        return max(rows, key=lambda row: common_tokens(row["tokens"], packed), default=None)
 
 
 class SnapshotWriter(PageWriter):
@@ -136,7 +132,9 @@ class SnapshotWriter(PageWriter):
         self._rows.append({**append_page(self._file, key, payload), "parent": parent})
 
 
-def common_tokens(tokens: Sequence[int], other: Sequence[int]) -> int:
-    """The number of tokens that both begin with."""
-    differ = (i for i, (a, b) in enumerate(zip(tokens, other, strict=False)) if a != b)
-    return next(differ, min(len(tokens), len(other)))
+def common_tokens(packed: bytes, other: bytes) -> int:
+    """The number of packed tokens that both begin with."""
+    count = min(len(packed), len(other)) // 4
+    mine, theirs = np.frombuffer(packed, "<u4", count), np.frombuffer(other, "<u4", count)
+    different = np.flatnonzero(mine != theirs)
+    return int(different[0]) if len(different) else count
