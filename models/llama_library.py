@@ -21,6 +21,7 @@ KV_TYPES = {
 }
 """The ggml types of K and V for each of our codecs that llama.cpp has; ``f16`` is its own default."""
 
+QUANTIZED = ("int8", "k8v4", "int4")
 NATIVE_CODEC = "f16"
 """The codec that llama.cpp itself would take."""
 

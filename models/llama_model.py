@@ -108,7 +108,7 @@ class LlamaModel:
             "version": STATE_VERSION,
             "weights": self._gguf.hashes,
             "kv": codec,
-            "flash": True,
+            "flash": self.memory_options(codec).flash,
             "rope": self._rope,
             "device": self.device.type,
             "rotation": os.environ.get("LLAMA_ATTN_ROT_DISABLE", ""),
@@ -121,6 +121,11 @@ class LlamaModel:
             self._sizes[codec] = self._measure(codec)
         return self._sizes[codec]
 
+    def memory_options(self, codec: str) -> ContextOptions:
+        """Returns how contexts with ``codec`` and the present RoPE are made; their size is decided later."""
+        offload = self.device.type != "cpu"
+        return ContextOptions(0, self.kind.sequences, codec, self._rope, self._batch, self._threads, offload)
+
     def memory(self, codec: str) -> LlamaMemory:
         """Returns the memory of sequences with ``codec`` and the present RoPE; those of others are freed."""
         key = codec, self._rope
@@ -128,13 +133,10 @@ class LlamaModel:
             for old in self._memories.values():
                 old.close()
             self._memories.clear()
-            options = ContextOptions(
-                0, self.kind.sequences, codec, self._rope, self._batch, self._threads, self.device.type != "cpu"
-            )
             weights = self._weights
             self._memories[key] = LlamaMemory(
                 lambda options: LlamaContext(weights.pointer, weights, options),
-                options,
+                self.memory_options(codec),
                 self.kind,
                 PAGE * self.sizes(codec).bytes_per_token,
             )

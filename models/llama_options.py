@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localctx.errors import UsageError
-from localctx.models.llama_library import kv_types, llama_library
+from localctx.models.llama_library import QUANTIZED, kv_types, llama_library
 from localctx.settings import ROPE
 
 MAX_OUTPUTS = 64  # tokens of one native batch whose logits are wanted: their buffer is vocabulary x 4 bytes for each
@@ -47,6 +47,11 @@ class ContextOptions:
     threads: int = 1
     offload: bool = False
 
+    @property
+    def flash(self) -> bool:
+        """True if flash attention computes: a quantized V needs it, GPUs are faster with it, and processors slower."""
+        return self.offload or self.kv in QUANTIZED
+
     def native(self, trained: int) -> Any:
         """Returns llama.cpp's parameters for a model that was trained with a window of ``trained`` tokens."""
         library = llama_library()
@@ -56,7 +61,8 @@ class ContextOptions:
         p.n_outputs_max = min(MAX_OUTPUTS, self.batch)
         p.n_threads = p.n_threads_batch = self.threads
         p.type_k, p.type_v = kv_types(self.kv)
-        p.flash_attn_type = library.LLAMA_FLASH_ATTN_TYPE_ENABLED  # a quantized V needs it
+        kinds = ("DISABLED", "ENABLED")
+        p.flash_attn_type = getattr(library, f"LLAMA_FLASH_ATTN_TYPE_{kinds[self.flash]}")
         p.offload_kqv = p.op_offload = self.offload
         if scaling := parse_llama_rope(self.rope):
             kind, factor = scaling
