@@ -36,6 +36,12 @@ def write_tiny_gguf(path: Path, family: str, seed: int = 0, **metadata: Any) -> 
     return path
 
 
+def link_tried(home: Path, tried: Path) -> None:
+    """Let the data folder ``home`` share the records of files that were tried, which takes a process for each."""
+    home.mkdir(exist_ok=True)
+    (home / "tried").symlink_to(tried)
+
+
 def _random(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Weights large enough that every token of a text changes what is answered."""
     if name.endswith("norm.weight"):

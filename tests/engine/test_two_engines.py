@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from ask_in_process import PLAIN
 from required_extras import needs_llama
-from tiny_ggufs import write_tiny_gguf
+from tiny_ggufs import link_tried, write_tiny_gguf
 
 import localctx
 from localctx import events
@@ -24,10 +24,16 @@ def tiny_gguf(tmp_path_factory):
     return write_tiny_gguf(tmp_path_factory.mktemp("models") / "tiny.gguf", "llama")
 
 
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory):
+    return tmp_path_factory.mktemp("tried")
+
+
 @pytest.fixture(params=ENGINES)
-def settings(request, home) -> dict:
+def settings(request, home, tried) -> dict:
     """The settings of a tiny model on one of the engines."""
     torch = request.param == "torch"
+    link_tried(home, tried)
     model = request.getfixturevalue("tiny_model" if torch else "tiny_gguf")
     return {**PLAIN, "engine": request.param, "model": str(model), "max_tokens": 6, "mode": "full", "home": home}
 
