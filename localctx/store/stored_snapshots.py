@@ -15,7 +15,7 @@ from sqlite_utils import Database
 from localctx.kv.pages import next_name, pack_tokens
 from localctx.shape import SLOT_ALIGN
 from localctx.store.page_file import SELECT_PAGES, PageFile, PageReader
-from localctx.store.page_store import PageKey
+from localctx.store.page_store import OpenedPage, PageKey
 from localctx.store.page_writer import PageWriter, append_page, is_stored
 from localctx.store.stored_pages import StoredPages
 
@@ -59,7 +59,7 @@ class StoredSnapshots:
             path.append(row)
         at = 0
         for row in path:
-            opened = reader.open(row, row["tokens"])
+            opened = _open(row, reader)
             if opened.payload is None:
                 match.fault = f"kept snapshot {len(match.snapshots) + 1} {opened.fault}"
                 self._forget(row)
@@ -130,6 +130,13 @@ class SnapshotWriter(PageWriter):
         if self._file is None:
             self._file = PageFile(self._folder, self._slot_bytes)
         self._rows.append({**append_page(self._file, key, payload), "parent": parent})
+
+
+def _open(row: dict, reader: PageReader) -> OpenedPage:
+    """Returns the verified bytes of a snapshot, or why they cannot be trusted. Its name says what its tokens are."""
+    if next_name(row["parent"], row["tokens"]) != row["name"]:
+        return OpenedPage(fault="is of other text")
+    return reader.open(row, row["tokens"])
 
 
 def common_tokens(packed: bytes, other: bytes) -> int:
