@@ -21,6 +21,9 @@ KV_TYPES = {
 }
 """The ggml types of K and V for each of our codecs that llama.cpp has; ``f16`` is its own default."""
 
+GGML_TYPES = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 8, "BF16": 30}
+"""ggml's numbers of these types: llama-cpp-python does not name all of them."""
+
 QUANTIZED = ("int8", "k8v4", "int4")
 NATIVE_CODEC = "f16"
 """The codec that llama.cpp itself would take."""
@@ -60,8 +63,7 @@ def kv_types(codec: str) -> tuple[int, int]:
     if codec not in KV_TYPES:
         raise UsageError(f"llama.cpp has no {codec} KV", f"use one of: auto, {', '.join(KV_TYPES)}; or --engine torch")
     k, v = KV_TYPES[codec]
-    library = llama_library()
-    return getattr(library, f"GGML_TYPE_{k}"), getattr(library, f"GGML_TYPE_{v}")
+    return GGML_TYPES[k], GGML_TYPES[v]
 
 
 _captured: list[list[str]] = []  # lists that the log's lines are added to

@@ -18,7 +18,7 @@ from localctx.models.base import EngineName, ForwardRequest
 from localctx.models.gguf_file import GgufFile, open_gguf
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_context import LlamaContext
-from localctx.models.llama_library import NATIVE_CODEC, llama_build, llama_library
+from localctx.models.llama_library import llama_build, llama_library
 from localctx.models.llama_memory import LlamaMemory, NativeSequence
 from localctx.models.llama_options import ContextOptions, MemoryKind, memory_kind, parse_llama_rope
 from localctx.models.llama_tokenizer import LlamaTokenizer
@@ -46,8 +46,8 @@ class LlamaWeights:
 
 
 class LlamaModel:
-    """See ``localctx.models.base.Model``. ``measure`` returns the sizes that ``try_gguf`` finds with a codec; ``batch`` are
-    the tokens computed at once.
+    """See ``localctx.models.base.Model``. ``sizes`` are those that ``try_gguf`` measured; ``batch`` are the tokens computed
+    at once.
     """
 
     engine: EngineName = "llama.cpp"
@@ -55,7 +55,7 @@ class LlamaModel:
     def __init__(
         self,
         gguf: GgufFile,
-        measure: Callable[[str], LlamaSizes],
+        sizes: LlamaSizes,
         weights: LlamaWeights,
         *,
         name: str,
@@ -64,13 +64,11 @@ class LlamaModel:
         device: torch.device,
         rope: str = "auto",
     ) -> None:
-        self.name, self.device, self._measure = name, device, measure
-        self._sizes = {NATIVE_CODEC: measure(NATIVE_CODEC)}
+        self.name, self.device, self.sizes = name, device, sizes
         self._gguf, self._weights, self._batch, self._threads = gguf, weights, batch, threads
         template = gguf.header.meta.get("tokenizer.chat_template", "")
         self.tokenizer = LlamaTokenizer(weights.pointer, template if isinstance(template, str) else "")
         self.kind: MemoryKind = memory_kind(weights.pointer)
-        sizes = self._sizes[NATIVE_CODEC]
         self.trained, self.parameters, self.nbytes = sizes.trained, sizes.parameters, weights.nbytes
         self._memories = dict[tuple[str, str], LlamaMemory]()  # by codec and RoPE; views share them
         self.stretch(rope)
@@ -84,7 +82,7 @@ class LlamaModel:
     @property
     def kv_nbytes(self) -> Mapping[str, int]:
         """See ``Model``: the native contexts."""
-        sizes = (self.sizes(codec).at(memory.cells) for (codec, _), memory in self._memories.items() if memory.cells)
+        sizes = (self.sizes.at(codec, memory.cells) for (codec, _), memory in self._memories.items() if memory.cells)
         return {"device": round(sum(size.kv + size.states for size in sizes))}
 
     def stretch(self, rope: str) -> None:
@@ -115,12 +113,6 @@ class LlamaModel:
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).digest()
 
-    def sizes(self, codec: str) -> LlamaSizes:
-        """Returns what contexts with ``codec`` take, as it was measured. Raises ModelError, UsageError."""
-        if codec not in self._sizes:
-            self._sizes[codec] = self._measure(codec)
-        return self._sizes[codec]
-
     def memory_options(self, codec: str) -> ContextOptions:
         """Returns how contexts with ``codec`` and the present RoPE are made; their size is decided later."""
         offload = self.device.type != "cpu"
@@ -138,7 +130,7 @@ class LlamaModel:
                 lambda options: LlamaContext(weights.pointer, weights, options),
                 self.memory_options(codec),
                 self.kind,
-                PAGE * self.sizes(codec).bytes_per_token,
+                PAGE * self.sizes.bytes_per_token(codec),
             )
         return self._memories[key]
 
@@ -182,11 +174,11 @@ def load_llama_model(
     parse_llama_rope(rope)
     gguf, batch = open_gguf(path), max(MIN_BATCH, chunk)
     place = llama_device(device)
-    try_gguf(gguf, NATIVE_CODEC, batch, tried)  # before this process loads it
+    sizes = try_gguf(gguf, batch, tried)  # before this process loads it
     weights = LlamaWeights(gguf, 0 if place.type == "cpu" else -1)
     return LlamaModel(
         gguf,
-        lambda codec: try_gguf(gguf, codec, batch, tried),
+        sizes,
         weights,
         name=name,
         batch=batch,

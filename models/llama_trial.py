@@ -10,14 +10,16 @@ import re
 import subprocess
 import sys
 from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from localctx.errors import ModelError
+from localctx.errors import ModelError, UsageError
 from localctx.models.gguf_file import GgufFile
-from localctx.models.llama_library import kv_types, llama_build, llama_library, llama_log
+from localctx.models.llama_library import KV_TYPES, NATIVE_CODEC, llama_build, llama_library, llama_log
 from localctx.models.llama_options import CELLS, ContextOptions, memory_kind
 
 CONTEXTS = (8192, 65_536)  # tokens of the contexts that are measured; between and beyond, sizes are linear
@@ -39,68 +41,71 @@ class ContextBytes:
     states: float
     compute: float
 
+    @property
+    def total(self) -> float:
+        """All bytes."""
+        return self.kv + self.states + self.compute
+
 
 @dataclass(frozen=True)
 class LlamaSizes:
-    """What llama.cpp said of a file: its ``parameters``, ``trained`` window, sliding ``window`` (0: none), whether it is
-    ``recurrent``, and two ``contexts``.
+    """What llama.cpp said of a file: its ``parameters``, ``trained`` window in tokens, sliding ``window`` (0: none), whether
+    it is ``recurrent``, and by codec two ``contexts``; codecs that the model's heads do not allow are absent.
     """
 
     parameters: int
     trained: int
     window: int
     recurrent: bool
-    contexts: tuple[ContextBytes, ContextBytes]
+    contexts: Mapping[str, tuple[ContextBytes, ContextBytes]]
 
-    def at(self, cells: int) -> ContextBytes:
-        """Returns the bytes of a context of ``cells`` tokens."""
-        low, high = self.contexts
+    def at(self, codec: str, cells: int) -> ContextBytes:
+        """Returns the bytes of a context of ``cells`` tokens. Raises UsageError for a codec that it cannot have."""
+        low, high = self._measured(codec)
         part = (cells - low.cells) / (high.cells - low.cells)
         between = lambda a, b: max(0.0, a + (b - a) * part)  # noqa: E731
         return ContextBytes(cells, between(low.kv, high.kv), low.states, between(low.compute, high.compute))
 
-    def largest(self, limit: int) -> int:
+    def largest(self, codec: str, limit: int) -> int:
         """Returns the tokens, a multiple of CELLS, of the largest context that takes at most ``limit`` bytes."""
 
         def too_large(blocks: int) -> bool:
-            size = self.at(blocks * CELLS)
-            return size.kv + size.states + size.compute > limit
+            return self.at(codec, blocks * CELLS).total > limit
 
         return CELLS * max(0, bisect_left(range(_MOST // CELLS), True, key=too_large) - 1)
 
-    @property
-    def bytes_per_token(self) -> int:
-        """The bytes that one more token of a long text takes."""
-        low, high = self.contexts
+    def bytes_per_token(self, codec: str) -> int:
+        """Returns the bytes that one more token of a long text takes."""
+        low, high = self._measured(codec)
         return round((high.kv - low.kv) / (high.cells - low.cells))
 
+    def _measured(self, codec: str) -> tuple[ContextBytes, ContextBytes]:
+        if codec not in self.contexts:
+            raise UsageError(f"llama.cpp has no {codec} KV for this model", f"use one of: auto, {', '.join(self.contexts)}")
+        return self.contexts[codec]
 
-def try_gguf(gguf: GgufFile, kv: str, batch: int, folder: Path) -> LlamaSizes:
-    """Returns the sizes of ``gguf`` with ``kv`` and ``batch`` tokens at once. A child process tries the file first,
-    unless ``folder`` has the record of an earlier try.
 
-    Raises ModelError for a file at which the child failed, or which took it too long; UsageError for ``kv``.
+def try_gguf(gguf: GgufFile, batch: int, folder: Path) -> LlamaSizes:
+    """Returns the sizes of ``gguf`` with ``batch`` tokens at once. A child process tries the file first, unless
+    ``folder`` has the record of an earlier try.
+
+    Raises ModelError for a file at which the child failed, or which took it too long.
     """
-    kv_types(kv)
-    key = sha256(json.dumps([gguf.hashes, llama_build(), kv, batch], sort_keys=True).encode()).hexdigest()[:32]
+    key = sha256(json.dumps([gguf.hashes, llama_build(), batch], sort_keys=True).encode()).hexdigest()[:32]
     record = folder / f"{key}.json"
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError):
         return _from_json(json.loads(record.read_text()))
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    tried = _try(gguf, kv, batch)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    tried = _try(gguf, batch)
+    with suppress(OSError):  # then it is tried again next time
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = record.with_suffix(f".{os.getpid()}")
         part.write_text(json.dumps(tried))
         part.replace(record)
-    except OSError:  # then it is tried again next time
-        pass
     return _from_json(tried)
 
 
-def _try(gguf: GgufFile, kv: str, batch: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "localctx.models.llama_trial", str(gguf.path), kv, str(batch)]
+def _try(gguf: GgufFile, batch: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "localctx.models.llama_trial", str(gguf.path), str(batch)]
     environment = {**os.environ, "GGML_NO_BACKTRACE": "1"}
     seconds = SECONDS + gguf.nbytes // READ
     try:
@@ -115,25 +120,29 @@ def _try(gguf: GgufFile, kv: str, batch: int) -> dict[str, Any]:
 
 
 def _from_json(tried: dict[str, Any]) -> LlamaSizes:
-    low, high = (ContextBytes(**context) for context in tried["contexts"])
-    return LlamaSizes(**{**tried, "contexts": (low, high)})
+    contexts = {codec: (ContextBytes(**low), ContextBytes(**high)) for codec, (low, high) in tried["contexts"].items()}
+    return LlamaSizes(**{**tried, "contexts": contexts})
 
 
-def main(path: str, kv: str, batch: int) -> LlamaSizes:
+def main(path: str, batch: int) -> LlamaSizes:
     """Load the file at ``path``, compute one token, and measure. Raises ValueError with llama.cpp's own words."""
     library = llama_library()
     model = _load(path, no_alloc=False)
     kind, trained = memory_kind(model), library.llama_model_n_ctx_train(model)
-    context = library.llama_init_from_model(model, ContextOptions(256, 2, kv, batch=batch).native(trained))
+    context = library.llama_init_from_model(model, ContextOptions(256, 2, NATIVE_CODEC, batch=batch).native(trained))
     tokens = (library.llama_token * 1)(0)
     if not context or library.llama_decode(context, library.llama_batch_get_one(tokens, 1)):
         raise ValueError("it computes no token")
     parameters = library.llama_model_n_params(model)
     library.llama_free(context)
     library.llama_model_free(model)
-    model = _load(path, no_alloc=True)
-    low, high = (_measure(model, ContextOptions(n, kind.sequences, kv, batch=batch), trained) for n in CONTEXTS)
-    return LlamaSizes(parameters, trained, kind.window, kind.recurrent, (low, high))
+    model, contexts = _load(path, no_alloc=True), dict[str, tuple[ContextBytes, ContextBytes]]()
+    for codec in KV_TYPES:
+        options = (ContextOptions(n, kind.sequences, codec, batch=batch) for n in CONTEXTS)
+        low, high = (_measure(model, one, trained) for one in options)
+        if low and high:
+            contexts[codec] = low, high
+    return LlamaSizes(parameters, trained, kind.window, kind.recurrent, contexts)
 
 
 def _load(path: str, no_alloc: bool) -> Any:
@@ -150,22 +159,27 @@ def _load(path: str, no_alloc: bool) -> Any:
     return model
 
 
-def _measure(model: Any, options: ContextOptions, trained: int) -> ContextBytes:
+def _measure(model: Any, options: ContextOptions, trained: int) -> ContextBytes | None:
     library = llama_library()
     with llama_log() as log:
         context = library.llama_init_from_model(model, options.native(trained))
     if not context:
-        raise ValueError("no context of it can be made")
+        return None
     library.llama_free(context)
+    return context_bytes(options.cells, log)
+
+
+def context_bytes(cells: int, log: Sequence[str]) -> ContextBytes:
+    """Returns what llama.cpp's ``log`` of making a context of ``cells`` tokens says of its size."""
     text, mib = "".join(log), 1 << 20
     found = [(name, float(size)) for name, size in _SIZE.findall(text)]
     kv = sum(size for name, size in found if name.startswith("llama_kv_cache"))
     states = sum(size for name, size in found if name.startswith("llama_memory_recurrent"))
-    return ContextBytes(options.cells, kv * mib, states * mib, sum(map(float, _COMPUTE.findall(text))) * mib)
+    return ContextBytes(cells, kv * mib, states * mib, sum(map(float, _COMPUTE.findall(text))) * mib)
 
 
 if __name__ == "__main__":
     try:
-        print(json.dumps(asdict(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))))
+        print(json.dumps(asdict(main(sys.argv[1], int(sys.argv[2])))))
     except ValueError as e:
         sys.exit(str(e))

@@ -191,11 +191,11 @@ class MemoryPage:
         }
 
     def _plan(self) -> Updates:
-        from localctx.engine.capacity import capacity  # imports torch: the page is shown before it
+        from localctx.engine.plan_memory import plan_memory  # imports torch: the page is shown before it
 
         results = self._results()
         try:
-            report = capacity(
+            report = plan_memory(
                 self._window.settings, passed=lambda codec: results.get(codec, {}).get("passed")
             ).to_json()
         except UserError as e:

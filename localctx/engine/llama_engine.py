@@ -78,13 +78,13 @@ class LlamaEngine(KVEngine):
 
     def plan(self, planned: LlamaPlan, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
         """See ``KVEngine``."""
-        model, sizes = self.model, self.model.sizes(planned.codec)
+        model = self.model
         answer = min(answer, model.context - tokens)
         need = math.ceil((tokens + answer) / CELLS) * CELLS
-        context = sizes.at(need)
+        context = model.sizes.at(planned.codec, need)
         if need > (room := self._cells(planned.codec, planned.limit)):
             raise TooLong(
-                f"{tokens:,} tokens take {format_bytes(context.kv + context.states + context.compute)} in llama.cpp; "
+                f"{tokens:,} tokens take {format_bytes(context.total)} in llama.cpp; "
                 f"there are {format_bytes(planned.limit)}, enough for {room:,} tokens",
                 "close other programs, raise --memory, try a smaller --kv (int8, int4), or ask a shorter part",
             )
@@ -143,7 +143,7 @@ class LlamaEngine(KVEngine):
 
     def _cells(self, codec: str, limit: int) -> int:
         """The most tokens of a context that takes at most ``limit`` bytes."""
-        return self.model.sizes(codec).largest(limit)
+        return self.model.sizes.largest(codec, limit)
 
 
 def refuse_settings(settings: Settings) -> None:

@@ -13,7 +13,6 @@ from localctx.engine.persister import CacheIdentity
 from localctx.errors import UserError
 from localctx.kv.keepers.full import Full
 from localctx.models.llama_options import MemoryKind
-from localctx.models.llama_trial import ContextBytes, LlamaSizes
 from localctx.store.page_file import SELECT_PAGES, PageReader
 from localctx.store.store import Store
 
@@ -148,14 +147,6 @@ def test_two_sequences_share_what_they_begin_with_and_are_evicted_apart(store):
     keep(store, [*TOKENS[: 2 * STEP], *range(9, 9 + 700)])
     assert store.db.table("pages").count == 5
     assert store.pages.live() < 1.4 * before
-
-
-def test_sizes_between_two_measured_contexts_are_linear():
-    sizes = LlamaSizes(1, 1, 0, False, (ContextBytes(8192, 8192.0, 5.0, 100.0), ContextBytes(65536, 65536.0, 5.0, 800.0)))
-    assert (sizes.at(16384).kv, sizes.at(16384).states, sizes.bytes_per_token) == (16384, 5, 1)
-    most = sizes.largest(40_000)
-    at = sizes.at(most)
-    assert at.kv + at.states + at.compute <= 40_000 < sizes.at(most + 256).kv + sizes.at(most + 256).compute + 5
 
 
 # --- Weights, types and RoPE
