@@ -51,9 +51,9 @@ class GgufHeader:
 def read_header(path: Path, part: bool = False) -> GgufHeader:
     """Reads the header of the GGUF file ``path``, and checks every length in it against the file's size.
 
-    ``part``: the file may be one of several, so that the model's sizes are checked by ``check_sizes`` once all are read.
-    Takes milliseconds, at worst two seconds for any file. Raises ModelError for an invalid file, OSError if it cannot
-    be read.
+    ``part``: the file may be one of several, so that the model's sizes are checked by ``check_sizes`` once all are
+    read. Takes milliseconds, at worst two seconds for any file. Raises ModelError for an invalid file, OSError if it
+    cannot be read.
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

@@ -1,8 +1,8 @@
 """A child process that downloads one model from the Hugging Face hub: ``python -m localctx.models.hub_download``.
 
 Arguments: repository, revision, target folder, file for the plan (the commit, and the size of each file), and a pattern
-if GGUF files are wanted. Downloads only these, or safetensors, configs and tokenizers, never pickled weights. On failure it prints one line and exits with 1, or with
-HUB_UNREACHABLE where no hub answers.
+if GGUF files are wanted. Downloads only these, or safetensors, configs and tokenizers, never pickled weights. On
+failure it prints one line and exits with 1, or with HUB_UNREACHABLE where no hub answers.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""LlamaContext: one native context of llama.cpp, with its sequences. Every limit is checked before native code is called,
-because it aborts the process where it is violated.
+"""LlamaContext: one native context of llama.cpp, with its sequences. Every limit is checked before native code is
+called, which aborts the process where one is violated.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ class NoCells(Exception):
 
 
 class StateRefused(Exception):
-    """llama.cpp does not take a state that we stored: another layout, or damaged in a way that a checksum cannot see."""
+    """llama.cpp does not take a state: it is of another layout, or there is no room for it."""
 
 
 class Row(NamedTuple):

@@ -1,4 +1,4 @@
-"""llama.cpp's library, through llama-cpp-python: whether it is installed, its build, its log, the types of its cache."""
+"""llama.cpp's library, through llama-cpp-python: whether it is installed, its build, its log, its types of KV."""
 
 import ctypes
 import functools

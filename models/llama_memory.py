@@ -21,8 +21,9 @@ SMALLEST = 2048  # tokens of the first context, if the model and the budget allo
 
 @dataclass(eq=False)
 class NativeSequence:
-    """One sequence of ``length`` tokens, which is ``expected`` to get so many. It is resident under the native ``id``, or its state is ``preempted``; neither
-    while it is empty. ``lost``: an interrupted batch left its memory in an unknown state.
+    """One sequence of ``length`` tokens, which is ``expected`` to get so many. It is resident under the native ``id``,
+    or its state is ``preempted``; neither while it is empty. ``used`` counts up with its use. ``lost``: an interrupted
+    batch left its memory in an unknown state.
     """
 
     length: int = 0
@@ -236,7 +237,7 @@ class LlamaMemory:
     # --- Snapshots
 
     def snapshot(self, sequence: NativeSequence, start: int) -> np.ndarray:
-        """Returns the state of the tokens from ``start`` to the end of the sequence, with the recurrent states there."""
+        """Returns the state of the tokens from ``start`` to the sequence's end, with the recurrent states there."""
         with self._lock:
             self._make_resident([sequence])
             native = self._native
@@ -379,9 +380,8 @@ Piece = tuple[int, int, int, int]
 
 
 def _batches(counts: Sequence[int], num_logits: Sequence[int], size: int) -> list[list[Piece]]:
-    """Distributes sequences of ``counts`` tokens over native batches of at most ``size`` tokens and MAX_OUTPUTS outputs.
-
-    A sequence is cut where its wanted logits begin, if it has more tokens than one batch has.
+    """Distributes sequences of ``counts`` tokens over native batches of at most ``size`` tokens and MAX_OUTPUTS
+    outputs. A sequence is cut where it has more tokens, or more wanted logits, than there is room for.
     """
     batches, tokens, outputs = list[list[Piece]]([[]]), 0, 0
     for i, (count, wanted) in enumerate(zip(counts, num_logits, strict=True)):

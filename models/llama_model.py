@@ -46,8 +46,8 @@ class LlamaWeights:
 
 
 class LlamaModel:
-    """See ``localctx.models.base.Model``. ``sizes`` are those that ``try_gguf`` measured; ``batch`` are the tokens computed
-    at once.
+    """See ``localctx.models.base.Model``. ``sizes`` are those that ``try_gguf`` measured; ``batch`` are the tokens
+    computed at once.
     """
 
     engine: EngineName = "llama.cpp"

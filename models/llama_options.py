@@ -15,8 +15,8 @@ CELLS = 256  # llama.cpp pads a context to a multiple of this
 
 @dataclass(frozen=True)
 class MemoryKind:
-    """What a model's memory can do: a sequence of full attention can be cut anywhere; with a sliding ``window`` (tokens;
-    0: none) only while the tokens before are still there; with ``recurrent`` states never.
+    """What a model's memory can do: a sequence of full attention can be cut anywhere; with a sliding ``window`` (in
+    tokens; 0: none) only while the tokens before are still there; with ``recurrent`` states never.
     """
 
     window: int
@@ -35,8 +35,8 @@ class MemoryKind:
 
 @dataclass(frozen=True)
 class ContextOptions:
-    """How a context is made: ``cells`` for tokens, ``sequences`` at most (the last is for copies), the codec ``kv``, the
-    ``rope`` scaling as in the settings, ``batch`` tokens at once, ``threads``; ``offload``: KV is on the GPU.
+    """How a context is made: ``cells`` for tokens, ``sequences`` at most (the last is for copies), the codec ``kv``,
+    the ``rope`` scaling as in the settings, ``batch`` tokens at once, ``threads``; ``offload``: KV is on the GPU.
     """
 
     cells: int

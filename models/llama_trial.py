@@ -1,7 +1,7 @@
 """Tries a GGUF in a child process before this one loads it, and measures there what a context of it takes.
 
-llama.cpp aborts its process where a file has what it did not expect. The child computes one token; then it makes contexts
-without allocating them (``no_alloc``), whose sizes llama.cpp's log tells.
+llama.cpp aborts its process where a file has what it did not expect. The child computes one token; then it makes
+contexts without allocating them (``no_alloc``), whose sizes llama.cpp's log tells.
 """
 
 import json
@@ -49,8 +49,8 @@ class ContextBytes:
 
 @dataclass(frozen=True)
 class LlamaSizes:
-    """What llama.cpp said of a file: its ``parameters``, ``trained`` window in tokens, sliding ``window`` (0: none), whether
-    it is ``recurrent``, and by codec two ``contexts``; codecs that the model's heads do not allow are absent.
+    """What llama.cpp said of a file: its ``parameters``, ``trained`` window in tokens, sliding ``window`` (0: none),
+    whether it is ``recurrent``, and by codec two ``contexts``; codecs that the model's heads do not allow are absent.
     """
 
     parameters: int
@@ -81,7 +81,9 @@ class LlamaSizes:
 
     def _measured(self, codec: str) -> tuple[ContextBytes, ContextBytes]:
         if codec not in self.contexts:
-            raise UsageError(f"llama.cpp has no {codec} KV for this model", f"use one of: auto, {', '.join(self.contexts)}")
+            raise UsageError(
+                f"llama.cpp has no {codec} KV for this model", f"use one of: auto, {', '.join(self.contexts)}"
+            )
         return self.contexts[codec]
 
 

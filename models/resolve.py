@@ -66,8 +66,8 @@ def resolve_model(name: str, models_dir: Path, progress: ProgressCallback, kind:
 
 
 def resolve_gguf(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
-    """Returns the first part of the GGUF called ``name``, for llama.cpp: a file, a folder with one, or GGUF_ON_HUB, which
-    is downloaded if needed. Raises as ``resolve_model`` does.
+    """Returns the first part of the GGUF called ``name``, for llama.cpp: a file, a folder with one, or GGUF_ON_HUB,
+    which is downloaded if needed. Raises as ``resolve_model`` does.
     """
     if path := find_gguf(name):
         return path.resolve()

@@ -1,6 +1,6 @@
 """The default model, or another Llama folder with a byte-level vocabulary, as a GGUF with its tokenizer and template.
 
-    python tests/default_gguf.py FOLDER FILE.gguf
+python tests/default_gguf.py FOLDER FILE.gguf
 """
 
 import json
@@ -22,7 +22,7 @@ def _describe(folder: Path, writer: Any) -> None:
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     config = json.loads((folder / "tokenizer_config.json").read_text())
     template = folder / "chat_template.jinja"
-    tokens = {token: number for token, number in tokenizer["model"]["vocab"].items()}
+    tokens = dict(tokenizer["model"]["vocab"])
     special = {token["content"] for token in tokenizer["added_tokens"] if token["special"]}
     tokens |= {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
     ordered = sorted(tokens, key=tokens.__getitem__)

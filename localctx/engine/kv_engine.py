@@ -32,7 +32,7 @@ class PlannedCache(Protocol):
 
 
 class KVEngine(ABC):
-    """An engine for the model of ``runtime``, under its settings. ``rope`` is the RoPE scaling that the model has now."""
+    """An engine for the model of ``runtime``, under its settings. ``rope`` is the RoPE scaling the model has now."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime

@@ -21,8 +21,8 @@ COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1
 
 
 class CachePersister(Persister[Cache]):
-    """See ``Persister``: pages of a cache of torch. Where the local store ends, pages come from ``remote``; new ones are
-    uploaded there if it may be written.
+    """See ``Persister``: pages of a cache of torch. Where the local store ends, pages come from ``remote``; new ones
+    are uploaded there if it may be written.
     """
 
     def __init__(
@@ -109,8 +109,8 @@ class CachePersister(Persister[Cache]):
         self._open(store, cache)
 
     def _open_writer(self, store: Store, cache: Cache) -> None:
-        """Open the writer; the first pages, restored or written before, are stored already. An open page that was stored
-        is stored again when it holds more tokens.
+        """Open the writer; the first pages, restored or written before, are stored already. An open page that was
+        stored is stored again when it holds more tokens.
         """
         stored = -(-cache.length // PAGE) if self._whole is None else self._whole
         identity, self._written, self._committed = self._identity, stored, stored

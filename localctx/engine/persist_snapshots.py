@@ -16,8 +16,8 @@ MIN_TOKENS = 64  # of a sequence that was interrupted; fewer are not worth a sna
 
 
 class SnapshotPersister(Persister[LlamaCache]):
-    """See ``Persister``. A snapshot is taken every STEP tokens, where the documents end and where a turn of a chat ends;
-    each holds the tokens since the one before it.
+    """See ``Persister``. A snapshot is taken every STEP tokens, where the documents end and where a turn of a chat
+    ends; each holds the tokens since the one before it.
     """
 
     _writer: SnapshotWriter | None

@@ -91,8 +91,8 @@ def decode(
 
     ``logits`` [vocabulary] are those after the tokens in ``cache``. A ``lookup`` that has the prompt drafts tokens,
     which are verified in the same pass as the token before them; a greedy answer is the same with it. A ``repetition``
-    ends the answer where it finds one, and withholds tokens that may be part of one. ``at_once`` says how many tokens of
-    a cache may be verified in one pass. Raises Cancelled, or NoRoom; what was yielded before stands.
+    ends the answer where it finds one, and withholds tokens that may be part of one. ``at_once`` says how many tokens
+    of a cache may be verified in one pass. Raises Cancelled, or NoRoom; what was yielded before stands.
     """
     text_of, withheld = tokenizer.stream(), deque[Token]()
     drafted = _DraftedLogits(cache, lookup if sampler.greedy else None, at_once)

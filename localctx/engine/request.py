@@ -38,9 +38,9 @@ because no passage makes the question likelier, or every passage, each asked alo
 class Request:
     """One request: its state while it runs, and what is reported at the end.
 
-    Set by the builder: the ``engine``, the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of the prompt,
-    which are persisted up to ``boundary``; the prompt of a passage's ``ranking``, which is the same up to there; the
-    ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first ``restored``
+    Set by the builder: the ``engine``, the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of
+    the prompt, which are persisted up to ``boundary``; the prompt of a passage's ``ranking``, which is the same up to
+    there; the ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first ``restored``
     tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``;
     ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to
     the tokens that a next question of the conversation begins with; ``continues``, if the question follows others.

@@ -246,7 +246,7 @@ class Cache:
         return twin
 
     def trimmable(self, length: int) -> int:
-        """The longest length, up to ``length``, to trim to: a sealed page that is reopened is not what was prefilled."""
+        """See ``SequenceCache``: a sealed page that is reopened is not what was prefilled."""
         return length if length >= self.num_pages * PAGE else length // PAGE * PAGE
 
     def trim(self, length: int) -> None:

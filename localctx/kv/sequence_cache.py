@@ -11,7 +11,7 @@ from localctx.kv.pages import Activation
 
 
 class SequenceMemory(Protocol):
-    """What holds the caches of sequences that may be computed in one pass. ``rope``: sequences of another one are not."""
+    """What holds the caches of sequences that may be computed in one pass: those with the same ``rope``."""
 
     codec: str
 
@@ -82,8 +82,8 @@ class SequenceCache(Protocol):
         """Keep the first ``length`` tokens."""
 
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> Self:
-        """Another sequence with the same past, which is shared. It has this ``keeper`` (None: the same), and adds to the
-        same ``attention_mass`` unless not ``recording``.
+        """Another sequence with the same past, which is shared. It has this ``keeper`` (None: the same), and adds to
+        the same ``attention_mass`` unless not ``recording``.
         """
 
     def drop(self) -> None:

@@ -33,8 +33,8 @@ class StoredSnapshot(NamedTuple):
 
 @dataclass
 class SnapshotMatch:
-    """The ``snapshots`` that a sequence begins with, in order; of the last one some tokens may be others. ``fault`` says
-    why they end early, if one was damaged.
+    """The ``snapshots`` that a sequence begins with, in order; of the last one some tokens may be others. ``fault``
+    says why they end early, if one was damaged.
     """
 
     snapshots: list[StoredSnapshot] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""llama.cpp's kinds of memory: full attention, sliding windows, convolutions, recurrent states. Kept, restored, branched."""
+"""llama.cpp's kinds of memory, kept, restored and branched: full attention, sliding windows, recurrent states."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

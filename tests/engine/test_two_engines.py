@@ -111,7 +111,7 @@ def test_a_question_on_the_beginning_of_a_document_reuses_what_is_the_same(setti
 
 def test_several_answers_and_beams_share_one_prefill(settings, text):
     with again(settings | {"n": 3, "temperature": 0.8, "seed": 1}) as session:
-        answers = [e for e in session.stream(QUESTION, [text]) if isinstance(e, events.Done)][0].report
+        answers = next(e for e in session.stream(QUESTION, [text]) if isinstance(e, events.Done)).report
         assert len(answers.answers) == 3
         assert answers.tokens.prefilled == answers.tokens.prompt
     with again(settings | {"beams": 3}) as session:

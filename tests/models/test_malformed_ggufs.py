@@ -4,6 +4,7 @@ import random
 import struct
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,6 @@ CHANGES: dict[str, Change] = {
     **{f"embedding_length {n}": value_of("llama.embedding_length", n) for n in (0, 63, *HUGE)},
     **{f"key_length {n}": value_of("llama.attention.key_length", n) for n in (7, *HUGE)},
     **{f"feed_forward_length {n}": value_of("llama.feed_forward_length", n) for n in (1, HUGE[0])},
-    **{f"bos {n}": value_of("tokenizer.ggml.bos_token_id", n) for n in (HUGE[0],)},
     "a tensor is missing": renamed("blk.2.attn_q.weight", "blk.2.attn_z.weight"),
     "a tensor comes twice": renamed("blk.2.attn_q.weight", "blk.1.attn_q.weight"),
     "another architecture": renamed("llama", "qwxyz"),
@@ -91,14 +91,9 @@ def test_a_malformed_file_is_one_line_within_seconds(name, good, tmp_path):
     path = tmp_path / "bad.gguf"
     path.write_bytes(data)
     start = time.monotonic()
-    try:
+    with pytest.raises(UserError) as refused:
         load_llama_model(path, "bad", tmp_path / "tried", threads=1)
-    except UserError as e:
-        line = str(e)
-        assert line.isprintable(), line
-        assert "Traceback" not in line
-    else:
-        assert name.startswith(("bos", "another arch")), "it loads as if nothing were wrong"
+    assert str(refused.value).isprintable()
     assert time.monotonic() - start < SECONDS
 
 
@@ -110,7 +105,5 @@ def test_random_bytes_of_the_header_never_end_this_process(good, tmp_path):
             data[rng.randrange(24, header)] = rng.randrange(256)
         path = Path(tmp_path / "bad.gguf")
         path.write_bytes(data)
-        try:
+        with suppress(UserError):
             load_llama_model(path, "bad", tmp_path / "tried", threads=1)
-        except UserError as e:
-            assert str(e).isprintable()

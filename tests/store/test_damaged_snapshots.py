@@ -1,7 +1,8 @@
-"""Stored snapshots that were damaged, or are of other weights or settings, are misses; native code sees none of them."""
+"""Stored snapshots that were damaged, or are of other weights or settings, are misses: native code sees none."""
 
 import random
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +71,7 @@ def restored(store: Store, tokens: Sequence[int] = TOKENS, rewinds: bool = True)
 
 def whole() -> list[bytes]:
     ends = [0, STEP, 2 * STEP, 3 * STEP, len(TOKENS)]
-    return [bytes(state_of(a, b)) for a, b in zip(ends, ends[1:], strict=False)]
+    return [bytes(state_of(start, stop)) for start, stop in pairwise(ends)]
 
 
 def test_what_was_kept_comes_back(store):
