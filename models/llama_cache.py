@@ -6,7 +6,8 @@ from localctx.kv.eviction_log import EvictedRange
 from localctx.kv.keepers.full import Full
 from localctx.kv.keepers.keeper import Keeper, Phase
 from localctx.kv.pages import Activation
-from localctx.models.llama_memory import LlamaMemory, NativeSequence
+from localctx.models.llama_memory import LlamaMemory
+from localctx.models.native_sequences import NativeSequence
 
 
 class LlamaCache:

@@ -1,42 +1,26 @@
-"""LlamaMemory: the sequences of one model, codec and RoPE scaling. Those that are computed now are resident in a native
-context, which grows with them; where it has no room, the one used longest ago is preempted: its state waits in RAM.
+"""LlamaMemory: the sequences of one model, codec and RoPE scaling that llama.cpp computes: forward passes, forks,
+trims and snapshots of them.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.errors import Cancelled, NoRoom
+from localctx.errors import Cancelled
+from localctx.models.llama_batches import Piece, native_batches
 from localctx.models.llama_context import LlamaContext, NoCells, Row, StateRefused
-from localctx.models.llama_options import CELLS, MAX_OUTPUTS, ContextOptions, MemoryKind
+from localctx.models.llama_options import ContextOptions, MemoryKind
+from localctx.models.native_sequences import NativeSequence, ResidentSequences, native_id
 from localctx.shape import PAGE
-
-SMALLEST = 2048  # tokens of the first context, if the model and the budget allow them
-
-
-@dataclass(eq=False)
-class NativeSequence:
-    """One sequence of ``length`` tokens, which is ``expected`` to get so many. It is resident under the native ``id``,
-    or its state is ``preempted``; neither while it is empty. ``used`` counts up with its use. ``lost``: an interrupted
-    batch left its memory in an unknown state.
-    """
-
-    length: int = 0
-    expected: int = 0
-    id: int | None = None
-    preempted: np.ndarray | None = None
-    used: int = 0
-    lost: bool = False
 
 
 class LlamaMemory:
-    """``make_context`` makes a native context. ``max_cells`` is the most tokens that it may have, which changes with
-    the memory that is free; ``page_bytes`` are those of PAGE tokens. Any thread may call; one at a time is served.
+    """``make_context`` makes a native context, as large as is needed; ``page_bytes`` are the bytes of PAGE tokens. Any
+    thread may call; one at a time is served.
     """
 
     def __init__(
@@ -46,12 +30,8 @@ class LlamaMemory:
         kind: MemoryKind,
         page_bytes: int,
     ) -> None:
-        self._make_context, self.options, self.kind, self.page_bytes = make_context, options, kind, page_bytes
-        self._make_context, self.options, self.kind = make_context, options, kind
-        self.max_cells = options.cells
-        self._context: LlamaContext | None = None
-        self._resident = dict[int, NativeSequence]()
-        self._clock = 0
+        self.options, self.kind, self.page_bytes = options, kind, page_bytes
+        self._residents = ResidentSequences(make_context, options, kind)
         self._lock = threading.RLock()
 
     # --- What there is
@@ -74,10 +54,8 @@ class LlamaMemory:
         return self.page_bytes
 
     def nbytes(self) -> dict[str, int]:
-        """See ``SequenceMemory``: resident sequences, by their length, and those in RAM."""
-        with self._lock:
-            held = sum(sequence.length for sequence in self._resident.values())
-        return {"device": held * self.page_bytes // PAGE}
+        """See ``SequenceMemory``: resident sequences, by their length."""
+        return {"device": self._residents.held * self.page_bytes // PAGE}
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
         """See ``SequenceMemory``."""
@@ -86,29 +64,26 @@ class LlamaMemory:
     @property
     def cells(self) -> int:
         """The tokens that the native context has room for now; 0 before there is one."""
-        return self._context.cells if self._context else 0
+        return self._residents.cells
 
     @property
     def can_shift(self) -> bool:
         """True if positions can be moved."""
         return self._native.can_shift
 
-    def reserve(self, tokens: int) -> None:
-        """Make the context large enough for ``tokens`` more, as far as ``max_cells`` allows."""
+    def allow(self, cells: int) -> None:
+        """Let the native context have room for ``cells`` tokens at most."""
         with self._lock:
-            held = sum(sequence.length for sequence in self._resident.values())
-            if tokens + held > self.cells:
-                self._grow(tokens + held)
+            self._residents.max_cells = cells
 
     def close(self) -> None:
         """Free the native context. Sequences are lost."""
         with self._lock:
-            for sequence in self._resident.values():
-                sequence.id, sequence.lost = None, True
-            self._resident = {}
-            if self._context:
-                self._context.close()
-                self._context = None
+            self._residents.close()
+
+    @property
+    def _native(self) -> LlamaContext:
+        return self._residents.native
 
     # --- Computing
 
@@ -145,9 +120,9 @@ class LlamaMemory:
         cancelled: Callable[[], bool],
     ) -> list[Tensor]:
         """``forward`` for sequences that are resident together."""
-        self._make_resident(sequences)
+        self._residents.make_resident(sequences)
         logits: list[list[Tensor]] = [[] for _ in sequences]
-        for batch in _batches([len(t) for t in tokens], num_logits, self.options.batch):
+        for batch in native_batches([len(t) for t in tokens], num_logits, self.options.batch):
             if cancelled():
                 raise Cancelled
             outputs = self._decode(batch, sequences, tokens, cancelled)
@@ -158,7 +133,7 @@ class LlamaMemory:
 
     def _decode(
         self,
-        batch: Sequence["Piece"],
+        batch: Sequence[Piece],
         sequences: Sequence[NativeSequence],
         tokens: Sequence[Sequence[int]],
         cancelled: Callable[[], bool],
@@ -166,41 +141,30 @@ class LlamaMemory:
         """Compute one native batch; room is made for it as long as that is possible."""
         while True:
             rows = [
-                Row(_id(sequences[i]), sequences[i].length, tokens[i][start:stop], wanted)
+                Row(native_id(sequences[i]), sequences[i].length, tokens[i][start:stop], wanted)
                 for i, start, stop, wanted in batch
             ]
             try:
                 return self._native.decode(rows, cancelled)
             except NoCells:
                 need = sum(s.length for s in sequences) + sum(len(row.tokens) for row in rows)
-                self._make_room(need, sequences)
-                self._make_resident(sequences)
+                self._residents.make_room(need, sequences)
+                self._residents.make_resident(sequences)
 
     def _roll_back(self, sequence: NativeSequence, length: int) -> None:
         sequence.length = length
         if sequence.id is None:
             return
-        self._cut(sequence, length)
-
-    def _cut(self, sequence: NativeSequence, length: int) -> None:
-        """Remove what the memory of a resident sequence has beyond ``length``, or else give the sequence up."""
-        native = self._native
-        if native.positions(_id(sequence))[1] == length - 1:
-            return
-        if self.kind.rewinds:
-            native.remove(_id(sequence), length, -1)
-        else:
-            self._discard(sequence)
-            sequence.lost = True
+        self._residents.cut(sequence, length)
 
     # --- Changing sequences
 
     def fork(self, sequence: NativeSequence) -> NativeSequence:
         """Returns another sequence with the same past. Keys and values are shared."""
         with self._lock:
-            twin = NativeSequence(sequence.length, 0, None, sequence.preempted, self._tick(), sequence.lost)
+            twin = NativeSequence(sequence.length, 0, None, sequence.preempted, self._residents.tick(), sequence.lost)
             if sequence.id is not None:
-                twin.id = self._take_id(twin, keep=[sequence])
+                twin.id = self._residents.take_id(twin, keep=[sequence])
                 if sequence.id is None:  # it gave its place
                     raise AssertionError("a sequence that is kept stays resident")
                 self._native.copy(sequence.id, twin.id)
@@ -210,28 +174,28 @@ class LlamaMemory:
         """True if the sequence can be cut to ``length`` tokens: see ``MemoryKind``."""
         if length in (0, sequence.length) or self.kind.rewinds:
             return True
-        if self.kind.recurrent or not self.kind.windows:
+        if self.kind.recurrent or not self.kind.window:
             return False
         with self._lock:
-            self._make_resident([sequence])
-            first = self._native.positions(_id(sequence))[0]
-        return first <= max(0, length - self.kind.windows)
+            self._residents.make_resident([sequence])
+            first = self._native.positions(native_id(sequence))[0]
+        return first <= max(0, length - self.kind.window)
 
     def trim(self, sequence: NativeSequence, length: int) -> None:
         """Keep the first ``length`` tokens, which ``can_trim`` allowed."""
         with self._lock:
             if length == 0:
-                self._discard(sequence)
+                self._residents.discard(sequence)
                 sequence.length, sequence.lost = 0, False
             elif length < sequence.length:
-                self._make_resident([sequence])
-                assert self._native.remove(_id(sequence), length, -1), "can_trim is asked before"
+                self._residents.make_resident([sequence])
+                assert self._native.remove(native_id(sequence), length, -1), "can_trim is asked before"
                 sequence.length = length
 
     def drop(self, sequence: NativeSequence) -> None:
         """Release everything that the sequence takes."""
         with self._lock:
-            self._discard(sequence)
+            self._residents.discard(sequence)
             sequence.length = 0
 
     # --- Snapshots
@@ -239,9 +203,9 @@ class LlamaMemory:
     def snapshot(self, sequence: NativeSequence, start: int) -> np.ndarray:
         """Returns the state of the tokens from ``start`` to the sequence's end, with the recurrent states there."""
         with self._lock:
-            self._make_resident([sequence])
+            self._residents.make_resident([sequence])
             native = self._native
-            native.copy(_id(sequence), native.scratch, start, sequence.length)
+            native.copy(native_id(sequence), native.scratch, start, sequence.length)
             try:
                 return native.state(native.scratch)
             finally:
@@ -254,15 +218,15 @@ class LlamaMemory:
         """
         with self._lock:
             start = sequence.length
-            self._make_resident([sequence])
+            self._residents.make_resident([sequence])
             self._set_state(state, stop, [sequence])
             native = self._native
             if native.positions(native.scratch)[1] == stop - 1:
-                native.copy(native.scratch, _id(sequence), start, stop)
+                native.copy(native.scratch, native_id(sequence), start, stop)
             native.remove(native.scratch)
-            sequence.length = native.positions(_id(sequence))[1] + 1
+            sequence.length = native.positions(native_id(sequence))[1] + 1
             if sequence.length != stop:
-                self._discard(sequence)
+                self._residents.discard(sequence)
                 sequence.length = 0
                 raise StateRefused(f"it holds no tokens {start:,} to {stop:,}")
 
@@ -271,130 +235,6 @@ class LlamaMemory:
         try:
             self._native.set_state(self._native.scratch, state)
         except StateRefused:
-            self._make_room(cells, keep)
-            self._make_resident(keep)
+            self._residents.make_room(cells, keep)
+            self._residents.make_resident(keep)
             self._native.set_state(self._native.scratch, state)
-
-    # --- Who is resident
-
-    @property
-    def _native(self) -> LlamaContext:
-        if self._context is None:
-            self._grow(SMALLEST)
-        assert self._context
-        return self._context
-
-    def _make_resident(self, sequences: Sequence[NativeSequence]) -> None:
-        if new := sum(s.expected for s in sequences if s.id is None and s.preempted is None):
-            self.reserve(new)
-        for sequence in sequences:
-            assert not sequence.lost, "a sequence whose batch was interrupted is not used again"
-            sequence.used = self._tick()
-            if sequence.id is None:
-                sequence.id = self._take_id(sequence, sequences)
-                if sequence.preempted is not None:
-                    state, sequence.preempted = sequence.preempted, None
-                    self._resume(sequence, state, sequences)
-
-    def _resume(self, sequence: NativeSequence, state: np.ndarray, keep: Sequence[NativeSequence]) -> None:
-        try:
-            self._native.set_state(_id(sequence), state)
-        except StateRefused:
-            self._give_back(sequence)
-            sequence.preempted = state
-            self._make_room(sum(s.length for s in keep), keep)
-            sequence.id, sequence.preempted = self._take_id(sequence, keep), None
-            self._native.set_state(sequence.id, state)
-        self._cut(sequence, sequence.length)
-
-    def _take_id(self, sequence: NativeSequence, keep: Iterable[NativeSequence]) -> int:
-        """Returns a native id for ``sequence``; the resident one that was used longest ago gives its own if need be."""
-        native = self._native
-        free = next((i for i in range(native.scratch) if i not in self._resident), None)
-        if free is None:
-            kept = set(map(id, keep))
-            oldest = min((s for s in self._resident.values() if id(s) not in kept), key=lambda s: s.used)
-            free = self._preempt(oldest)
-        self._resident[free] = sequence
-        return free
-
-    def _make_room(self, need: int, keep: Sequence[NativeSequence]) -> None:
-        """Make room after the context had none: let it grow, or else preempt a sequence not in ``keep``. Raises NoRoom
-        where neither is possible.
-        """
-        if self.cells < self.max_cells:
-            self._grow(max(need, self.cells + 1))
-            return
-        kept = set(map(id, keep))
-        others = [sequence for sequence in self._resident.values() if id(sequence) not in kept]
-        if not others:
-            raise NoRoom({"device": self.cells}, need, f"llama.cpp's context has {self.cells:,} tokens")
-        self._preempt(min(others, key=lambda sequence: sequence.used))
-
-    def _grow(self, tokens: int) -> None:
-        """Make a context for ``tokens``, or twice the present one; everything resident is preempted."""
-        cells = min(max(tokens, 2 * self.cells, SMALLEST), max(self.max_cells, CELLS))
-        cells = -(-cells // CELLS) * CELLS
-        if cells <= self.cells:
-            return
-        for sequence in list(self._resident.values()):
-            self._preempt(sequence)
-        if self._context:
-            self._context.close()
-            self._context = None
-        self._context = self._make_context(replace(self.options, cells=cells))
-
-    def _preempt(self, sequence: NativeSequence) -> int:
-        """Move a resident sequence to RAM; returns the id that it had."""
-        assert self._context
-        assert sequence.id is not None
-        if sequence.length:
-            sequence.preempted = self._context.state(sequence.id)
-        return self._give_back(sequence)
-
-    def _give_back(self, sequence: NativeSequence) -> int:
-        assert sequence.id is not None
-        assert self._context
-        self._context.remove(sequence.id)
-        del self._resident[sequence.id]
-        free, sequence.id = sequence.id, None
-        return free
-
-    def _discard(self, sequence: NativeSequence) -> None:
-        if sequence.id is not None:
-            self._give_back(sequence)
-        sequence.preempted = None
-
-    def _tick(self) -> int:
-        self._clock += 1
-        return self._clock
-
-
-def _id(sequence: NativeSequence) -> int:
-    assert sequence.id is not None, "the sequence is resident"
-    return sequence.id
-
-
-Piece = tuple[int, int, int, int]
-"""Tokens ``start..stop`` of sequence ``i``, and how many of the last of them have logits that are wanted."""
-
-
-def _batches(counts: Sequence[int], num_logits: Sequence[int], size: int) -> list[list[Piece]]:
-    """Distributes sequences of ``counts`` tokens over native batches of at most ``size`` tokens and MAX_OUTPUTS
-    outputs. A sequence is cut where it has more tokens, or more wanted logits, than there is room for.
-    """
-    batches, tokens, outputs = list[list[Piece]]([[]]), 0, 0
-    for i, (count, wanted) in enumerate(zip(counts, num_logits, strict=True)):
-        at = 0
-        while at < count:
-            room = min(size - tokens, count - at)
-            silent = max(0, count - wanted - at)  # tokens before those whose logits are wanted
-            take = room if room <= silent else min(room, silent + MAX_OUTPUTS - outputs)
-            if take <= 0:
-                batches.append([])
-                tokens = outputs = 0
-                continue
-            with_logits = max(0, take - silent)
-            batches[-1].append((i, at, at + take, with_logits))
-            at, tokens, outputs = at + take, tokens + take, outputs + with_logits
-    return [batch for batch in batches if batch]

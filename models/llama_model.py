@@ -19,10 +19,11 @@ from localctx.models.gguf_file import GgufFile, open_gguf
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_context import LlamaContext
 from localctx.models.llama_library import llama_build, llama_library
-from localctx.models.llama_memory import LlamaMemory, NativeSequence
+from localctx.models.llama_memory import LlamaMemory
 from localctx.models.llama_options import ContextOptions, MemoryKind, memory_kind, parse_llama_rope
 from localctx.models.llama_tokenizer import LlamaTokenizer
 from localctx.models.llama_trial import LlamaSizes, try_gguf
+from localctx.models.native_sequences import NativeSequence
 from localctx.shape import PAGE
 
 STATE_VERSION = 1

@@ -73,7 +73,7 @@ class LlamaEngine(KVEngine):
     def open_cache(self, planned: LlamaPlan) -> LlamaCache:
         """See ``KVEngine``."""
         cache = self.model.new_cache(planned.codec, planned.tokens + self.runtime.settings.max_tokens)
-        cache.memory.max_cells = self._cells(planned.codec, planned.limit)
+        cache.memory.allow(self._cells(planned.codec, planned.limit))
         return cache
 
     def plan(self, planned: LlamaPlan, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from localctx.engine.persister import Persister
+from localctx.errors import NoRoom
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_context import StateRefused
 from localctx.store.page_store import PageKey
@@ -42,8 +43,8 @@ class SnapshotPersister(Persister[LlamaCache]):
         fault = match.fault
         try:
             self._append(cache, match.snapshots)
-        except StateRefused as e:
-            fault = f"llama.cpp refused a kept snapshot ({e})"
+        except (StateRefused, NoRoom) as e:
+            fault = fault if isinstance(e, NoRoom) else f"llama.cpp refused a kept snapshot ({e})"
             cache.trim(0)
             self._keys, self._at, self.nbytes = [], 0, 0
         if fault:

@@ -96,7 +96,7 @@ def test_a_split_gguf_computes_what_the_whole_does(tmp_path):
     tokens, logits = list(range(40)), []
     for path in (whole, parts):
         model = load_llama_model(path, "tiny", tmp_path / "tried", threads=1)
-        model.memory("f16").max_cells = 4096
+        model.memory("f16").allow(4096)
         logits.append(model.forward(tokens, model.new_cache("f16")))
     assert torch.equal(*logits)
 
