@@ -24,7 +24,9 @@ AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 class Tokenizer(Protocol):
     """Text to tokens of one model, and back."""
 
-    stop_ids: frozenset[int]
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """The tokens that end an answer."""
 
     def encode_chat(self, messages: Messages) -> list[int]:
         """A conversation in the form the model was trained on, ready for its answer.

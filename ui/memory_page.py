@@ -235,7 +235,7 @@ class MemoryPage:
         keeps = [k for k in chosen if k.partition(":")[0] in KEEPERS]
 
         def job(session: "Session") -> Generator[Any, None, None]:
-            model, start = session.model, time.monotonic()
+            model, start = session.paged_model, time.monotonic()
             taken = first_tokens(model, session.store.documents.text(document), tokens)
             setup = make_setup(model, session.settings, len(taken))
             gate = QualityGate(setup, taken, [len(taken) - 1], on_progress=session.runtime.on_progress)

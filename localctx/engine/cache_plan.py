@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -130,7 +131,7 @@ class MemoryRelief:
     chunk: int
     smaller_codec: Callable[[str], str | None] = lambda codec: None
 
-    def __call__(self, cache: Cache, of_budget: bool = False) -> str | None:
+    def __call__(self, cache: Any, of_budget: bool = False) -> str | None:
         """Take the next step; returns what was done as a sentence, or None if nothing is left to try.
 
         ``of_budget``: every tier is at its limit, so that moving pages between tiers does not help.

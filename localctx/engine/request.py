@@ -17,6 +17,7 @@ from localctx.engine.prompt import Prompt
 from localctx.engine.prompt_wording import NOT_SAID
 from localctx.engine.repetition import Repetition
 from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
+from localctx.kv.cache import Cache
 from localctx.kv.eviction_log import EvictedRange
 from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.adapter import Adapter
@@ -101,6 +102,12 @@ class Request:
         """Enter the documents and the cache in the store, before prefill."""
         if self.persister:
             self.persister.enter(self.cache)
+
+    @property
+    def paged_cache(self) -> Cache:
+        """The cache, where its keys and values are in our pages."""
+        assert isinstance(self.cache, Cache), "the engine is torch"
+        return self.cache
 
     @property
     def not_said(self) -> str:

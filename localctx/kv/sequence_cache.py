@@ -13,7 +13,9 @@ from localctx.kv.pages import Activation
 class SequenceMemory(Protocol):
     """What holds the caches of sequences that may be computed in one pass: those with the same ``rope``."""
 
-    codec: str
+    @property
+    def codec(self) -> str:
+        """The codec of keys and values."""
 
     @property
     def rope(self) -> object: ...
