@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -39,6 +40,7 @@ def llama_cpp_is_installed() -> bool:
 @functools.cache
 def llama_library() -> Any:
     """Returns llama-cpp-python's module of C functions, its log silenced. Raises ModelError if it is not installed."""
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # or it would start a debugger where it aborts
     try:
         import llama_cpp
     except (ImportError, OSError, RuntimeError) as e:  # absent, or its library does not load on this machine

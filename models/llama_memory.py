@@ -76,10 +76,10 @@ class LlamaMemory:
         with self._lock:
             self._residents.max_cells = cells
 
-    def close(self) -> None:
-        """Free the native context. Sequences are lost."""
+    def release(self) -> None:
+        """Free the native context until it is needed again; sequences wait in RAM."""
         with self._lock:
-            self._residents.close()
+            self._residents.release()
 
     @property
     def _native(self) -> LlamaContext:

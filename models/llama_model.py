@@ -68,7 +68,7 @@ class LlamaModel:
         self.name, self.device, self.sizes = name, device, sizes
         self._gguf, self._weights, self._batch, self._threads = gguf, weights, batch, threads
         template = gguf.header.meta.get("tokenizer.chat_template", "")
-        self.tokenizer = LlamaTokenizer(weights.pointer, template if isinstance(template, str) else "")
+        self.tokenizer = LlamaTokenizer(weights.pointer, weights, template if isinstance(template, str) else "")
         self.kind: MemoryKind = memory_kind(weights.pointer)
         self.trained, self.parameters, self.nbytes = sizes.trained, sizes.parameters, weights.nbytes
         self._memories = dict[tuple[str, str], LlamaMemory]()  # by codec and RoPE; views share them
@@ -120,12 +120,11 @@ class LlamaModel:
         return ContextOptions(0, self.kind.sequences, codec, self._rope, self._batch, self._threads, offload)
 
     def memory(self, codec: str) -> LlamaMemory:
-        """Returns the memory of sequences with ``codec`` and the present RoPE; those of others are freed."""
+        """Returns the memory of sequences with ``codec`` and the present RoPE; contexts of others are freed."""
         key = codec, self._rope
         if key not in self._memories:
-            for old in self._memories.values():
-                old.close()
-            self._memories.clear()
+            for other in self._memories.values():
+                other.release()
             weights = self._weights
             self._memories[key] = LlamaMemory(
                 lambda options: LlamaContext(weights.pointer, weights, options),

@@ -16,12 +16,12 @@ _PIECE = 256  # bytes that are enough for the text of nearly every token
 
 
 class LlamaTokenizer:
-    """See ``localctx.models.base.Tokenizer``. ``model`` is a pointer to a loaded model, which must stay loaded;
+    """See ``localctx.models.base.Tokenizer``. ``model`` is a pointer to a loaded model, which ``owner`` keeps loaded;
     ``template`` its chat template (empty: none).
     """
 
-    def __init__(self, model: Any, template: str = "") -> None:
-        self._library, self._template = llama_library(), template
+    def __init__(self, model: Any, owner: object, template: str = "") -> None:
+        self._library, self._owner, self._template = llama_library(), owner, template
         self._vocabulary = self._library.llama_model_get_vocab(model)
         self.size: int = self._library.llama_vocab_n_tokens(self._vocabulary)
         self._text = ctypes.create_string_buffer(_PIECE)

@@ -58,11 +58,10 @@ class ResidentSequences:
         if tokens + self.held > self.cells:
             self._grow(tokens + self.held)
 
-    def close(self) -> None:
-        """Free the native context. What was resident is lost."""
-        for sequence in self._resident.values():
-            sequence.id, sequence.lost = None, True
-        self._resident = {}
+    def release(self) -> None:
+        """Free the native context. What was resident is preempted, and goes on in another context when it is used."""
+        for sequence in list(self._resident.values()):
+            self._preempt(sequence)
         if self._context:
             self._context.close()
             self._context = None
@@ -129,11 +128,7 @@ class ResidentSequences:
         cells = -(-cells // CELLS) * CELLS
         if cells <= self.cells:
             return
-        for sequence in list(self._resident.values()):
-            self._preempt(sequence)
-        if self._context:
-            self._context.close()
-            self._context = None
+        self.release()
         self._context = self._make_context(replace(self._options, cells=cells))
 
     def _preempt(self, sequence: NativeSequence) -> int:

@@ -2,6 +2,7 @@
 engines."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from ask_in_process import PLAIN
@@ -11,6 +12,7 @@ from tiny_ggufs import link_tried, write_tiny_gguf
 import localctx
 from localctx import events
 from localctx.errors import UsageError
+from localctx.serving.worker import EngineWorker
 from localctx.session import Session
 from localctx.settings import load_settings
 
@@ -140,6 +142,23 @@ def test_a_cancel_keeps_what_was_read(settings, text):
         assert isinstance(done, events.Done)
         assert done.report.stopped == "cancelled"
         assert session.ask(QUESTION, [text]).stats.reused >= 1024
+
+
+def test_questions_of_several_sessions_are_answered_together(settings, text):
+    def asking(question):
+        return lambda session: session.workflows.questions.ask([str(text)], question)
+
+    with closing(EngineWorker(load_settings(**settings), "test", 3)) as worker:
+        streams = [worker.submit(asking(question)) for question in (QUESTION, OTHER, "And river 3?")]
+        reports = [event.report for stream in streams for event in stream if isinstance(event, events.Done)]
+    assert [report.tokens.generated for report in reports] == [6, 6, 6]
+
+
+def test_a_summary_is_written(settings, text):
+    with again(settings | {"max_tokens": 24}) as session:
+        session.sources = (str(text),)
+        (summary,) = session.summarize(length="short")
+    assert summary.tokens["prompt"] > 2800
 
 
 def test_other_settings_are_another_fingerprint(settings, session, text):
