@@ -33,7 +33,7 @@ class Answer:
     (passages) or ``everywhere`` (every passage was asked; ``groups`` are their answers). ``notes``: what the user
     should know, a line each. ``persist_error``: why pages could not be kept.
     ``decoding``: ``quote`` if it consists of words of the documents, else ``free``. ``confidence``: the probability
-    that it is right, None where no adapter rates its answers.
+    that the text answers the question, None where no adapter rates its answers.
     ``until``: what was read, where only the beginning of a document was.
     """
 

@@ -28,7 +28,8 @@ SHIPPED = Path(__file__).with_name("readers")
 _VERSION = 1  # part of every fingerprint; raise it when adapters are computed another way
 _MAX_JSON = 1 << 20  # bytes
 _MAX_ALPHA = 1e6
-_NAME = re.compile(r"base_model\.model\.(.+\.layers\.\d+\..+)\.lora_([AB])\.weight")
+_MAX_NAME = 256  # characters; the time to match a longer one grows with the square of its length
+_NAME = re.compile(r"base_model\.model\.([\w.]+\.layers\.\d+\.[\w.]+)\.lora_([AB])\.weight")
 _IDLE = {
     *("auto_mapping", "base_model_name_or_path", "exclude_modules", "inference_mode", "layers_pattern", "revision"),
     *("layers_to_transform", "lora_dropout", "megatron_core", "peft_version", "qalora_group_size", "target_modules"),
@@ -38,7 +39,7 @@ _IDLE = {
 _COMPUTED = {"alora_invocation_tokens", "lora_alpha", "r", "use_rslora"}
 _MUST_BE: dict[str, tuple[object, ...]] = {
     "peft_type": ("LORA",),
-    "task_type": ("CAUSAL_LM",),
+    "task_type": ("CAUSAL_LM", None),
     "bias": ("none",),
     "init_lora_weights": (True, False, "gaussian", "orthogonal"),  # others change the model's own weights
 }
@@ -54,7 +55,8 @@ class LowRank:
 
 @dataclass(frozen=True, eq=False)
 class Adapter:
-    """An adapter: ``invocation`` are the tokens it acts from, ``changes`` are by the name of the linear layer.
+    """An adapter: ``invocation`` are the tokens it acts from, ``changes`` are by the name of the linear layer, and
+    ``nbytes`` is what ``adapter_bytes`` says.
 
     From reader.json, if it has one: the ``form`` of a question it was trained on (empty: not told), what it says where
     nothing answers (``not_said``), and measured values.
@@ -64,14 +66,10 @@ class Adapter:
     fingerprint: bytes
     invocation: tuple[int, ...]
     changes: Mapping[str, LowRank] = field(repr=False)
+    nbytes: int
     form: str = ""
     not_said: str = ""
     measured: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its weights."""
-        return sum(change.down.nbytes + change.up.nbytes for change in self.changes.values())
 
     def measured_count(self, name: str) -> int:
         """Returns a measured number: ``effective`` (context, in tokens) or ``passages``; 0 if it was not measured."""
@@ -91,11 +89,15 @@ def find_adapter(setting: str, model: str) -> Path | None:
         entry = load_catalog().get(model)
         folder = SHIPPED / entry.reader if entry and entry.reader else None
         return folder if folder and folder.is_dir() else None
-    folder = SHIPPED / setting if setting in shipped_adapters() else Path(setting).expanduser()
-    if not (folder / CONFIG).is_file():
-        known = ", ".join(("auto", "none", *shipped_adapters()))
-        raise ModelError(f"there is no adapter {setting!r}", f"name a folder with {CONFIG}, or one of: {known}")
-    return folder
+    try:
+        folder = SHIPPED / setting if setting in shipped_adapters() else Path(setting).expanduser()
+        if (folder / CONFIG).is_file():
+            return folder
+    except (OSError, RuntimeError):  # a name that is too long, a folder that may not be read, a user who is not known
+        pass
+    known = ", ".join(("auto", "none", *shipped_adapters()))
+    named = setting if len(setting) <= 200 else f"{setting[:200]}..."
+    raise ModelError(f"there is no adapter {named!r}", f"name a folder with {CONFIG}, or one of: {known}")
 
 
 def shipped_adapters() -> list[str]:
@@ -104,11 +106,21 @@ def shipped_adapters() -> list[str]:
 
 
 def adapter_bytes(folder: Path) -> int:
-    """Returns the bytes that the weights of the adapter in ``folder`` take. Raises ModelError."""
+    """Returns the bytes of the adapter in ``folder`` by which plans, refusals and the window count it: those of its
+    weights as they are stored. Raises ModelError.
+    """
     try:
         return (folder / WEIGHTS).stat().st_size
     except OSError as e:
-        raise _damaged(folder, f"{WEIGHTS} is missing") from e
+        raise damaged(folder, f"{WEIGHTS} is missing") from e
+
+
+def adapter_content(folder: Path) -> str:
+    """Returns a hash of the files of the adapter in ``folder``, on which its answers depend. Raises ModelError."""
+    try:
+        return " ".join(hash_file(folder / name) for name in (CONFIG, WEIGHTS, READER) if (folder / name).exists())
+    except OSError as e:
+        raise damaged(folder, str(e)) from e
 
 
 def load_adapter(folder: Path) -> Adapter:
@@ -124,9 +136,10 @@ def load_adapter(folder: Path) -> Adapter:
         hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).digest(),
         tuple(invocation),
         _changes(folder, rank, scale),
-        form=_form(folder, reader.get("form", "")),
-        not_said=str(reader.get("not_said", "")),
-        measured={key: value for key, value in reader.items() if key not in ("form", "not_said")},
+        adapter_bytes(folder),
+        form=_form(folder, reader),
+        not_said=_text(folder, reader, "not_said"),
+        measured=_measured(folder, reader),
     )
 
 
@@ -137,16 +150,18 @@ def _invocation(folder: Path, config: Mapping[str, Any]) -> list[int]:
             "train it as an activated LoRA (PEFT: LoraConfig(alora_invocation_tokens=...))",
         )
     if not isinstance(invocation, list) or not all(_is_token(token) for token in invocation):
-        raise _damaged(folder, "its invocation tokens are not numbers")
+        raise damaged(folder, "its invocation tokens are not numbers")
     return invocation
 
 
 def _rank_and_scale(folder: Path, config: Mapping[str, Any]) -> tuple[int, float]:
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if not _is_count(rank):
-        raise _damaged(folder, "its rank is not a number")
+        raise damaged(folder, "its rank is not a number")
     if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) <= _MAX_ALPHA:
-        raise _damaged(folder, "lora_alpha is not a number")
+        raise damaged(folder, "lora_alpha is not a number")
+    if not isinstance(config.get("use_rslora", False), bool):
+        raise damaged(folder, "use_rslora is neither true nor false")
     return rank, alpha / (rank**0.5 if config.get("use_rslora") else rank)
 
 
@@ -164,7 +179,7 @@ def _refuse_unknown(folder: Path, config: Mapping[str, Any]) -> None:
     known = _IDLE | _COMPUTED | _MUST_BE.keys()
     wrong += [key for key, value in config.items() if value and key not in known]
     if wrong:
-        named = ", ".join(f"{key} = {config[key]!r}"[:60] for key in sorted(wrong))
+        named = ", ".join(f"{key!r} = {config[key]!r}"[:60] for key in sorted(wrong))
         raise ModelError(
             f"the adapter {folder} needs what this version does not compute ({named})",
             "train it as a plain LoRA with alora_invocation_tokens",
@@ -177,40 +192,58 @@ def _changes(folder: Path, rank: int, scale: float) -> dict[str, LowRank]:
     try:
         weights = SafetensorsWeights([folder / WEIGHTS])
         if not weights or not weights.unquantized:
-            raise _damaged(folder, f"{WEIGHTS} has no floating-point weights")
+            raise damaged(folder, f"{WEIGHTS} has no floating-point weights")
         for key, tensor in weights.items():
-            if not (match := _NAME.fullmatch(key)):
+            if len(key) > _MAX_NAME or not (match := _NAME.fullmatch(key)):
                 raise ModelError(
                     f"the adapter {folder} changes {key[:80]!r}, which this version does not compute",
                     "train it on the linear layers of the decoder",
                 )
             parts.setdefault(match[1], {})[match[2]] = tensor.clone()
     except (OSError, SafetensorError) as e:
-        raise _damaged(folder, f"{WEIGHTS}: {e}") from e
+        raise damaged(folder, f"{WEIGHTS}: {e}") from e
     return {name: _low_rank(folder, name, pair, rank, scale) for name, pair in sorted(parts.items())}
 
 
 def _low_rank(folder: Path, name: str, pair: Mapping[str, Tensor], rank: int, scale: float) -> LowRank:
     if pair.keys() != {"A", "B"} or any(weight.dim() != 2 for weight in pair.values()):
-        raise _damaged(folder, f"{name} lacks a matrix")
+        raise damaged(folder, f"{name} lacks a matrix")
     down, up = pair["A"], pair["B"]
     if len(down) != rank or up.shape[1] != rank:
-        raise _damaged(folder, f"{name} is not of rank {rank}")
-    if not all(bool(weight.isfinite().all()) for weight in (down, up)):
-        raise _damaged(folder, f"{name} has numbers that are not finite")
-    return LowRank(down, up.float() * scale)
+        raise damaged(folder, f"{name} is not of rank {rank}")
+    scaled = up.float() * scale
+    if not all(bool(weight.isfinite().all()) for weight in (down, scaled)):
+        raise damaged(folder, f"{name} has numbers that are not finite")
+    return LowRank(down, scaled)
 
 
-def _form(folder: Path, form: object) -> str:
+def _form(folder: Path, reader: Mapping[str, Any]) -> str:
     """Returns the form of a question; it may begin with ``{documents}``, which come first anyway."""
-    form = form.removeprefix("{documents}").lstrip("\n") if isinstance(form, str) else None
+    form = _text(folder, reader, "form").removeprefix("{documents}").lstrip("\n")
     try:
-        fields = {name for _, name, _, _ in Formatter().parse(form or "") if name is not None}
+        fields = {(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(form) if name is not None}
     except ValueError:
-        fields = {"?"}
-    if form is None or (form and fields - {"s"} != {"question"}):
-        raise _damaged(folder, f"the form in {READER} is not a text with {{question}} in it")
+        fields = set()
+    if form and fields - {("s", "", None)} != {("question", "", None)}:
+        raise damaged(folder, f"the form in {READER} is not a text with {{question}} in it")
     return form
+
+
+def _text(folder: Path, reader: Mapping[str, Any], key: str) -> str:
+    value = reader.get(key, "")
+    if not isinstance(value, str) or not _is_unicode(value):
+        raise damaged(folder, f"the {key} in {READER} is not a text")
+    return value
+
+
+def _measured(folder: Path, reader: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what was measured with an adapter; those who use the other values check them."""
+    for key in ("effective", "passages"):
+        if key in reader and not _is_count(reader[key]):
+            raise damaged(folder, f"{key} in {READER} is not a number above 0")
+    if reader.get("answers", "free") not in ("free", "quote"):
+        raise damaged(folder, f'answers in {READER} is neither "free" nor "quote"')
+    return {key: value for key, value in reader.items() if key not in ("form", "not_said")}
 
 
 def _read_json(path: Path, optional: bool = False) -> dict[str, Any]:
@@ -224,25 +257,31 @@ def _read_json(path: Path, optional: bool = False) -> dict[str, Any]:
             raise ValueError("it is no object")
         return value
     except (OSError, ValueError, RecursionError) as e:
-        raise _damaged(path.parent, f"{path.name}: {str(e).splitlines()[0]}") from e
+        raise damaged(path.parent, f"{path.name}: {str(e).splitlines()[0]}") from e
 
 
 def _hash(folder: Path) -> str:
     try:
         return hash_file(folder / WEIGHTS)
     except OSError as e:
-        raise _damaged(folder, f"{WEIGHTS} is missing") from e
+        raise damaged(folder, f"{WEIGHTS} is missing") from e
 
 
 def _is_count(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 < value < 1 << 20
 
 
+def _is_unicode(value: str) -> bool:
+    """False for half a surrogate pair, which JSON may have and no tokenizer takes."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
 def _is_token(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 31
 
 
-def _damaged(folder: Path, reason: str) -> ModelError:
+def damaged(adapter: Path | str, reason: str) -> ModelError:
+    """The error for an adapter, by its folder or name, with files that are damaged."""
     return ModelError(
-        f"the adapter {folder} does not load ({reason})", "fetch or train it again, or use --adapter none"
+        f"the adapter {adapter} does not load ({reason})", "fetch or train it again, or use --adapter none"
     )

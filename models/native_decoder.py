@@ -82,7 +82,9 @@ class NativeDecoder(LocalModel):
     def _changes(self, batch: ForwardBatch) -> tuple[list[LayerChanges], np.ndarray]:
         """The changes of every layer by the adapter of this pass, and the rows that they apply to."""
         rows = batch.adapted_rows
-        return (self._adapters[rows.fingerprint], np.array(rows.indices)) if rows else (self._unchanged, NO_ROWS)
+        if not rows:
+            return self._unchanged, NO_ROWS
+        return self._adapters[rows.fingerprint], np.array(rows.indices, NO_ROWS.dtype)
 
     def _fit(self, adapter: Adapter) -> list[LayerChanges]:
         return layer_changes(self._config, adapter)

@@ -1,9 +1,9 @@
 """Fits an adapter's confidence: ``python packaging/fit_confidence.py DATA ADAPTER [--decoding free quote]``.
 
 DATA is a folder with squad-train.json and fairytale-train.json. Questions of what was held out of training are asked of
-their own paragraph, and of another one of the same kind, most like it. The coefficients that make right answers
-probable, the threshold at which at most a wanted share of answerable questions is refused, and the better way to decode
-are written into the adapter's reader.json.
+their own paragraph, and of another one of the same kind, most like it. Into the adapter's reader.json are written: the
+coefficients that tell the one from the other, the threshold at which at most a wanted share of answerable questions is
+refused, and the better way to decode.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("adapter", type=Path)
     parser.add_argument("--decoding", nargs="+", choices=("free", "quote"), default=["free", "quote"])
     parser.add_argument("--questions", type=int, default=0, help="at most so many of each kind (0: all)")
-    parser.add_argument("--refused", type=float, default=0.05, help="share of answerable questions (0.05)")
+    parser.add_argument("--refused", type=float, default=0.08, help="share of answerable questions (0.08)")
     given = parser.parse_args()
     reader = given.adapter / "reader.json"
     stored = json.loads(reader.read_text(encoding="utf-8")) if reader.exists() else {}
@@ -126,37 +126,39 @@ def calibrate(rated: Sequence[Rated], refused: float) -> tuple[Calibration, dict
     """Returns the regression fitted to all, with the threshold and the figures found on halves that it was not fitted
     to.
     """
-    right = [one.f1 >= GOOD for one in rated]
+    answered = [one.answerable for one in rated]
     confidences = np.zeros(len(rated))
     for half in (0, 1):
         others = [i for i in range(len(rated)) if i // 2 % 2 != half]  # both questions of a pair are in one half
-        fitted = fit([rated[i].evidence for i in others], [right[i] for i in others])
+        fitted = fit([rated[i].evidence for i in others], [answered[i] for i in others])
         for i in range(len(rated)):
             if i // 2 % 2 == half:
                 confidences[i] = fitted.confidence(rated[i].evidence)
-    answerable = np.array([one.answerable for one in rated])
+    answerable = np.array(answered)
     threshold = float(np.quantile(confidences[answerable], refused))
-    whole = fit([one.evidence for one in rated], right)
+    whole = fit([one.evidence for one in rated], answered)
     figures = {
         "questions": len(rated),
         "told so": round(float((confidences[~answerable] < threshold).mean()), 4),
         "refused": round(float((confidences[answerable] < threshold).mean()), 4),
-        "ranked right": round(_ranked_right(confidences, np.array(right)), 4),
+        "ranked right": round(_ranked_right(confidences, answerable), 4),
+        "right answers ranked right": round(_ranked_right(confidences, np.array([o.f1 >= GOOD for o in rated])), 4),
         "threshold": round(threshold, 4),
     }
     return Calibration(whole.weights, whole.bias, threshold), figures
 
 
 def _ranked_right(confidences: np.ndarray, right: np.ndarray) -> float:
-    """Returns the share of pairs in which the right answer has the higher confidence (area under the ROC curve)."""
+    """Returns the share of pairs in which the ``right`` one has the higher confidence (area under the ROC curve)."""
     return float((confidences[right][:, None] > confidences[~right][None]).mean())
 
 
-def fit(evidence: Sequence[Evidence], right: Sequence[bool], ridge: float = 1.0) -> Calibration:
-    """Returns the regression that makes ``right`` likeliest, by Newton's method. ``ridge`` is the weight of the squares
-    of the weights of standardized features.
+def fit(evidence: Sequence[Evidence], answerable: Sequence[bool], ridge: float = 10.0) -> Calibration:
+    """Returns the regression that makes ``answerable`` likeliest, by Newton's method.
+
+    ``ridge`` is the weight of the squares of the weights of standardized features.
     """
-    x, y = np.array([one.features for one in evidence]), np.array(right, float)
+    x, y = np.array([one.features for one in evidence]), np.array(answerable, float)
     mean, scale = x.mean(0), x.std(0) + 1e-9
     z = np.column_stack([(x - mean) / scale, np.ones(len(x))])
     penalty = ridge * np.diag([1.0] * x.shape[1] + [0.0])

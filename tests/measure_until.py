@@ -29,7 +29,15 @@ from localctx.workflows.read_until import read_until
 DATA = Path(__file__).resolve().parents[2] / "shared/data/reader/fairytale-val.json"
 QUESTION = "What happened last?"
 ANSWER = 8  # tokens
-HOW = {"embedder": "none", "careful": "off", "repeats": "allow", "draft": 0, "max_tokens": ANSWER, "chunk": 64}
+HOW = {
+    "embedder": "none",
+    "answers": "free",
+    "careful": "off",
+    "repeats": "allow",
+    "draft": 0,
+    "max_tokens": ANSWER,
+    "chunk": 64,
+}
 
 
 @dataclass(frozen=True)

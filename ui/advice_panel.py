@@ -79,7 +79,7 @@ class AdvicePanel:
         from localctx.models.model_advice import advise
 
         used = self._window.answer_worker.in_use
-        return advise(self._window.settings, own_bytes=used.weights + used.kv.get("device", 0))
+        return advise(self._window.settings, own_bytes=used.weights + used.adapter + used.kv.get("device", 0))
 
 
 def download_job(model: str) -> SessionJob:

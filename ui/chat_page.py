@@ -13,6 +13,7 @@ from localctx.serving.worker import SessionJob
 from localctx.store.chats import Message
 from localctx.store.store import Store
 from localctx.ui import render
+from localctx.ui.chat_documents import ChatDocuments
 from localctx.ui.chat_list import ChatList
 from localctx.ui.conversation import ChatOpened, StreamingAnswer, message_indices, message_parts, window_gauge
 from localctx.ui.job_events import error_text, redraws
@@ -40,7 +41,7 @@ class ChatPage:
 
     def __init__(self, window: AppWindow) -> None:
         self._window = window
-        self.sidebar = ChatList(window, self._show_chat)
+        self.sidebar, self.about = ChatList(window, self._show_chat), ChatDocuments(window)
 
     def build(self) -> None:
         """Build the conversation, the status lines and the question; beside them the documents."""
@@ -49,16 +50,7 @@ class ChatPage:
             with gr.Column(scale=4, min_width=300):
                 self._build_conversation()
             with gr.Column(scale=1, min_width=240):
-                self.documents = gr.Dropdown(
-                    [], value=[], multiselect=True, label="Documents of this chat", elem_id="about", filterable=True
-                )
-                self.library = gr.Checkbox(label="Ask the whole library", elem_id="everything")
-                self.until = gr.Textbox(
-                    label="Read only up to",
-                    info="40%, page 12 (its end), or words where you stopped: nothing later is seen",
-                    elem_id="until",
-                    max_lines=1,
-                )
+                self.about.build()
                 self.gauge = gr.HTML("", elem_id="gauge")
 
     def _build_conversation(self) -> None:
@@ -94,31 +86,22 @@ class ChatPage:
         """Connect the components with their event handlers."""
         self.everything = [
             *(self.chat, *self.sidebar.outputs, self.conversation),
-            *(self.status, self.full_row, self.question, self.documents, self.library, self.until, self.gauge),
+            *(self.status, self.full_row, self.question, *self.about.outputs, self.gauge),
         ]
         quick: dict[str, Any] = {"outputs": self.everything, "show_progress": "hidden", "api_visibility": "private"}
         slow = quick | {"concurrency_limit": None}  # the worker has a queue of its own
-        question = [self.question, self.chat, self.documents, self.library, self.until]
+        question, until = [self.question, self.chat, *self.about.outputs], self.about.until
         self.question.submit(self._ask, question, **slow)
-        self.conversation.edit(self._edit, [self.chat, self.until], **slow)
-        self.conversation.retry(self._regenerate, [self.chat, self.until], **slow)
+        self.conversation.edit(self._edit, [self.chat, until], **slow)
+        self.conversation.retry(self._regenerate, [self.chat, until], **slow)
         self.conversation.example_select(self._ask_sample, None, **slow)
         for button, (_, action) in zip(self.full_actions, FULL_CHAT_ACTIONS, strict=True):
-            button.click(self._continue_full(action), [self.chat, self.until], **slow)
+            button.click(self._continue_full(action), [self.chat, until], **slow)
         self.question.stop(self._stop, None, None, queue=False, api_visibility="private")
         page.load(self._open_from_url, None, **quick).then(self._load_model, None, **slow)
         page.unload(self._stop)
         self.sidebar.wire(self.chat, quick)
-        self.documents.focus(
-            self._document_choices, None, self.documents, show_progress="hidden", api_visibility="private"
-        )
-        gr.on(
-            [self.documents.input, self.library.input, self.until.blur],
-            self._save_documents,
-            [self.chat, self.documents, self.library, self.until],
-            None,
-            api_visibility="private",
-        )
+        self.about.wire(self.chat)
         self.chat.change(None, self.chat, None, js=_CHAT_TO_URL)
 
     # Questions
@@ -253,8 +236,7 @@ class ChatPage:
 
     def new_chat_about(self, documents: Sequence[str]) -> Updates:
         """Show an empty chat with these documents (ids) chosen."""
-        choices = self._window.document_choices(documents)
-        return self._show_chat("") | {self.documents: gr.update(choices=choices, value=list(documents))}
+        return self._show_chat("") | self.about.choose(documents)
 
     def _open_from_url(self, request: gr.Request) -> Updates:
         if self._window.has_job(tab_id(request)):
@@ -268,16 +250,14 @@ class ChatPage:
             messages = store.chats.messages(opened.id) if opened else []
             parts, sidebar = self._parts(messages, store), self.sidebar.show(store, opened)
         stats = next((m.stats for m in reversed(messages) if m.stats), None)
-        documents = [d.id for d in opened.documents if not d.removed] if opened else []
-        return sidebar | {
+        return {
+            **sidebar,
+            **self.about.show(opened),
             self.chat: opened.id if opened else "",
             self.conversation: parts,
             self.status: "",
             self.full_row: gr.update(visible=False),
             self.question: gr.update(submit_btn=True, stop_btn=False),
-            self.documents: gr.update(choices=self._window.document_choices(), value=documents),
-            self.library: bool(opened and opened.settings.get("library")),
-            self.until: opened.settings.get("until", "") if opened else "",
             self.gauge: window_gauge(stats),
         }
 
@@ -291,15 +271,6 @@ class ChatPage:
             with self._window.store() as store:
                 return self._parts(messages, store)
         return [part for m in messages for part in message_parts(m, store)]
-
-    def _document_choices(self) -> Any:
-        return gr.update(choices=self._window.document_choices())
-
-    def _save_documents(self, chat: str, documents: list[str], library: bool, until: str) -> None:
-        if chat:
-            with self._window.store() as store:
-                store.chats.set_documents(chat, documents)
-                store.chats.set(chat, {"library": library, "until": until})
 
 
 def _path(file: Any) -> str:

@@ -133,10 +133,12 @@ class MemoryPage:
         use, process, ram = self._window.answer_worker.in_use, measure_process().now, measure_ram()
         on_gpu = use.device.startswith("cuda")
         kv, host_kv = use.kv.get("device", 0), use.kv.get("host", 0)
-        ram_weights = 0 if on_gpu else use.weights
+        weights = [BarPart("weights", "weights", use.weights), BarPart("weights", "adapter", use.adapter)]
+        weights = weights if use.adapter else weights[:1]
+        ram_weights = 0 if on_gpu else use.weights + use.adapter
         ram_kv = host_kv + (0 if on_gpu else kv)
         parts = [
-            BarPart("weights", "weights", ram_weights),
+            *([] if on_gpu else weights),
             BarPart("kv", "KV in use", ram_kv),
             BarPart("process", "other memory of localctx", process - ram_weights - ram_kv),
             BarPart("others", "other processes", ram.total - ram.free - process),
@@ -145,8 +147,8 @@ class MemoryPage:
         drawn = [bar("RAM", parts, self._kv_note())]
         if on_gpu:
             device = measure_device(use.device)
-            rest = device.total - device.free - use.weights - kv
-            parts = [BarPart("weights", "weights", use.weights), BarPart("kv", "KV in use", kv)]
+            rest = device.total - device.free - use.weights - use.adapter - kv
+            parts = [*weights, BarPart("kv", "KV in use", kv)]
             parts += [BarPart("others", "everything else", rest), BarPart("free", "free", device.free)]
             drawn.append(bar(f"Device {use.device}", parts))
         return f'<div class="lc-bars">{"".join(drawn)}{self._disk()}</div>'

@@ -51,8 +51,8 @@ JobEvents = Generator[tuple[DocumentJob | None, Event | Outcome], None, None]
 class Batch:
     """Runs ``task`` on documents: one job after another, or several whose coroutines run side by side.
 
-    A result is written to all ``outputs`` and stored together with its document: later runs and other outputs get it
-    from the store. ``force`` computes results again, ``persist`` keeps KV pages, ``summarize`` replaces
+    A result is stored together with its document and then written to all ``outputs``: later runs and other outputs get
+    it from the store. ``force`` computes results again, ``persist`` keeps KV pages, ``summarize`` replaces
     ``SummarizeWorkflow.summarize``. Batches in several threads share their outputs through a ``lock``.
     """
 
@@ -87,15 +87,14 @@ class Batch:
         named = {"document": document[0].id, "name": document[0].name, "path": job.path}
         entry = {**named, "status": "done", "recipe": self._recipe, **result}
         status, why = "skipped" if stored else "done", ""
+        if not stored:
+            self._store(document, result)  # first: after a kill it is only written, and not computed again
         try:
             self._write(entry)
         except BrokenPipeError:  # stdout was closed
             raise
         except OSError as e:
             status, why = "failed", f"its result cannot be written ({e}); free some space, and run this again"
-        finally:
-            if not stored:
-                self._store(document, result)
         return Outcome(job, status, why, entry, time.perf_counter() - start)
 
     def _compute(self, document: StoredDocument) -> EngineCoroutine[dict[str, Any]]:

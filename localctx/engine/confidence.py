@@ -1,11 +1,17 @@
-"""Confidence: the probability that an answer is right, from likelihoods, by a logistic regression that was fitted to
-questions which the text did or did not answer (Platt scaling).
+"""Confidence: the probability that the text answers a question, from likelihoods, by a logistic regression.
+
+It was fitted to questions which the text did or did not answer (Platt scaling).
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+from localctx.models.adapter import READER, Adapter, damaged
+
+CONFIDENCE = "confidence"
+"""The name of the calibrations among an adapter's measured values: one for each way to decode."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class Calibration:
     threshold: float
 
     def confidence(self, evidence: Evidence) -> float:
-        """Returns the probability that an answer is right."""
+        """Returns the probability that the text answers the question."""
         score = self.bias + sum(w * x for w, x in zip(self.weights, evidence.features, strict=True))
         return 1 / (1 + math.exp(-max(-60.0, min(60.0, score))))
 
@@ -62,8 +68,30 @@ class Calibration:
         return {"weights": rounded, "bias": round(self.bias, 5), "threshold": round(self.threshold, 4)}
 
 
-def calibration_from_json(stored: Mapping[str, Any] | None) -> Calibration | None:
-    """Returns a stored calibration; None if there is none, or if it was fitted to other features."""
-    if not stored or len(stored["weights"]) != len(Evidence(0, 0, 0, 0, 0).features):
-        return None
-    return Calibration(tuple(stored["weights"]), float(stored["bias"]), float(stored["threshold"]))
+def calibrations(adapter: Adapter) -> dict[str, Calibration]:
+    """Returns the calibrations that are stored with an adapter, by the way to decode, without those that were fitted to
+    other features. Raises ModelError for what is no calibration.
+    """
+    stored = adapter.measured.get(CONFIDENCE, {})
+    try:
+        read = {decoding: calibration_from_json(value) for decoding, value in stored.items()}
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as e:
+        raise damaged(adapter.name, f"{CONFIDENCE} in {READER} lacks weights, a bias or a threshold") from e
+    return {decoding: calibration for decoding, calibration in read.items() if calibration}
+
+
+def calibration_from_json(stored: Mapping[str, Any]) -> Calibration | None:
+    """Returns a stored calibration; None if it was fitted to other features. Raises KeyError, OverflowError, TypeError
+    or ValueError for what is none.
+    """
+    weights, bias, threshold = [_number(weight) for weight in stored["weights"]], stored["bias"], stored["threshold"]
+    calibration = Calibration(tuple(weights), _number(bias), _number(threshold))
+    if not 0 <= calibration.threshold <= 1:
+        raise ValueError("the threshold is not a probability")
+    return calibration if len(weights) == len(Evidence(0, 0, 0, 0, 0).features) else None
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise TypeError("it is not a finite number")
+    return float(value)

@@ -22,7 +22,9 @@ CancelCheck = Callable[[], bool]
 
 @dataclass(frozen=True)
 class ForwardGroup:
-    """Forward ``requests`` of one coroutine that are computed in one pass. Their caches are forks of one."""
+    """Forward ``requests`` that are computed in one pass: of forks of one cache, or (``gather``) of several sequences
+    with one RoPE scaling.
+    """
 
     requests: Sequence[ForwardRequest]
 

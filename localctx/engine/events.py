@@ -130,10 +130,13 @@ class Done:
 
 @dataclass(frozen=True)
 class InUse:
-    """Bytes in use: the ``weights`` of the model on ``device``, and the ``kv`` of open caches by tier."""
+    """Bytes in use: the ``weights`` of the model on ``device``, those of its ``adapter``, and the ``kv`` of open caches
+    by tier.
+    """
 
     device: str = ""
     weights: int = 0
+    adapter: int = 0
     kv: Mapping[str, int] = field(default_factory=dict)
 
 

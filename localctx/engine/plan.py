@@ -6,6 +6,7 @@ from localctx.budget import measure_device
 from localctx.engine.cache_plan import CachePlan
 from localctx.engine.events import Planned
 from localctx.errors import ModelError, TooLong, format_bytes
+from localctx.models.adapter import adapter_bytes, find_adapter
 from localctx.models.base import PagedModel
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.load import loading_bytes
@@ -28,15 +29,19 @@ def refuse_too_long(tokens: int, context: float, model: str, about: str = "") ->
 
 
 def refuse_too_big(folder: Path, settings: Settings) -> None:
-    """Raises ModelError for weights that do not fit in the memory that is free on the device now."""
+    """Raises ModelError for weights that do not fit, with those of the adapter that answers, in the memory that is free
+    on the device now.
+    """
     device = pick_device(settings.device)
     dtype = pick_dtype(settings.dtype, device)
     refuse_weights(settings.weights, device, dtype)
-    need = loading_bytes(folder, device, dtype, settings.weights)
+    adapter = find_adapter(settings.adapter, settings.model)
+    need = loading_bytes(folder, device, dtype, settings.weights) + (adapter_bytes(adapter) if adapter else 0)
     free = measure_device(str(device)).free
     if need > free:
         raise ModelError(
-            f"{settings.model} takes {need / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free",
+            f"{settings.model}{' with its adapter' if adapter else ''} takes {need / 2**30:.1f} GiB, and "
+            f"{free / 2**30:.1f} GiB are free",
             "close programs, choose a smaller model (localctx models list), or see localctx plan",
         )
 

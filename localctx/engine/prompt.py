@@ -82,7 +82,6 @@ def make_prompt(
     question begins, is found by comparing the prompts of two other questions, so no chat template needs to be
     understood. After a ``history`` both are where the last question begins.
     """
-
     encode = partial(_encode, tokenizer)
     tokens = encode(texts, question, history, form)
     others = [encode(texts, probe, history, form if history else AS_IT_IS) for probe in _PROBES]
@@ -100,8 +99,11 @@ def _differs_from(
     asked: tuple[str, Sequence[Exchange], str],
     other: tuple[Sequence[Exchange], str],
 ) -> int:
-    """Returns the first of ``tokens``, what was ``asked``, in which they differ from other questions after another
-    history in another form. Found with short texts, which is fast, where what follows these is the same.
+    """Returns the number of the first of ``tokens``, the prompt of ``asked``, that differs from the prompts of two
+    probes with the history and the form of ``other``.
+
+    It is counted from the end, in prompts with "-" in place of each text, which are fast to encode; where their ends
+    are not those of ``tokens``, in prompts with the texts.
     """
     for some in (["-"] * len(texts), texts):
         mine = encode(some, *asked)

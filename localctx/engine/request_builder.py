@@ -62,10 +62,8 @@ class RequestBuilder:
         started, engine, settings = time.perf_counter(), self.engine, self._settings_of(conversation)
         model = self.model
         prompt = self.prompt(texts, question or "", conversation)
-        ranking = make_prompt(model.tokenizer, texts, question or "", (), RANKING) if part else None
+        ranking = self._ranking_prompt(prompt, texts, question or "", part, conversation)
         boundary, adapter = _boundary(prompt, ranking), conversation.adapter
-        if conversation.form == RANKING and not (conversation.history or conversation.messages):
-            ranking = ranking or prompt
         activation = prompt.activation(adapter) if adapter else None
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
         planned = engine.plan_cache(settings, len(tokens))
@@ -111,7 +109,7 @@ class RequestBuilder:
             continues=bool(conversation.history),
             restored=cache.length,
             restore_notes=restore_notes,
-            next_prompt=lambda answer: self._next_prompt(texts, part, conversation, question or "", answer),
+            next_prompt=lambda answer: self._next_prompt(texts, conversation, question or "", answer),
         )
 
     @property
@@ -147,13 +145,23 @@ class RequestBuilder:
         settings = self.runtime.settings
         return replace(settings, keep=conversation.keeper) if conversation.keeper else settings
 
-    def _next_prompt(
-        self, texts: Sequence[str], part: str, conversation: Conversation, question: str, answer: str
-    ) -> list[int]:
+    def _ranking_prompt(
+        self, prompt: Prompt, texts: Sequence[str], question: str, part: str, conversation: Conversation
+    ) -> Prompt | None:
+        """The prompt by which a ``part`` of documents is ranked; that of the answer where it is the same; None where
+        nothing is ranked, as after what was said in a chat.
+        """
+        if conversation.history or conversation.messages:
+            return None
+        if conversation.form == RANKING:
+            return prompt
+        return make_prompt(self.model.tokenizer, texts, question, (), RANKING) if part else None
+
+    def _next_prompt(self, texts: Sequence[str], conversation: Conversation, question: str, answer: str) -> list[int]:
         """The tokens that any next question of the conversation begins with."""
         history = [*conversation.history, (question, answer)]
         prompt = make_prompt(self.model.tokenizer, texts, "", history, conversation.form)
-        return prompt.tokens[: prompt.shared - bool(part)]
+        return prompt.tokens[: prompt.shared]
 
 
 def _drops(planned: PlannedCache, tokens: int, only_prefilled: str) -> bool:
@@ -173,7 +181,7 @@ def _boundary(prompt: Prompt, ranking: Prompt | None) -> int:
     """Returns the token where persisting ends: where the documents end. What follows has to predict the first token of
     the question if it is to be ranked.
     """
-    return min(prompt.shared, ranking.question - 1) if ranking else prompt.shared
+    return min(prompt.shared, ranking.shared, ranking.question - 1) if ranking else prompt.shared
 
 
 def _how_far(documents: Sequence[StoredDocument]) -> str:

@@ -60,8 +60,8 @@ class EverywhereReport:
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
     them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``;
-    ``confidence`` the probability that it is right, None where no adapter rates its answers; ``withheld`` what was not
-    given because that is too low; ``adapter`` the name of that which answered, None if none did. ``chat`` and
+    ``confidence`` the probability that the text answers it, None where no adapter rates its answers; ``withheld`` what
+    was not given because that is too low; ``adapter`` the name of that which answered, None if none did. ``chat`` and
     ``message`` (its id) where the answer is part of a chat; ``until`` (``ReadUntil``) where only the beginning of a
     document was read; ``everywhere`` where every passage was asked.
     """

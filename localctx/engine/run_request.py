@@ -72,7 +72,7 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
         )
     finally:
         request.prefilled = request.cache.length - request.plan.reused
-        request.seconds["prefill"] = time.perf_counter() - start
+        _add_prefill_seconds(request, start)
 
 
 def rank_request(request: Request) -> EngineCoroutine[float]:
@@ -88,9 +88,14 @@ def rank_request(request: Request) -> EngineCoroutine[float]:
         request.prefilled = request.prefilled_to_rank = cache.length - request.plan.reused
     finally:
         cache.drop()
-    request.seconds["prefill"] = request.seconds.get("prefill", 0.0) + time.perf_counter() - start
+    _add_prefill_seconds(request, start)
     request.logits = None
     return logprob
+
+
+def _add_prefill_seconds(request: Request, start: float) -> None:
+    """Count the time since ``start``: a passage is first ranked, then read on to the end of the prompt."""
+    request.seconds["prefill"] = request.seconds.get("prefill", 0.0) + time.perf_counter() - start
 
 
 def emit_text(request: Request, text: str) -> Iterator[Token]:

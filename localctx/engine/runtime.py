@@ -3,9 +3,11 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar, cast
 
 from localctx.engine.cache_plan import PoolSet
+from localctx.engine.confidence import calibrations
 from localctx.engine.events import InUse, Progress
 from localctx.engine.model_loader import ModelLoader, same_model
 from localctx.errors import Cancelled, ModelError, UsageError
@@ -77,7 +79,7 @@ class Runtime:
             return None
         if self._adapter is None or self._adapter[0] != wanted:
             folder = find_adapter(*wanted)
-            self._adapter = wanted, load_adapter(folder) if folder else None
+            self._adapter = wanted, _load_adapter(folder) if folder else None
         if adapter := self._adapter[1]:
             try:
                 self.model.add_adapter(adapter)
@@ -105,8 +107,9 @@ class Runtime:
         """The memory in use now; all zero while no model is loaded."""
         if self._model is None:
             return InUse()
+        adapter = self._adapter[1] if self._adapter else None
         kv = {**self.pools.nbytes, **self._model.kv_nbytes}
-        return InUse(str(self._model.device), self._model.nbytes, kv)
+        return InUse(str(self._model.device), self._model.nbytes, adapter.nbytes if adapter else 0, kv)
 
     def read_store(self, read: Callable[[Store], Value]) -> Value | None:
         """Returns what ``read`` returns for the store; None if there is no store yet, or it cannot be read."""
@@ -169,3 +172,10 @@ class Runtime:
         if self._store:
             self._store.close()
             self._store = None
+
+
+def _load_adapter(folder: Path) -> Adapter:
+    """Load an adapter; one whose calibrations are damaged is refused before any work. Raises ModelError."""
+    adapter = load_adapter(folder)
+    calibrations(adapter)
+    return adapter

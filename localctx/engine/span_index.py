@@ -32,6 +32,9 @@ _CJK_CHARACTER = re.compile(f"[{_CJK}]")
 _JOINED = re.compile("(?=\\w['\u2019.]\\w|\\d[,:]\\d)")  # an elision, an abbreviation or a number: one word
 _GENITIVE = re.compile("['\u2019]s\\b")
 _BEFORE_NUMBERS = frozenset("$€£¥#")  # a run may begin with one of these inside a word
+MAX_SPAN = 64  # characters of a run whose first word is longer: texts without spaces would have as many as they have
+# characters, each as long as the rest of the text
+_NO_FOLLOWING = 1 << 40  # the base of runs that no word follows
 _NO_END = frozenset(",;:([{<¿¡-\u2013\u2014«“\u2018„$€£#")  # a span that ended with one of these would look cut off
 
 
@@ -70,13 +73,13 @@ class SpanIndex:
             for match in re.finditer(r"\S+", text):
                 at, word = match.start(), match.group()
                 following.add(self._words.encode(word, "spaced"), at)
-                for start in _starts(word):
+                for start, end in _firsts(word):
                     for form, rows in rows_of_form.items():
-                        first = self._words.encode(word[start:], form)
+                        first = self._words.encode(word[start:end], form)
                         firsts.add(first, at + start)
                         rows.append(len(self._start))
                         self._start.append(at + start)
-                        base.append(len(following.tokens) - len(first.tokens))
+                        base.append(len(following.tokens) - len(first.tokens) if end == len(word) else _NO_FOLLOWING)
             following.add(_NOTHING, 0)  # no run goes on from one text to the next
         self._following, self._firsts = following.arrays(), firsts.arrays()
         self._first_at = np.array(firsts.starts, np.int64)
@@ -189,6 +192,20 @@ def _balanced(run: str) -> bool:
 def _starts(word: str) -> list[int]:
     """Returns the characters of ``word``, which has no white space, at which a run may begin."""
     return [0, *(i for i in _boundaries(word) if word[i].isalnum() or word[i] in _BEFORE_NUMBERS)]
+
+
+def _firsts(word: str) -> Iterator[tuple[int, int]]:
+    """Yields, as characters ``start..end`` of ``word``, where a run may begin in it and how far its first word goes: to
+    the end of a word of up to MAX_SPAN characters; else to the last possible end in so many.
+    """
+    if len(word) <= MAX_SPAN:
+        yield from ((start, len(word)) for start in _starts(word))
+        return
+    ends = sorted(_possible_ends(word))
+    for start in _starts(word):
+        last = bisect_right(ends, start + MAX_SPAN)
+        if last and ends[last - 1] > start:
+            yield start, ends[last - 1]
 
 
 def _possible_ends(word: str) -> set[int]:

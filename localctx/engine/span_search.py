@@ -71,7 +71,8 @@ class SpanSearch:
         self._limit, self._max_runs = limit, max_runs
         self._heap, self._order = list[tuple[float, int, _Partial]](), count()
         self._found = list[QuotedAnswer]()
-        self._separators = [(text, tuple(index.encode(text)), form) for text, form in SEPARATORS.items()]
+        encoded = [(text, tuple(index.encode(text)), form) for text, form in SEPARATORS.items()]
+        self._separators = [one for one in encoded if one[1]]  # some tokenizers have no token for a line break
 
     def run(self, cache: SequenceCache, logits: Tensor) -> EngineCoroutine[list[QuotedAnswer]]:
         """Returns complete answers, the best first; none only if the texts have no words.

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from localctx.engine.attribution import attention_by_text
 from localctx.engine.coroutine import EngineCoroutine
-from localctx.engine.decoding import MEASURED_ANSWERS, choose_decoding
+from localctx.engine.decoding import choose_decoding
 from localctx.engine.effective_context import MEASURED, effective_context
 from localctx.engine.events import Done, Note, Quoted
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
@@ -139,7 +139,7 @@ class AskWorkflow:
             yield from self._answer_unanswered(request, question)
 
     def _answering(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
-        if self._quotes(request, question, settings):
+        if may_be_quoted(request, question, settings) and choose_decoding(settings, request.adapter) == "quote":
             return answer_in_quotes(request, question, settings)
         if request.answer_from == "sentences":
             return self._answer_from_sentences(request, question, settings)
@@ -207,13 +207,6 @@ class AskWorkflow:
         if settings.mode in ("retrieve", "everywhere"):
             return "passages were asked for"
         return None if settings.keep != "full" else self._longer_than_effective(documents)
-
-    def _quotes(self, request: Request, question: str, settings: Settings) -> bool:
-        """True if the answer will consist of words of the documents."""
-        if not may_be_quoted(request, question, settings):
-            return False
-        results = self._runtime.read_store(lambda store: store.quality_results.of_model(settings.model)) or {}
-        return choose_decoding(settings, results.get(MEASURED_ANSWERS), request.adapter) == "quote"
 
     def _open(
         self,

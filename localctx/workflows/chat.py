@@ -10,7 +10,7 @@ from typing import Literal
 
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Done, Note, Token
-from localctx.engine.prompt import Conversation, Exchange
+from localctx.engine.prompt import Conversation
 from localctx.engine.prompt_wording import SUMMARIZE_CHAT
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
@@ -21,8 +21,10 @@ from localctx.store.chats import SUMMARY, UNTITLED, Chat, Chats, Message
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.ask import AskWorkflow
+from localctx.workflows.chat_history import answered, history, messages_until
 from localctx.workflows.read_sources import store_sources
 from localctx.workflows.read_until import locate_mark
+from localctx.workflows.small_talk import is_small_talk
 
 TITLE_LENGTH = 60  # characters of its first question that name a chat
 
@@ -178,17 +180,33 @@ class ChatWorkflow:
         for document in chat.documents:
             if document.removed:
                 yield Note(f"{document.name} was removed from the library: the answer does without it")
-        known = messages_until(before, locate_mark(documents, until)) if until else list(before)
-        if len(known) < len(before):
-            yield Note("what was answered from further on is left out")
-        conversation = Conversation(chat.id, history(known), chat.settings.get("keep", ""))
-        request = yield from self._ask.open(documents, question.text, True, conversation, until)
+        if documents != [] and is_small_talk(question.text):  # with documents or history it is answered from these
+            request = yield from self._ask.open_whole([], question.text, persist=False)
+        else:
+            request = yield from self._open(question.text, before, chat, documents, until)
         request.seconds["load"] = loaded
         stored = _StoredAnswer()
         yield from run_request(request, self._answer_and_store(request, question, settings, stored))
         yield from map(Note, request.persist_notes)
         report = replace(request.answer_report(), chat=chat.id, message=stored.message)
         yield Done(report, stored.error or request.persist_error)
+
+    def _open(
+        self,
+        question: str,
+        before: Sequence[Message],
+        chat: Chat,
+        documents: Sequence[StoredDocument] | None,
+        until: str,
+    ) -> EngineCoroutine[Request]:
+        """Build the request that answers a question after the messages ``before``."""
+        known = messages_until(before, locate_mark(documents, until)) if until else before
+        about_documents = documents != []
+        exchanges, all_said = history(known, about_documents), history(before, about_documents)
+        if exchanges != all_said:
+            yield Note("what was answered from further on is left out")
+        conversation = Conversation(chat.id, exchanges, chat.settings.get("keep", ""))
+        return (yield from self._ask.open(documents, question, True, conversation, until))
 
     def _answer_and_store(
         self, request: Request, question: Message, settings: Settings, stored: "_StoredAnswer"
@@ -253,38 +271,3 @@ class _StoredAnswer:
 
     message: int | None = None
     error: str | None = None
-
-
-def answered(messages: Sequence[Message]) -> list[Message]:
-    """The messages of a branch up to its last answer."""
-    return list(messages[:-1] if messages and messages[-1].role == "user" else messages)
-
-
-def messages_until(messages: Sequence[Message], end: int) -> list[Message]:
-    """The messages of a branch without those that were answered from more than the first ``end`` characters, and
-    without summaries of such answers.
-    """
-    known, question, further = list[Message](), list[Message](), False
-    for message in messages:
-        if message.role == "user":
-            question = [message]
-            continue
-        until = (message.stats or {}).get("until")
-        beyond = further if message.role == SUMMARY else until is None or until["characters"] > end
-        further = further or beyond
-        known += [] if beyond else [*question, message]
-        question = []
-    return known
-
-
-def history(messages: Sequence[Message]) -> list[Exchange]:
-    """The exchanges of a branch that are part of the prompt; a summary replaces everything before it."""
-    exchanges, question = list[Exchange](), ""
-    for message in messages:
-        if message.role == "user":
-            question = message.text
-        elif message.role == SUMMARY:
-            exchanges = [(SUMMARIZE_CHAT, message.text)]
-        else:
-            exchanges.append((question, message.text))
-    return exchanges

@@ -24,10 +24,8 @@ from localctx.models.adapter import Adapter
 from localctx.models.base import Model
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
-from localctx.workflows.reader import with_reader
 
 SMALL_MODEL = 1_000_000_000  # parameters; a model with more finds the sentence by itself
-ADAPTERS_READ_BY_THEMSELVES = True  # else an adapter answers from one sentence and from two, as the model does
 MIN_WORDS = 3  # of a sentence; a shorter one is a heading or a rule
 MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5  # nats by which a passage must make a question likelier; the smaller counts
 
@@ -39,8 +37,7 @@ Range = tuple[int, int]
 
 def reads_closely(model: Model, settings: Settings, adapter: Adapter | None) -> bool:
     """True if close reading helps: the model is small and no adapter reads for it, and one greedy answer is wanted."""
-    reads_by_itself = model.parameters >= SMALL_MODEL or (adapter and ADAPTERS_READ_BY_THEMSELVES)
-    return settings.careful != "off" and settings.is_greedy and not reads_by_itself
+    return settings.careful != "off" and settings.is_greedy and not adapter and model.parameters < SMALL_MODEL
 
 
 def makes_likelier(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[bool]:
@@ -152,7 +149,7 @@ def _likelihood(request: Request) -> EngineCoroutine[float]:
 def _answer(
     builder: RequestBuilder, settings: Settings, document: StoredDocument, text: str, question: str, form: str
 ) -> EngineCoroutine[Request]:
-    asked = with_reader(builder.runtime, Conversation(form=form), question)
+    asked = Conversation(form=form)
     request = builder.build([document], [text], question, persist=False, part="sentence", conversation=asked)
     undrafted = replace(settings, draft=0)  # prompt lookup finds little in one sentence
     yield from without_tokens(run_request(request, answer_request(request, undrafted)))

@@ -1,8 +1,8 @@
-"""Gives an answer only if it is probably right: likelihoods are turned into a probability by what was measured for the
+"""Gives an answer only if the text probably answers: likelihoods become a probability by what was measured for the
 adapter that answers.
 """
 
-from localctx.engine.confidence import Calibration, Evidence, calibration_from_json
+from localctx.engine.confidence import Calibration, Evidence, calibrations
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Event, Quoted, Token
 from localctx.engine.prompt import make_prompt
@@ -14,11 +14,10 @@ from localctx.engine.span_search import likelihood_of
 from localctx.settings import Settings
 from localctx.workflows.close_reading import question_gain
 
-CONFIDENCE = "confidence"
-"""The name of the calibrations among an adapter's measured values: one for each way to decode."""
-
 UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
 """For an adapter that was not measured: an answer must be likelier than that there is none."""
+
+_AROUND = ' ."'  # what may stand around an answer
 
 
 def is_rated(request: Request, settings: Settings) -> bool:
@@ -50,13 +49,13 @@ def answer_if_confident(
 
 def calibration_of(request: Request) -> Calibration:
     """The calibration that was measured for the request's adapter and way to decode."""
-    stored = request.adapter.measured.get(CONFIDENCE, {}) if request.adapter else {}
-    return calibration_from_json(stored.get(request.decoding)) or UNCALIBRATED
+    measured = calibrations(request.adapter) if request.adapter else {}
+    return measured.get(request.decoding, UNCALIBRATED)
 
 
 def says_nothing(request: Request) -> bool:
     """True if the answer is that nothing answers the question, or no word at all."""
-    return request.texts[0].rstrip(".") in ("", request.not_said.rstrip("."))
+    return request.texts[0].strip(_AROUND) in ("", request.not_said.strip(_AROUND))
 
 
 def _gather(builder: RequestBuilder, request: Request, question: str) -> EngineCoroutine[Evidence]:

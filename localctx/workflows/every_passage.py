@@ -59,6 +59,11 @@ def part_of(passages: Sequence[Passage | ChunkRow]) -> str:
     return "+".join(f"{p.document}:{p.start}-{p.end}" for p in passages)
 
 
+def cache_ids(fingerprint: bytes, passages: Sequence[Passage | ChunkRow]) -> list[str]:
+    """Returns, for each passage, the id of the cache that keeps its pages under ``fingerprint``."""
+    return [cache_id(fingerprint, [p.document], part=part_of([p])) for p in passages]
+
+
 def estimate_cost(
     builder: RequestBuilder, store: Store, passages: Sequence[Passage | ChunkRow], sample: Sequence[str], question: str
 ) -> EverywhereCost:
@@ -67,7 +72,7 @@ def estimate_cost(
     """
     template, fingerprint = builder.prompt([""], question, Conversation(form=RANKING)), builder.fingerprint
     asking = len(template.tokens) - template.shared + 1
-    ids = [cache_id(fingerprint, [p.document], part=part_of([p])) for p in passages]
+    ids = cache_ids(fingerprint, passages)
     kept = store.caches.ready_tokens(ids)
     encode = builder.model.tokenizer.encode
     density = sum(len(encode(text)) for text in sample[:MAX_SAMPLE]) / max(1, sum(map(len, sample[:MAX_SAMPLE])))

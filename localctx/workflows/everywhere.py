@@ -6,7 +6,7 @@ stopped goes on where it was, and is answered at once when it is asked again.
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 
@@ -18,7 +18,7 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.request_report import EverywhereReport
 from localctx.engine.run_request import rank_request
-from localctx.errors import Cancelled, NothingFound
+from localctx.errors import Cancelled, NothingFound, StoreError
 from localctx.library.answer_groups import describe_groups, group_answers
 from localctx.library.language import language_warnings
 from localctx.library.search import Passage, all_passages, cut_passages, index_all
@@ -27,7 +27,7 @@ from localctx.store.documents import StoredDocument
 from localctx.store.passage_answers import PassageKey, StoredAnswer
 from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import question_alone
-from localctx.workflows.every_passage import RATE, current_documents, estimate_cost, open_store
+from localctx.workflows.every_passage import RATE, cache_ids, current_documents, estimate_cost, open_store
 from localctx.workflows.passage_question import AnswerPassage, PassageAnswer, PassageQuestion, passage_key
 
 MAX_SIDE_BY_SIDE = 16  # passages; a forward pass with more of them is not much cheaper for each
@@ -118,6 +118,7 @@ class _Asking:
         self._answers = dict[PassageKey, StoredAnswer | None]()
         self._unsaved = list[PassageAnswer]()
         self._told = set[str]()  # notes that were given
+        self._failed = ""  # why answers could not be stored
         self._started = time.perf_counter()
 
     def run(self) -> EngineCoroutine[None]:
@@ -137,6 +138,8 @@ class _Asking:
 
     def tell(self) -> EngineCoroutine[None]:
         """Yield the answers so far as text, and set the report's groups and citations."""
+        if self._failed and self._failed not in self._told:
+            yield Note(self._failed)
         self._report.asked = sum(passage_key(p) in self._answers for p in self._passages)
         said = [PassageAnswer(p, answer) for p in self._passages if (answer := self._answers.get(passage_key(p)))]
         groups = group_answers([one.answer.text for one in said if one.answer])
@@ -177,22 +180,38 @@ class _Asking:
 
     def _save(self) -> None:
         unsaved, self._unsaved = self._unsaved, []
-        if unsaved and self._report.persist:
-            store = self._runtime.store
-            with store_errors(store.home):
-                store.passage_answers.put(self._recipe, [(one.key, one.answer) for one in unsaved])
+        used = cache_ids(self._builder.fingerprint, [one.passage for one in unsaved])
+
+        def write(store: Store) -> None:
+            store.passage_answers.put(self._recipe, [(one.key, one.answer) for one in unsaved])
+            store.caches.note_used(used)
+
+        if unsaved:
+            self._try(write)
 
     def _note_rates(self, asked: int) -> None:
         """Store the rates for the next plan: of reading passages, or of asking kept ones."""
-        tokens, seconds = self._report.tokens, self._report.seconds
-        if asked < MIN_RATED or not self._report.persist:
-            return
-        fingerprint, store = self._builder.fingerprint, self._runtime.store
-        with store_errors(store.home):
+        tokens, seconds, fingerprint = self._report.tokens, self._report.seconds, self._builder.fingerprint
+
+        def write(store: Store) -> None:
             if 2 * tokens["reused"] > tokens["prompt"]:
                 store.caches.note_rate(fingerprint, asked / seconds, RATE)
             elif not store.caches.rate(fingerprint):
                 store.caches.note_rate(fingerprint, tokens["prefilled"] / seconds)
+
+        if asked >= MIN_RATED:
+            self._try(write)
+
+    def _try(self, write: Callable[[Store], None]) -> None:
+        """Write to the store, if anything is kept. One that cannot be written costs that, not the answer."""
+        if not self._report.persist or self._failed:
+            return
+        try:
+            store = self._runtime.store
+            with store_errors(store.home):
+                write(store)
+        except StoreError as e:
+            self._failed = str(e)
 
 
 def _passages_of(store: Store, documents: Sequence[StoredDocument], question: str) -> list[Passage]:

@@ -20,7 +20,7 @@ from localctx.store.passage_answers import PassageKey, StoredAnswer
 from localctx.workflows.close_reading import invents, is_likelier, reads_closely, without_question, without_tokens
 from localctx.workflows.confident_answer import says_nothing
 from localctx.workflows.every_passage import part_of
-from localctx.workflows.reader import with_reader
+from localctx.workflows.reader import as_question, with_reader
 from localctx.workflows.summary_task import digest
 
 MAX_ANSWER = 96  # tokens of one passage's answer
@@ -77,15 +77,11 @@ class PassageQuestion:
         alone: Request,
         likelihood: float,
     ) -> None:
-        self._builder, self._answer_passage, self._question, self._settings = (
-            builder,
-            answer_passage,
-            question,
-            settings,
-        )
+        self._builder, self._answer_passage, self._settings = builder, answer_passage, settings
         self._documents = {document.id: document for document in documents}
         self._alone, self._likelihood = alone, likelihood
         self._conversation = with_reader(builder.runtime, NO_CONVERSATION)
+        self._question = as_question(question) if self._conversation.adapter else question
 
     @property
     def _decides(self) -> bool:
@@ -94,12 +90,12 @@ class PassageQuestion:
 
     @property
     def recipe(self) -> str:
-        """A hash of everything that a passage's answer depends on, except the passage."""
+        """A hash of everything that a passage's answer depends on, except the passage and its score."""
         s, adapter = self._settings, self._conversation.adapter
-        reader = (adapter.fingerprint.hex(), str(adapter.measured)) if adapter else ()
+        reader = (adapter.fingerprint.hex(), adapter.form, adapter.not_said, str(adapter.measured)) if adapter else ()
         sampling = (s.temperature, s.top_p, s.top_k, s.seed) if s.temperature else ()
         model = self._builder.fingerprint.hex(), *reader
-        values = (RECIPE, self._question, *model, s.careful, s.answers, s.repeats, s.max_tokens, *sampling)
+        values = (RECIPE, self._question, *model, s.careful, s.answers, s.repeats, s.keep, s.max_tokens, *sampling)
         return digest([str(value) for value in values])
 
     def ask(self, passage: Passage, persist: bool) -> EngineCoroutine[PassageAnswer]:

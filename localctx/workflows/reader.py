@@ -20,6 +20,22 @@ OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in tot
 """Finds these, and questions whose answer may be in many places."""
 
 
+_LISTING = re.compile(
+    r"\W*((please|can you|could you|now) )*(list|enumerate|name|find|collect|give me|tell me|show me)"
+    r" (?P<wanted>((?P<plural>all|the)\b)?.*?\w)[\s.!?]*",
+    re.IGNORECASE,
+)
+
+
+def as_question(instruction: str) -> str:
+    """Returns the question in an instruction to list things, as an adapter that was trained on questions needs it;
+    anything else unchanged. "List all gates' passwords." becomes "What are all gates' passwords?".
+    """
+    if not (listing := _LISTING.fullmatch(instruction)):
+        return instruction
+    return f"What {'are' if listing['plural'] else 'is'} {listing['wanted']}?"
+
+
 def with_reader(runtime: Runtime, conversation: Conversation, question: str = "") -> Conversation:
     """Returns ``conversation`` with the adapter of the settings and the form of a question it was trained on; unchanged
     where there is none, or ``question`` is about the whole. Raises ModelError for an adapter that does not fit.

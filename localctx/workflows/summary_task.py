@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from localctx.errors import UsageError
+from localctx.models.adapter import adapter_content, find_adapter
 from localctx.settings import Settings
 from localctx.workflows.summary_method import SummaryMethod, extract_words, summary_method
 
@@ -122,9 +123,10 @@ class SummaryTask:
         names += () if settings.repeats == "stop" else ("repeats",)  # likewise
         names += () if settings.careful == "auto" or not self.questions else ("careful",)
         names += () if settings.answers == "auto" or not self.questions else ("answers",)
-        names += () if settings.adapter == "auto" or not self.questions else ("adapter",)
         names += ("effective_context",) if self.questions and settings.effective_context else ()
         wanted = {"questions": self.questions} if self.questions else {**self._instructions, "sentences": "once"}
+        adapter = find_adapter(settings.adapter, settings.model) if self.questions else None
+        wanted |= {"adapter": adapter_content(adapter)} if adapter else {}
         return digest({**wanted, "refine": self.refine, **{name: getattr(settings, name) for name in names}})
 
     @property

@@ -3,13 +3,12 @@ the same protocol on a server or in a Ray worker.
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from localctx.engine.coroutine import EngineCoroutine
-from localctx.engine.events import Note, Token
+from localctx.engine.coroutine import EngineCoroutine, flat_map_events
+from localctx.engine.events import Event, Note, Token
 from localctx.engine.prompt import Conversation
 from localctx.engine.prompt_wording import AS_IT_IS
 from localctx.engine.request import Request
@@ -136,21 +135,24 @@ class LocalGenerator:
         return dropped
 
 
+class _Repeats(Exception):
+    """The text ends in sentences that were said before."""
+
+
 def _stop_at_repeats(request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
     """The same coroutine, which ends when the text ends in MAX_REPEATS sentences that were said before: what comes then
     are the same again.
     """
-    with closing(coroutine):
-        logits = None
-        while True:
-            try:
-                event = coroutine.send(logits)
-            except StopIteration:
-                return
-            logits = yield event
-            if isinstance(event, Token) and ends_in_repeats(request.text, MAX_REPEATS):
-                request.stopped = "repeated"
-                return
+
+    def check(event: Event) -> Iterator[Event]:
+        yield event
+        if isinstance(event, Token) and ends_in_repeats(request.text, MAX_REPEATS):
+            raise _Repeats
+
+    try:
+        yield from flat_map_events(coroutine, check)
+    except _Repeats:
+        request.stopped = "repeated"
 
 
 def _limited(max_tokens: int, request: Request) -> Request:

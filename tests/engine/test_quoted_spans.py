@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from localctx.engine import span_search
 from localctx.engine.coroutine import logits_for, requests_of, run_to_end
-from localctx.engine.span_index import SpanIndex, _possible_ends, _starts
+from localctx.engine.span_index import MAX_SPAN, SpanIndex, _possible_ends, _starts
 from localctx.engine.span_search import SEPARATORS, QuotedAnswer, SpanSearch, likelihood_of
 
 VOCABULARY = 384
@@ -179,6 +179,15 @@ def test_white_space_counts_as_one_space_and_places_are_of_the_text(tokenizer):
     for token in tokenizer.encode("Denver Broncos"):
         state = index.choose(state, token)
     assert [index.words_at(place) for place in index.places(state)] == ["Denver \n Broncos", "Denver Broncos"]
+
+
+@pytest.mark.parametrize("text", ["天地玄黄宇宙洪荒" * 500, "a=b;c(d,e);" * 400, "$" * 4_000, "x" * 4_000])
+def test_a_text_without_spaces_takes_memory_linear_in_it(tokenizer, text):
+    index = SpanIndex(tokenizer, [text])
+    assert len(index._firsts[0]) <= 2 * len(text) * (4 * MAX_SPAN)  # forms, starts, bytes of a run
+    _, found = RandomModel(1, 1.0).search(tokenizer, [text], max_runs=1)
+    assert all(decoded(tokenizer, a.tokens).strip() == index.words_at(p) for a in found for (p, *_) in a.places)
+    assert bool(found) == text.startswith(("天", "a"))
 
 
 def test_a_text_without_words_has_no_answer(tokenizer):

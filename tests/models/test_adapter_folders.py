@@ -3,13 +3,17 @@
 import json
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny_adapters import INVOCATION, save_adapter
 from tiny_models import make_tokenizer, save_tiny_model
 
+from localctx.engine.confidence import calibrations
 from localctx.errors import ModelError
 from localctx.models import adapter as adapters
 from localctx.models.adapter import SHIPPED, find_adapter, load_adapter, shipped_adapters
@@ -89,6 +93,9 @@ def test_a_fingerprint_is_of_what_is_computed(folder):
         ({"r": 0}, "rank"),
         ({"r": 5}, "rank"),
         ({"lora_alpha": "many"}, "lora_alpha"),
+        ({"lora_alpha": float("nan")}, "lora_alpha"),
+        ({"use_rslora": "no"}, "use_rslora"),
+        ({"a\nkey\x1b[2J": 1}, r"'a\nkey\x1b[2J'"),
     ],
 )
 def test_what_is_not_computed_is_refused(folder, changes, said):
@@ -104,6 +111,8 @@ def test_what_is_not_computed_is_refused(folder, changes, said):
         (lambda w: w.update({NAME.format("A"): torch.zeros(3, 64)}), "rank"),
         (lambda w: w[NAME.format("A")].fill_(float("nan")), "finite"),
         (lambda w: w[NAME.format("B")].fill_(float("inf")), "finite"),
+        (lambda w: w[NAME.format("B")].fill_(3e38), "finite"),  # times its scale
+        (lambda w: w.update({NAME.replace("q_proj", "\x1b[2J").format("A"): torch.zeros(4, 64)}), r"\x1b[2J"),
         (lambda w: w.update({NAME.format("A"): torch.zeros(4, 64, dtype=torch.int8)}), "floating-point"),
         (lambda w: w.clear(), "floating-point"),
     ],
@@ -122,10 +131,72 @@ def test_files_that_are_damaged_or_missing_are_refused(folder, name, content):
     assert name in refusal(folder)
 
 
-@pytest.mark.parametrize("form", [7, "no question", "{question.__class__}", "{question} {other}", "{question", "{0}"])
+FORMS = [7, "no question", "{question.__class__}", "{question} {other}", "{question", "{0}", "{question:>999999999}"]
+FORMS += ["{question!x}", "{question:{s}}", "\ud800 {question}"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_a_reader_file_without_a_form_is_refused(folder, form):
     (folder / "reader.json").write_text(json.dumps({"form": form}))
     assert "form" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("reader", "said"),
+    [
+        ("[]", "reader.json: it is no object"),
+        ('{"not_said"', "reader.json"),
+        ("[" * 100_000, "reader.json"),
+        ('{"not_said": 7}', "not_said"),
+        (r'{"not_said": "\ud800"}', "not_said"),
+        ('{"effective": "all"}', "effective"),
+        ('{"passages": 0}', "passages"),
+        ('{"answers": "sing"}', "answers"),
+    ],
+)
+def test_a_reader_file_that_is_wrong_is_refused(folder, reader, said):
+    (folder / "reader.json").write_text(reader)
+    assert said in refusal(folder)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=9), values, max_size=3),
+    max_leaves=6,
+)
+KEYS = ["r", "lora_alpha", "use_rslora", "alora_invocation_tokens", "target_modules", "bias", "peft_type", "new"]
+KEYS += ["form", "not_said", "effective", "passages", "answers", "confidence"]
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(KEYS), VALUES)
+def test_any_value_of_any_key_is_taken_or_refused(made, key, value):
+    with TemporaryDirectory() as name:
+        folder = Path(shutil.copytree(made, Path(name) / "adapter"))
+        configure(folder, **{key: value})
+        (folder / "reader.json").write_text(json.dumps({key: value}))
+        assert_taken_or_refused(folder)
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(["adapter_config.json", "adapter_model.safetensors"]), st.data())
+def test_any_changed_byte_is_taken_or_refused(made, name, data):
+    with TemporaryDirectory() as temporary:
+        file = Path(shutil.copytree(made, Path(temporary) / "adapter")) / name
+        content = bytearray(file.read_bytes())
+        at = data.draw(st.integers(0, min(len(content), 2000) - 1))
+        content[at] = data.draw(st.integers(0, 255))
+        file.write_bytes(content[: data.draw(st.sampled_from([len(content), at]))])
+        assert_taken_or_refused(file.parent)
+
+
+def assert_taken_or_refused(folder: Path) -> None:
+    refused = ""
+    try:
+        calibrations(load_adapter(folder))
+    except ModelError as e:
+        refused = str(e)
+    assert "\n" not in refused
 
 
 def test_pickled_weights_are_never_read(folder):
@@ -154,7 +225,7 @@ def test_the_setting_names_a_folder_a_shipped_reader_what_the_catalogue_says_or_
     assert find_adapter(str(folder), "any") == folder
     assert find_adapter("none", "smollm2-135m-instruct") is None
     assert find_adapter("auto", "a model that nobody knows") is None
-    for wrong in ("nothing-of-this-name", str(tmp_path)):
+    for wrong in ("nothing-of-this-name", str(tmp_path), "~nobody-of-this-name/adapter", "long" * 5000, "\0"):
         with pytest.raises(ModelError, match="there is no adapter"):
             find_adapter(wrong, "any")
     shutil.copytree(folder, tmp_path / "readers" / "made")
@@ -179,3 +250,11 @@ def test_a_model_of_another_seed_takes_the_same_adapter(folder, tmp_path):
     adapter, model = load_adapter(folder), load_model(save_tiny_model(tmp_path / "other", seed=5), "other")
     model.add_adapter(adapter)
     assert adapter.fingerprint in model._adapters
+
+
+def test_a_name_that_is_too_long_is_refused_at_once(sharp_model, tmp_path):
+    folder = save_adapter(tmp_path / "long", sharp_model)
+    name = f"base_model.model.{'a.layers.1.' * 20_000}lora_C.weight"
+    save_file({name: torch.zeros(4, 4)}, folder / "adapter_model.safetensors")
+    with pytest.raises(ModelError, match="train it on the linear layers"):
+        load_adapter(folder)

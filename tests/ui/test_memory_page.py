@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import KEPT
 
-from localctx.engine.events import WHERE
+from localctx.engine.events import WHERE, InUse
 from localctx.settings import load_settings
 from localctx.shape import PAGE
 from localctx.ui.bars import MAX_CELLS, BarPart, bar, page_cells, summary
@@ -158,6 +158,14 @@ def test_the_page_shows_what_the_worker_holds_and_the_map_of_the_chat(window, pa
     assert "weights" in updates[page.bars]
     assert page.map not in page._live(report["chat"], updates[page.map_key]), "it is drawn once"
     assert "in another chat" in page._live("someone else's", None)[page.map]
+
+
+def test_the_bars_count_the_adapter_that_answers(window, page):
+    for adapter in (0, 2 << 20):
+        window.answer_worker.in_use = InUse("cpu", 3 << 20, adapter)
+        bars = page._bars()
+        assert ("adapter <b>2.0 MiB</b>" in bars) == bool(adapter)
+        assert "weights <b>3.0 MiB</b>" in bars
 
 
 def test_the_gate_measures_as_a_job_and_the_choices_tell(window, page, document):

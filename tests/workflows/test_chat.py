@@ -4,6 +4,7 @@ import json
 import signal
 from contextlib import closing
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from localctx.errors import ChatError, ChatFull, UsageError
 from localctx.shape import PAGE
 from localctx.store.store import Store
 from localctx.store.transcript import to_markdown
-from localctx.workflows.chat import history
+from localctx.workflows.chat_history import history
 
 SMALL = {"max_tokens": 12}
 
@@ -132,6 +133,14 @@ def test_documents_that_do_not_fit_are_answered_from_passages(home, tmp_path, ti
         kept = s.store.pages.live()
         s.store.remove_chat(chat)
         assert 0 < s.store.pages.live() < kept, "passages are kept for other questions"
+
+
+def test_a_question_to_the_same_passages_reuses_what_was_said_about_them(home, document, tiny_model):
+    with session(home, tiny_model, mode="retrieve", max_tokens=12) as s:
+        _, reports = talk(s, document, *["How long is river 7?"] * 3)
+    assert len({r["passages"][0]["start"] for r in reports}) == 1
+    for earlier, later in pairwise(reports):
+        assert later["tokens"]["reused"] > earlier["tokens"]["prompt"]
 
 
 # Branches

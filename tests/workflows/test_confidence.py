@@ -2,11 +2,14 @@
 
 import json
 import random
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from ask_in_process import session
 from tiny_adapters import save_adapter
 
+from localctx.engine import run_request
 from localctx.engine.confidence import Calibration, Evidence, calibration_from_json
 from localctx.engine.events import Done, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
@@ -57,6 +60,14 @@ def test_one_that_is_likely_right_is_given_whole(home, tiny_model, adapter, docu
     assert "".join(event.text for event in events if isinstance(event, Token)).strip() == report["answer"] != NOT_SAID
 
 
+def test_the_time_of_reading_counts_the_document_and_the_question(home, tiny_model, adapter, document, monkeypatch):
+    clock = SimpleNamespace(perf_counter=count().__next__)  # a second passes whenever it is looked at
+    monkeypatch.setattr(run_request, "time", clock)
+    write_reader(adapter, threshold=0.1)
+    *_, done = events_of(home, tiny_model, adapter, document)
+    assert done.report.to_json()["seconds"]["prefill"] == 3, "the document, the question to rank it, and the prompt"
+
+
 @pytest.mark.parametrize("how", [{"careful": "off"}, {"temperature": 0.5, "seed": 1}, {"adapter": "none"}])
 def test_other_answers_are_not_rated(home, tiny_model, adapter, document, how):
     write_reader(adapter, threshold=0.9)
@@ -77,8 +88,33 @@ def test_auto_decodes_as_was_measured_for_the_adapter(home, tiny_model, adapter,
 def test_a_calibration_is_stored_and_read_again():
     stored = Calibration((0.5, -1.25, 0.0, 0.0, 2.0, 1.0), -0.75, 0.4)
     assert calibration_from_json(json.loads(json.dumps(stored.to_json()))) == stored
-    assert calibration_from_json(None) is None
     assert calibration_from_json({"weights": [1.0], "bias": 0.0, "threshold": 0.5}) is None
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        7,
+        ["free"],
+        {"free": None},
+        {"free": {}},
+        {"quote": {"weights": [0.0] * FEATURES, "bias": 0.0}},
+        {"free": {"weights": 6, "bias": 0.0, "threshold": 0.5}},
+        {"free": {"weights": ["0"] * FEATURES, "bias": 0.0, "threshold": 0.5}},
+        {"free": {"weights": [0.0] * FEATURES, "bias": float("nan"), "threshold": 0.5}},
+        {"free": {"weights": [float("inf")] * FEATURES, "bias": 0.0, "threshold": 0.5}},
+        {"free": {"weights": [10**400] * FEATURES, "bias": 0.0, "threshold": 0.5}},
+        {"free": {"weights": [True] * FEATURES, "bias": 0.0, "threshold": 0.5}},
+        {"free": {"weights": [0.0] * FEATURES, "bias": 0.0, "threshold": 5}},
+    ],
+)
+def test_a_calibration_that_is_none_is_refused_in_one_line_before_any_work(run, tiny_model, adapter, document, stored):
+    (adapter / "reader.json").write_text(json.dumps({"confidence": stored}))
+    refused = run("ask", document, QUESTION, "--model", tiny_model, "--adapter", adapter)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    (line,) = refused.stderr.splitlines()
+    assert "confidence in reader.json" in line
+    assert "--adapter none" in line
 
 
 def test_likelier_answers_get_more_confidence():

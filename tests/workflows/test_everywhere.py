@@ -1,6 +1,7 @@
 """Asking everywhere: every passage is asked as it would be alone, once; what was said is grouped, counted and cited."""
 
 import json
+import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,6 +14,7 @@ from localctx.engine.events import Done, Note, PassageAnswered, Planned, Progres
 from localctx.engine.prompt_wording import ASK, NOT_SAID
 from localctx.errors import Cancelled, NothingFound
 from localctx.library.read_document import read_document
+from localctx.store.passage_answers import PassageAnswers
 from localctx.store.store import Store
 from localctx.workflows import close_reading, everywhere, passage_question
 from localctx.workflows.rag import MAY_ASK_ABOUT_WHOLE
@@ -110,6 +112,17 @@ def test_asked_again_nothing_is_read_and_another_question_reads_only_itself(open
     assert plan.reused < plan.tokens <= tokens["prompt"], "the plan is for passages that do not answer"
 
 
+def test_kept_pages_that_are_asked_count_as_used(open_session, lands):
+    with open_session() as s:
+        heard(s.stream(QUESTION, [str(lands)]))
+        s.store.db.execute("UPDATE caches SET used = 1")
+        _, report = heard(s.stream("Who owns the mill?", [str(lands)]))
+        used = [row["used"] for row in s.store.db["caches"].rows]
+    assert report["everywhere"]["tokens"]["reused"] > 0
+    assert len(used) == 12
+    assert min(used) > 1, "or a small disk would evict what was just asked"
+
+
 def test_pages_are_those_of_retrieval(open_session, lands):
     with open_session() as s:
         heard(s.stream(QUESTION, [str(lands)]))
@@ -149,6 +162,18 @@ def test_killed_it_has_lost_a_few_answers_only(open_session, lands, monkeypatch)
     monkeypatch.undo()
     with open_session() as s:
         assert heard(s.stream(QUESTION, [str(lands)]))[1]["everywhere"]["reused_answers"] == 6
+
+
+def test_a_store_that_is_full_costs_no_answer(open_session, lands, monkeypatch):
+    def put(*_):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(PassageAnswers, "put", put)
+    with open_session() as s:
+        events, report = heard(s.stream(QUESTION, [str(lands)]))
+    assert (report["everywhere"]["asked"], report["stopped"]) == (12, "eos")
+    (note,) = [n.text for n in kinds(events, Note) if "disk is full" in n.text]
+    assert "free some disk space" in note
 
 
 def test_without_keeping_nothing_is_left(open_session, lands, home):
@@ -258,8 +283,19 @@ def adapter(tmp_path_factory, sharp_model):
     return save_adapter(tmp_path_factory.mktemp("adapters") / "reader", sharp_model)
 
 
-def write_reader(adapter) -> None:
-    (adapter / "reader.json").write_text(json.dumps({"form": "Question: {question}", "not_said": NOT_SAID}))
+def write_reader(adapter, **more) -> None:
+    (adapter / "reader.json").write_text(json.dumps({"form": "Question: {question}", "not_said": NOT_SAID, **more}))
+
+
+@pytest.mark.parametrize("changed", [{"form": "Question: {question} Say it briefly."}, {"not_said": "Nothing."}])
+def test_an_answer_depends_on_what_the_adapters_file_says(open_session, lands, adapter, changed):
+    write_reader(adapter)
+    with open_session(adapter=str(adapter)) as s:
+        heard(s.stream(QUESTION, [str(lands)]))
+    write_reader(adapter, **changed)
+    with open_session(adapter=str(adapter)) as s:
+        _, report = heard(s.stream(QUESTION, [str(lands)]))
+    assert report["everywhere"]["reused_answers"] == 0
 
 
 @pytest.mark.parametrize("answers", ["free", "quote"])

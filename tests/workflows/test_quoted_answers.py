@@ -1,10 +1,12 @@
 """Quoted answers: they are in the document word for word, cited to the character, alone and side by side."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from ask_in_process import ask, session
 
+from localctx.engine import decoding
 from localctx.engine.events import Done, Progress, Quoted, Token
 from localctx.engine.scheduler import Scheduler
 from localctx.library.cite import likeliest_sentence
@@ -67,11 +69,13 @@ def test_other_answers_are_free(home, tiny_model, document, question, how):
     assert done.report.to_json()["decoding"] == "free"
 
 
-def test_auto_quotes_where_that_was_measured_to_be_better(home, tiny_model, document, store):
-    report = {"model": str(tiny_model), "better": "quote"}
-    store.quality_results.note(b"k" * 32, str(tiny_model), "answers", True, report)
+@pytest.mark.parametrize("measured", ["quote", "free", ""])
+def test_auto_quotes_where_that_was_measured_to_be_better_for_the_model(
+    home, tiny_model, document, monkeypatch, measured
+):
+    monkeypatch.setattr(decoding, "load_catalog", lambda: {str(tiny_model): SimpleNamespace(answers=measured)})
     *_, done = events_of(home, tiny_model, document, answers="auto")
-    assert done.report.to_json()["decoding"] == "quote"
+    assert done.report.to_json()["decoding"] == (measured or "free")
 
 
 def test_a_quoted_answer_is_the_same_side_by_side(home, tiny_model, document):

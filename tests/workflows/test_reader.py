@@ -1,19 +1,27 @@
 """Which questions the adapter answers, in which form, and what the command says of it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from ask_in_process import session
 from tiny_adapters import save_adapter
 from tiny_models import KEPT, make_tokenizer
 
+from localctx.budget import Measured
+from localctx.engine import plan as plans
 from localctx.engine.events import Done
 from localctx.engine.prompt import make_prompt
 from localctx.engine.prompt_wording import ASK, READER
 from localctx.errors import ModelError
+from localctx.models.load import loading_bytes
+from localctx.settings import load_settings
 from localctx.shape import PAGE
-from localctx.workflows import close_reading
+from localctx.workflows import ask, close_reading
+from localctx.workflows.reader import as_question
+from localctx.workflows.summary_task import SummaryTask
 
 QUESTION = "How long is river 7?"
 
@@ -52,6 +60,33 @@ def test_an_adapter_answers_questions_but_not_those_of_the_whole(
     assert report["tokens"]["prompt"] == len(prompt.tokens)
 
 
+def test_stored_answers_of_a_batch_depend_on_the_files_of_the_adapter(tmp_path, sharp_model):
+    folder = save_adapter(tmp_path / "own", sharp_model)
+    settings = load_settings(adapter=str(folder), model=str(sharp_model))
+    asked, told = SummaryTask(questions=("How long is it?",)), SummaryTask()
+    before, summary = asked.recipe(settings), told.recipe(settings)
+    assert asked.recipe(settings) == before != asked.recipe(replace(settings, adapter="none"))
+    (folder / "reader.json").write_text('{"answers": "quote"}')
+    assert asked.recipe(settings) != before
+    assert told.recipe(settings) == summary == told.recipe(replace(settings, adapter="none"))
+
+
+@pytest.mark.parametrize(
+    ("instruction", "question"),
+    [
+        ("List all gates' passwords.", "What are all gates' passwords?"),
+        ("Please list the names of the horses", "What are the names of the horses?"),
+        ("Can you give me every date on which it rained?", "What is every date on which it rained?"),
+        ("What is on the list?", "What is on the list?"),
+        ("Listen to me.", "Listen to me."),
+        ("list", "list"),
+        ("", ""),
+    ],
+)
+def test_an_instruction_to_list_is_put_as_a_question(instruction, question):
+    assert as_question(instruction) == question
+
+
 def test_a_chat_may_go_from_the_adapter_to_the_model_and_back(home, sharp_model, adapter, document):
     with session(home, sharp_model, adapter=str(adapter), mode="full", max_tokens=4) as s:
         chat = s.workflows.chats.start([str(document)]).id
@@ -80,9 +115,8 @@ def test_a_summary_is_the_models_own(home, sharp_model, adapter, document):
     assert summaries[0] == summaries[1]
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_an_adapter_reads_by_itself_or_closely(home, sharp_model, adapter, document, monkeypatch, alone):
-    monkeypatch.setattr(close_reading, "ADAPTERS_READ_BY_THEMSELVES", alone)
+def test_an_adapter_reads_by_itself(home, sharp_model, adapter, document, monkeypatch):
+    monkeypatch.setattr(ask, "answer_from_sentences", None)
     how = {"mode": "retrieve", "careful": "auto", "max_tokens": 6, "repeats": "stop"}
     monkeypatch.setattr(close_reading, "MIN_GAIN", -1e9)  # no passage makes a question likelier to a random model
     with session(home, sharp_model, adapter=str(adapter), **how) as s:
@@ -113,3 +147,27 @@ def test_the_command_names_the_adapter_and_refuses_a_wrong_one_in_one_line(run, 
     assert with_it["adapter_bytes"] == (adapter / "adapter_model.safetensors").stat().st_size
     assert without["adapter_bytes"] == 0
     assert "\nadapter      " in run("plan", "--model", sharp_model, "--adapter", adapter).stdout
+
+
+def test_plan_refusal_and_what_is_in_use_count_the_same_bytes_of_an_adapter(
+    home, run, sharp_model, adapter, document, monkeypatch
+):
+    ask = ["ask", document, QUESTION, "--model", sharp_model, "--dtype", "f32", "--max-tokens", 2]
+    plan = ["plan", "--model", sharp_model, "--dtype", "f32", "--json"]
+    reports = [json.loads(run(*plan, "--adapter", name).stdout) for name in (adapter, "none")]
+    nbytes = reports[0]["adapter_bytes"]
+    folder, device = Path(sharp_model), torch.device("cpu")
+    free = loading_bytes(folder, device, torch.float32, "full") + nbytes
+    for more, code in ((0, 0), (-1, 1)):
+        memory = Measured(int(free) + more, int(free) + more)
+        monkeypatch.setattr(plans, "measure_device", lambda device, memory=memory: memory)
+        answered = run(*ask, "--adapter", adapter)
+        assert answered.returncode == code
+        assert ("with its adapter takes" in answered.stderr) == bool(code)
+        assert run(*ask, "--adapter", "none").returncode == 0
+    monkeypatch.undo()
+    for setting, counted in ((str(adapter), nbytes), ("none", 0)):
+        with session(home, sharp_model, adapter=setting, max_tokens=2) as s:
+            assert s.in_use.adapter == 0, "nothing is loaded"
+            list(s.stream(QUESTION, [str(document)]))
+            assert s.in_use.adapter == counted

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ask_in_process import session
@@ -18,6 +19,7 @@ from localctx.errors import UsageError
 from localctx.library.read_document import read_document
 from localctx.library.sections import Section, sections
 from localctx.library.sentences import trim_to_sentence
+from localctx.models.base import ForwardRequest
 from localctx.session import Session
 from localctx.settings import load_settings
 from localctx.store.documents import Span, StoredDocument
@@ -300,3 +302,19 @@ def test_a_text_that_repeats_its_sentences_is_ended(monkeypatch):
 
     assert len(list(text_generator._stop_at_repeats(request, writing()))) == 6
     assert request.stopped == "repeated"
+
+
+def test_a_text_that_is_watched_for_repeats_hears_of_memory_that_ran_out():
+    heard = []
+
+    def writing():
+        try:
+            yield ForwardRequest([1], None)
+        except MemoryError as e:
+            heard.append(e)
+        yield Token("It went on.", 0)
+
+    coroutine = text_generator._stop_at_repeats(SimpleNamespace(text="It went on."), writing())
+    next(coroutine)
+    assert coroutine.throw(MemoryError()) == Token("It went on.", 0)
+    assert len(heard) == 1
