@@ -1,5 +1,7 @@
 """LlamaCache: the KV cache of one sequence, whose keys, values and states llama.cpp holds."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from localctx.kv.eviction_log import EvictedRange
@@ -93,6 +95,21 @@ class LlamaCache:
     def append(self, stop: int, state: np.ndarray) -> None:
         """Append a snapshot that ends at token ``stop``; see ``LlamaMemory``."""
         self.memory.append(self.sequence, stop, state)
+
+    def begin_with(self, name: bytes) -> bool:
+        """Begin the empty sequence with what is stored under ``name``, if it is still in memory."""
+        if not (sequence := self.memory.fork_retained(name)):
+            return False
+        self.sequence = sequence
+        return True
+
+    def retain(self, ends: Mapping[bytes, int]) -> None:
+        """Let what is stored under the names ``ends`` (the last ends last) stay in memory while there is room."""
+        length = max(ends.values())
+        if self.sequence.length == length or self.memory.kind.rewinds:
+            self.memory.retain(self.sequence, ends, length)
+        elif self._mark and self._mark.length == length:
+            self.memory.retain(self._mark, ends, length)
 
     def drop(self) -> None:
         """Release everything."""

@@ -3,7 +3,7 @@ trims and snapshots of them.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -197,6 +197,32 @@ class LlamaMemory:
         with self._lock:
             self._residents.discard(sequence)
             sequence.length = 0
+
+    # --- Retained sequences
+
+    def retain(self, sequence: NativeSequence, ends: Mapping[bytes, int], length: int) -> None:
+        """Keep the first ``length`` tokens of a sequence as long as there is room: see ``RetainedSequence``. Does
+        nothing where that is not the whole, and the sequence cannot be cut.
+        """
+        with self._lock:
+            if sequence.id is None or sequence.lost or not (self.kind.rewinds or sequence.length == length):
+                return
+            twin = self.fork(sequence)
+            self.trim(twin, length)
+            self._residents.retain(ends, twin)
+
+    def fork_retained(self, name: bytes) -> NativeSequence | None:
+        """Returns a sequence of what is stored under ``name``, if it is still here. The native memory is asked."""
+        with self._lock:
+            if not (found := self._residents.find_retained(name)):
+                return None
+            sequence, stop = found
+            twin = self.fork(sequence)
+            if twin.id is None:
+                return None
+            self.trim(twin, stop)
+            twin.length = self._native.positions(twin.id)[1] + 1
+            return twin if twin.length == stop else None
 
     # --- Snapshots
 

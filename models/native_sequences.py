@@ -2,8 +2,9 @@
 it has no room, the sequence that was used longest ago is preempted.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,6 +30,15 @@ class NativeSequence:
     lost: bool = False
 
 
+class RetainedSequence(NamedTuple):
+    """A sequence that nothing uses now, kept for what begins like it. ``ends`` are the names of its beginnings that are
+    stored, with the token where each ends; the last is that of the whole.
+    """
+
+    ends: Mapping[bytes, int]
+    sequence: NativeSequence
+
+
 class ResidentSequences:
     """``make_context`` makes a native context of some size; ``max_cells`` is the most tokens that it may have, which
     changes with the memory that is free. One thread at a time.
@@ -41,6 +51,7 @@ class ResidentSequences:
         self.max_cells = options.cells
         self._context: LlamaContext | None = None
         self._resident = dict[int, NativeSequence]()
+        self._retained = list[RetainedSequence]()
         self._clock = 0
 
     @property
@@ -53,13 +64,36 @@ class ResidentSequences:
         """The tokens of all resident sequences; what they share counts for each."""
         return sum(sequence.length for sequence in self._resident.values())
 
+    def retain(self, ends: Mapping[bytes, int], sequence: NativeSequence) -> None:
+        """Keep a resident ``sequence`` as long as its place is not needed."""
+        for old in [old for old in self._retained if ends.keys() & {list(old.ends)[-1]}]:
+            self._forget(old)  # the new one begins like it
+        while len(self._retained) >= self._kind.retained:
+            self._forget(self._retained[0])
+        self._retained.append(RetainedSequence(ends, sequence))
+
+    def find_retained(self, name: bytes) -> tuple[NativeSequence, int] | None:
+        """Returns a retained sequence that begins with what is stored under ``name``, and where that ends."""
+        for ends, sequence in reversed(self._retained):
+            if name in ends and (self._kind.rewinds or ends[name] == sequence.length):
+                return sequence, ends[name]
+        return None
+
+    def _forget(self, retained: RetainedSequence) -> None:
+        self._retained.remove(retained)
+        self.discard(retained.sequence)
+
     def reserve(self, tokens: int) -> None:
         """Make the context large enough for ``tokens`` more, as far as ``max_cells`` allows."""
+        while self._retained and tokens + self.held > self.cells:
+            self._forget(self._retained[0])
         if tokens + self.held > self.cells:
             self._grow(tokens + self.held)
 
     def release(self) -> None:
         """Free the native context. What was resident is preempted, and goes on in another context when it is used."""
+        while self._retained:
+            self._forget(self._retained[0])
         for sequence in list(self._resident.values()):
             self._preempt(sequence)
         if self._context:
@@ -102,6 +136,9 @@ class ResidentSequences:
         """Returns a native id for ``sequence``; the resident one that was used longest ago gives its own if need be."""
         native = self.native
         free = next((i for i in range(native.scratch) if i not in self._resident), None)
+        if free is None and self._retained:
+            self._forget(self._retained[0])
+            return self.take_id(sequence, keep)
         if free is None:
             kept = set(map(id, keep))
             oldest = min((s for s in self._resident.values() if id(s) not in kept), key=lambda s: s.used)
@@ -113,6 +150,9 @@ class ResidentSequences:
         """Make room after the context had none: let it grow, or else preempt a sequence not in ``keep``. Raises NoRoom
         where neither is possible.
         """
+        if self._retained:
+            self._forget(self._retained[0])
+            return
         if self.cells < self.max_cells:
             self._grow(max(need, self.cells + 1))
             return

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from localctx.engine.persister import Persister
 from localctx.errors import NoRoom
@@ -38,30 +39,40 @@ class SnapshotPersister(Persister[LlamaCache]):
 
     def _restore(self, store: Store, cache: LlamaCache) -> list[str]:
         rewinds = cache.memory.kind.rewinds
-        match = store.snapshots.longest_prefix(self._identity.fingerprint, self._tokens, partial=rewinds)
+        found = store.snapshots.longest_prefix(self._identity.fingerprint, self._tokens, partial=rewinds)
         self.rate = store.caches.rate(self._identity.fingerprint)
-        fault = match.fault
         try:
-            self._append(cache, match.snapshots)
+            fault = self._append(cache, found)
         except (StateRefused, NoRoom) as e:
-            fault = fault if isinstance(e, NoRoom) else f"llama.cpp refused a kept snapshot ({e})"
+            fault = None if isinstance(e, NoRoom) else f"llama.cpp refused a kept snapshot ({e})"
             cache.trim(0)
             self._keys, self._at, self.nbytes = [], 0, 0
+        if cache.length == len(self._tokens):
+            cache.mark()
         if fault:
             return [f"{fault}; reading again from token {cache.length:,}"]
         return [] if cache.length or self._identity.part else self._other_readings(store)
 
-    def _append(self, cache: LlamaCache, snapshots: Sequence[StoredSnapshot]) -> None:
-        """Give ``snapshots`` to llama.cpp. Of the last one only the tokens stay that are the same."""
-        for snapshot in snapshots:
-            cache.append(snapshot.stop, snapshot.payload)
-            self.nbytes += len(snapshot.payload)
+    def _append(self, cache: LlamaCache, found: Sequence[StoredSnapshot]) -> str | None:
+        """Give the snapshots that were ``found`` to llama.cpp, but for those that are still in its memory. Of the last
+        one only the tokens stay that are the same. Returns why they end early, if one is damaged.
+        """
+        there = next((i for i, one in reversed([*enumerate(found)]) if self._is_there(cache, one)), -1)
+        for i, snapshot in enumerate(found):
+            if i > there:
+                opened = snapshot.open()
+                if opened.payload is None:
+                    return f"kept snapshot {i + 1} {opened.fault}"
+                cache.append(snapshot.stop, opened.payload)
+            self.nbytes += snapshot.nbytes
             if snapshot.same == snapshot.stop:
                 self._keys, self._at = [*self._keys, snapshot.key], snapshot.stop
             else:
                 cache.trim(snapshot.same)
-        if cache.length == len(self._tokens):
-            cache.mark()
+        return None
+
+    def _is_there(self, cache: LlamaCache, snapshot: StoredSnapshot) -> bool:
+        return snapshot.same == snapshot.stop and cache.begin_with(snapshot.key[0])
 
     def _open_writer(self, store: Store, cache: LlamaCache) -> None:
         self._writer = store.snapshots.writer(self._identity.fingerprint, self._keys, self._cache_id)
@@ -95,6 +106,8 @@ class SnapshotPersister(Persister[LlamaCache]):
         """See ``Persister``. Of a sequence that was interrupted, what there is becomes a snapshot."""
         self._closing = cache.length - self._at >= MIN_TOKENS
         super().close(cache, rate)
+        if self._keys and not self.failed and cache.exact:
+            cache.retain(_ends_of(self._keys))
 
     def _commit(self, store: Store) -> None:
         assert self._writer
@@ -112,6 +125,12 @@ class SnapshotPersister(Persister[LlamaCache]):
             self._at = _tokens_of(self._keys)
         self._tokens, self._identity = tokens, replace(self._identity, branch=branch)
         self._open(store, cache)
+
+
+def _ends_of(keys: Sequence[PageKey]) -> dict[bytes, int]:
+    """Returns the names of ``keys``, each with the token where its snapshot ends."""
+    ends = accumulate(len(tokens) // 4 for _, tokens in keys)
+    return {name: end for (name, _), end in zip(keys, ends, strict=True)}
 
 
 def _tokens_of(keys: Sequence[PageKey]) -> int:

@@ -4,8 +4,8 @@ A snapshot holds the state of some tokens, and continues its parent; the first c
 tree, whose paths are sequences: one may end anywhere, and sequences that begin alike share their first snapshots.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from functools import partial as bind
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,24 +21,15 @@ from localctx.store.stored_pages import StoredPages
 
 
 class StoredSnapshot(NamedTuple):
-    """The verified bytes of a snapshot (mapped), its name and packed tokens, where in the sequence it ends, and how far
-    its tokens are those of the sequence.
+    """A snapshot: its name and packed tokens, its bytes, where in the sequence it ends, and how far its tokens are
+    those of the sequence. ``open`` reads and verifies its bytes (mapped); a damaged one is removed.
     """
 
     key: PageKey
+    nbytes: int
     stop: int
     same: int
-    payload: np.ndarray
-
-
-@dataclass
-class SnapshotMatch:
-    """The ``snapshots`` that a sequence begins with, in order; of the last one some tokens may be others. ``fault``
-    says why they end early, if one was damaged.
-    """
-
-    snapshots: list[StoredSnapshot] = field(default_factory=list)
-    fault: str | None = None
+    open: Callable[[], OpenedPage]
 
 
 class StoredSnapshots:
@@ -47,11 +38,11 @@ class StoredSnapshots:
     def __init__(self, db: Database, folder: Path, pages: StoredPages) -> None:
         self._db, self._folder, self._pages = db, folder, pages
 
-    def longest_prefix(self, fingerprint: bytes, tokens: Sequence[int], partial: bool) -> SnapshotMatch:
-        """Returns the longest path of snapshots that ``tokens`` begin with, all verified, and with ``partial`` the one
-        after it that shares most of the next tokens. A damaged one that it meets is removed.
+    def longest_prefix(self, fingerprint: bytes, tokens: Sequence[int], partial: bool) -> list[StoredSnapshot]:
+        """Returns the longest path of snapshots that ``tokens`` begin with and, with ``partial``, the one after it that
+        shares most of the next tokens. None is read yet.
         """
-        packed, match, reader = pack_tokens(tokens), SnapshotMatch(), PageReader(self._folder)
+        packed, found, reader = pack_tokens(tokens), list[StoredSnapshot](), PageReader(self._folder)
         path, at, parent = self._deepest(fingerprint, packed), 0, fingerprint
         if path:
             at, parent = sum(len(row["tokens"]) for row in path), path[-1]["name"]
@@ -59,24 +50,27 @@ class StoredSnapshots:
             path.append(row)
         at = 0
         for row in path:
-            opened = _open(row, reader)
-            if opened.payload is None:
-                match.fault = f"kept snapshot {len(match.snapshots) + 1} {opened.fault}"
-                self._forget(row)
-                break
             same = at + common_tokens(row["tokens"], packed[4 * at :])
             at += len(row["tokens"]) // 4
-            match.snapshots.append(StoredSnapshot((row["name"], row["tokens"]), at, same, opened.payload))
-        return match
+            key = row["name"], row["tokens"]
+            found.append(StoredSnapshot(key, row["bytes"], at, same, bind(self._open, row, reader)))
+        return found
 
     def writer(self, fingerprint: bytes, names: Sequence[PageKey], cache: str) -> "SnapshotWriter":
         """Returns a writer of the snapshots that come after those of ``names``, entered under ``cache``."""
         self._pages.sweep()
         return SnapshotWriter(self._db, self._folder, fingerprint, list(names), cache)
 
-    def _forget(self, row: dict) -> None:
-        with self._db.atomic():
-            self._db.execute("DELETE FROM pages WHERE name = ?", [row["name"]])
+    def _open(self, row: dict, reader: PageReader) -> OpenedPage:
+        """Returns a snapshot's verified bytes, or why they cannot be trusted. Its name says what its tokens are."""
+        if next_name(row["parent"], row["tokens"]) == row["name"]:
+            opened = reader.open(row, row["tokens"])
+        else:
+            opened = OpenedPage(fault="is of other text")
+        if opened.payload is None:
+            with self._db.atomic():
+                self._db.execute("DELETE FROM pages WHERE name = ?", [row["name"]])
+        return opened
 
     def _deepest(self, parent: bytes, packed: bytes) -> list[dict]:
         """Returns the rows of the path from ``parent`` that covers most of ``packed``."""
@@ -130,13 +124,6 @@ class SnapshotWriter(PageWriter):
         if self._file is None:
             self._file = PageFile(self._folder, self._slot_bytes)
         self._rows.append({**append_page(self._file, key, payload), "parent": parent})
-
-
-def _open(row: dict, reader: PageReader) -> OpenedPage:
-    """Returns the verified bytes of a snapshot, or why they cannot be trusted. Its name says what its tokens are."""
-    if next_name(row["parent"], row["tokens"]) != row["name"]:
-        return OpenedPage(fault="is of other text")
-    return reader.open(row, row["tokens"])
 
 
 def common_tokens(packed: bytes, other: bytes) -> int:

@@ -43,6 +43,12 @@ class RecordingCache:
     def mark(self) -> None:
         pass
 
+    def begin_with(self, name: bytes) -> bool:
+        return False
+
+    def retain(self, ends: dict[bytes, int]) -> None:
+        pass
+
 
 def state_of(start: int, stop: int) -> np.ndarray:
     return np.random.default_rng(start * 100_003 + stop).integers(0, 256, 40 * (stop - start) + 40, np.uint8)
