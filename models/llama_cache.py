@@ -15,8 +15,7 @@ from localctx.models.native_sequences import NativeSequence
 class LlamaCache:
     """See ``localctx.kv.sequence_cache.SequenceCache``. ``memory`` holds the sequence.
 
-    A sequence that cannot be cut (``MemoryKind``) goes back to its last mark: a fork that was made where the documents
-    end, or where the last turn does.
+    A sequence that cannot be cut (``MemoryKind``) goes back to its mark: where the documents end, or the last turn.
     """
 
     activation: Activation | None = None
@@ -26,7 +25,6 @@ class LlamaCache:
     def __init__(self, memory: LlamaMemory, sequence: NativeSequence) -> None:
         self.memory, self.keeper, self.phase = memory, Full(), "reading"
         self.sequence = sequence
-        self._mark: NativeSequence | None = None
         self.evicted = list[EvictedRange]()
         self.dropped = 0
 
@@ -61,26 +59,20 @@ class LlamaCache:
 
     def mark(self) -> None:
         """Note that ``trim`` may have to go back to here."""
-        if not self.memory.kind.rewinds:
-            self._drop_mark()
-            self._mark = self.memory.fork(self.sequence)
+        self.memory.mark(self.sequence)
 
     def trimmable(self, length: int) -> int:
-        """Returns the longest length, up to ``length``, that the sequence can be cut to."""
+        """See ``SequenceCache``."""
         if self.memory.can_trim(self.sequence, length):
             return length
-        return self._mark.length if self._mark and self._mark.length <= length else 0
+        mark = self.sequence.mark
+        return mark.length if mark and mark.length <= length else 0
 
     def trim(self, length: int) -> None:
         """See ``SequenceCache``."""
         assert 0 <= length <= self.length
-        if self.memory.can_trim(self.sequence, length):
-            self.memory.trim(self.sequence, length)
-            return
-        assert self._mark, "trimmable is asked before"
-        assert self._mark.length == length, "trimmable is asked before"
-        self.memory.drop(self.sequence)
-        self.sequence = self.memory.fork(self._mark)
+        assert self.memory.can_trim(self.sequence, length), "trimmable is asked before"
+        self.memory.trim(self.sequence, length)
 
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> "LlamaCache":
         """See ``SequenceCache``."""
@@ -105,18 +97,8 @@ class LlamaCache:
 
     def retain(self, ends: Mapping[bytes, int]) -> None:
         """Let what is stored under the names ``ends`` (the last ends last) stay in memory while there is room."""
-        length = max(ends.values())
-        if self.sequence.length == length or self.memory.kind.rewinds:
-            self.memory.retain(self.sequence, ends, length)
-        elif self._mark and self._mark.length == length:
-            self.memory.retain(self._mark, ends, length)
+        self.memory.retain(self.sequence, ends, max(ends.values()))
 
     def drop(self) -> None:
         """Release everything."""
-        self._drop_mark()
         self.memory.drop(self.sequence)
-
-    def _drop_mark(self) -> None:
-        if self._mark:
-            self.memory.drop(self._mark)
-            self._mark = None

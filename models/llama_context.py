@@ -105,9 +105,11 @@ class LlamaContext:
         """Remove tokens ``start..stop`` of a sequence (-1: all); False where the memory cannot do that."""
         return self._library.llama_memory_seq_rm(self._memory, sequence, start, stop)
 
-    def state(self, sequence: int) -> np.ndarray:
-        """Returns the state of a sequence as bytes: its keys and values, recurrent states, no logits."""
-        library, flags = self._library, self._library.LLAMA_STATE_SEQ_FLAGS_NONE
+    def state(self, sequence: int, partial: bool = False) -> np.ndarray:
+        """Returns the state of a sequence as bytes: its keys and values, recurrent states, no logits. ``partial``: only
+        what cannot be cut, which are recurrent states and sliding windows.
+        """
+        library, flags = self._library, self._flags(partial)
         size = library.llama_state_seq_get_size_ext(self._context, sequence, flags)
         data = np.empty(size, np.uint8)
         written = library.llama_state_seq_get_data_ext(self._context, _pointer(data), size, sequence, flags)
@@ -115,13 +117,19 @@ class LlamaContext:
             raise StateRefused(f"{written:,} of {size:,} bytes came")
         return data
 
-    def set_state(self, sequence: int, data: np.ndarray) -> None:
-        """Replace a sequence by what ``state`` returned. Raises StateRefused, with the sequence empty."""
-        flags = self._library.LLAMA_STATE_SEQ_FLAGS_NONE
+    def set_state(self, sequence: int, data: np.ndarray, partial: bool = False) -> None:
+        """Replace a sequence, or that part of it, by what ``state`` returned. Raises StateRefused, with the sequence
+        empty.
+        """
+        flags = self._flags(partial)
         read = self._library.llama_state_seq_set_data_ext(self._context, _pointer(data), len(data), sequence, flags)
         if read != len(data):
             self.remove(sequence)
             raise StateRefused(f"{read:,} of {len(data):,} bytes were read")
+
+    def _flags(self, partial: bool) -> int:
+        library = self._library
+        return library.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY if partial else library.LLAMA_STATE_SEQ_FLAGS_NONE
 
     def _fill(self, rows: Sequence[Row]) -> list[list[int]]:
         """Write ``rows`` into the native batch; returns for each row the indices of its outputs."""

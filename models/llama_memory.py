@@ -4,6 +4,7 @@ trims and snapshots of them.
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from localctx.errors import Cancelled
 from localctx.models.llama_batches import Piece, native_batches
 from localctx.models.llama_context import LlamaContext, NoCells, Row, StateRefused
 from localctx.models.llama_options import ContextOptions, MemoryKind
-from localctx.models.native_sequences import NativeSequence, ResidentSequences, native_id
+from localctx.models.native_sequences import Mark, NativeSequence, ResidentSequences, native_id
 from localctx.shape import PAGE
 
 
@@ -162,7 +163,7 @@ class LlamaMemory:
     def fork(self, sequence: NativeSequence) -> NativeSequence:
         """Returns another sequence with the same past. Keys and values are shared."""
         with self._lock:
-            twin = NativeSequence(sequence.length, 0, None, sequence.preempted, self._residents.tick(), sequence.lost)
+            twin = replace(sequence, expected=0, id=None, used=self._residents.tick())
             if sequence.id is not None:
                 twin.id = self._residents.take_id(twin, keep=[sequence])
                 if sequence.id is None:  # it gave its place
@@ -170,11 +171,18 @@ class LlamaMemory:
                 self._native.copy(sequence.id, twin.id)
             return twin
 
+    def mark(self, sequence: NativeSequence) -> None:
+        """Let the sequence go back to here, if its memory cannot be cut anyway."""
+        if not self.kind.rewinds:
+            with self._lock:
+                self._residents.make_resident([sequence])
+                sequence.mark = Mark(sequence.length, self._native.state(native_id(sequence), partial=True))
+
     def can_trim(self, sequence: NativeSequence, length: int) -> bool:
-        """True if the sequence can be cut to ``length`` tokens: see ``MemoryKind``."""
-        if length in (0, sequence.length) or self.kind.rewinds:
+        """True if the sequence can be cut to ``length`` tokens: see ``MemoryKind``; or has its mark there."""
+        if length in (0, sequence.length) or self.kind.rewinds or (sequence.mark and sequence.mark.length == length):
             return True
-        if self.kind.recurrent or not self.kind.window:
+        if self.kind.recurrent:
             return False
         with self._lock:
             self._residents.make_resident([sequence])
@@ -186,10 +194,14 @@ class LlamaMemory:
         with self._lock:
             if length == 0:
                 self._residents.discard(sequence)
-                sequence.length, sequence.lost = 0, False
+                sequence.length, sequence.lost, sequence.mark = 0, False, None
             elif length < sequence.length:
                 self._residents.make_resident([sequence])
-                assert self._native.remove(native_id(sequence), length, -1), "can_trim is asked before"
+                if sequence.mark and sequence.mark.length == length:
+                    self._native.set_state(native_id(sequence), sequence.mark.state, partial=True)
+                removed = self._native.remove(native_id(sequence), length, -1)
+                assert removed, "can_trim is asked before"
+                assert self._native.positions(native_id(sequence))[1] == length - 1, "a mark is of its own sequence"
                 sequence.length = length
 
     def drop(self, sequence: NativeSequence) -> None:
@@ -205,7 +217,7 @@ class LlamaMemory:
         nothing where that is not the whole, and the sequence cannot be cut.
         """
         with self._lock:
-            if sequence.id is None or sequence.lost or not (self.kind.rewinds or sequence.length == length):
+            if sequence.id is None or sequence.lost or not self.can_trim(sequence, length):
                 return
             twin = self.fork(sequence)
             self.trim(twin, length)

@@ -15,11 +15,18 @@ from localctx.models.llama_options import CELLS, ContextOptions, MemoryKind
 SMALLEST = 2048  # tokens of the first context, if the model and the budget allow them
 
 
+class Mark(NamedTuple):
+    """The first ``length`` tokens of a sequence, with the state there of what cannot be cut."""
+
+    length: int
+    state: np.ndarray
+
+
 @dataclass(eq=False)
 class NativeSequence:
     """One sequence of ``length`` tokens, which is ``expected`` to get so many. It is resident under the native ``id``,
     or its state is ``preempted``; neither while it is empty. ``used`` counts up with its use. ``lost``: an interrupted
-    batch left its memory in an unknown state.
+    batch left its memory in an unknown state. ``mark`` is where it can go back to, if it cannot be cut.
     """
 
     length: int = 0
@@ -28,6 +35,7 @@ class NativeSequence:
     preempted: np.ndarray | None = None
     used: int = 0
     lost: bool = False
+    mark: Mark | None = None
 
 
 class RetainedSequence(NamedTuple):
@@ -153,14 +161,15 @@ class ResidentSequences:
         if self._retained:
             self._forget(self._retained[0])
             return
-        if self.cells < self.max_cells:
-            self._grow(max(need, self.cells + 1))
-            return
         kept = set(map(id, keep))
         others = [sequence for sequence in self._resident.values() if id(sequence) not in kept]
-        if not others:
+        grows = self.cells < self.max_cells
+        if others and not (grows and max(need, self.held) > self.cells):  # sliding windows do not grow
+            self._preempt(min(others, key=lambda sequence: sequence.used))
+        elif grows:
+            self._grow(max(need, self.cells + 1))
+        else:
             raise NoRoom({"device": self.cells}, need, f"llama.cpp's context has {self.cells:,} tokens")
-        self._preempt(min(others, key=lambda sequence: sequence.used))
 
     def _grow(self, tokens: int) -> None:
         """Make a context for ``tokens``, or twice the present one; everything resident is preempted."""

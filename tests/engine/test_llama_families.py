@@ -99,3 +99,20 @@ def test_a_cancel_inside_a_native_batch_ends_the_request_and_nothing_else(home, 
         answer = first.ask(QUESTION, [text])
     with session(home, tried, gguf) as later:
         assert later.ask(QUESTION, [text], persist=False).text == answer.text
+
+
+def test_the_next_question_finds_the_document_still_in_memory(home, tried, gguf, text, monkeypatch, tmp_path):
+    def append(memory, sequence, stop, state):
+        raise AssertionError("a snapshot was read")
+
+    with session(home, tried, gguf) as first:
+        first.ask(QUESTION, [text])
+        monkeypatch.setattr(LlamaMemory, "append", append)
+        again, other = first.ask(QUESTION, [text]), first.ask(OTHER, [text])
+        first.sources = (text,)
+        chat = first.chat()
+        turns = [chat.ask(QUESTION), chat.ask(OTHER)]
+    monkeypatch.undo()
+    with session(tmp_path / "other", tried, gguf) as anew:
+        assert [anew.ask(q, [text], persist=False).text for q in (QUESTION, OTHER)] == [again.text, other.text]
+    assert min(a.stats.reused / a.stats.prompt for a in (again, other, *turns)) > 0.9
