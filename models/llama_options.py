@@ -32,11 +32,6 @@ class MemoryKind:
         """The most sequences that are resident, one of them for copies: of other kinds each takes memory of its own."""
         return 64 if self.rewinds else 4
 
-    @property
-    def retained(self) -> int:
-        """The most sequences that stay resident though nothing uses them."""
-        return 8 if self.rewinds else 1
-
 
 @dataclass(frozen=True)
 class ContextOptions:

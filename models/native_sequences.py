@@ -59,7 +59,7 @@ class ResidentSequences:
         self.max_cells = options.cells
         self._context: LlamaContext | None = None
         self._resident = dict[int, NativeSequence]()
-        self._retained = list[RetainedSequence]()
+        self._retained: RetainedSequence | None = None
         self._clock = 0
 
     @property
@@ -73,35 +73,35 @@ class ResidentSequences:
         return sum(sequence.length for sequence in self._resident.values())
 
     def retain(self, ends: Mapping[bytes, int], sequence: NativeSequence) -> None:
-        """Keep a resident ``sequence`` as long as its place is not needed."""
-        for old in [old for old in self._retained if ends.keys() & {list(old.ends)[-1]}]:
-            self._forget(old)  # the new one begins like it
-        while len(self._retained) >= self._kind.retained:
-            self._forget(self._retained[0])
-        self._retained.append(RetainedSequence(ends, sequence))
+        """Keep a resident ``sequence`` until another one begins. Only one: whatever is resident, llama.cpp's attention
+        goes over it.
+        """
+        self.forget()
+        self._retained = RetainedSequence(ends, sequence)
 
     def find_retained(self, name: bytes) -> tuple[NativeSequence, int] | None:
-        """Returns a retained sequence that begins with what is stored under ``name``, and where that ends."""
-        for ends, sequence in reversed(self._retained):
-            if name in ends and (self._kind.rewinds or ends[name] == sequence.length):
-                return sequence, ends[name]
-        return None
+        """Returns the retained sequence, if it begins with what is stored under ``name``, and where that ends."""
+        if not self._retained or name not in self._retained.ends:
+            return None
+        ends, sequence = self._retained
+        return (sequence, ends[name]) if self._kind.rewinds or ends[name] == sequence.length else None
 
-    def _forget(self, retained: RetainedSequence) -> None:
-        self._retained.remove(retained)
-        self.discard(retained.sequence)
+    def forget(self) -> bool:
+        """Release the retained sequence; False if there is none."""
+        if not self._retained:
+            return False
+        self.discard(self._retained.sequence)
+        self._retained = None
+        return True
 
     def reserve(self, tokens: int) -> None:
         """Make the context large enough for ``tokens`` more, as far as ``max_cells`` allows."""
-        while self._retained and tokens + self.held > self.cells:
-            self._forget(self._retained[0])
         if tokens + self.held > self.cells:
             self._grow(tokens + self.held)
 
     def release(self) -> None:
         """Free the native context. What was resident is preempted, and goes on in another context when it is used."""
-        while self._retained:
-            self._forget(self._retained[0])
+        self.forget()
         for sequence in list(self._resident.values()):
             self._preempt(sequence)
         if self._context:
@@ -118,8 +118,9 @@ class ResidentSequences:
 
     def make_resident(self, sequences: Sequence[NativeSequence]) -> None:
         """Give each of ``sequences`` a native id, and the state that it was preempted with. Raises NoRoom."""
-        if new := sum(s.expected for s in sequences if s.id is None and s.preempted is None):
-            self.reserve(new)
+        if new := [s for s in sequences if s.id is None and s.preempted is None]:
+            self.forget()
+            self.reserve(sum(s.expected for s in new))
         for sequence in sequences:
             assert not sequence.lost, "a sequence whose batch was interrupted is not used again"
             sequence.used = self.tick()
@@ -144,8 +145,7 @@ class ResidentSequences:
         """Returns a native id for ``sequence``; the resident one that was used longest ago gives its own if need be."""
         native = self.native
         free = next((i for i in range(native.scratch) if i not in self._resident), None)
-        if free is None and self._retained:
-            self._forget(self._retained[0])
+        if free is None and self.forget():
             return self.take_id(sequence, keep)
         if free is None:
             kept = set(map(id, keep))
@@ -158,8 +158,7 @@ class ResidentSequences:
         """Make room after the context had none: let it grow, or else preempt a sequence not in ``keep``. Raises NoRoom
         where neither is possible.
         """
-        if self._retained:
-            self._forget(self._retained[0])
+        if self.forget():
             return
         kept = set(map(id, keep))
         others = [sequence for sequence in self._resident.values() if id(sequence) not in kept]
