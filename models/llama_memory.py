@@ -15,7 +15,7 @@ from localctx.errors import Cancelled
 from localctx.models.llama_batches import Piece, native_batches
 from localctx.models.llama_context import LlamaContext, NoCells, Row, StateRefused
 from localctx.models.llama_options import ContextOptions, MemoryKind
-from localctx.models.native_sequences import Mark, NativeSequence, ResidentSequences, native_id
+from localctx.models.native_sequences import NativeSequence, ResidentSequences, SequenceMark, native_id
 from localctx.shape import PAGE
 
 
@@ -176,7 +176,7 @@ class LlamaMemory:
         if not self.kind.rewinds:
             with self._lock:
                 self._residents.make_resident([sequence])
-                sequence.mark = Mark(sequence.length, self._native.state(native_id(sequence), partial=True))
+                sequence.mark = SequenceMark(sequence.length, self._native.state(native_id(sequence), partial=True))
 
     def can_trim(self, sequence: NativeSequence, length: int) -> bool:
         """True if the sequence can be cut to ``length`` tokens: see ``MemoryKind``; or has its mark there."""

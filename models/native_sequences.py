@@ -15,7 +15,7 @@ from localctx.models.llama_options import CELLS, ContextOptions, MemoryKind
 SMALLEST = 2048  # tokens of the first context, if the model and the budget allow them
 
 
-class Mark(NamedTuple):
+class SequenceMark(NamedTuple):
     """The first ``length`` tokens of a sequence, with the state there of what cannot be cut."""
 
     length: int
@@ -35,7 +35,7 @@ class NativeSequence:
     preempted: np.ndarray | None = None
     used: int = 0
     lost: bool = False
-    mark: Mark | None = None
+    mark: SequenceMark | None = None
 
 
 class RetainedSequence(NamedTuple):

@@ -124,7 +124,9 @@ class SummaryTask:
         names += () if settings.careful == "auto" or not self.questions else ("careful",)
         names += () if settings.answers == "auto" or not self.questions else ("answers",)
         names += ("effective_context",) if self.questions and settings.effective_context else ()
-        wanted = {"questions": self.questions} if self.questions else {**self._instructions, "sentences": "once"}
+        names += () if settings.engine == "auto" else ("engine",)
+        wanted: dict[str, Any] = {"questions": self.questions} if self.questions else {**self._instructions}
+        wanted |= {} if self.questions else {"sentences": "once"}
         adapter = find_adapter(settings.adapter, settings.model) if self.questions else None
         wanted |= {"adapter": adapter_content(adapter)} if adapter else {}
         return digest({**wanted, "refine": self.refine, **{name: getattr(settings, name) for name in names}})
