@@ -5,8 +5,9 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from localctx.engine.capacity import Capacity, capacity
+from localctx.engine.capacity import Capacity
 from localctx.engine.events import Progress
+from localctx.engine.plan_memory import plan_memory
 from localctx.library.add import Added
 from localctx.library.search import Passage
 from localctx.results import Answer
@@ -35,7 +36,7 @@ def plan(context: int | None = None, *, device_memory: str | None = None, **sett
     Raises UsageError, ModelError.
     """
     memory = parse_size(device_memory, "device_memory") if device_memory else None
-    return capacity(load_settings(**settings), context=context, device_memory=memory)
+    return plan_memory(load_settings(**settings), context=context, device_memory=memory)
 
 
 class Library:

@@ -10,7 +10,7 @@ from localctx.engine.events import Event, InUse, Progress
 from localctx.engine.model_loader import ModelLoader
 from localctx.engine.runtime import Runtime
 from localctx.kv.keepers import make_keeper
-from localctx.models.base import ForwardRequest, Model
+from localctx.models.base import ForwardRequest, Model, PagedModel
 from localctx.results import Answer, Summary, answer_of, citation_from_json
 from localctx.session_chat import SessionChat
 from localctx.settings import Settings
@@ -72,6 +72,11 @@ class Session:
     def model(self) -> Model:
         """The model, downloaded and loaded when first needed. Raises ModelError."""
         return self.runtime.model
+
+    @property
+    def paged_model(self) -> PagedModel:
+        """As ``model``, where torch computes it. Raises UsageError for another engine."""
+        return self.runtime.paged_model
 
     @property
     def in_use(self) -> InUse:

@@ -18,6 +18,8 @@ from localctx.shape import FORMATS
 
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # method, and factor over the trained window
 MODES = ("auto", "full", "retrieve", "everywhere")
+ENGINES = ("auto", "torch", "llama.cpp")
+LLAMA_KV = ("f16",)  # KV types that only llama.cpp has
 WEIGHTS = ("full", "int8", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
@@ -35,7 +37,8 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)?", re.IGNORECAS
 class Settings:
     """All settings. Each field is also the environment variable ``LOCALCTX_<NAME>`` and a key of ``settings.toml``.
 
-    ``home`` is the data folder; ``model`` a catalogue name, hub id or path; ``device`` and ``dtype`` may be ``auto``;
+    ``home`` is the data folder; ``model`` a catalogue name, hub id or path; ``engine`` computes it: ``torch``,
+    ``llama.cpp`` (GGUF files), or ``auto``; ``device`` and ``dtype`` may be ``auto``;
     ``weights`` keep the bits they were published in (``full``) or are quantized (``int8``; ``nf4`` on a GPU);
     ``threads`` 0 leaves the number to torch; ``rope`` stretches the context window (``yarn:2``, ``linear:2``,
     ``llama3:8``). ``adapter`` answers questions about documents: the one that comes with the model (``auto``), none, a
@@ -69,6 +72,7 @@ class Settings:
 
     home: Path
     model: str = "smollm2-135m-instruct"
+    engine: str = "auto"
     adapter: str = "auto"
     kv: str = "auto"
     device: str = "auto"
@@ -249,7 +253,9 @@ def _checked(s: Settings) -> Settings:
     for name, (low, high) in bounds.items():
         if getattr(s, name) is not None and not low <= getattr(s, name) <= high:
             raise UsageError(f"{name} = {getattr(s, name)} is out of range", f"choose from {low:g} to {high:g}")
-    if s.kv not in ("auto", *FORMATS):
+    if s.engine not in ENGINES:
+        raise UsageError(f"there is no engine {s.engine!r}", f"use one of: {', '.join(ENGINES)}")
+    if s.kv not in ("auto", *FORMATS, *LLAMA_KV):
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
     if s.weights not in WEIGHTS:
         raise UsageError(f"there are no {s.weights!r} weights", f"use one of: {', '.join(WEIGHTS)}")

@@ -1,24 +1,32 @@
-"""Model and Tokenizer: what the engine calls. Tokens to logits over a Cache, and text to tokens and back."""
+"""Model and Tokenizer: what the engine calls. Tokens to logits over a cache, and text to tokens and back."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from localctx.kv.cache import Cache
 from localctx.kv.rotary import Rope
+from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.adapter import Adapter
 from localctx.models.geometry import Geometry
 from localctx.shape import KVShape
 
 Messages = Sequence[dict[str, str]]
 
+EngineName = Literal["torch", "llama.cpp"]
+"""The engines: torch over pages of ours, or llama.cpp, which holds keys and values itself."""
+
+AnyCache = TypeVar("AnyCache", bound=SequenceCache)
+
 
 class Tokenizer(Protocol):
     """Text to tokens of one model, and back."""
 
-    stop_ids: frozenset[int]
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """The tokens that end an answer."""
 
     def encode_chat(self, messages: Messages) -> list[int]:
         """A conversation in the form the model was trained on, ready for its answer.
@@ -34,39 +42,40 @@ class Tokenizer(Protocol):
         """A function from the next token to the text that is now complete (may be empty)."""
 
 
-class ForwardRequest(NamedTuple):
+class ForwardRequest(NamedTuple, Generic[AnyCache]):
     """New ``tokens`` of the sequence in ``cache``. The logits of the last ``num_logits`` of them are wanted.
 
     Tokens from the start of the cache's ``activation`` on are computed with its adapter, which the model has.
     """
 
     tokens: Sequence[int]
-    cache: Cache
+    cache: AnyCache
     num_logits: int = 1
 
 
 class Model(Protocol):
-    """A decoder model. ``context`` is its window in tokens, ``trained`` that window without any RoPE scaling; ``rope``
-    its rotary positions, None where it has none; ``geometry`` gives the working memory of a forward pass, ``nbytes``
-    the bytes of the weights, ``parameters`` their number, tied ones once.
+    """A decoder model. ``context`` is its window in tokens, ``trained`` that window without any RoPE scaling;
+    ``nbytes`` are the bytes of the weights, ``parameters`` their number, tied ones once; ``kv_nbytes`` the bytes of
+    keys and values by tier where the engine holds them itself.
     """
 
     name: str
-    shape: KVShape
     device: torch.device
-    dtype: torch.dtype
-    tokenizer: Tokenizer
-
-    geometry: Geometry
     trained: int
     nbytes: int
     parameters: int
 
     @property
+    def engine(self) -> EngineName: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+
+    @property
     def context(self) -> int: ...
 
     @property
-    def rope(self) -> Rope | None: ...
+    def kv_nbytes(self) -> Mapping[str, int]: ...
 
     def stretch(self, rope: str) -> None:
         """Scale RoPE as ``rope`` says: ``yarn:2``, ``linear:2`` or ``llama3:8`` times the trained window; ``auto`` its
@@ -76,7 +85,7 @@ class Model(Protocol):
         UsageError for another word, ModelError for a model whose positions are not rotary or scaled already.
         """
 
-    def view(self) -> "Model":
+    def view(self) -> Any:
         """A model with the same weights and a window of its own: ``stretch`` of one leaves the other alone.
 
         The RoPE that a cache was made with applies, whichever view computes it.
@@ -89,7 +98,7 @@ class Model(Protocol):
         """32 bytes that identify everything a page's bytes depend on, but its tokens."""
 
     def forward(
-        self, tokens: Sequence[int], cache: Cache, num_logits: int = 1, cancelled: Callable[[], bool] = lambda: False
+        self, tokens: Sequence[int], cache: Any, num_logits: int = 1, cancelled: Callable[[], bool] = lambda: False
     ) -> Tensor:
         """Append ``tokens`` to ``cache``. Returns the logits of the last ``num_logits`` of them, float32
         [num_logits, vocabulary].
@@ -106,6 +115,19 @@ class Model(Protocol):
         On any exception every cache is as before. On a processor, in f32, the result of a sequence does not depend on
         the others; elsewhere its last digits depend on how many tokens there are in all.
         """
+
+
+class PagedModel(Model, Protocol):
+    """A model whose keys and values are in our pages, of this ``shape``: torch computes it. ``rope`` are its rotary
+    positions, None where it has none; ``geometry`` gives the working memory of a forward pass.
+    """
+
+    shape: KVShape
+    dtype: torch.dtype
+    geometry: Geometry
+
+    @property
+    def rope(self) -> Rope | None: ...
 
     def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """The keys and values [kv_heads, T, dim] that ``layer`` would cache for ``tokens`` after ``cache``.

@@ -46,10 +46,13 @@ class PipSource:
 
 @dataclass(frozen=True)
 class HubSource:
-    """A repository of the Hugging Face hub at ``revision``, by default its newest."""
+    """A repository of the Hugging Face hub at ``revision``, by default its newest. ``pattern``: of the names of GGUF
+    files in it, where these are wanted.
+    """
 
     repo: str
     revision: str = "main"
+    pattern: str = ""
 
 
 ModelSource = PipSource | HubSource

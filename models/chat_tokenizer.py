@@ -8,8 +8,8 @@ from typing import Any
 from localctx.models.base import Messages
 from localctx.models.chat_template import ControlTokenMarker, render, template_literals
 
-# Some templates write today's date before the conversation, which would invalidate every stored prefix each day.
-_NO_DATE = "{%- macro strftime_now(format) -%}{%- endmacro -%}"
+NO_DATE = "{%- macro strftime_now(format) -%}{%- endmacro -%}"
+"""Some templates write today's date before the conversation, which would invalidate every stored prefix each day."""
 
 
 class ChatTokenizer:
@@ -42,7 +42,7 @@ class ChatTokenizer:
             text = "\n\n".join([*(m["content"] for m in messages), ""])
             return self._encode(text, split=True, bounds=True)
         marks, template = self._marks, self._template
-        template = _NO_DATE + template if "strftime_now" in template else template
+        template = NO_DATE + template if "strftime_now" in template else template
         marked = [marks.mark(message) for message in messages]
         return self._encode_marked(render(template, marked, enable_thinking=False, **self._specials))
 

@@ -52,8 +52,8 @@ def from_pip(source: PipSource, folder: Path, progress: ProgressCallback) -> Pat
 
 
 def from_hub(source: HubSource, folder: Path, progress: ProgressCallback) -> tuple[Path, str]:
-    """Downloads the repository's safetensors, config and tokenizer; returns their folder inside ``folder`` and the
-    commit.
+    """Downloads the repository's safetensors, config and tokenizer, or the GGUF files that are wanted; returns their
+    folder inside ``folder`` and the commit.
 
     Complete files from an earlier try are not downloaded again. Reports ``fetching`` in bytes. Raises SourceFailed,
     OSError.
@@ -68,6 +68,7 @@ def from_hub(source: HubSource, folder: Path, progress: ProgressCallback) -> tup
         source.revision,
         str(model),
         str(plan),
+        *([source.pattern] if source.pattern else []),
     ]
     quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 

@@ -18,6 +18,7 @@ REMEDY = "fetch the file again, or give a folder with config.json and *.safetens
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _MAX_ENTRIES = 1 << 16  # metadata keys, or tensors
+_MAX_LAYERS = 1 << 10  # items of an array that are read: a number for each layer, or for each RoPE section
 _MAX_ITEMS = 1 << 22  # array items in a header; a vocabulary of 2**18 with scores, types and merges has 2**20
 
 
@@ -32,7 +33,7 @@ class GgufTensor:
 
 @dataclass(frozen=True)
 class GgufHeader:
-    """A GGUF file's metadata (only the length of an array) and its tensors' positions."""
+    """A GGUF file's metadata (of a long array, and of one of strings, only the length) and its tensors' positions."""
 
     meta: dict[str, Any]
     tensors: dict[str, GgufTensor]
@@ -47,22 +48,27 @@ class GgufHeader:
         return sum(prod(tensor.dims) for name, tensor in self.tensors.items() if not name.startswith("rope_"))
 
 
-def read_header(path: Path) -> GgufHeader:
+def read_header(path: Path, part: bool = False) -> GgufHeader:
     """Reads the header of the GGUF file ``path``, and checks every length in it against the file's size.
 
-    Takes milliseconds, at worst two seconds for any file. Raises ModelError for an invalid file, OSError if it cannot
-    be read.
+    ``part``: the file may be one of several, so that the model's sizes are checked by ``check_sizes`` once all are
+    read. Takes milliseconds, at worst two seconds for any file. Raises ModelError for an invalid file, OSError if it
+    cannot be read.
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return _read(data)
+            header = _read(data, part)
+            if not part:
+                _refuse_parts(header)
+                check_sizes(header)
+            return header
     except KeyError as error:
         raise ModelError(f"{path} is not a whole GGUF file (no meaning for, or no {error})", REMEDY) from error
     except (ValueError, struct.error) as error:
         raise ModelError(f"{path} is not a whole GGUF file ({error})", REMEDY) from error
 
 
-def _read(data: mmap.mmap) -> GgufHeader:
+def _read(data: mmap.mmap, part: bool) -> GgufHeader:
     if data[:4] != b"GGUF":
         raise ValueError("it does not begin with GGUF")
     reader = _HeaderReader(data, 4)
@@ -71,11 +77,9 @@ def _read(data: mmap.mmap) -> GgufHeader:
     tensors, entries = reader.count(_MAX_ENTRIES), reader.count(_MAX_ENTRIES)
     meta = {reader.string(): reader.value(reader.unpack("I")) for _ in range(entries)}
     found = dict(reader.tensor() for _ in range(tensors))
-    if len(meta) < entries or len(found) < tensors or not tensors:
+    if len(meta) < entries or len(found) < tensors or not (tensors or part):
         raise ValueError("it names something twice, or holds no tensors")
-    header = GgufHeader(meta, _placed(found, reader.at, meta.get("general.alignment", 32), len(data)))
-    _check_sizes(header)
-    return header
+    return GgufHeader(meta, _placed(found, reader.at, meta.get("general.alignment", 32), len(data)))
 
 
 class _HeaderReader:
@@ -109,12 +113,15 @@ class _HeaderReader:
             return self.string()
         return self.array(self.unpack("I")) if kind == _ARRAY else self.unpack(_SCALARS[kind])
 
-    def array(self, kind: int) -> int:
+    def array(self, kind: int) -> int | tuple[Any, ...]:
+        """Returns the items of an array that has one for each layer; of others only how many there are."""
         count = self.count(self.items)
         self.items -= count
         if kind == _STRING:
             for _ in range(count):
                 self.skip(self.unpack("Q"))
+        elif 0 < count <= _MAX_LAYERS:
+            return tuple(self.unpack(_SCALARS[kind]) for _ in range(count))
         else:
             self.skip(count * struct.calcsize("<" + _SCALARS[kind]))
         return count
@@ -141,10 +148,13 @@ def _placed(tensors: dict[str, GgufTensor], end: int, alignment: int, size: int)
     return {name: replace(tensor, start=base + tensor.start) for name, tensor in tensors.items()}
 
 
-def _check_sizes(header: GgufHeader) -> None:
-    """Raises ValueError for sizes larger than the file's: building such a model would fill the memory."""
+def _refuse_parts(header: GgufHeader) -> None:
     if header.meta.get("split.count", 1) > 1:
         raise ValueError("it is one part of several: join them with llama-gguf-split --merge")
+
+
+def check_sizes(header: GgufHeader) -> None:
+    """Raises ValueError for sizes larger than the file's: building such a model would fill the memory."""
     limits = {"block_count": len(header.tensors), "embedding_length": header.weights, "vocab_size": header.weights}
     for name, limit in limits.items():
         if (value := header.get(name)) is not None and not (isinstance(value, int) and 0 < value <= limit):

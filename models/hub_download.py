@@ -1,14 +1,15 @@
 """A child process that downloads one model from the Hugging Face hub: ``python -m localctx.models.hub_download``.
 
-Arguments: repository, revision, target folder, file for the plan (the commit, and the size of each file). Downloads
-only safetensors, configs and tokenizers, never pickled weights. On failure it prints one line and exits with 1, or with
-HUB_UNREACHABLE where no hub answers.
+Arguments: repository, revision, target folder, file for the plan (the commit, and the size of each file), and a pattern
+if GGUF files are wanted. Downloads only these, or safetensors, configs and tokenizers, never pickled weights. On
+failure it prints one line and exits with 1, or with HUB_UNREACHABLE where no hub answers.
 """
 
 import json
 import os
 import shutil
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,21 @@ TIMEOUT = 10  # seconds to wait for the hub's answer
 _KINDS = {".json", ".safetensors", ".txt", ".jinja", ".model"}
 
 
-def wanted(name: str) -> bool:
-    """Returns True if transformers needs the file ``name`` of a repository."""
+def wanted(name: str, pattern: str = "") -> bool:
+    """Returns True if transformers needs the file ``name`` of a repository, or if it is a GGUF like ``pattern``."""
+    if pattern:
+        return "/" not in name and name.endswith(".gguf") and fnmatchcase(name, pattern)
     return "/" not in name and Path(name).suffix in _KINDS and not name.startswith("consolidated")
 
 
-def main(repo: str, revision: str, folder: str, plan: str) -> None:
+def main(repo: str, revision: str, folder: str, plan: str, pattern: str = "") -> None:
     """Downloads ``repo`` into ``folder``, except for complete files. Exits with one line of text if it fails."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
     try:
         info = HfApi().model_info(repo, revision=revision, files_metadata=True, timeout=TIMEOUT)
-        files = _plan(info, folder)
+        files = _plan(info, folder, pattern)
         Path(plan).with_suffix(".part").write_text(json.dumps({"commit": info.sha, "files": files}))
         Path(plan).with_suffix(".part").replace(plan)
         # by its commit: for a branch, the library takes an incomplete folder for complete when the network is down
@@ -51,10 +54,13 @@ def _is_network_error(error: Exception) -> bool:
     return any(kind.__name__ in ("ConnectionError", "TransportError") for kind in type(error).__mro__)
 
 
-def _plan(info: Any, folder: str) -> dict[str, int]:
+def _plan(info: Any, folder: str, pattern: str) -> dict[str, int]:
     """Returns the size in bytes of each file to download; exits if they are no model, or do not fit on the disk."""
-    files = {file.rfilename: file.size or 0 for file in info.siblings if wanted(file.rfilename)}
-    if not any(name.endswith(".safetensors") for name in files) or "config.json" not in files:
+    files = {file.rfilename: file.size or 0 for file in info.siblings if wanted(file.rfilename, pattern)}
+    if pattern and not files:
+        sys.exit(f"it has no GGUF file like {pattern}")
+    whole = any(name.endswith(".safetensors") for name in files) and "config.json" in files
+    if not (pattern or whole):
         sys.exit("it has no config.json with *.safetensors beside it (pickled weights are never loaded)")
     Path(folder).mkdir(parents=True, exist_ok=True)
     for part in Path(folder).rglob("*.incomplete"):  # left by a killed process; the library would not resume it

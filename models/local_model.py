@@ -13,7 +13,7 @@ from localctx.errors import Cancelled
 from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
 from localctx.models.adapter import Adapter
-from localctx.models.base import ForwardRequest, Tokenizer
+from localctx.models.base import EngineName, ForwardRequest, Tokenizer
 from localctx.models.chat_tokenizer import ChatTokenizer
 from localctx.models.fingerprint import fingerprint
 from localctx.models.forward_batch import ForwardBatch, adapter_of
@@ -28,6 +28,7 @@ class LocalModel(ABC):
     of its weight files; ``rope`` as in ``stretch``; ``stored``: the weights are in full precision, int8 or nf4.
     """
 
+    engine: EngineName = "torch"
     computed_by: str  # the library and its version: another's results differ in the last digits
     device: torch.device
     dtype: torch.dtype
@@ -69,6 +70,11 @@ class LocalModel(ABC):
             rotary = self._positions.get("rope_parameters")
             self._ropes[self._stretch] = self._rope_of(self._positions) if rotary else None
         return self._ropes[self._stretch]
+
+    @property
+    def kv_nbytes(self) -> Mapping[str, int]:
+        """See ``Model``: none, because pools hold them."""
+        return {}
 
     @property
     def vocabulary(self) -> int:

@@ -4,7 +4,6 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from localctx.errors import Cancelled
 from localctx.models.fingerprint import hash_file
+from localctx.models.llama_library import llama_library
 
 _CHUNK = 512  # tokens in a batch, llama.cpp's own default
 
@@ -33,11 +33,6 @@ LLAMA_CPP_VARIANTS = (LlamaCppOptions("f16", True), LlamaCppOptions("f16", False
 """The options that are measured. A quantized V cache needs flash attention."""
 
 
-def llama_cpp_is_installed() -> bool:
-    """Returns True if llama-cpp-python is installed."""
-    return find_spec("llama_cpp") is not None
-
-
 class LlamaCppPeer:
     """One context of the model in the file ``gguf``, for up to ``max_tokens`` tokens. The caller closes it.
 
@@ -53,9 +48,7 @@ class LlamaCppPeer:
         gpu: bool = False,
         cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        import llama_cpp
-
-        _silenced()
+        llama_cpp = llama_library()
         self.name, self.kv, self.prefills = options.name, options.kv, True
         self._lib, self._cancelled = llama_cpp, cancelled
         self._configuration = [llama_cpp.__version__, options.kv, options.flash, threads, gpu, _CHUNK]
@@ -135,13 +128,3 @@ class LlamaCppPeer:
     def _likeliest(self) -> int:
         logits = self._lib.llama_get_logits_ith(self._llama.ctx, -1)
         return int(np.ctypeslib.as_array(logits, shape=(self.vocabulary,)).argmax())
-
-
-@functools.cache  # the library keeps no reference to it
-def _silenced() -> Any:
-    """Silences llama.cpp's log, whose warnings (a context beyond the trained one) would mix with our output."""
-    import llama_cpp
-
-    quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)
-    llama_cpp.llama_log_set(quiet, ctypes.c_void_p(0))
-    return quiet

@@ -1,6 +1,6 @@
-"""Converts a Llama model folder to a GGUF file in f16 without a tokenizer, for the llama.cpp peer."""
+"""Converts a Llama model folder to a GGUF file in f16, for the llama.cpp peer."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,16 @@ _NAMES = {
 }
 
 
-def write_gguf(folder: Path, path: Path) -> None:
-    """Writes the model in ``folder`` to ``path``. Raises ModelError for other models than plain Llamas, and OSError."""
+def no_vocabulary(writer: Any) -> None:
+    """Describe no vocabulary: the peer gets tokens."""
+    writer.add_tokenizer_model("no_vocab")
+
+
+def write_gguf(folder: Path, path: Path, describe_vocabulary: Callable[[Any], None] = no_vocabulary) -> None:
+    """Writes the model in ``folder`` to ``path``. ``describe_vocabulary`` adds one with gguf's writer.
+
+    Raises ModelError for other models than plain Llamas, and OSError.
+    """
     from gguf import GGUFWriter
     from transformers import AutoConfig
 
@@ -39,6 +47,7 @@ def write_gguf(folder: Path, path: Path) -> None:
     part.parent.mkdir(parents=True, exist_ok=True)
     writer = GGUFWriter(part, "llama")
     _describe(writer, config, rope["rope_theta"])
+    describe_vocabulary(writer)
     for name, tensor in _tensors(folder, config):
         writer.add_tensor(name, tensor)
     writer.write_header_to_file()
@@ -60,7 +69,6 @@ def _describe(writer: Any, config: Any, theta: float) -> None:
     for add in (writer.add_rope_dimension_count, writer.add_key_length, writer.add_value_length):
         add(config.head_dim)
     writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("no_vocab")
 
 
 def _tensors(folder: Path, config: Any) -> Iterator[tuple[str, np.ndarray]]:

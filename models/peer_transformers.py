@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from localctx.models.base import Model
+from localctx.models.base import PagedModel
 from localctx.models.transformers_model import load_whole, loading, silence_transformers
 
 _MODULES = {"hqq": "hqq", "quanto": "optimum.quanto", "fp8": "torch"}
@@ -49,7 +49,7 @@ def installed_peers() -> list[TransformersCachePeer]:
     return [p for p in PEERS if _is_installed(_MODULES[p.backend])]
 
 
-def load_stock(folder: Path, model: Model) -> Any:
+def load_stock(folder: Path, model: PagedModel) -> Any:
     """Loads the module in ``folder`` with unmodified transformers, on the device and in the precision of ``model``.
 
     Raises ModelError.

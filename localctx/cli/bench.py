@@ -180,7 +180,11 @@ def _open(
     from localctx.models.local_model import LocalModel
 
     model, _ = ModelLoader().load(settings, terminal.show)
-    assert isinstance(model, LocalModel)
+    if not isinstance(model, LocalModel):
+        raise UsageError(
+            "bench measures llama.cpp as a peer of torch",
+            "name the model's folder, and --engines llama.cpp:f16 --gguf FILE",
+        )
     tokens = _tokens(model, text, max(options.contexts) + extra_tokens(options.repeat))
     if past := _past(options.contexts, model):
         terminal.say(past)

@@ -37,7 +37,7 @@ def model_options(command: Callable) -> Callable:
         click.option(
             "--kv",
             metavar="CODEC",
-            help="How keys and values are stored: auto, f32, bf16, int8, fp8, k8v4, int4, int2.",
+            help="How keys and values are stored: auto, f32, bf16, int8, fp8, k8v4, int4, int2; f16 (llama.cpp).",
         ),
         click.option(
             "--keep", metavar="KEEPER", help="What attention sees: full, sink-window, h2o, snapkv, keydiff, select:1/4."
@@ -47,7 +47,20 @@ def model_options(command: Callable) -> Callable:
     return machine_options(command)
 
 
-MACHINE_FLAGS = ("model", "adapter", "device", "dtype", "weights", "rope", "threads", "chunk", "memory", "ram", "disk")
+MACHINE_FLAGS = (
+    "model",
+    "engine",
+    "adapter",
+    "device",
+    "dtype",
+    "weights",
+    "rope",
+    "threads",
+    "chunk",
+    "memory",
+    "ram",
+    "disk",
+)
 
 
 def machine_options(command: Callable) -> Callable:
@@ -56,6 +69,7 @@ def machine_options(command: Callable) -> Callable:
         click.option(
             "--model", metavar="NAME", help="A name of `localctx models list`, a folder, a GGUF file, a hub id."
         ),
+        click.option("--engine", metavar="NAME", help="What computes the model: torch, llama.cpp (a GGUF file), auto."),
         click.option(
             "--adapter", metavar="NAME", help="What answers questions about documents: auto, none, a name, a folder."
         ),

@@ -34,11 +34,11 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
         raise UsageError(f"--context {context} is not a length", "give it in tokens, 1 or more")
     settings = settings_from(flags)
     from localctx.cli.terminal import print_json
-    from localctx.engine.capacity import capacity
+    from localctx.engine.plan_memory import plan_memory
     from localctx.settings import parse_size
 
     memory = None if device_memory is None else parse_size(device_memory, "device-memory")
-    report = capacity(settings, Path(config).expanduser() if config else None, context, memory).to_json()
+    report = plan_memory(settings, Path(config).expanduser() if config else None, context, memory).to_json()
     if as_json:
         print_json(report)
     else:
@@ -55,8 +55,10 @@ def _print_report(r: dict[str, Any]) -> None:
     print(f"weights      {format_bytes(r['weights_bytes'])} in {stored}")
     if r["adapter_bytes"]:
         print(f"adapter      {format_bytes(r['adapter_bytes'])}")
-    print(f"activations  {format_bytes(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time (an estimate)")
-    print(f"KV           {format_bytes(kv['bytes'])} in {kv['codec']}, {kv['bytes_per_token']:,} bytes a token")
+    source = "an estimate" if r["engine"] == "torch" else "as llama.cpp says"
+    print(f"activations  {format_bytes(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time ({source})")
+    states = f", {format_bytes(kv['state_bytes'])} of recurrent states" if kv.get("state_bytes") else ""
+    print(f"KV           {format_bytes(kv['bytes'])} in {kv['codec']}, {kv['bytes_per_token']:,} bytes a token{states}")
     for line in filter(None, (_attention_line(r["attention"]), _sliding_line(r["sliding"], kv["bytes"]))):
         print(line)
     rows = [

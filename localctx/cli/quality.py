@@ -102,14 +102,14 @@ def _gate(
     from localctx.quality.variants import make_setup, make_variants
 
     lengths = parse_numbers("--lengths", how["lengths"])
-    tokens = first_tokens(session.model, text, max([how["tokens"], *lengths]))
-    setup = make_setup(session.model, session.settings, len(tokens))
+    tokens = first_tokens(session.paged_model, text, max([how["tokens"], *lengths]))
+    setup = make_setup(session.paged_model, session.settings, len(tokens))
     gate = QualityGate(setup, tokens, lengths or [len(tokens) - 1], on_progress=terminal.show)
     results = []
     for result in gate.run(make_variants(codecs, keeps)):
         results.append(result)
         # stored at once, so that Ctrl-C loses no result
-        store_result(session.store, session.model, session.settings.model, result, len(gate.tokens))
+        store_result(session.store, session.paged_model, session.settings.model, result, len(gate.tokens))
         row = _row(result)
         terminal.say(f"{row['KV']}: KL {row['KL MEAN']}, top-1 {row['TOP-1']}, needles {row['NEEDLES']}")
     peers = _peers(session, terminal, gate) if how["peers"] else []
@@ -134,8 +134,8 @@ def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[st
     if len(codecs) > 1:
         raise UsageError("--blend measures in one codec", "give one --kv")
     passed, fingerprint = session.store.quality_results.passed, session.model.fingerprint
-    codec = codecs[0] if codecs else choose_codec(session.model.shape, lambda codec: passed(fingerprint(codec)))
-    setup = make_setup(session.model, session.settings, how["passages"] * LENGTH)
+    codec = codecs[0] if codecs else choose_codec(session.paged_model.shape, lambda codec: passed(fingerprint(codec)))
+    setup = make_setup(session.paged_model, session.settings, how["passages"] * LENGTH)
     measure_blending(session, setup, terminal, text, codec, how["passages"], how["as_json"])
 
 
@@ -144,7 +144,7 @@ def _peers(session: "Session", terminal: "Terminal", gate: "QualityGate") -> lis
     from localctx.quality.peer_caches import measure_peers
 
     folder = resolve_model(session.settings.model, session.settings.models, lambda phase, done, total: None)
-    return list(measure_peers(folder, session.model, gate, terminal.show, terminal.say))
+    return list(measure_peers(folder, session.paged_model, gate, terminal.show, terminal.say))
 
 
 def _default_path(session: "Session") -> Path:
@@ -196,7 +196,7 @@ def _stream(
     if max(len(codecs), len(keeps)) > 1:
         raise UsageError("--stream measures one cache", "give one --kv and one --keep")
     variant = Variant(*(codecs or ("int8",)), *keeps)
-    setup = make_setup(session.model, session.settings, tokens)
+    setup = make_setup(session.paged_model, session.settings, tokens)
     s = measure_streaming(setup, text, tokens, variant, on_progress=terminal.show)
     terminal.clear()
     if as_json:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from localctx.kv.cache import Cache
+from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.base import Tokenizer
 from localctx.shape import PAGE, SINK_PAGES
 
@@ -23,7 +23,7 @@ class AttentionShare(NamedTuple):
 
 
 def attention_by_text(
-    cache: Cache, tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]
+    cache: SequenceCache, tokenizer: Tokenizer, tokens: Sequence[int], texts: Sequence[str]
 ) -> list[AttentionShare]:
     """Returns all of ``texts``, cut at page boundaries, with each page's share of the recorded attention mass, the
     largest share first.
@@ -41,7 +41,7 @@ def attention_by_text(
     return sorted(_join_unknown(shares), key=lambda part: -part.share)
 
 
-def _informative_mass(cache: Cache, tokens: int, pages: int) -> np.ndarray:
+def _informative_mass(cache: SequenceCache, tokens: int, pages: int) -> np.ndarray:
     """Returns the attention mass of each page [pages]; 0 for sinks, evicted pages and an incomplete last page."""
     mass = np.zeros(pages)
     if cache.attention_mass is not None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Progress, Token
 from localctx.engine.prefill_decode import out_of_memory_as_no_room
-from localctx.kv.cache import Cache
+from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.base import ForwardRequest, Tokenizer
 
 
@@ -20,7 +20,7 @@ class _Beam:
 
     tokens: list[int]
     score: float
-    cache: Cache
+    cache: SequenceCache
     logits: Tensor
 
     @property
@@ -28,7 +28,9 @@ class _Beam:
         return self.score / max(1, len(self.tokens))
 
 
-def beam_search(cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, width: int, limit: int) -> EngineCoroutine[None]:
+def beam_search(
+    cache: SequenceCache, logits: Tensor, *, tokenizer: Tokenizer, width: int, limit: int
+) -> EngineCoroutine[None]:
     """Generate the answer with the best mean log-probability that ``width`` beams find; yields its tokens at the end.
 
     ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled.

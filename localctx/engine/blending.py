@@ -21,7 +21,7 @@ from localctx.engine.prefill_decode import prefill
 from localctx.errors import ModelError
 from localctx.kv.cache import Cache
 from localctx.kv.splice import rerotated_to_follow, splice_tokens
-from localctx.models.base import Model
+from localctx.models.base import PagedModel
 
 DEVIATION_LAYER = 1  # the first layer whose keys and values depend on what stands before; it stands for the others
 BLOCK = 16  # tokens recomputed together: CacheBlend picks single ones, but a forward pass for each would cost more
@@ -94,7 +94,7 @@ def locate(tokens: Sequence[int], passages: Sequence[CachedPassage]) -> list[Pas
 
 
 def blend(
-    model: Model,
+    model: PagedModel,
     cache: Cache,
     tokens: Sequence[int],
     passages: Sequence[CachedPassage],
@@ -127,7 +127,7 @@ def blend(
     return reused
 
 
-def refuse_unmovable(model: Model) -> None:
+def refuse_unmovable(model: PagedModel) -> None:
     """Raises ModelError for a model whose positions are not rotary."""
     if model.rope is None:
         raise ModelError(
@@ -136,7 +136,7 @@ def refuse_unmovable(model: Model) -> None:
 
 
 def _copied_ranges(
-    model: Model, cache: Cache, tokens: Sequence[int], span: PassageSpan, deviate: float
+    model: PagedModel, cache: Cache, tokens: Sequence[int], span: PassageSpan, deviate: float
 ) -> list[tuple[int, int]]:
     """Returns the ranges [start, stop) that are copied of what ``cache`` lacks of ``span``: all but the blocks that
     deviate most.
@@ -150,7 +150,7 @@ def _copied_ranges(
     return [(start + run[0] * BLOCK, min(start + (run[-1] + 1) * BLOCK, stop)) for run in runs]
 
 
-def _deviation(model: Model, cache: Cache, tokens: Sequence[int], span: PassageSpan) -> Tensor:
+def _deviation(model: PagedModel, cache: Cache, tokens: Sequence[int], span: PassageSpan) -> Tensor:
     """Returns for each BLOCK of ``span``, which comes next [blocks], the mean squared distance of its kept keys and
     values from those that prefill would compute, in one layer.
     """

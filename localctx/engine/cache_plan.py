@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -17,7 +18,7 @@ from localctx.kv.keepers.full import Full
 from localctx.kv.pool import Pool
 from localctx.kv.reencode import reencode
 from localctx.kv.rotary import Rope
-from localctx.models.base import Model
+from localctx.models.base import Model, PagedModel
 from localctx.models.catalog import ContextWindow, load_catalog, window_for
 from localctx.models.geometry import largest_chunk
 from localctx.settings import Settings
@@ -40,7 +41,7 @@ class CachePlan:
     chunk: int = 512
     caps: TierLimits = NO_CAPS
 
-    def new_cache(self, model: Model, spill: Path | None = None, pools: "PoolSet | None" = None) -> Cache:
+    def new_cache(self, model: PagedModel, spill: Path | None = None, pools: "PoolSet | None" = None) -> Cache:
         """An empty cache by this plan, in one of ``pools`` if given, else in a pool of its own."""
         pool = (pools or PoolSet()).pool_for(self, model, spill)
         return Cache(pool, model.dtype, self.keeper, model.context)
@@ -54,7 +55,7 @@ class PoolSet:
     def __init__(self) -> None:
         self._pools = WeakValueDictionary[tuple[str, Rope | None], Pool]()
 
-    def pool_for(self, plan: CachePlan, model: Model, spill: Path | None) -> Pool:
+    def pool_for(self, plan: CachePlan, model: PagedModel, spill: Path | None) -> Pool:
         """Returns the pool for one more cache, and sets its limits to those of ``plan`` beside what it holds."""
         if pool := self._pools.get((plan.codec, model.rope)):
             pool.allow(plan.limits, plan.caps)
@@ -71,7 +72,7 @@ class PoolSet:
         return {**sum(tiers, Counter()), "kept": sum(pool.mapped_bytes for pool in pools)}
 
 
-def plan_cache(model: Model, settings: Settings, codec: str, tokens: int) -> CachePlan:
+def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int) -> CachePlan:
     """Plan the cache of a prompt of ``tokens`` on this machine, as its memory is now.
 
     The chunk is the largest whose activations take at most half of what is free, and whose pages take at most half of
@@ -130,7 +131,7 @@ class MemoryRelief:
     chunk: int
     smaller_codec: Callable[[str], str | None] = lambda codec: None
 
-    def __call__(self, cache: Cache, of_budget: bool = False) -> str | None:
+    def __call__(self, cache: Any, of_budget: bool = False) -> str | None:
         """Take the next step; returns what was done as a sentence, or None if nothing is left to try.
 
         ``of_budget``: every tier is at its limit, so that moving pages between tiers does not help.

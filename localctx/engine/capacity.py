@@ -52,6 +52,7 @@ class Capacity:
     free_bytes: int
     limits: dict[str, int | None]
     unfit: str | None
+    engine: str = "torch"
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON."""

@@ -10,11 +10,13 @@ from localctx.engine.cache_plan import PoolSet
 from localctx.engine.events import Progress
 from localctx.engine.plan import refuse_too_big
 from localctx.models.base import ForwardRequest, Model
+from localctx.models.engine_choice import choose_engine
+from localctx.models.llama_model import load_llama_model
 from localctx.models.load import load_model
-from localctx.models.resolve import resolve_model
+from localctx.models.resolve import resolve_gguf, resolve_model
 from localctx.settings import Settings
 
-LOADED_BY = ("model", "home", "device", "dtype", "weights", "threads", "rope")
+LOADED_BY = ("model", "engine", "home", "device", "dtype", "weights", "threads", "rope")
 """The settings that decide which model is loaded, and how."""
 
 
@@ -55,6 +57,8 @@ def same_model(a: Settings, b: Settings) -> bool:
 def _load(s: Settings, progress: Callable[[Progress], None]) -> Model:
     gc.disable()  # loading makes a million objects that stay: scanning them takes a fifth of the time
     try:
+        if choose_engine(s.model, s.engine) == "llama.cpp":
+            return _load_gguf(s, progress)
         folder = resolve_model(s.model, s.models, lambda phase, done, total: progress(Progress(phase, done, total)))
         refuse_too_big(folder, s)
         progress(Progress("loading", 0, 0))
@@ -62,3 +66,10 @@ def _load(s: Settings, progress: Callable[[Progress], None]) -> Model:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _load_gguf(s: Settings, progress: Callable[[Progress], None]) -> Model:
+    gguf = resolve_gguf(s.model, s.models, lambda phase, done, total: progress(Progress(phase, done, total)))
+    progress(Progress("loading", 0, 0))
+    tried = s.home / "tried"
+    return load_llama_model(gguf, s.model, tried, device=s.device, threads=s.threads, chunk=s.chunk, rope=s.rope)

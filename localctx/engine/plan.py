@@ -7,7 +7,7 @@ from localctx.engine.cache_plan import CachePlan
 from localctx.engine.events import Planned
 from localctx.errors import ModelError, TooLong, format_bytes
 from localctx.models.adapter_folders import adapter_bytes, find_adapter
-from localctx.models.base import Model
+from localctx.models.base import PagedModel
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.load import loading_bytes
 from localctx.models.weight_formats import refuse_weights
@@ -47,7 +47,7 @@ def refuse_too_big(folder: Path, settings: Settings) -> None:
 
 
 def plan(
-    model: Model, cache_plan: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None
+    model: PagedModel, cache_plan: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None
 ) -> Planned:
     """Plan a prompt of ``tokens``, ``reused`` of them from kept pages, and an answer of at most ``answer`` tokens.
 
@@ -80,7 +80,7 @@ def plan(
     )
 
 
-def _reason(model: Model, cache_plan: CachePlan, tokens: int, held: int) -> str:
+def _reason(model: PagedModel, cache_plan: CachePlan, tokens: int, held: int) -> str:
     if held < tokens:
         return f"{cache_plan.keeper.name} keeps about {held:,} of the tokens at a time"
     if model.context > model.trained:

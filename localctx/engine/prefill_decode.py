@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,20 +15,20 @@ from localctx.engine.drafting import PromptLookup
 from localctx.engine.events import Evicted, Note, Progress, Token
 from localctx.engine.repetition import Repetition
 from localctx.errors import NoRoom
-from localctx.kv.cache import Cache
 from localctx.kv.dispatch import max_tokens_at_once
+from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.base import ForwardRequest, Tokenizer
 from localctx.models.sampling import Sampler
 
 
 def prefill(
-    cache: Cache,
+    cache: SequenceCache,
     tokens: Sequence[int],
     *,
     chunk: int | MemoryRelief,
     boundary: int = 0,
     total: int | None = None,
-    after_chunk: Callable[[Cache], None] = lambda cache: None,
+    after_chunk: Callable[[Any], None] = lambda cache: None,
 ) -> EngineCoroutine[Tensor]:
     """Prefill ``tokens[cache.length:]`` in chunks; returns the logits [vocabulary] after the last token.
 
@@ -60,7 +61,7 @@ def prefill(
     return logits[-1]
 
 
-def likelihood(cache: Cache, tokens: Sequence[int], start: int) -> EngineCoroutine[float]:
+def likelihood(cache: SequenceCache, tokens: Sequence[int], start: int) -> EngineCoroutine[float]:
     """Prefill ``tokens[cache.length:]`` in one pass; returns the summed log-probability of ``tokens[start:]``.
 
     Passages are ranked by the likelihood of the question after them (Sachan et al., arXiv:2204.07496). Raises
@@ -75,7 +76,7 @@ def likelihood(cache: Cache, tokens: Sequence[int], start: int) -> EngineCorouti
 
 
 def decode(
-    cache: Cache,
+    cache: SequenceCache,
     logits: Tensor,
     *,
     tokenizer: Tokenizer,
@@ -84,16 +85,17 @@ def decode(
     answer: int = 0,
     lookup: PromptLookup | None = None,
     repetition: Repetition | None = None,
+    at_once: Callable[[Any], int] = max_tokens_at_once,
 ) -> EngineCoroutine[None]:
     """Yield the tokens of an answer up to a stop token, or ``limit`` tokens.
 
     ``logits`` [vocabulary] are those after the tokens in ``cache``. A ``lookup`` that has the prompt drafts tokens,
     which are verified in the same pass as the token before them; a greedy answer is the same with it. A ``repetition``
-    ends the answer where it finds one, and withholds tokens that may be part of one. Raises Cancelled, or NoRoom; what
-    was yielded before stands.
+    ends the answer where it finds one, and withholds tokens that may be part of one. ``at_once`` says how many tokens
+    of a cache may be verified in one pass. Raises Cancelled, or NoRoom; what was yielded before stands.
     """
     text_of, withheld = tokenizer.stream(), deque[Token]()
-    drafted = _DraftedLogits(cache, lookup if sampler.greedy else None)
+    drafted = _DraftedLogits(cache, lookup if sampler.greedy else None, at_once)
     with closing(drafted):
         for left in reversed(range(limit)):
             token = sampler(logits)
@@ -115,8 +117,9 @@ class _DraftedLogits:
     ``close`` removes the drafted tokens from the cache that were not confirmed.
     """
 
-    def __init__(self, cache: Cache, lookup: PromptLookup | None) -> None:
+    def __init__(self, cache: SequenceCache, lookup: PromptLookup | None, at_once: Callable[[Any], int]) -> None:
         self._cache, self._lookup, self._drafted = cache, lookup or PromptLookup((), 0), 0
+        self._at_once = at_once
         self._draft, self._logits = list[int](), list[Tensor]()  # not confirmed yet, and the logits after each
 
     def after(self, token: int, left: int) -> EngineCoroutine[Tensor]:
@@ -126,7 +129,7 @@ class _DraftedLogits:
             self._draft.pop(0)
             return self._logits.pop(0)
         self.close()
-        draft = self._lookup.draft(min(left, max_tokens_at_once(self._cache)) - 1)
+        draft = self._lookup.draft(min(left, self._at_once(self._cache)) - 1) if self._lookup.max_draft else []
         with out_of_memory_as_no_room(self._cache):
             logits = yield ForwardRequest([token, *draft], self._cache, 1 + len(draft))
         self._drafted, self._draft, self._logits = len(draft), draft, list(logits[1:])
@@ -142,7 +145,7 @@ class _DraftedLogits:
 
 
 def decode_each(
-    cache: Cache, logits: Tensor, *, tokenizer: Tokenizer, samplers: Sequence[Sampler], limit: int
+    cache: SequenceCache, logits: Tensor, *, tokenizer: Tokenizer, samplers: Sequence[Sampler], limit: int
 ) -> EngineCoroutine[None]:
     """Yield one answer for each sampler, one after the other. Each decodes into a fork of ``cache``, which shares the
     sealed pages and has an open page of its own. Raises Cancelled.
@@ -155,7 +158,7 @@ def decode_each(
             own.drop()
 
 
-def _relieve(relief: MemoryRelief, cache: Cache, error: Exception) -> str:
+def _relieve(relief: MemoryRelief, cache: SequenceCache, error: Exception) -> str:
     """Make room after an ``error`` that says that memory ran out; returns what was done as a sentence.
 
     Raises NoRoom if nothing is left to try, and every other error again.
@@ -168,7 +171,7 @@ def _relieve(relief: MemoryRelief, cache: Cache, error: Exception) -> str:
 
 
 @contextmanager
-def out_of_memory_as_no_room(cache: Cache) -> Iterator[None]:
+def out_of_memory_as_no_room(cache: SequenceCache) -> Iterator[None]:
     """Raise NoRoom in place of what torch raises when memory ran out."""
     try:
         yield
@@ -178,11 +181,11 @@ def out_of_memory_as_no_room(cache: Cache) -> Iterator[None]:
         raise _no_room(cache) from e
 
 
-def _no_room(cache: Cache) -> NoRoom:
-    return NoRoom(cache.pool.nbytes(), cache.pool.shape.page_bytes(cache.pool.codec), "the device's memory ran out")
+def _no_room(cache: SequenceCache) -> NoRoom:
+    return NoRoom(cache.pool.nbytes(), cache.pool.bytes_of_page, "the device's memory ran out")
 
 
-def _report_evicted(cache: Cache, dropped: int) -> Iterator[Evicted]:
+def _report_evicted(cache: SequenceCache, dropped: int) -> Iterator[Evicted]:
     """Yield an event if the keeper has evicted tokens since ``dropped`` were."""
     if cache.dropped != dropped:
         ranges = tuple((e.start, e.stop) for e in cache.evicted)

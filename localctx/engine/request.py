@@ -11,17 +11,17 @@ from localctx.engine.cache_plan import MemoryRelief
 from localctx.engine.confidence import Evidence
 from localctx.engine.drafting import PromptLookup
 from localctx.engine.events import Planned, Token
-from localctx.engine.page_map import PageMap
-from localctx.engine.persist import CachePersister
+from localctx.engine.kv_engine import KVEngine
+from localctx.engine.persister import Persister
 from localctx.engine.prompt import Prompt
 from localctx.engine.prompt_wording import NOT_SAID
 from localctx.engine.repetition import Repetition
 from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
 from localctx.kv.cache import Cache
 from localctx.kv.eviction_log import EvictedRange
+from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.adapter import Adapter
 from localctx.models.base import Model
-from localctx.shape import PAGE
 from localctx.store.documents import StoredDocument
 
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
@@ -39,12 +39,13 @@ because no passage makes the question likelier, or every passage, each asked alo
 class Request:
     """One request: its state while it runs, and what is reported at the end.
 
-    Set by the builder: the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of the prompt,
-    which are persisted up to ``boundary``; the prompt of a passage's ``ranking``, which is the same up to there; the
-    ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first ``restored``
-    tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``;
-    ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to
-    the tokens that a next question of the conversation begins with; ``continues``, if the question follows others.
+    Set by the builder: the ``engine``, the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of
+    the prompt, which are persisted up to ``boundary``; the prompt of a passage's ``ranking``, which is the same up to
+    there; the ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first
+    ``restored`` tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the
+    ``plan``; ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this
+    answer to the tokens that a next question of the conversation begins with; ``continues``, if the question follows
+    others.
 
     Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled`` and
     those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy
@@ -56,6 +57,7 @@ class Request:
     ``ranked`` them. ``everywhere`` is set if every passage is asked.
     """
 
+    engine: KVEngine
     model: Model
     model_name: str
     documents: Sequence[StoredDocument]
@@ -63,8 +65,8 @@ class Request:
     boundary: int
     ranking: Prompt | None
     adapter: Adapter | None
-    cache: Cache
-    persister: CachePersister | None
+    cache: SequenceCache
+    persister: Persister | None
     plan: Planned
     relief: MemoryRelief
     started: float
@@ -102,6 +104,12 @@ class Request:
             self.persister.enter(self.cache)
 
     @property
+    def paged_cache(self) -> Cache:
+        """The cache, where its keys and values are in our pages."""
+        assert isinstance(self.cache, Cache), "the engine is torch"
+        return self.cache
+
+    @property
     def not_said(self) -> str:
         """The words of its adapter, or else of localctx, for that nothing answers."""
         return (self.adapter.not_said if self.adapter else "") or NOT_SAID
@@ -128,21 +136,11 @@ class Request:
         """
         return self.persister.notes if self.persister else []
 
-    def record_kv(self, pages: PageMap) -> None:
+    def record_kv(self) -> None:
         """Record what the report says about the cache, before the cache is dropped."""
-        pool, ids = self.cache.pool, self.cache.pages
         self.evicted = list(self.cache.evicted)
-        self._kv = KVReport(
-            codec=pool.codec,
-            keeper=self.cache.keeper.name,
-            bytes_per_token=pool.shape.bytes_per_token(pool.codec),
-            pages=pool.counts(ids),
-            bytes=pool.nbytes(ids),
-            sketch_bytes=self.cache.sketch_bytes(),
-            window=self.plan.window,
-            chunk=self.relief.chunk,
-            evicted=[{"start": e.start, "stop": e.stop, "kept": round(e.kept, 4)} for e in self.evicted],
-            map=asdict(pages),
+        self._kv = self.engine.report(
+            self.cache, window=self.plan.window, chunk=self.relief.chunk, restored=self.restored
         )
 
     def answer_report(self) -> AnswerReport:
@@ -214,9 +212,9 @@ class Request:
         }
 
     def _kept(self) -> dict[str, int]:
-        pages = self.persister.kept if self.persister else 0
-        nbytes = self.persister.nbytes if self.persister and pages else 0
-        return {"pages": pages, "tokens": min(pages * PAGE, self.boundary), "bytes": nbytes}
+        if not self.persister or not self.persister.kept:
+            return {"pages": 0, "tokens": 0, "bytes": 0}
+        return {"pages": self.persister.kept, "tokens": self.persister.kept_tokens, "bytes": self.persister.nbytes}
 
     def _seconds(self) -> dict[str, float]:
         return {phase: round(self.seconds.get(phase, 0.0), 4) for phase in PHASES}

@@ -6,27 +6,22 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from localctx.engine.cache_plan import (
-    CachePlan,
-    MemoryRelief,
-    choose_codec,
-    choose_window,
-    longest_prompt,
-    plan_cache,
-    smaller_codec,
-)
-from localctx.engine.persist import CacheIdentity, CachePersister
-from localctx.engine.plan import plan, refuse_too_long
+from localctx.engine.cache_plan import choose_window, longest_prompt
+from localctx.engine.kv_engine import KVEngine, PlannedCache
+from localctx.engine.llama_engine import LlamaEngine
+from localctx.engine.persister import CacheIdentity
+from localctx.engine.plan import refuse_too_long
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, Prompt, estimate_tokens, make_prompt, plain_prompt
 from localctx.engine.prompt_wording import RANKING
 from localctx.engine.request import Request
 from localctx.engine.runtime import Runtime
+from localctx.engine.torch_engine import TorchEngine
 from localctx.errors import UsageError
-from localctx.models.base import Model
+from localctx.models.base import EngineName, Model
 from localctx.settings import Settings
 from localctx.store.documents import DocumentBeginning, StoredDocument
-from localctx.store.remote_sync import open_remote
 
+ENGINES: dict[EngineName, type[KVEngine]] = {"torch": TorchEngine, "llama.cpp": LlamaEngine}
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
 
 
@@ -35,8 +30,14 @@ class RequestBuilder:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._rope = runtime.settings.rope  # the RoPE scaling that the model has now
-        self._fingerprints = dict[tuple[str, str], bytes]()  # by codec and RoPE scaling
+        self._engine: KVEngine | None = None
+
+    @property
+    def engine(self) -> KVEngine:
+        """The engine of the runtime's model. Raises ModelError."""
+        if self._engine is None:
+            self._engine = ENGINES[self.model.engine](self.runtime)
+        return self._engine
 
     @property
     def model(self) -> Model:
@@ -58,31 +59,34 @@ class RequestBuilder:
         ``part`` says which part of the ``documents`` the texts are, where they are not the whole. Raises TooLong before
         anything is persisted; UsageError for a keeper that would leave nothing to persist.
         """
-        started, model, settings = time.perf_counter(), self.model, self._settings_of(conversation)
+        started, engine, settings = time.perf_counter(), self.engine, self._settings_of(conversation)
+        model = self.model
         prompt = self.prompt(texts, question or "", conversation)
         ranking = self._ranking_prompt(prompt, texts, question or "", part, conversation)
         boundary, adapter = _boundary(prompt, ranking), conversation.adapter
         activation = prompt.activation(adapter) if adapter else None
         tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
-        cache_plan = plan_cache(model, settings, self._codec(), len(tokens))
-        if not cache_plan.keeper.unbounded_positions:
+        planned = engine.plan_cache(settings, len(tokens))
+        if not planned.keeper.unbounded_positions:
             refuse_too_long(len(tokens), model.context, model.name)
-        drops = self._drops(cache_plan, len(tokens), documents[0].name if question is None else "")
+        drops = _drops(planned, len(tokens), documents[0].name if question is None else "")
         persist = persist and (not drops or conversation.chat is not None)  # a chat goes on from before it dropped
-        cache = cache_plan.new_cache(model, settings.home / "spill", self.runtime.pools)
+        cache = engine.open_cache(planned)
         cache.activation = activation
         identity = CacheIdentity(
-            self._fingerprint(cache_plan.codec),
+            engine.fingerprint(planned.codec),
             settings.model,
-            cache_plan.codec,
+            planned.codec,
             part or _how_far(documents),
             conversation.chat,
             activation=activation,
         )
-        persister = self._persister(documents, prompt.tokens[:boundary], identity) if persist else None
+        whole = identity.part == _how_far(documents)  # a passage is not worth a request to a remote store
+        persister = engine.persister(documents, prompt.tokens[:boundary], identity, whole) if persist else None
         restoring = time.perf_counter()
         restore_notes = persister.restore(cache) if persister else []
         return Request(
+            engine=engine,
             model=model,
             model_name=settings.model,
             documents=documents,
@@ -92,15 +96,14 @@ class RequestBuilder:
             adapter=adapter,
             cache=cache,
             persister=persister,
-            plan=plan(
-                model,
-                cache_plan,
+            plan=engine.plan(
+                planned,
                 tokens=len(tokens),
                 reused=cache.length,
                 answer=conversation.max_tokens or settings.max_tokens,
                 per_second=persister.rate if persister else None,
             ),
-            relief=MemoryRelief(cache_plan.chunk, self._smaller_codec),
+            relief=engine.relief(planned),
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
             continues=bool(conversation.history),
@@ -117,7 +120,7 @@ class RequestBuilder:
     @property
     def fingerprint(self) -> bytes:
         """The fingerprint that pages are named under now."""
-        return self._fingerprint(self._codec())
+        return self.engine.fingerprint(self.engine.codec)
 
     def prompt(self, texts: Sequence[str], question: str, conversation: Conversation = NO_CONVERSATION) -> Prompt:
         """The prompt; the model's RoPE scaling becomes what the prompt's length needs.
@@ -135,17 +138,8 @@ class RequestBuilder:
             prompt = make_prompt(model.tokenizer, texts, question, conversation.history, conversation.form)
         refuse_too_long(len(prompt.tokens), max_tokens, model.name)
         rope = choose_window(settings, model, prompt.shared, len(prompt.tokens)).rope
-        if rope != self._rope:
-            model.stretch(rope)
-            self._rope = rope
+        self.engine.stretch(rope)
         return prompt
-
-    def _fingerprint(self, codec: str) -> bytes:
-        """The model's fingerprint, which takes as long to compute as a hundred tokens to encode."""
-        key = codec, self._rope
-        if key not in self._fingerprints:
-            self._fingerprints[key] = self.model.fingerprint(codec)
-        return self._fingerprints[key]
 
     def _settings_of(self, conversation: Conversation) -> Settings:
         settings = self.runtime.settings
@@ -169,37 +163,18 @@ class RequestBuilder:
         prompt = make_prompt(self.model.tokenizer, texts, "", history, conversation.form)
         return prompt.tokens[: prompt.shared]
 
-    def _drops(self, cache_plan: CachePlan, tokens: int, only_prefilled: str) -> bool:
-        """True if the keeper evicts part of the prompt, so that no page of it can be persisted.
 
-        Raises UsageError for a document, ``only_prefilled``, that is read for nothing but to be persisted.
-        """
-        drops = not cache_plan.keeper.pages_may_persist and cache_plan.keeper.max_tokens_held(tokens) < tokens
-        if drops and only_prefilled:
-            what = f"{cache_plan.keeper.name} drops part of {only_prefilled}: nothing could be kept for later"
-            raise UsageError(what, "prepare it with --keep full, snapkv or select, or ask at once")
-        return drops
+def _drops(planned: PlannedCache, tokens: int, only_prefilled: str) -> bool:
+    """True if the keeper evicts part of the prompt, so that no page of it can be persisted.
 
-    def _codec(self) -> str:
-        kv = self.runtime.settings.kv
-        return choose_codec(self.model.shape, self._passed) if kv == "auto" else kv
-
-    def _smaller_codec(self, codec: str) -> str | None:
-        auto = self.runtime.settings.kv == "auto"
-        return smaller_codec(self.model.shape, self._passed, codec) if auto else None
-
-    def _passed(self, codec: str) -> bool | None:
-        """True if the quality gate passed a codec with this model; None where that was not measured."""
-        fingerprint = self._fingerprint(codec)
-        return self.runtime.read_store(lambda store: store.quality_results.passed(fingerprint))
-
-    def _persister(
-        self, documents: Sequence[StoredDocument], tokens: list[int], identity: CacheIdentity
-    ) -> CachePersister:
-        settings = self.runtime.settings
-        whole = identity.part == _how_far(documents)  # a passage is not worth a request
-        remote = open_remote(settings.remote, settings.remote_mode) if whole else None
-        return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], remote)
+    Raises UsageError for a document, ``only_prefilled``, that is read for nothing but to be persisted.
+    """
+    keeper = planned.keeper
+    drops = not keeper.pages_may_persist and keeper.max_tokens_held(tokens) < tokens
+    if drops and only_prefilled:
+        what = f"{keeper.name} drops part of {only_prefilled}: nothing could be kept for later"
+        raise UsageError(what, "prepare it with --keep full, snapkv or select, or ask at once")
+    return drops
 
 
 def _boundary(prompt: Prompt, ranking: Prompt | None) -> int:

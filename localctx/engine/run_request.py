@@ -11,14 +11,12 @@ from localctx.engine.beams import beam_search
 from localctx.engine.coroutine import CancelCheck, EngineCoroutine, compute_alone, map_events, run_to_end
 from localctx.engine.drafting import PromptLookup
 from localctx.engine.events import Event, Token
-from localctx.engine.page_map import page_map
 from localctx.engine.prefill_decode import decode, decode_each, likelihood, prefill
 from localctx.engine.prompt import common
 from localctx.engine.request import Request
 from localctx.errors import Cancelled, NoRoom
 from localctx.models.sampling import Sampler
 from localctx.settings import Settings
-from localctx.shape import PAGE
 
 MAX_DRAFTED_PROMPT = 8192  # tokens; in longer prompts a wrong guess costs as much attention as a right one saves
 MIN_RATED_TOKENS = 256  # a shorter prefill says little about speed
@@ -120,8 +118,7 @@ def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> Non
     if not request.persister or request.persist_error or not cache.exact or len(tokens) > request.model.context:
         return
     same = min(cache.length, common([*request.tokens, *(t.id for t in request.answers[0])], tokens))
-    sealed = len(cache.pages) * PAGE
-    cache.trim(same if same >= sealed else same // PAGE * PAGE)  # a page that is reopened is not what was prefilled
+    cache.trim(cache.trimmable(same))
     request.persister.extend(cache, tokens, branch)
     with suppress(Cancelled, NoRoom):
         if cache.length < len(tokens):
@@ -134,7 +131,7 @@ def close_request(request: Request) -> None:
     if request.persister:
         enough = request.prefilled >= MIN_RATED_TOKENS
         request.persister.close(request.cache, request.prefilled / request.seconds["prefill"] if enough else None)
-    request.record_kv(page_map(request.cache, request.restored))
+    request.record_kv()
     request.cache.drop()
 
 
@@ -162,6 +159,7 @@ def _decode(request: Request, logits: Tensor, settings: Settings, samplers: Sequ
         limit=limit,
         lookup=request.lookup,
         repetition=request.repetition if sampler.greedy and settings.repeats == "stop" else None,
+        at_once=request.engine.max_tokens_at_once,
     )
 
 

@@ -4,17 +4,18 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from localctx.engine.cache_plan import PoolSet
 from localctx.engine.confidence import calibrations
 from localctx.engine.events import InUse, Progress
 from localctx.engine.model_loader import ModelLoader, same_model
-from localctx.errors import Cancelled, ModelError
+from localctx.errors import Cancelled, ModelError, UsageError
 from localctx.models.adapter import Adapter, load_adapter
 from localctx.models.adapter_folders import find_adapter
-from localctx.models.base import Model
+from localctx.models.base import Model, PagedModel
 from localctx.models.embedder import Embedder, load_embedder
+from localctx.models.llama_model import LlamaModel
 from localctx.settings import Settings
 from localctx.store.remote_sync import finish_uploads
 from localctx.store.store import Store, read_store
@@ -57,11 +58,26 @@ class Runtime:
         return self._model
 
     @property
+    def paged_model(self) -> PagedModel:
+        """The model, where its keys and values are in our pages. Raises ModelError; UsageError for another engine."""
+        if self.model.engine != "torch":
+            raise UsageError("this is about pages of KV, and llama.cpp holds KV itself", "use --engine torch")
+        return cast(PagedModel, self.model)
+
+    @property
+    def llama_model(self) -> LlamaModel:
+        """The model, which llama.cpp computes. Raises ModelError."""
+        assert self.model.engine == "llama.cpp", "the engine is that of the model"
+        return cast(LlamaModel, self.model)
+
+    @property
     def adapter(self) -> Adapter | None:
         """The adapter that the settings name, which the model then has; None if they name none, or ``auto`` and it is
         of another model. Raises ModelError.
         """
         wanted = self.settings.adapter, self.settings.model
+        if self.settings.adapter == "auto" and self.model.engine != "torch":
+            return None
         if self._adapter is None or self._adapter[0] != wanted:
             folder = find_adapter(*wanted)
             self._adapter = wanted, _load_adapter(folder) if folder else None
@@ -93,7 +109,8 @@ class Runtime:
         if self._model is None:
             return InUse()
         adapter = self._adapter[1] if self._adapter else None
-        return InUse(str(self._model.device), self._model.nbytes, adapter.nbytes if adapter else 0, self.pools.nbytes)
+        kv = {**self.pools.nbytes, **self._model.kv_nbytes}
+        return InUse(str(self._model.device), self._model.nbytes, adapter.nbytes if adapter else 0, kv)
 
     def read_store(self, read: Callable[[Store], Value]) -> Value | None:
         """Returns what ``read`` returns for the store; None if there is no store yet, or it cannot be read."""

@@ -6,11 +6,10 @@ that no answer waits for another sequence's whole prompt. Where memory is short,
 (vLLM, arXiv:2309.06180): they are left out of passes, and their pages are the first to move to lower tiers.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-import numpy as np
 from torch import Tensor
 
 from localctx.engine.coroutine import (
@@ -28,7 +27,7 @@ from localctx.engine.events import Event
 from localctx.engine.sequence import Sequence
 from localctx.errors import Cancelled
 from localctx.kv.backend import MAX_DECODE_TOKENS
-from localctx.kv.pool import Pool
+from localctx.kv.sequence_cache import SequenceMemory
 from localctx.models.base import ForwardRequest
 
 FULL_DECODE_BATCH = 8  # decoding sequences that make a pass worth its cost without a long prefill chunk
@@ -95,12 +94,12 @@ class Batcher:
         The first sequence of a pool is always resident: its pages spill.
         """
         waiting = [(sequence, request) for sequence in self.sequences if (request := sequence.forward_request)]
-        used, resident = Counter[Pool](), list[Scheduled]()
+        used, resident = Counter[int](), list[Scheduled]()
         for sequence, request in waiting:
-            pool, need = _pool(request), _bytes_needed(request)
-            limit = pool.device_tier.limit
-            if limit is None or not used[pool] or used[pool] + need <= limit:
-                used[pool] += need
+            pool = _pool(request)
+            need = 0 if (limit := pool.device_limit) is None else _bytes_needed(request)
+            if limit is None or not used[id(pool)] or used[id(pool)] + need <= limit:
+                used[id(pool)] += need
                 resident.append((sequence, request))
         return resident
 
@@ -166,7 +165,7 @@ class Scheduler(Batcher):
         run_to_end(self.forward(), lambda forward: self._compute(requests_of(forward), self.cancelled))
 
 
-def _pool(forward: AwaitedForward) -> Pool:
+def _pool(forward: AwaitedForward) -> SequenceMemory:
     return requests_of(forward)[0].cache.pool
 
 
@@ -176,13 +175,5 @@ def _prefill_tokens(forward: AwaitedForward) -> int:
 
 
 def _bytes_needed(forward: AwaitedForward) -> int:
-    """The bytes of the sequences after the pass; pages that forks share count once."""
-    pages, need = defaultdict[Pool, list[np.ndarray]](list), 0
-    for tokens, cache, _ in requests_of(forward):
-        pages[cache.pool].append(cache.table.ids)
-        need += cache.bytes_with(len(tokens))
-    return need - sum(_repeated_bytes(pool, np.concatenate(ids)) for pool, ids in pages.items())
-
-
-def _repeated_bytes(pool: Pool, pages: np.ndarray) -> int:
-    return pool.bytes_of(pages) - pool.bytes_of(np.unique(pages))
+    """The bytes of the sequences after the pass."""
+    return _pool(forward).bytes_needed([(request.cache, len(request.tokens)) for request in requests_of(forward)])

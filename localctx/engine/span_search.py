@@ -17,7 +17,7 @@ from localctx.engine.coroutine import EngineCoroutine, ForwardGroup
 from localctx.engine.events import Progress
 from localctx.engine.prefill_decode import out_of_memory_as_no_room
 from localctx.engine.span_index import Form, Place, SpanIndex, SpanState
-from localctx.kv.cache import Cache
+from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.base import ForwardRequest
 
 WIDTH = 4  # partial answers that are extended in one pass
@@ -74,7 +74,7 @@ class SpanSearch:
         encoded = [(text, tuple(index.encode(text)), form) for text, form in SEPARATORS.items()]
         self._separators = [one for one in encoded if one[1]]  # some tokenizers have no token for a line break
 
-    def run(self, cache: Cache, logits: Tensor) -> EngineCoroutine[list[QuotedAnswer]]:
+    def run(self, cache: SequenceCache, logits: Tensor) -> EngineCoroutine[list[QuotedAnswer]]:
         """Returns complete answers, the best first; none only if the texts have no words.
 
         ``logits`` [vocabulary] are those after the tokens in ``cache``, which is not changed. Raises Cancelled, NoRoom.
@@ -107,7 +107,7 @@ class SpanSearch:
     def _push(self, partial: _Partial) -> None:
         heappush(self._heap, (-partial.likelihood, next(self._order), partial))
 
-    def _forward(self, cache: Cache, partials: Sequence[_Partial]) -> EngineCoroutine[None]:
+    def _forward(self, cache: SequenceCache, partials: Sequence[_Partial]) -> EngineCoroutine[None]:
         """Extend ``partials``, each in a fork of ``cache``, which lasts for one pass: their few tokens are read again
         faster than forks would be kept.
         """
@@ -190,7 +190,7 @@ class SpanSearch:
 
 
 def likelihood_of(
-    cache: Cache, logits: Tensor, tokens: Sequence[int], stop_ids: frozenset[int]
+    cache: SequenceCache, logits: Tensor, tokens: Sequence[int], stop_ids: frozenset[int]
 ) -> EngineCoroutine[float]:
     """Returns the log-likelihood of an answer of these ``tokens`` and a stop token, in nats, after what is in
     ``cache``, which is not changed; ``logits`` [vocabulary] come after that. Raises Cancelled, NoRoom.

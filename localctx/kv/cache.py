@@ -245,6 +245,10 @@ class Cache:
         twin._pending, twin._step = [], 0
         return twin
 
+    def trimmable(self, length: int) -> int:
+        """See ``SequenceCache``: a sealed page that is reopened is not what was prefilled."""
+        return length if length >= self.num_pages * PAGE else length // PAGE * PAGE
+
     def trim(self, length: int) -> None:
         """Keep the first ``length`` tokens. Cutting inside a sealed page reopens it at its codec's precision.
 

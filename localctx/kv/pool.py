@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import astuple
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -190,6 +191,22 @@ class Pool:
     def bytes_of(self, pages: np.ndarray) -> int:
         """Bytes of these pages in any tier; pages read in the store's mapping count for the store."""
         return int(self._sizes[pages].sum())
+
+    @property
+    def device_limit(self) -> int | None:
+        """See ``SequenceMemory``."""
+        return self.device_tier.limit
+
+    @property
+    def bytes_of_page(self) -> int:
+        """See ``SequenceMemory``."""
+        return self.format.page_bytes(ORDINARY)
+
+    def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
+        """See ``SequenceMemory``: pages that forks share count once."""
+        pages = np.concatenate([cache.table.ids for cache, _ in requests])
+        repeated = self.bytes_of(pages) - self.bytes_of(np.unique(pages))
+        return sum(cache.bytes_with(tokens) for cache, tokens in requests) - repeated
 
     def allow(self, limits: TierLimits, caps: TierLimits) -> None:
         """Let every tier take ``limits`` beside what it holds, and ``caps`` at most."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from localctx.engine.events import Progress
 from localctx.errors import DocumentError
 from localctx.kv.cache import Cache
-from localctx.models.base import Model
+from localctx.models.base import PagedModel
 from localctx.quality.compare import EVEN, MIN_TOKENS, Divergence, Forward, compare, score, split
 from localctx.quality.needles import DEPTHS, ROOM, decode_tokens, find_needles, prefill_all
 from localctx.quality.variants import Setup, Variant, cache_nbytes, fork_for, group_by_prefill
@@ -51,7 +51,7 @@ def meets_quality_bar(divergence: Divergence, found: int, by_reference: int) -> 
     return divergence.kl_mean <= MAX_KL and divergence.top1 >= MIN_TOP1 and found >= by_reference
 
 
-def first_tokens(model: Model, text: str, tokens: int) -> list[int]:
+def first_tokens(model: PagedModel, text: str, tokens: int) -> list[int]:
     """Returns the first ``tokens`` tokens of the text and one more; fewer where the text or the context window ends.
 
     Raises DocumentError if they are fewer than MIN_TOKENS.
@@ -66,7 +66,7 @@ def first_tokens(model: Model, text: str, tokens: int) -> list[int]:
     return encoded[: tokens + 1]
 
 
-def store_result(store: Store, model: Model, name: str, result: QualityResult, tokens: int) -> None:
+def store_result(store: Store, model: PagedModel, name: str, result: QualityResult, tokens: int) -> None:
     """Saves ``result``, measured on ``tokens`` tokens with ``model``, which the user calls ``name``, in the store."""
     variant = result.variant
     key = variant.key(model.fingerprint(variant.codec))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from localctx.engine.events import Progress
-from localctx.models.base import Model
+from localctx.models.base import PagedModel
 from localctx.models.peer_transformers import PEERS, PeerReader, TransformersCachePeer, installed_peers, load_stock
 from localctx.quality.compare import Divergence
 from localctx.quality.gate import QualityGate
@@ -29,7 +29,11 @@ class PeerResult:
 
 
 def measure_peers(
-    folder: Path, model: Model, gate: QualityGate, on_progress: Callable[[Progress], None], warn: Callable[[str], None]
+    folder: Path,
+    model: PagedModel,
+    gate: QualityGate,
+    on_progress: Callable[[Progress], None],
+    warn: Callable[[str], None],
 ) -> Iterator[PeerResult]:
     """Yields the result of each installed peer with ``model``, loaded from ``folder``.
 

@@ -17,7 +17,7 @@ from localctx.budget import Process, measure_process
 from localctx.engine.events import Progress
 from localctx.errors import DocumentError
 from localctx.kv.cache import Cache
-from localctx.models.base import Model
+from localctx.models.base import PagedModel
 from localctx.quality.compare import MIN_TOKENS, negative_log_likelihood
 from localctx.quality.variants import REFERENCE, Setup, Variant, cache_nbytes
 
@@ -107,7 +107,12 @@ def _read(setup: Setup, cache: Cache, tokens_read: Sequence[int], stop: int) -> 
 
 
 def _score(
-    model: Model, cache: Cache, tokens_read: Sequence[int], start: int, stop: int, on_progress: Callable[[int], None]
+    model: PagedModel,
+    cache: Cache,
+    tokens_read: Sequence[int],
+    start: int,
+    stop: int,
+    on_progress: Callable[[int], None],
 ) -> Tensor:
     """Returns -log p of ``tokens_read[start + 1 : stop + 1]``. Reads block by block, because the logits of a whole
     chunk would set the peak of memory.

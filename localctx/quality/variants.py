@@ -10,7 +10,7 @@ from localctx.budget import TierLimits
 from localctx.engine.cache_plan import CachePlan, plan_cache
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
-from localctx.models.base import Model
+from localctx.models.base import PagedModel
 from localctx.settings import Settings
 from localctx.shape import FORMATS
 
@@ -64,7 +64,7 @@ def group_by_prefill(variants: Sequence[Variant]) -> list[list[Variant]]:
 class Setup:
     """The model, its prefill chunk in tokens, the limits of its caches, and the folder that pages spill to."""
 
-    model: Model
+    model: PagedModel
     chunk: int = 512
     limits: TierLimits = field(default_factory=TierLimits)
     spill: Path | None = None
@@ -75,7 +75,7 @@ class Setup:
         return memory.new_cache(self.model, self.spill)
 
 
-def make_setup(model: Model, settings: Settings, tokens: int) -> Setup:
+def make_setup(model: PagedModel, settings: Settings, tokens: int) -> Setup:
     """Returns a setup for ``model`` with the memory that is free now under ``settings``, for a text of ``tokens``."""
     memory = plan_cache(model, settings, REFERENCE, tokens)
     return Setup(model, memory.chunk, memory.limits, settings.home / "spill")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from sqlite_utils import Database
 
-from localctx.shape import PAGE
 from localctx.store.page_file import IN_SLOTS
 
 _UNEVICTABLE = """caches.id = ? OR caches.id IN
@@ -17,7 +16,9 @@ _UNEVICTABLE = """caches.id = ? OR caches.id IN
 
 @dataclass(frozen=True)
 class CacheRow:
-    """A stored cache as listed; ``pages`` and their ``bytes`` are durable now, and ``tokens`` is the goal."""
+    """A stored cache as listed; ``pages``, their ``bytes`` and their ``kept`` tokens are durable now; ``tokens`` is the
+    goal.
+    """
 
     id: str
     model: str
@@ -31,11 +32,7 @@ class CacheRow:
     chat: str | None
     pages: int
     bytes: int
-
-    @property
-    def kept(self) -> int:
-        """Tokens whose pages are durable; the last page may be an open one."""
-        return min(self.pages * PAGE, self.tokens)
+    kept: int
 
 
 def cache_id(
@@ -151,7 +148,8 @@ class Caches:
 
     def _rows(self, where: str, value: str) -> list[CacheRow]:
         rows = self._db.query(
-            f"""SELECT caches.*, count(pages.name) AS pages, coalesce(sum(pages.bytes), 0) AS bytes
+            f"""SELECT caches.*, count(pages.name) AS pages, coalesce(sum(pages.bytes), 0) AS bytes,
+            coalesce(sum(length(pages.tokens)), 0) / 4 AS kept
             FROM caches LEFT JOIN cache_pages ON cache_pages.cache = caches.id
             LEFT JOIN pages ON pages.name = cache_pages.page
             WHERE {where} GROUP BY caches.id ORDER BY used DESC""",

@@ -200,3 +200,10 @@ def passage_answers(db: Database) -> None:
         foreign_keys=[("document", "documents", "id")],
     )
     db.table("passage_answers").create_index(["document"])
+
+
+@migrate()
+def snapshots(db: Database) -> None:
+    """Let rows of pages be snapshots of a sequence's state, each of which continues its ``parent``."""
+    db.execute("ALTER TABLE pages ADD COLUMN parent BLOB")
+    db.table("pages").create_index(["parent"])

@@ -23,12 +23,13 @@ from localctx.store.quality_results import QualityResults
 from localctx.store.schema import migrate
 from localctx.store.search_index import SearchIndex
 from localctx.store.stored_pages import StoredPages
+from localctx.store.stored_snapshots import StoredSnapshots
 
 T = TypeVar("T")
 
 
 class Store:
-    """``documents``, ``index``, ``pages``, ``caches``, ``chats``, ``results``, ``passage_answers`` and
+    """``documents``, ``index``, ``pages``, ``snapshots``, ``caches``, ``chats``, ``results``, ``passage_answers`` and
     ``quality_results`` of one data folder. One thread; close it.
 
     Raises StoreError if the folder cannot be used.
@@ -43,6 +44,7 @@ class Store:
             self.folder.mkdir(exist_ok=True, mode=0o700)
             self.db = _open(self.file)
         self.pages = StoredPages(self.db, self.folder)
+        self.snapshots = StoredSnapshots(self.db, self.folder, self.pages)
         self.documents = Documents(self.db)
         self.index = SearchIndex(self.db)
         self.caches = Caches(self.db)

@@ -89,7 +89,7 @@ class StoredPages:
         activation: Activation | None = None,
     ) -> PageWriter:
         """Returns a writer for the pages of ``tokens``, entered under ``cache`` as they become durable."""
-        self._sweep()
+        self.sweep()
         keys = list(page_names(fingerprint, tokens, activation))
         return PageWriter(self._db, self._folder, keys, slot_bytes, cache)
 
@@ -184,7 +184,7 @@ class StoredPages:
     def _path(self, segment: str) -> Path:
         return self._folder / f"{segment}.kv"
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Delete what crashed writers left: files without a row, and locks, unless a writer holds the lock."""
         known = {r["id"] for r in self._db.query("SELECT id FROM segments")}
         files = {f.stem for f in self._folder.glob("*.kv")} - known

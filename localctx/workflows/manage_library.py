@@ -81,7 +81,9 @@ class LibraryWorkflow:
 
 def _is_usable(builder: RequestBuilder, text: str, cache: BundleCache) -> bool:
     """True if the pages of an exported cache have the fingerprint, tokens and sizes that ``text`` has here."""
-    model, prompt, count = builder.model, builder.prompt([text], ""), len(cache.pages)
+    if builder.model.engine != "torch":  # snapshots are not exported
+        return False
+    model, prompt, count = builder.runtime.paged_model, builder.prompt([text], ""), len(cache.pages)
     shape, tokens = model.shape, prompt.tokens[: prompt.shared]
     sizes = (
         [shape.page_bytes(cache.codec, sinks=i < SINK_PAGES) for i in range(count)] if cache.codec in FORMATS else []

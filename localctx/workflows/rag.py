@@ -261,9 +261,16 @@ class RetrievalWorkflow:
         try:
             request.begin_persisting()
             if blending:
-                cached = [CachedPassage(ranked.tokens[: ranked.cache.length], ranked.cache) for _, ranked in chosen]
+                cached = [
+                    CachedPassage(ranked.tokens[: ranked.cache.length], ranked.paged_cache) for _, ranked in chosen
+                ]
                 reused = yield from blend(
-                    request.model, request.cache, request.tokens, cached, blending, chunk=request.relief
+                    self._runtime.paged_model,
+                    request.paged_cache,
+                    request.tokens,
+                    cached,
+                    blending,
+                    chunk=request.relief,
                 )
                 request.plan = replace(request.plan, reused=reused)
             yield from prefill_request(request)

@@ -124,10 +124,13 @@ class SummaryTask:
         names += () if settings.careful == "auto" or not self.questions else ("careful",)
         names += () if settings.answers == "auto" or not self.questions else ("answers",)
         names += ("effective_context",) if self.questions and settings.effective_context else ()
-        wanted = {"questions": self.questions} if self.questions else {**self._instructions, "sentences": "once"}
-        adapter = find_adapter(settings.adapter, settings.model) if self.questions else None
-        used = {"adapter": adapter_content(adapter)} if adapter else {}
-        return digest({**wanted, **used, "refine": self.refine, **{name: getattr(settings, name) for name in names}})
+        names += () if settings.engine == "auto" else ("engine",)
+        wanted: dict[str, Any] = {**self._instructions, "sentences": "once"}
+        if self.questions:
+            wanted = {"questions": self.questions}
+            if adapter := find_adapter(settings.adapter, settings.model):
+                wanted["adapter"] = adapter_content(adapter)
+        return digest({**wanted, "refine": self.refine, **{name: getattr(settings, name) for name in names}})
 
     @property
     def _instructions(self) -> dict[str, str]:

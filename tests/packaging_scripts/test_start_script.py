@@ -58,6 +58,28 @@ def test_a_changed_pyproject_is_installed_into_what_is_there(stage):
     assert calls[-2:] == [f"install -e {stage.project}", f"install -e {stage.project}[test]"]
 
 
+LLAMA = "install llama-cpp-python>=0.3.36"
+
+
+@pytest.mark.parametrize("arguments", [("ask", "--model", "a model.gguf"), ("ask", "--engine", "llama.cpp")])
+def test_llama_is_compiled_when_a_gguf_is_named_first(stage, arguments):
+    stage.run("start", "doctor")
+    assert LLAMA not in stage.calls()
+    first = stage.run("start", *arguments)
+    assert (first.returncode, stage.calls()) == (0, [LLAMA])
+    assert "takes some minutes and needs a C++ compiler" in first.stderr
+    assert (stage.run("start", *arguments).stderr, stage.calls()) == ("", [])
+
+
+def test_without_a_compiler_everything_else_goes_on(stage):
+    (stage.path / "no llama_cpp_python").touch()
+    first = stage.run("start", "ask", "x.gguf")
+    assert (first.returncode, first.stdout) == (0, "localctx [ask]\nlocalctx [x.gguf]\n")
+    assert "could not be compiled" in first.stderr
+    assert LLAMA in stage.calls()
+    assert (stage.run("start", "ask", "x.gguf").stderr, stage.calls()) == ("", [])
+
+
 def test_a_project_that_was_moved_is_installed_anew(stage):
     stage.run("start")
     stage.calls()

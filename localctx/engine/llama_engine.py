@@ -1,0 +1,159 @@
+"""LlamaEngine: llama.cpp holds keys, values and states; what is kept of a sequence are snapshots of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+from localctx.budget import measure_device
+from localctx.engine.cache_plan import MemoryRelief
+from localctx.engine.events import Planned
+from localctx.engine.kv_engine import KVEngine
+from localctx.engine.page_map import PageMap
+from localctx.engine.persist_snapshots import SnapshotPersister
+from localctx.engine.persister import CacheIdentity
+from localctx.engine.request_report import KVReport
+from localctx.errors import TooLong, UsageError, format_bytes
+from localctx.kv.keepers.full import Full
+from localctx.kv.keepers.keeper import Keeper
+from localctx.models.llama_cache import LlamaCache
+from localctx.models.llama_library import NATIVE_CODEC, kv_types
+from localctx.models.llama_model import LlamaModel
+from localctx.models.llama_options import CELLS
+from localctx.settings import Settings
+from localctx.shape import PAGE
+from localctx.store.documents import StoredDocument
+
+SMALLER = "int8"  # taken by itself where the native codec finds no room
+
+
+@dataclass(frozen=True)
+class LlamaPlan:
+    """See ``PlannedCache``. ``limit`` is the bytes that contexts may take now; ``tokens`` of the prompt."""
+
+    codec: str
+    limit: int
+    tokens: int
+    chunk: int
+    keeper: Keeper = field(default_factory=Full)
+
+
+class NoRelief(MemoryRelief):
+    """Nothing to try: llama.cpp's sequences are preempted by themselves before memory runs out."""
+
+    def __call__(self, cache: object, of_budget: bool = False) -> str | None:
+        """See ``MemoryRelief``."""
+        return None
+
+
+class LlamaEngine(KVEngine):
+    """See ``KVEngine``."""
+
+    @property
+    def model(self) -> LlamaModel:
+        """The runtime's model."""
+        return self.runtime.llama_model
+
+    @property
+    def codec(self) -> str:
+        """See ``KVEngine``: the setting, or llama.cpp's own, unless only a smaller one leaves room for the window."""
+        kv = self.runtime.settings.kv
+        if kv != "auto":
+            kv_types(kv)  # raises for one that it does not have
+            return kv
+        return NATIVE_CODEC
+
+    def plan_cache(self, settings: Settings, tokens: int) -> LlamaPlan:
+        """See ``KVEngine``."""
+        refuse_settings(settings)
+        codec, limit = self.codec, self._limit(settings)
+        if settings.kv == "auto" and self._cells(codec, limit) < tokens + settings.max_tokens:
+            codec = SMALLER
+        return LlamaPlan(codec, limit, tokens, max(CELLS // 8, settings.chunk))
+
+    def open_cache(self, planned: LlamaPlan) -> LlamaCache:
+        """See ``KVEngine``."""
+        cache = self.model.new_cache(planned.codec, planned.tokens + self.runtime.settings.max_tokens)
+        cache.memory.allow(self._cells(planned.codec, planned.limit))
+        return cache
+
+    def plan(self, planned: LlamaPlan, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
+        """See ``KVEngine``."""
+        model = self.model
+        answer = min(answer, model.context - tokens)
+        need = math.ceil((tokens + answer) / CELLS) * CELLS
+        context = model.sizes.at(planned.codec, need)
+        if need > (room := self._cells(planned.codec, planned.limit)):
+            raise TooLong(
+                f"{tokens:,} tokens take {format_bytes(context.total)} in llama.cpp; "
+                f"there are {format_bytes(planned.limit)}, enough for {room:,} tokens",
+                "close other programs, raise --memory, try a smaller --kv (int8, int4), or ask a shorter part",
+            )
+        return Planned(
+            mode="full",
+            reason="the documents fit the model's window",
+            tokens=tokens,
+            reused=reused,
+            kv_bytes=round(context.kv + context.states),
+            seconds=(tokens - reused) / per_second if per_second else None,
+            answer_tokens=answer,
+            window=model.context,
+            codec=planned.codec,
+            keeper=planned.keeper.name,
+            unusual=model.context > model.trained,
+            tiers={"device": round(context.kv + context.states), "host": 0, "disk": 0},
+        )
+
+    def relief(self, planned: LlamaPlan) -> MemoryRelief:
+        """See ``KVEngine``."""
+        return NoRelief(planned.chunk)
+
+    def persister(
+        self, documents: Sequence[StoredDocument], tokens: Sequence[int], identity: CacheIdentity, remote: bool
+    ) -> SnapshotPersister:
+        """See ``KVEngine``. Snapshots stay on this machine: another one may have another build of llama.cpp."""
+        settings = self.runtime.settings
+        return SnapshotPersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"])
+
+    def report(self, cache: LlamaCache, *, window: int, chunk: int, restored: int) -> KVReport:
+        """See ``KVEngine``."""
+        pages, memory = -(-cache.length // PAGE), cache.memory
+        where = "d" * (cache.length // PAGE) + "o" * bool(cache.length % PAGE)
+        return KVReport(
+            codec=memory.codec,
+            keeper=cache.keeper.name,
+            bytes_per_token=memory.page_bytes // PAGE,
+            pages={"device": pages, "host": 0, "disk": 0},
+            bytes={"device": pages * memory.page_bytes, "host": 0, "disk": 0},
+            sketch_bytes=0,
+            window=window,
+            chunk=chunk,
+            evicted=[],
+            map=asdict(PageMap(where, min(-(-restored // PAGE), len(where)), [])),
+        )
+
+    def max_tokens_at_once(self, cache: LlamaCache) -> int:
+        """See ``KVEngine``: several at once give other last digits than one by one, so that nothing is drafted."""
+        return 1
+
+    def _limit(self, settings: Settings) -> int:
+        """The bytes that native contexts may take: what is free beside those there are, and --memory at most."""
+        free = measure_device(str(self.model.device)).free + sum(self.model.kv_nbytes.values())
+        cap = settings.caps["memory"]
+        return free if cap is None else min(free, cap)
+
+    def _cells(self, codec: str, limit: int) -> int:
+        """The most tokens of a context that takes at most ``limit`` bytes."""
+        return self.model.sizes.largest(codec, limit)
+
+
+def refuse_settings(settings: Settings) -> None:
+    """Raises UsageError for settings that llama.cpp cannot follow."""
+    if settings.keep != "full":
+        raise UsageError(
+            f"llama.cpp sees all of a prompt, and evicts nothing by {settings.keep}",
+            "leave --keep, or use --engine torch",
+        )
+    if settings.blend == "on":
+        raise UsageError(
+            "llama.cpp cannot combine passages that it read separately", "use --blend off or --engine torch"
+        )

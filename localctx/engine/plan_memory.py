@@ -1,0 +1,22 @@
+"""Plans the memory of a model for whichever engine computes it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from localctx.engine.capacity import Capacity, capacity
+from localctx.engine.llama_capacity import llama_capacity
+from localctx.models.engine_choice import choose_engine
+from localctx.settings import Settings
+
+
+def plan_memory(
+    settings: Settings,
+    config: Path | None = None,
+    context: int | None = None,
+    device_memory: int | None = None,
+    passed: Callable[[str], bool | None] = lambda codec: None,
+) -> Capacity:
+    """See ``capacity``; of a GGUF that llama.cpp computes, ``llama_capacity``. Raises UserError."""
+    if config is None and choose_engine(settings.model, settings.engine) == "llama.cpp":
+        return llama_capacity(settings, context, device_memory)
+    return capacity(settings, config, context, device_memory, passed)

@@ -1,0 +1,91 @@
+"""TorchEngine: caches are pages of ours, in pools that spill to RAM and disk."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from localctx.engine.cache_plan import CachePlan, MemoryRelief, choose_codec, plan_cache, smaller_codec
+from localctx.engine.events import Planned
+from localctx.engine.kv_engine import KVEngine
+from localctx.engine.page_map import page_map
+from localctx.engine.persist import CachePersister
+from localctx.engine.persister import CacheIdentity
+from localctx.engine.plan import plan
+from localctx.engine.request_report import KVReport
+from localctx.errors import UsageError
+from localctx.kv.cache import Cache
+from localctx.kv.dispatch import max_tokens_at_once
+from localctx.models.base import PagedModel
+from localctx.settings import Settings
+from localctx.shape import FORMATS
+from localctx.store.documents import StoredDocument
+from localctx.store.remote_sync import open_remote
+
+
+class TorchEngine(KVEngine):
+    """See ``KVEngine``."""
+
+    @property
+    def model(self) -> PagedModel:
+        """The runtime's model."""
+        return self.runtime.paged_model
+
+    @property
+    def codec(self) -> str:
+        """See ``KVEngine``: the setting, or the smallest codec that passed the quality gate."""
+        kv = self.runtime.settings.kv
+        if kv != "auto" and kv not in FORMATS:
+            raise UsageError(f"torch has no {kv} KV", f"use one of: auto, {', '.join(FORMATS)}")
+        return choose_codec(self.model.shape, self._passed) if kv == "auto" else kv
+
+    def plan_cache(self, settings: Settings, tokens: int) -> CachePlan:
+        """See ``KVEngine``."""
+        return plan_cache(self.model, settings, self.codec, tokens)
+
+    def open_cache(self, planned: CachePlan) -> Cache:
+        """See ``KVEngine``."""
+        return planned.new_cache(self.model, self.runtime.settings.home / "spill", self.runtime.pools)
+
+    def plan(self, planned: CachePlan, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
+        """See ``KVEngine``."""
+        return plan(self.model, planned, tokens=tokens, reused=reused, answer=answer, per_second=per_second)
+
+    def relief(self, planned: CachePlan) -> MemoryRelief:
+        """See ``KVEngine``."""
+        return MemoryRelief(planned.chunk, self._smaller_codec)
+
+    def persister(
+        self, documents: Sequence[StoredDocument], tokens: Sequence[int], identity: CacheIdentity, remote: bool
+    ) -> CachePersister:
+        """See ``KVEngine``."""
+        settings = self.runtime.settings
+        pages = open_remote(settings.remote, settings.remote_mode) if remote else None
+        return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], pages)
+
+    def report(self, cache: Cache, *, window: int, chunk: int, restored: int) -> KVReport:
+        """See ``KVEngine``."""
+        pool, ids = cache.pool, cache.pages
+        return KVReport(
+            codec=pool.codec,
+            keeper=cache.keeper.name,
+            bytes_per_token=pool.shape.bytes_per_token(pool.codec),
+            pages=pool.counts(ids),
+            bytes=pool.nbytes(ids),
+            sketch_bytes=cache.sketch_bytes(),
+            window=window,
+            chunk=chunk,
+            evicted=[{"start": e.start, "stop": e.stop, "kept": round(e.kept, 4)} for e in cache.evicted],
+            map=asdict(page_map(cache, restored)),
+        )
+
+    def max_tokens_at_once(self, cache: Cache) -> int:
+        """See ``KVEngine``."""
+        return max_tokens_at_once(cache)
+
+    def _smaller_codec(self, codec: str) -> str | None:
+        auto = self.runtime.settings.kv == "auto"
+        return smaller_codec(self.model.shape, self._passed, codec) if auto else None
+
+    def _passed(self, codec: str) -> bool | None:
+        """True if the quality gate passed a codec with this model; None where that was not measured."""
+        fingerprint = self.fingerprint(codec)
+        return self.runtime.read_store(lambda store: store.quality_results.passed(fingerprint))

@@ -1,0 +1,113 @@
+"""LlamaTokenizer: the vocabulary of a GGUF file, tokenized by llama.cpp under our sandboxed chat template."""
+
+import codecs
+import ctypes
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from localctx.errors import ModelError
+from localctx.models.base import Messages
+from localctx.models.chat_template import ControlTokenMarker, render, template_literals
+from localctx.models.chat_tokenizer import NO_DATE
+from localctx.models.llama_library import llama_library
+
+_PIECE = 256  # bytes that are enough for the text of nearly every token
+
+
+class LlamaTokenizer:
+    """See ``localctx.models.base.Tokenizer``. ``model`` is a pointer to a loaded model, which ``owner`` keeps loaded;
+    ``template`` its chat template (empty: none).
+    """
+
+    def __init__(self, model: Any, owner: object, template: str = "") -> None:
+        self._library, self._owner, self._template = llama_library(), owner, template
+        self._vocabulary = self._library.llama_model_get_vocab(model)
+        self.size: int = self._library.llama_vocab_n_tokens(self._vocabulary)
+        self._text = ctypes.create_string_buffer(_PIECE)
+
+    @cached_property
+    def stop_ids(self) -> frozenset[int]:
+        """See ``Tokenizer``: the tokens at which generation ends."""
+        ends = self._library.llama_vocab_is_eog
+        return frozenset(i for i in range(self.size) if ends(self._vocabulary, i))
+
+    def encode_chat(self, messages: Messages) -> list[int]:
+        """See ``Tokenizer``. Without a chat template the messages are joined by blank lines."""
+        if not self._template:
+            return self._tokenize("\n\n".join([*(m["content"] for m in messages), ""]), bounds=True)
+        template = NO_DATE + self._template if "strftime_now" in self._template else self._template
+        marked = [self._marks.mark(message) for message in messages]
+        try:
+            text = render(template, marked, enable_thinking=False, **self._specials)
+        except Exception as e:  # a template of a file may do anything, inside its sandbox
+            reason = next(iter(str(e).splitlines()), "") or type(e).__name__
+            raise ModelError(f"the model's chat template fails ({reason[:200]})", "take another GGUF of it") from e
+        return self._encode_marked(text)
+
+    def encode(self, text: str) -> list[int]:
+        """See ``Tokenizer``."""
+        return self._tokenize(text)
+
+    def stream(self) -> Callable[[int], str]:
+        """See ``Tokenizer``."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        return lambda token: decoder.decode(self._piece(token))
+
+    def _piece(self, token: int) -> bytes:
+        """Returns the bytes of a token's text; none for a control token."""
+        arguments = self._vocabulary, token, self._text, len(self._text), 0, False
+        if (length := self._library.llama_token_to_piece(*arguments)) < 0:
+            self._text = ctypes.create_string_buffer(-length)
+            return self._piece(token)
+        return self._text.raw[:length]
+
+    def _tokenize(self, text: str, *, controls: bool = False, bounds: bool = False) -> list[int]:
+        """``controls``: control tokens in ``text`` are encoded as such; ``bounds`` adds BOS and EOS as the model wants
+        them.
+        """
+        data = text.encode("utf-8", "replace")
+        room = len(data) + 8
+        tokens = (ctypes.c_int32 * room)()
+        count = self._library.llama_tokenize(self._vocabulary, data, len(data), tokens, room, bounds, controls)
+        if count < 0:
+            raise ValueError(f"a text of {len(data):,} bytes cannot be tokenized")
+        return tokens[:count]
+
+    def _encode_marked(self, text: str) -> list[int]:
+        """Encodes a rendered conversation; marked control tokens are encoded as plain text."""
+        first, *pieces = self._marks.split(text)
+        ids = self._tokenize(first, controls=True)
+        for i, piece in enumerate(pieces):
+            if piece:
+                ids += self._after_newline(piece, controls=bool(i % 2))
+        return ids
+
+    def _after_newline(self, text: str, controls: bool) -> list[int]:
+        """Encodes ``text`` as it is inside a longer text: some vocabularies add a space before the first letter."""
+        newline, encoded = self._tokenize("\n"), self._tokenize("\n" + text, controls=controls)
+        if encoded[: len(newline)] == newline:
+            return encoded[len(newline) :]
+        return self._tokenize(text, controls=controls)
+
+    @cached_property
+    def _specials(self) -> Mapping[str, str]:
+        """The special tokens that a template may name."""
+        library, vocabulary = self._library, self._vocabulary
+        ids = {"bos_token": library.llama_vocab_bos(vocabulary), "eos_token": library.llama_vocab_eos(vocabulary)}
+        return {name: self._text_of(token) for name, token in ids.items() if token >= 0}
+
+    @cached_property
+    def _marks(self) -> ControlTokenMarker:
+        written, added, controls = template_literals(self._template), list[str](), list[str]()
+        of_its_own = self._library.LLAMA_TOKEN_ATTR_CONTROL | self._library.LLAMA_TOKEN_ATTR_USER_DEFINED
+        for token in range(self.size):
+            attributes = self._library.llama_vocab_get_attr(self._vocabulary, token)
+            if attributes & of_its_own and (text := self._text_of(token)):
+                added.append(text)
+                if attributes & self._library.LLAMA_TOKEN_ATTR_CONTROL or (text in written and not text.isspace()):
+                    controls.append(text)
+        return ControlTokenMarker(controls, added)
+
+    def _text_of(self, token: int) -> str:
+        return self._library.llama_vocab_get_text(self._vocabulary, token).decode("utf-8", "replace")
