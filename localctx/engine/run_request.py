@@ -55,21 +55,21 @@ def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None
 
 
 def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutine[None]:
-    """Prefill the prompt up to token ``stop`` (None: all of it), persisting pages behind; sets ``request.logits``.
-
-    Raises Cancelled, NoRoom.
+    """Prefill the prompt up to token ``stop`` (None: all of it), persisting pages behind; sets ``request.logits`` at
+    the end of the prompt. Raises Cancelled, NoRoom.
     """
     start, tokens = time.perf_counter(), request.tokens[:stop]
     if request.cache.length >= len(tokens):
         return
     try:
-        request.logits = yield from prefill(
+        logits = yield from prefill(
             request.cache,
             tokens,
             chunk=request.relief,
             boundary=request.boundary,
             after_chunk=request.persister or (lambda cache: None),
         )
+        request.logits = logits if len(tokens) == len(request.tokens) else None
     finally:
         request.prefilled = request.cache.length - request.plan.reused
         _add_prefill_seconds(request, start)
@@ -89,7 +89,6 @@ def rank_request(request: Request) -> EngineCoroutine[float]:
     finally:
         cache.drop()
     _add_prefill_seconds(request, start)
-    request.logits = None
     return logprob
 
 

@@ -299,6 +299,21 @@ def test_an_answer_depends_on_what_the_adapters_file_says(open_session, lands, a
 
 
 @pytest.mark.parametrize("answers", ["free", "quote"])
+@pytest.mark.parametrize("adapted", [True, False])
+def test_passages_answer_the_same_whether_they_are_read_now_or_kept(
+    open_session, lands, adapter, answers, adapted, monkeypatch
+):
+    how = {"adapter": str(adapter) if adapted else "none", "answers": answers, "dtype": "f32", "kv": "f32"}
+    with open_session(**how) as s:
+        _, now = heard(s.stream(QUESTION, [str(lands)]))
+        monkeypatch.setattr(passage_question, "RECIPE", "everywhere of another version")
+        _, kept = heard(s.stream(QUESTION, [str(lands)]))
+    assert (now["tokens"]["reused"], kept["everywhere"]["reused_answers"]) == (0, 0)
+    assert kept["tokens"]["reused"] > 0
+    assert kept["everywhere"]["groups"] == now["everywhere"]["groups"] != []
+
+
+@pytest.mark.parametrize("answers", ["free", "quote"])
 def test_an_adapter_answers_where_it_does_not_say_that_nothing_does(open_session, lands, adapter, answers):
     how = {"adapter": str(adapter), "careful": "auto", "answers": answers, "dtype": "f32"}
     write_reader(adapter)
