@@ -11,7 +11,7 @@ from tiny_models import TEMPLATE, make_tokenizer
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from localctx.models.chat_tokenizer import _NO_DATE, chat_tokenizer_of
+from localctx.models.chat_tokenizer import NO_DATE, chat_tokenizer_of
 from localctx.models.load import load_model
 from localctx.models.tokenizer_files import _QWEN_SPLIT, find_tokenizer, stops_of
 
@@ -46,7 +46,7 @@ def theirs_of(tokenizer, talk):
     template = tokenizer.chat_template
     return tokenizer.apply_chat_template(
         talk,
-        chat_template=_NO_DATE + template if "strftime_now" in template else template,
+        chat_template=NO_DATE + template if "strftime_now" in template else template,
         add_generation_prompt=True,
         enable_thinking=False,
         sanitize_control_tokens=True,
