@@ -7,11 +7,14 @@ from typing import Any
 import gradio as gr
 
 from localctx.engine.events import Done, Evicted, Note, PassageAnswered, Planned, Progress, Quoted, Token
+from localctx.library.cite import likeliest_sentence
 from localctx.serving.worker import Queued
 from localctx.store.chats import SUMMARY, Message
 from localctx.store.store import Store
 from localctx.ui import render
 from localctx.ui.job_events import progress_line
+
+NEAR = 1000  # characters before and after a quoted answer among which its sentence is looked for
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def message_parts(m: Message, store: Store) -> Iterator[Any]:
         return
     text = m.text.strip() if m.role != SUMMARY else f"(summary of what was said before)\n{m.text.strip()}"
     from_passages = m.stats and m.stats.get("mode") == "retrieve"
-    quoted = render.quotation(m.citations[0]) if from_passages and m.citations else ""
+    quoted = render.quotation(_in_its_sentence(m.citations[0], store)) if from_passages and m.citations else ""
     yield {"role": "assistant", "content": render.chat_text(quoted + (text or "(empty answer)"))}
     if m.stats:
         below = render.sources(m.citations, lambda d: _text(store, d))
@@ -94,6 +97,17 @@ def message_parts(m: Message, store: Store) -> Iterator[Any]:
 def message_indices(messages: Sequence[Message]) -> list[int]:
     """Return, for each part shown, the index of its message."""
     return [i for i, m in enumerate(messages) for _ in range(2 if m.role != "user" and m.stats else 1)]
+
+
+def _in_its_sentence(citation: dict[str, Any], store: Store) -> dict[str, Any]:
+    """Return the citation with the sentence around a quoted answer in place of the answer's own words."""
+    start, end, text = citation["start"], citation["end"], _text(store, citation["document"])
+    if citation["source"] != "quote" or text is None or text[start:end] != citation["quote"]:
+        return citation
+    before = max(0, start - NEAR)
+    near = text[before : end + NEAR]
+    _, _, (first, last) = likeliest_sentence(near, [(start - before, end - before)], "")
+    return citation | {"quote": near[first:last]}
 
 
 def _text(store: Store, document: str) -> str | None:

@@ -49,6 +49,7 @@ def ask(
     localctx ask README.md "How do I run the tests?"
     git log | localctx ask - "What changed most?"
     localctx ask novel.epub "Who is the stranger?" --until 40%
+    localctx ask novel.epub "List all horses." --mode everywhere
     localctx ask --library "Who signed the lease?"
     """
     if library and len(words) != 1:

@@ -22,7 +22,8 @@ OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in tot
 
 _LISTING = re.compile(
     r"\W*((please|can you|could you|now) )*(list|enumerate|name|find|collect|give me|tell me|show me)"
-    r" (?P<wanted>((?P<plural>all|the)\b)?.*?\w)[\s.!?]*",
+    r" (?!(about|if|of|out|that|to|whether)\b)"
+    r"(?P<wanted>((?P<asks>how|what|when|where|which|who|whose|why)\b|(?P<plural>all|the)\b)?.*?\w)[\s.!?]*",
     re.IGNORECASE,
 )
 
@@ -33,6 +34,8 @@ def as_question(instruction: str) -> str:
     """
     if not (listing := _LISTING.fullmatch(instruction)):
         return instruction
+    if listing["asks"]:
+        return f"{listing['wanted'][0].upper()}{listing['wanted'][1:]}?"
     return f"What {'are' if listing['plural'] else 'is'} {listing['wanted']}?"
 
 
