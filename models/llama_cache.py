@@ -1,15 +1,15 @@
 """LlamaCache: the KV cache of one sequence, whose keys, values and states llama.cpp holds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from localctx.kv.eviction_log import EvictedRange
-from localctx.kv.keepers.full import Full
 from localctx.kv.keepers.keeper import Keeper, Phase
 from localctx.kv.pages import Activation
 from localctx.models.llama_memory import LlamaMemory
 from localctx.models.native_sequences import NativeSequence
+from localctx.models.sink_windows import evicted_ranges
 
 
 class LlamaCache:
@@ -23,13 +23,13 @@ class LlamaCache:
     attention_mass: np.ndarray | None = None  # llama.cpp tells nothing of its attention
 
     def __init__(self, memory: LlamaMemory, sequence: NativeSequence) -> None:
-        self.memory, self.keeper, self.phase = memory, Full(), "reading"
-        self.sequence = sequence
-        self.evicted = list[EvictedRange]()
-        self.dropped = 0
+        self.memory, self.sequence = memory, sequence
+        self.phase: Phase = "reading"
 
-    keeper: Keeper
-    phase: Phase
+    @property
+    def keeper(self) -> Keeper:
+        """The policy that evicts."""
+        return self.sequence.keeper
 
     @property
     def pool(self) -> LlamaMemory:
@@ -43,8 +43,18 @@ class LlamaCache:
 
     @property
     def exact(self) -> bool:
-        """True unless an interrupted batch left the sequence in an unknown state."""
-        return not self.sequence.lost
+        """True if nothing was evicted, and no interrupted batch left the sequence in an unknown state."""
+        return not (self.sequence.lost or self.sequence.dropped)
+
+    @property
+    def evicted(self) -> Sequence[EvictedRange]:
+        """See ``SequenceCache``."""
+        return evicted_ranges(self.sequence)
+
+    @property
+    def dropped(self) -> int:
+        """See ``SequenceCache``."""
+        return self.sequence.dropped
 
     def enter_phase(self, phase: Phase) -> None:
         """See ``SequenceCache``."""
@@ -77,6 +87,7 @@ class LlamaCache:
     def fork(self, keeper: Keeper | None = None, *, recording: bool = True) -> "LlamaCache":
         """See ``SequenceCache``."""
         twin = LlamaCache(self.memory, self.memory.fork(self.sequence))
+        twin.sequence.keeper = keeper or self.keeper
         twin.phase, twin.joins_chunks = self.phase, self.joins_chunks
         return twin
 
@@ -92,6 +103,7 @@ class LlamaCache:
         """Begin the empty sequence with what is stored under ``name``, if it is still in memory."""
         if not (sequence := self.memory.fork_retained(name)):
             return False
+        sequence.keeper = self.keeper
         self.sequence = sequence
         return True
 

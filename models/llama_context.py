@@ -105,6 +105,13 @@ class LlamaContext:
         """Remove tokens ``start..stop`` of a sequence (-1: all); False where the memory cannot do that."""
         return self._library.llama_memory_seq_rm(self._memory, sequence, start, stop)
 
+    def shift(self, sequence: int, start: int, by: int) -> None:
+        """Move the tokens of a sequence from position ``start`` on by so many positions, of which other sequences that
+        have the same cells would not know. Their keys are rotated when the next batch begins.
+        """
+        assert self.can_shift, "llama.cpp aborts the process otherwise"
+        self._library.llama_memory_seq_add(self._memory, sequence, start, -1, by)
+
     def state(self, sequence: int, partial: bool = False) -> np.ndarray:
         """Returns the state of a sequence as bytes: its keys and values, recurrent states, no logits. ``partial``: only
         what cannot be cut, which are recurrent states and sliding windows.

@@ -29,6 +29,9 @@ QUANTIZED = ("int8", "k8v4", "int4")
 NATIVE_CODEC = "f16"
 """The codec that llama.cpp itself would take."""
 
+NO_TRANSFORM = "LLAMA_ATTN_ROT_DISABLE"
+"""llama.cpp's environment variable by which quantized keys are stored without a Hadamard transform."""
+
 _INFO = 2  # level of the log's lines that tell sizes
 
 
@@ -80,7 +83,7 @@ def llama_log() -> Iterator[list[str]]:
     try:
         yield lines
     finally:
-        _captured.remove(lines)
+        _captured[:] = [one for one in _captured if one is not lines]  # not the first that is equal
 
 
 @functools.cache  # the library keeps no reference to it

@@ -16,6 +16,7 @@ from localctx.models.llama_batches import Piece, native_batches
 from localctx.models.llama_context import LlamaContext, NoCells, Row, StateRefused
 from localctx.models.llama_options import ContextOptions, MemoryKind
 from localctx.models.native_sequences import NativeSequence, ResidentSequences, SequenceMark, native_id
+from localctx.models.sink_windows import close_gaps, evict, evicted_ranges, surplus
 from localctx.shape import PAGE
 
 
@@ -111,6 +112,7 @@ class LlamaMemory:
                 for sequence, length in zip(sequences, before, strict=True):
                     self._roll_back(sequence, length)
                 raise
+            self._evict(sequences)
         return done
 
     def _forward(
@@ -122,6 +124,7 @@ class LlamaMemory:
     ) -> list[Tensor]:
         """``forward`` for sequences that are resident together."""
         self._residents.make_resident(sequences)
+        self._evict(sequences)  # what was restored
         logits: list[list[Tensor]] = [[] for _ in sequences]
         for batch in native_batches([len(t) for t in tokens], num_logits, self.options.batch):
             if cancelled():
@@ -140,23 +143,40 @@ class LlamaMemory:
         cancelled: Callable[[], bool],
     ) -> list[Tensor]:
         """Compute one native batch; room is made for it as long as that is possible."""
+        computed = [sequences[i] for i, *_ in batch]
         while True:
+            for sequence in computed:
+                if sequence.gap:
+                    self._residents.separate(sequence, sequences)
+            moved = close_gaps(self._native, computed)  # nothing may come between this and the batch
             rows = [
-                Row(native_id(sequences[i]), sequences[i].length, tokens[i][start:stop], wanted)
+                Row(native_id(sequences[i]), sequences[i].held, tokens[i][start:stop], wanted)
                 for i, start, stop, wanted in batch
             ]
             try:
-                return self._native.decode(rows, cancelled)
+                together = moved and len(sequences) > 1  # then a cancel of one would cost the others their past
+                return self._native.decode(rows, (lambda: False) if together else cancelled)
             except NoCells:
-                need = sum(s.length for s in sequences) + sum(len(row.tokens) for row in rows)
+                need = sum(s.held for s in sequences) + sum(len(row.tokens) for row in rows)
                 self._residents.make_room(need, sequences)
                 self._residents.make_resident(sequences)
+            except BaseException:
+                for sequence in moved:
+                    sequence.lost = True  # its keys may be rotated in some layers only
+                raise
 
     def _roll_back(self, sequence: NativeSequence, length: int) -> None:
         sequence.length = length
-        if sequence.id is None:
-            return
-        self._residents.cut(sequence, length)
+        if sequence.lost:
+            self._residents.discard(sequence)
+        elif sequence.id is not None:
+            self._residents.cut(sequence, length)
+
+    def _evict(self, sequences: Sequence[NativeSequence]) -> None:
+        for sequence in sequences:
+            if surplus(sequence):
+                self._residents.make_resident([sequence])
+                evict(self._native, sequence)
 
     # --- Changing sequences
 
@@ -169,6 +189,7 @@ class LlamaMemory:
                 if sequence.id is None:  # it gave its place
                     raise AssertionError("a sequence that is kept stays resident")
                 self._native.copy(sequence.id, twin.id)
+                sequence.shares = twin.shares = True
             return twin
 
     def mark(self, sequence: NativeSequence) -> None:
@@ -179,7 +200,11 @@ class LlamaMemory:
                 sequence.mark = SequenceMark(sequence.length, self._native.state(native_id(sequence), partial=True))
 
     def can_trim(self, sequence: NativeSequence, length: int) -> bool:
-        """True if the sequence can be cut to ``length`` tokens: see ``MemoryKind``; or has its mark there."""
+        """True if the sequence can be cut to ``length`` tokens: see ``MemoryKind``; or has its mark there. What was
+        evicted does not come back.
+        """
+        if any(0 < length < evicted.stop for evicted in evicted_ranges(sequence)):
+            return False
         if length in (0, sequence.length) or self.kind.rewinds or (sequence.mark and sequence.mark.length == length):
             return True
         if self.kind.recurrent:
@@ -195,20 +220,22 @@ class LlamaMemory:
             if length == 0:
                 self._residents.discard(sequence)
                 sequence.length, sequence.lost, sequence.mark = 0, False, None
+                sequence.dropped = sequence.gap = 0
             elif length < sequence.length:
                 self._residents.make_resident([sequence])
                 if sequence.mark and sequence.mark.length == length:
                     self._native.set_state(native_id(sequence), sequence.mark.state, partial=True)
-                removed = self._native.remove(native_id(sequence), length, -1)
+                position = sequence.position(length)
+                removed = self._native.remove(native_id(sequence), position, -1)
                 assert removed, "can_trim is asked before"
-                assert self._native.positions(native_id(sequence))[1] == length - 1, "a mark is of its own sequence"
+                assert self._native.positions(native_id(sequence))[1] == position - 1, "a mark is of its own sequence"
                 sequence.length = length
 
     def drop(self, sequence: NativeSequence) -> None:
         """Release everything that the sequence takes."""
         with self._lock:
             self._residents.discard(sequence)
-            sequence.length = 0
+            sequence.length = sequence.dropped = sequence.gap = 0
 
     # --- Retained sequences
 
@@ -217,7 +244,7 @@ class LlamaMemory:
         nothing where that is not the whole, and the sequence cannot be cut.
         """
         with self._lock:
-            if sequence.id is None or sequence.lost or not self.can_trim(sequence, length):
+            if sequence.id is None or sequence.lost or sequence.dropped or not self.can_trim(sequence, length):
                 return
             twin = self.fork(sequence)
             self.trim(twin, length)
@@ -240,6 +267,7 @@ class LlamaMemory:
 
     def snapshot(self, sequence: NativeSequence, start: int) -> np.ndarray:
         """Returns the state of the tokens from ``start`` to the sequence's end, with the recurrent states there."""
+        assert not sequence.dropped, "a snapshot is what its tokens say"
         with self._lock:
             self._residents.make_resident([sequence])
             native = self._native
@@ -257,7 +285,9 @@ class LlamaMemory:
         with self._lock:
             start = sequence.length
             self._residents.make_resident([sequence])
-            self._set_state(state, stop, [sequence])
+            self._evict([sequence])
+            assert sequence.gap == sequence.dropped, "snapshots have their own positions, and come first"
+            self._set_state(state, stop - sequence.dropped, [sequence])
             native = self._native
             if native.positions(native.scratch)[1] == stop - 1:
                 native.copy(native.scratch, native_id(sequence), start, stop)
@@ -265,7 +295,7 @@ class LlamaMemory:
             sequence.length = native.positions(native_id(sequence))[1] + 1
             if sequence.length != stop:
                 self._residents.discard(sequence)
-                sequence.length = 0
+                sequence.length = sequence.dropped = sequence.gap = 0
                 raise StateRefused(f"it holds no tokens {start:,} to {stop:,}")
 
     def _set_state(self, state: np.ndarray, cells: int, keep: Sequence[NativeSequence]) -> None:

@@ -13,21 +13,26 @@ import torch
 from torch import Tensor
 
 from localctx.errors import ModelError, UsageError
+from localctx.kv.keepers.full import Full
+from localctx.kv.keepers.keeper import Keeper
 from localctx.models.adapter import Adapter
 from localctx.models.base import EngineName, ForwardRequest
 from localctx.models.gguf_file import GgufFile, open_gguf
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_context import LlamaContext
-from localctx.models.llama_library import llama_build, llama_library
+from localctx.models.llama_library import NO_TRANSFORM, llama_build, llama_library
 from localctx.models.llama_memory import LlamaMemory
 from localctx.models.llama_options import ContextOptions, MemoryKind, memory_kind, parse_llama_rope
 from localctx.models.llama_tokenizer import LlamaTokenizer
 from localctx.models.llama_trial import LlamaSizes, try_gguf
 from localctx.models.native_sequences import NativeSequence
+from localctx.models.shiftable import cannot_shift
 from localctx.shape import PAGE
 
 STATE_VERSION = 1
 """Part of every fingerprint; raise it when a stored snapshot is to be read in another way."""
+
+FULL = Full()
 
 MIN_BATCH = 32  # tokens of a native batch, at least
 
@@ -110,9 +115,14 @@ class LlamaModel:
             "flash": self.memory_options(codec).flash,
             "rope": self._rope,
             "device": self.device.type,
-            "rotation": os.environ.get("LLAMA_ATTN_ROT_DISABLE", ""),
+            "rotation": os.environ.get(NO_TRANSFORM, ""),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).digest()
+
+    def refuse_shifts(self, codec: str) -> None:
+        """Raises UsageError, with the reason, where positions in a memory with ``codec`` cannot be moved."""
+        if reason := cannot_shift(self._gguf, self.sizes, codec, self._rope):
+            raise UsageError(f"{self.name} cannot move a window over a text: {reason[0]}", reason[1])
 
     def memory_options(self, codec: str) -> ContextOptions:
         """Returns how contexts with ``codec`` and the present RoPE are made; their size is decided later."""
@@ -134,9 +144,11 @@ class LlamaModel:
             )
         return self._memories[key]
 
-    def new_cache(self, codec: str, expected: int = 0) -> LlamaCache:
-        """Returns an empty cache, which is expected to get so many tokens."""
-        return LlamaCache(self.memory(codec), NativeSequence(expected=expected))
+    def new_cache(self, codec: str, expected: int = 0, keeper: Keeper = FULL) -> LlamaCache:
+        """Returns an empty cache, which is expected to hold so many tokens. A ``keeper`` that evicts follows sinks by a
+        window, and needs what ``refuse_shifts`` refuses.
+        """
+        return LlamaCache(self.memory(codec), NativeSequence(expected=expected, keeper=keeper))
 
     def forward(
         self,

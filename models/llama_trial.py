@@ -19,7 +19,7 @@ from typing import Any
 
 from localctx.errors import ModelError, UsageError
 from localctx.models.gguf_file import GgufFile
-from localctx.models.llama_library import KV_TYPES, NATIVE_CODEC, llama_build, llama_library, llama_log
+from localctx.models.llama_library import KV_TYPES, NATIVE_CODEC, NO_TRANSFORM, llama_build, llama_library, llama_log
 from localctx.models.llama_options import CELLS, ContextOptions, memory_kind
 
 CONTEXTS = (8192, 65_536)  # tokens of the contexts that are measured; between and beyond, sizes are linear
@@ -27,6 +27,7 @@ SECONDS = 60  # that a child may take, and one more for every READ bytes
 READ = 50_000_000
 _MOST = 1 << 24  # tokens of a context
 _SIZE = re.compile(r"(llama_kv_cache\w*|llama_memory_recurrent): +size = +([\d.]+) MiB")
+_TRANSFORMED = re.compile(r"attn_rot_k = 1\b")
 _COMPUTE = re.compile(r"(?:compute|output) buffer size = +([\d.]+) MiB")
 
 
@@ -50,13 +51,16 @@ class ContextBytes:
 @dataclass(frozen=True)
 class LlamaSizes:
     """What llama.cpp said of a file: its ``parameters``, ``trained`` window in tokens, sliding ``window`` (0: none),
-    whether it is ``recurrent``, and by codec two ``contexts``; codecs that the model's heads do not allow are absent.
+    whether it is ``recurrent`` and ``shifts`` (positions can be moved), the codecs whose keys are ``transformed`` by a
+    Hadamard matrix, and by codec two ``contexts``; codecs that the model's heads do not allow are absent.
     """
 
     parameters: int
     trained: int
     window: int
     recurrent: bool
+    shifts: bool
+    transformed: Sequence[str]
     contexts: Mapping[str, tuple[ContextBytes, ContextBytes]]
 
     def at(self, codec: str, cells: int) -> ContextBytes:
@@ -93,7 +97,8 @@ def try_gguf(gguf: GgufFile, batch: int, folder: Path) -> LlamaSizes:
 
     Raises ModelError for a file at which the child failed, or which took it too long.
     """
-    key = sha256(json.dumps([gguf.hashes, llama_build(), batch], sort_keys=True).encode()).hexdigest()[:32]
+    transform = os.environ.get(NO_TRANSFORM, "")
+    key = sha256(json.dumps([gguf.hashes, llama_build(), batch, transform], sort_keys=True).encode()).hexdigest()[:32]
     record = folder / f"{key}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
         return _from_json(json.loads(record.read_text()))
@@ -136,15 +141,19 @@ def main(path: str, batch: int) -> LlamaSizes:
     if not context or library.llama_decode(context, library.llama_batch_get_one(tokens, 1)):
         raise ValueError("it computes no token")
     parameters = library.llama_model_n_params(model)
+    shifts = library.llama_memory_can_shift(library.llama_get_memory(context))
     library.llama_free(context)
     library.llama_model_free(model)
     model, contexts = _load(path, no_alloc=True), dict[str, tuple[ContextBytes, ContextBytes]]()
+    transformed = list[str]()
     for codec in KV_TYPES:
         options = (ContextOptions(n, kind.sequences, codec, batch=batch) for n in CONTEXTS)
-        low, high = (_measure(model, one, trained) for one in options)
+        with llama_log() as log:
+            low, high = (_measure(model, one, trained) for one in options)
         if low and high:
             contexts[codec] = low, high
-    return LlamaSizes(parameters, trained, kind.window, kind.recurrent, contexts)
+            transformed += [codec] * bool(_TRANSFORMED.search("".join(log)))
+    return LlamaSizes(parameters, trained, kind.window, kind.recurrent, shifts, transformed, contexts)
 
 
 def _load(path: str, no_alloc: bool) -> Any:

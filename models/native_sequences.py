@@ -3,12 +3,14 @@ it has no room, the sequence that was used longest ago is preempted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from localctx.errors import NoRoom
+from localctx.kv.keepers.full import Full
+from localctx.kv.keepers.keeper import Keeper
 from localctx.models.llama_context import LlamaContext, StateRefused
 from localctx.models.llama_options import CELLS, ContextOptions, MemoryKind
 
@@ -27,6 +29,9 @@ class NativeSequence:
     """One sequence of ``length`` tokens, which is ``expected`` to get so many. It is resident under the native ``id``,
     or its state is ``preempted``; neither while it is empty. ``used`` counts up with its use. ``lost``: an interrupted
     batch left its memory in an unknown state. ``mark`` is where it can go back to, if it cannot be cut.
+
+    ``keeper`` evicts: ``dropped`` tokens after its sinks were. The positions after them have still to move by ``gap``
+    (see ``sink_windows``). ``shares``: forks may have the same cells.
     """
 
     length: int = 0
@@ -36,6 +41,19 @@ class NativeSequence:
     used: int = 0
     lost: bool = False
     mark: SequenceMark | None = None
+    keeper: Keeper = field(default_factory=Full)
+    dropped: int = 0
+    gap: int = 0
+    shares: bool = False
+
+    @property
+    def held(self) -> int:
+        """The tokens whose keys and values there are."""
+        return self.length - self.dropped
+
+    def position(self, length: int) -> int:
+        """The native position after the first ``length`` tokens, none of which are evicted later than there."""
+        return length - self.dropped + self.gap
 
 
 class RetainedSequence(NamedTuple):
@@ -70,7 +88,7 @@ class ResidentSequences:
     @property
     def held(self) -> int:
         """The tokens of all resident sequences; what they share counts for each."""
-        return sum(sequence.length for sequence in self._resident.values())
+        return sum(sequence.held for sequence in self._resident.values())
 
     def retain(self, ends: Mapping[bytes, int], sequence: NativeSequence) -> None:
         """Keep a resident ``sequence`` until another one begins. Only one: whatever is resident, llama.cpp's attention
@@ -136,10 +154,17 @@ class ResidentSequences:
         except StateRefused:
             self._give_back(sequence)
             sequence.preempted = state
-            self.make_room(sum(s.length for s in keep), keep)
+            self.make_room(sum(s.held for s in keep), keep)
             sequence.id, sequence.preempted = self.take_id(sequence, keep), None
             self.native.set_state(sequence.id, state)
+        sequence.shares = False
         self.cut(sequence, sequence.length)
+
+    def separate(self, sequence: NativeSequence, keep: Sequence[NativeSequence]) -> None:
+        """Give a resident sequence cells of its own, beside those in ``keep``, where forks may have the same ones."""
+        if sequence.shares:
+            self._preempt(sequence)
+            self.make_resident(keep)
 
     def take_id(self, sequence: NativeSequence, keep: Iterable[NativeSequence]) -> int:
         """Returns a native id for ``sequence``; the resident one that was used longest ago gives its own if need be."""
@@ -209,10 +234,11 @@ class ResidentSequences:
     def cut(self, sequence: NativeSequence, length: int) -> None:
         """Remove what the memory of a resident sequence has beyond ``length``, or else give the sequence up."""
         native = self.native
-        if native.positions(native_id(sequence))[1] == length - 1:
+        position = sequence.position(length)
+        if native.positions(native_id(sequence))[1] == position - 1:
             return
         if self._kind.rewinds:
-            native.remove(native_id(sequence), length, -1)
+            native.remove(native_id(sequence), position, -1)
         else:
             self.discard(sequence)
             sequence.lost = True

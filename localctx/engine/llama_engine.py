@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 
 from localctx.budget import measure_device
 from localctx.engine.cache_plan import MemoryRelief
@@ -13,11 +13,13 @@ from localctx.engine.persist_snapshots import SnapshotPersister
 from localctx.engine.persister import CacheIdentity
 from localctx.engine.request_report import KVReport
 from localctx.errors import TooLong, UsageError, format_bytes
+from localctx.kv.keepers import KEEPERS, make_keeper
 from localctx.kv.keepers.full import Full
 from localctx.kv.keepers.keeper import Keeper
+from localctx.kv.keepers.sink_window import SinkWindow
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_library import NATIVE_CODEC, kv_types
-from localctx.models.llama_model import LlamaModel
+from localctx.models.llama_model import MIN_BATCH, LlamaModel
 from localctx.models.llama_options import CELLS
 from localctx.settings import Settings
 from localctx.shape import PAGE
@@ -34,7 +36,15 @@ class LlamaPlan:
     limit: int
     tokens: int
     chunk: int
-    keeper: Keeper = field(default_factory=Full)
+    keeper: Keeper
+
+    def cells(self, answer: int) -> int:
+        """Returns the tokens that are held at once with an ``answer`` of so many, in whole blocks of llama.cpp's."""
+        tokens = self.tokens + answer
+        held = self.keeper.max_tokens_held(tokens)
+        if held < tokens:  # a chunk is in before the keeper evicts, which it does by pages
+            held = min(tokens, held + self.chunk + PAGE)
+        return math.ceil(held / CELLS) * CELLS
 
 
 class NoRelief(MemoryRelief):
@@ -65,22 +75,27 @@ class LlamaEngine(KVEngine):
     def plan_cache(self, settings: Settings, tokens: int) -> LlamaPlan:
         """See ``KVEngine``."""
         refuse_settings(settings)
-        codec, limit = self.codec, self._limit(settings)
-        if settings.kv == "auto" and self._cells(codec, limit) < tokens + settings.max_tokens:
-            codec = SMALLER
-        return LlamaPlan(codec, limit, tokens, max(CELLS // 8, settings.chunk))
+        keeper, chunk = make_keeper(settings.keep, tokens), max(MIN_BATCH, settings.chunk)
+        planned = LlamaPlan(self.codec, self._limit(settings), tokens, chunk, keeper)
+        if settings.kv == "auto" and self._cells(planned.codec, planned.limit) < planned.cells(settings.max_tokens):
+            planned = replace(planned, codec=SMALLER)
+        if keeper.unbounded_positions:
+            self.model.refuse_shifts(planned.codec)
+        return planned
 
     def open_cache(self, planned: LlamaPlan) -> LlamaCache:
         """See ``KVEngine``."""
-        cache = self.model.new_cache(planned.codec, planned.tokens + self.runtime.settings.max_tokens)
+        expected = planned.cells(self.runtime.settings.max_tokens)
+        cache = self.model.new_cache(planned.codec, expected, planned.keeper)
         cache.memory.allow(self._cells(planned.codec, planned.limit))
         return cache
 
     def plan(self, planned: LlamaPlan, *, tokens: int, reused: int, answer: int, per_second: float | None) -> Planned:
         """See ``KVEngine``."""
-        model = self.model
-        answer = min(answer, model.context - tokens)
-        need = math.ceil((tokens + answer) / CELLS) * CELLS
+        model, keeper = self.model, planned.keeper
+        if not keeper.unbounded_positions:
+            answer = min(answer, model.context - tokens)
+        need, held = planned.cells(answer), keeper.max_tokens_held(tokens + answer)
         context = model.sizes.at(planned.codec, need)
         if need > (room := self._cells(planned.codec, planned.limit)):
             raise TooLong(
@@ -90,7 +105,9 @@ class LlamaEngine(KVEngine):
             )
         return Planned(
             mode="full",
-            reason="the documents fit the model's window",
+            reason=f"{keeper.name} keeps about {held:,} of the tokens at a time"
+            if held < tokens
+            else "the documents fit the model's window",
             tokens=tokens,
             reused=reused,
             kv_bytes=round(context.kv + context.states),
@@ -98,8 +115,8 @@ class LlamaEngine(KVEngine):
             answer_tokens=answer,
             window=model.context,
             codec=planned.codec,
-            keeper=planned.keeper.name,
-            unusual=model.context > model.trained,
+            keeper=keeper.name,
+            unusual=held < tokens or model.context > model.trained,
             tiers={"device": round(context.kv + context.states), "host": 0, "disk": 0},
         )
 
@@ -116,8 +133,10 @@ class LlamaEngine(KVEngine):
 
     def report(self, cache: LlamaCache, *, window: int, chunk: int, restored: int) -> KVReport:
         """See ``KVEngine``."""
-        pages, memory = -(-cache.length // PAGE), cache.memory
-        where = "d" * (cache.length // PAGE) + "o" * bool(cache.length % PAGE)
+        memory, where = cache.memory, list("d" * (cache.length // PAGE) + "o" * bool(cache.length % PAGE))
+        for evicted in cache.evicted:
+            where[evicted.start // PAGE : evicted.stop // PAGE] = "x" * ((evicted.stop - evicted.start) // PAGE)
+        pages = len(where) - where.count("x")
         return KVReport(
             codec=memory.codec,
             keeper=cache.keeper.name,
@@ -127,8 +146,8 @@ class LlamaEngine(KVEngine):
             sketch_bytes=0,
             window=window,
             chunk=chunk,
-            evicted=[],
-            map=asdict(PageMap(where, min(-(-restored // PAGE), len(where)), [])),
+            evicted=[asdict(evicted) for evicted in cache.evicted],
+            map=asdict(PageMap("".join(where), min(-(-restored // PAGE), len(where)), [])),
         )
 
     def max_tokens_at_once(self, cache: LlamaCache) -> int:
@@ -148,10 +167,11 @@ class LlamaEngine(KVEngine):
 
 def refuse_settings(settings: Settings) -> None:
     """Raises UsageError for settings that llama.cpp cannot follow."""
-    if settings.keep != "full":
+    name = settings.keep.partition(":")[0]
+    if name in KEEPERS and not issubclass(KEEPERS[name], Full | SinkWindow):
         raise UsageError(
-            f"llama.cpp sees all of a prompt, and evicts nothing by {settings.keep}",
-            "leave --keep, or use --engine torch",
+            f"{name} goes by attention or keys, which llama.cpp does not show",
+            "use --keep full, --keep sink-window or --engine torch",
         )
     if settings.blend == "on":
         raise UsageError(

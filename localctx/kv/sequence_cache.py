@@ -42,7 +42,10 @@ class SequenceCache(Protocol):
 
     activation: Activation | None
     joins_chunks: bool
-    keeper: Keeper
+
+    @property
+    def keeper(self) -> Keeper:
+        """The eviction policy."""
 
     @property
     def pool(self) -> SequenceMemory:

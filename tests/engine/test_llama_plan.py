@@ -24,7 +24,7 @@ SMALL = 64 << 10  # bytes by which llama.cpp's log rounds the sizes of tiny mode
 
 def test_sizes_between_and_beyond_two_measured_contexts_are_linear():
     contexts = ContextBytes(8192, 8192.0, 5.0, 100.0), ContextBytes(65536, 65536.0, 5.0, 800.0)
-    sizes = LlamaSizes(1, 1, 0, False, {"f16": contexts})
+    sizes = LlamaSizes(1, 1, 0, False, True, [], {"f16": contexts})
     assert (sizes.at("f16", 16384).kv, sizes.at("f16", 16384).states, sizes.bytes_per_token("f16")) == (16384, 5, 1)
     most = sizes.largest("f16", 40_000)
     assert sizes.at("f16", most).total <= 40_000 < sizes.at("f16", most + 256).total
