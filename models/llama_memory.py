@@ -68,11 +68,6 @@ class LlamaMemory:
         """The tokens that the native context has room for now; 0 before there is one."""
         return self._residents.cells
 
-    @property
-    def can_shift(self) -> bool:
-        """True if positions can be moved."""
-        return self._native.can_shift
-
     def allow(self, cells: int) -> None:
         """Let the native context have room for ``cells`` tokens at most."""
         with self._lock:
@@ -145,9 +140,7 @@ class LlamaMemory:
         """Compute one native batch; room is made for it as long as that is possible."""
         computed = [sequences[i] for i, *_ in batch]
         while True:
-            for sequence in computed:
-                if sequence.gap:
-                    self._residents.separate(sequence, sequences)
+            self._residents.separate([s for s in computed if s.gap], sequences)
             moved = close_gaps(self._native, computed)  # nothing may come between this and the batch
             rows = [
                 Row(native_id(sequences[i]), sequences[i].held, tokens[i][start:stop], wanted)
@@ -186,8 +179,7 @@ class LlamaMemory:
             twin = replace(sequence, expected=0, id=None, used=self._residents.tick())
             if sequence.id is not None:
                 twin.id = self._residents.take_id(twin, keep=[sequence])
-                if sequence.id is None:  # it gave its place
-                    raise AssertionError("a sequence that is kept stays resident")
+                assert sequence.id is not None, "a sequence that is kept stays resident"
                 self._native.copy(sequence.id, twin.id)
                 sequence.shares = twin.shares = True
             return twin

@@ -160,20 +160,22 @@ class ResidentSequences:
         sequence.shares = False
         self.cut(sequence, sequence.length)
 
-    def separate(self, sequence: NativeSequence, keep: Sequence[NativeSequence]) -> None:
-        """Give a resident sequence cells of its own, beside those in ``keep``, where forks may have the same ones."""
-        if sequence.shares:
-            self._preempt(sequence)
-            self.make_resident(keep)
+    def separate(self, sequences: Sequence[NativeSequence], keep: Sequence[NativeSequence]) -> None:
+        """Give resident ``sequences`` cells of their own, beside those in ``keep``, where forks may have the same."""
+        for sequence in sequences:
+            if sequence.shares:
+                self._preempt(sequence)
+                self.make_resident(keep)
 
     def take_id(self, sequence: NativeSequence, keep: Iterable[NativeSequence]) -> int:
         """Returns a native id for ``sequence``; the resident one that was used longest ago gives its own if need be."""
         native = self.native
         free = next((i for i in range(native.scratch) if i not in self._resident), None)
-        if free is None and self.forget():
+        kept = set(map(id, keep))
+        if free is None and self._retained and id(self._retained.sequence) not in kept:
+            self.forget()
             return self.take_id(sequence, keep)
         if free is None:
-            kept = set(map(id, keep))
             oldest = min((s for s in self._resident.values() if id(s) not in kept), key=lambda s: s.used)
             free = self._preempt(oldest)
         self._resident[free] = sequence

@@ -1,9 +1,9 @@
 """Evicts tokens of a sequence in llama.cpp's memory as its keeper says (StreamingLLM, arXiv:2309.17453): positions are
 those within what is left.
 
-What is evicted is removed at once, so that its cells are free. What comes after it moves to the sinks only when the next
-tokens are computed, because llama.cpp rotates moved keys when a batch begins: a state that is read before would have the
-new positions and the old rotation.
+What is evicted is removed at once, so that its cells are free. What comes after it moves to the sinks only when the
+next tokens are computed, because llama.cpp rotates moved keys when a batch begins: a state that is read before would
+have the new positions and the old rotation.
 """
 
 from collections.abc import Sequence

@@ -216,7 +216,8 @@ def test_a_model_that_cannot_shift_is_refused_with_the_reason(family, tried, hom
 @needs_llama
 @pytest.mark.parametrize("keeper", ["snapkv", "h2o", "keydiff", "select"])
 def test_a_keeper_that_goes_by_attention_is_refused_by_name(keeper, tried, home, document):
-    check_refusal(home, tried, document, f"{keeper} goes by attention or keys, which llama.cpp does not show", keep=keeper)
+    reason = f"{keeper} goes by attention or keys, which llama.cpp does not show"
+    check_refusal(home, tried, document, reason, keep=keeper)
 
 
 @needs_llama
