@@ -34,10 +34,15 @@ class GgufFile:
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors, as they are quantized."""
+        return sum(self.tensor_bytes.values())
+
+    @cached_property
+    def tensor_bytes(self) -> dict[str, int]:
+        """Bytes of each tensor, as it is quantized."""
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-        sizes = ((prod(t.dims), GGML_QUANT_SIZES[GGMLQuantizationType(t.kind)]) for t in self.header.tensors.values())
-        return sum(count // block * width for count, (block, width) in sizes)
+        sizes = {name: GGML_QUANT_SIZES[GGMLQuantizationType(t.kind)] for name, t in self.header.tensors.items()}
+        return {name: prod(self.header.tensors[name].dims) // block * width for name, (block, width) in sizes.items()}
 
     @property
     def quantized(self) -> bool:

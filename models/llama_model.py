@@ -12,12 +12,14 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from localctx.budget import measure_device
 from localctx.errors import ModelError, UsageError
 from localctx.kv.keepers.full import Full
 from localctx.kv.keepers.keeper import Keeper
 from localctx.models.adapter import Adapter
 from localctx.models.base import EngineName, ForwardRequest
 from localctx.models.gguf_file import GgufFile, open_gguf
+from localctx.models.gpu_layers import ALL, GpuLayers, gpu_layers
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_context import LlamaContext
 from localctx.models.llama_library import NO_TRANSFORM, llama_build, llama_library
@@ -53,7 +55,7 @@ class LlamaWeights:
 
 class LlamaModel:
     """See ``localctx.models.base.Model``. ``sizes`` are those that ``try_gguf`` measured; ``batch`` are the tokens
-    computed at once.
+    computed at once; ``layers`` are on the device.
     """
 
     engine: EngineName = "llama.cpp"
@@ -69,8 +71,9 @@ class LlamaModel:
         threads: int,
         device: torch.device,
         rope: str = "auto",
+        layers: GpuLayers = ALL,
     ) -> None:
-        self.name, self.device, self.sizes = name, device, sizes
+        self.name, self.device, self.sizes, self.layers = name, device, sizes, layers
         self._gguf, self._weights, self._batch, self._threads = gguf, weights, batch, threads
         template = gguf.header.meta.get("tokenizer.chat_template", "")
         self.tokenizer = LlamaTokenizer(weights.pointer, weights, template if isinstance(template, str) else "")
@@ -114,7 +117,7 @@ class LlamaModel:
             "kv": codec,
             "flash": self.memory_options(codec).flash,
             "rope": self._rope,
-            "device": self.device.type,
+            "device": f"{self.device.type} {self.layers.count}",
             "rotation": os.environ.get(NO_TRANSFORM, ""),
         }
         return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).digest()
@@ -187,7 +190,8 @@ def load_llama_model(
     gguf, batch = open_gguf(path), max(MIN_BATCH, chunk)
     place = llama_device(device)
     sizes = try_gguf(gguf, batch, tried)  # before this process loads it
-    weights = LlamaWeights(gguf, 0 if place.type == "cpu" else -1)
+    layers = ALL if place.type == "cpu" else gpu_layers(gguf, sizes, measure_device(str(place)).free)
+    weights = LlamaWeights(gguf, native_layers(place, layers))
     return LlamaModel(
         gguf,
         sizes,
@@ -197,7 +201,15 @@ def load_llama_model(
         threads=threads or torch.get_num_threads(),
         device=place,
         rope=rope,
+        layers=layers,
     )
+
+
+def native_layers(device: torch.device, layers: GpuLayers) -> int:
+    """Returns llama.cpp's number for ``layers`` on ``device``; -1 for all, however it counts them."""
+    if device.type == "cpu":
+        return 0
+    return -1 if layers.count == layers.of else layers.count
 
 
 def llama_device(name: str) -> torch.device:

@@ -29,6 +29,7 @@ class Capacity:
     ``fits`` the longest context that fits in each. ``window`` is the model's, None if its config has none; ``longer``
     are tested windows beyond it. ``adapter_bytes`` is what the adapter takes that answers (0: none). ``limits`` are the
     bytes that KV may take in each tier now. ``unfit``: why this version does not run the model; None if it does.
+    ``gpu``: of a GGUF on a GPU, as JSON the ``GpuLayers`` that fit there.
     """
 
     model: str
@@ -53,6 +54,7 @@ class Capacity:
     limits: dict[str, int | None]
     unfit: str | None
     engine: str = "torch"
+    gpu: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON."""

@@ -1,11 +1,15 @@
 """The memory that a GGUF and a context take in llama.cpp, and how much would fit, before the file is loaded here."""
 
+from dataclasses import asdict
 from typing import Any
 
-from localctx.budget import measure_device, measure_limits
+import torch
+
+from localctx.budget import measure_device, measure_limits, measure_ram
 from localctx.engine.capacity import Capacity
 from localctx.errors import UsageError
 from localctx.models.gguf_file import GgufFile, open_gguf, per_layer
+from localctx.models.gpu_layers import ALL, gpu_layers
 from localctx.models.llama_library import KV_TYPES, NATIVE_CODEC, kv_types
 from localctx.models.llama_model import MIN_BATCH, llama_device
 from localctx.models.llama_options import parse_llama_rope
@@ -22,7 +26,7 @@ def llama_capacity(settings: Settings, context: int | None = None, device_memory
     """
     gguf = open_gguf(resolve_gguf(settings.model, settings.models, lambda phase, done, total: None))
     batch = max(MIN_BATCH, settings.chunk)
-    sizes, device = try_gguf(gguf, batch, settings.home / "tried"), llama_device(settings.device)
+    sizes, device = try_gguf(gguf, batch, settings.home / "tried"), _device(settings.device, device_memory)
     scaling = parse_llama_rope(settings.rope)
     window = int(sizes.trained * scaling[1]) if scaling else sizes.trained
     tokens, codec = context or window, NATIVE_CODEC if settings.kv == "auto" else settings.kv
@@ -31,8 +35,11 @@ def llama_capacity(settings: Settings, context: int | None = None, device_memory
     kv_types(codec)
     at = sizes.at(codec, tokens)
     free = measure_device(str(device)).free if device_memory is None else device_memory
-    limits = measure_limits(str(device), settings.home, gguf.nbytes + round(at.compute), free=free, **settings.caps)
-    room = max(0, free - gguf.nbytes) if settings.caps["memory"] is None else settings.caps["memory"]
+    layers = ALL if device.type == "cpu" else gpu_layers(gguf, sizes, free)
+    weights = gguf.nbytes if device.type == "cpu" else layers.weights
+    limits = measure_limits(str(device), settings.home, weights + round(at.compute), free=free, **settings.caps)
+    room = layers.context_limit(free - weights, measure_ram().free - gguf.nbytes + weights)
+    room = room if settings.caps["memory"] is None else settings.caps["memory"]
     return Capacity(
         model=settings.model,
         family=gguf.family,
@@ -56,7 +63,13 @@ def llama_capacity(settings: Settings, context: int | None = None, device_memory
         limits=vars(limits),
         unfit=None,
         engine="llama.cpp",
+        gpu=None if device.type == "cpu" else asdict(layers),
     )
+
+
+def _device(name: str, device_memory: int | None) -> torch.device:
+    """Returns the device. If its memory is given, a GPU does not need to be on this machine."""
+    return torch.device("cuda") if device_memory is not None and name.startswith("cuda") else llama_device(name)
 
 
 def _kv(sizes: LlamaSizes, codec: str, tokens: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-from localctx.budget import measure_device
+from localctx.budget import measure_device, measure_ram
 from localctx.engine.cache_plan import MemoryRelief
 from localctx.engine.events import Planned
 from localctx.engine.kv_engine import KVEngine
@@ -156,7 +156,8 @@ class LlamaEngine(KVEngine):
 
     def _limit(self, settings: Settings) -> int:
         """The bytes that native contexts may take: what is free beside those there are, and --memory at most."""
-        free = measure_device(str(self.model.device)).free + sum(self.model.kv_nbytes.values())
+        model, ram = self.model, measure_ram().free
+        free = model.layers.context_limit(measure_device(str(model.device)).free, ram) + sum(model.kv_nbytes.values())
         cap = settings.caps["memory"]
         return free if cap is None else min(free, cap)
 

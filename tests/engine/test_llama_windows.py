@@ -207,6 +207,31 @@ def test_a_document_longer_than_the_model_is_answered(narrow, tried, home, tmp_p
 
 
 @needs_llama
+def test_a_chat_with_a_window_begins_with_what_was_kept_before_it(shallow, tried, home, tmp_path):
+    text = tmp_path / "rivers.txt"
+    text.write_text("".join(f"River {i} is {i * 37} km long.\n" for i in range(110)))
+    given = {**PLAIN, "model": str(shallow), "engine": "llama.cpp", "max_tokens": 8, "mode": "full", "chunk": BATCH}
+    windowed = {**given, "keep": f"sink-window:{WINDOW}", "kv": "f32"}
+    talks = []
+    for folder, prepared in ((home, True), (tmp_path / "other", False)):
+        link_tried(folder, tried)
+        if prepared:
+            with Session(load_settings(home=folder, **given | {"kv": "f32"})) as session:
+                list(session.prepare(str(text)))
+        talks.append([])
+        for _ in range(2):  # and after a restart
+            with Session(load_settings(home=folder, **windowed)) as session:
+                session.sources = (str(text),)
+                chat = session.chat()
+                talks[-1] += [chat.ask(question) for question in ("How long is river 7?", "And the longest?")]
+    kept, read = talks
+    assert [turn.text for turn in kept] == [turn.text for turn in read]
+    assert all(turn.stats.reused > 2800 for turn in (kept[0], kept[2]))
+    assert read[0].stats.reused == 0
+    assert read[2].stats.reused < PAGE + WINDOW + BATCH  # what was read before anything was evicted
+
+
+@needs_llama
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"llama", "qwen3"}))
 def test_a_model_that_cannot_shift_is_refused_with_the_reason(family, tried, home, tmp_path, document):
     reasons = {"gemma3": "sliding layers", "lfm2": "recurrent states", "granitehybrid": "recurrent states"}
