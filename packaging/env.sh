@@ -146,20 +146,30 @@ pip_in_log() { "$venv/bin/python" -m pip "$@" >>"$log" 2>&1; }
 # --- llama.cpp, which runs GGUF files: it is compiled, so it is installed when one is named first
 
 names_gguf() {
-    for argument in "$@" "${LOCALCTX_MODEL:-}" "${LOCALCTX_ENGINE:-}"; do
-        case $argument in *.gguf | llama.cpp | --engine=llama.cpp) return 0 ;; esac
+    before=--model
+    for argument in "${LOCALCTX_MODEL:-}" "${LOCALCTX_ENGINE:-}" "$@"; do
+        case $argument in
+        *.gguf | llama.cpp | --engine=llama.cpp) return 0 ;;
+        --model=*) ! is_gguf "${argument#*=}" || return 0 ;;
+        *) [ "$before" != --model ] || ! is_gguf "$argument" || return 0 ;;
+        esac
+        before=$argument
     done
     return 1
+}
+
+# A pattern of files of a hub repository (owner/name:*Q4_K_M*), or a folder of GGUF files.
+is_gguf() {
+    case $1 in */*:*) return 0 ;; esac
+    [ -d "$1" ] && [ ! -e "$1/config.json" ] && [ -n "$(find "$1/" -maxdepth 1 -name '*.gguf' 2>/dev/null)" ]
 }
 
 # Marked as done even where it fails: all else works without it, and a second try would take minutes again.
 install_gguf() {
     llama=$(sed -n 's/^gguf = \["\([^"]*\)".*/\1/p' "$root/pyproject.toml")
-    say "llama.cpp, for GGUF files: it is compiled, which takes some minutes and needs a C++ compiler and cmake"
-    pip_in_log install "$llama" || {
-        tail -n 5 "$log" >&2
-        say "localctx: llama.cpp could not be compiled; what torch can run of the file still works. Log: $log"
-        say "To try again, install a compiler (Debian, Ubuntu: sudo apt install g++ cmake), then: rm '$venv/gguf'"
-    }
+    say "llama.cpp, for GGUF files: it is compiled, which takes some minutes and needs a C++ compiler"
+    pip_in_log install "$llama" ||
+        say "localctx: llama.cpp could not be compiled (log: $log), all else works. To try again, install a compiler" \
+            "(Debian, Ubuntu: sudo apt install g++), then: rm '$venv/gguf'"
     mark gguf
 }

@@ -61,8 +61,21 @@ def test_a_changed_pyproject_is_installed_into_what_is_there(stage):
 LLAMA = "install llama-cpp-python>=0.3.36"
 
 
-@pytest.mark.parametrize("arguments", [("ask", "--model", "a model.gguf"), ("ask", "--engine", "llama.cpp")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ask", "--model", "a model.gguf"),
+        ("ask", "--engine", "llama.cpp"),
+        ("ask", "--model", "owner/name:*Q4_K_M*"),
+        ("ask", "--model=owner/name:*Q4_K_M*"),
+        ("ask", "--model", "folder of parts"),
+    ],
+)
 def test_llama_is_compiled_when_a_gguf_is_named_first(stage, arguments):
+    parts = stage.path / "folder of parts"
+    parts.mkdir()
+    (parts / "a-00001-of-00002.gguf").touch()
+    arguments = [str(parts) if argument == parts.name else argument for argument in arguments]
     stage.run("start", "doctor")
     assert LLAMA not in stage.calls()
     first = stage.run("start", *arguments)
@@ -71,11 +84,24 @@ def test_llama_is_compiled_when_a_gguf_is_named_first(stage, arguments):
     assert (stage.run("start", *arguments).stderr, stage.calls()) == ("", [])
 
 
+def test_llama_is_not_compiled_for_a_question_or_another_model(stage):
+    folder = stage.path / "folder"
+    folder.mkdir()
+    (folder / "config.json").touch()
+    (folder / "model.gguf").touch()
+    stage.run("start", "doctor")
+    stage.calls()
+    for arguments in (("ask", "a/b: what?"), ("ask", "--model", str(folder)), ("ask", "--model", "qwen3-0.6b")):
+        stage.run("start", *arguments)
+        assert LLAMA not in stage.calls()
+
+
 def test_without_a_compiler_everything_else_goes_on(stage):
     (stage.path / "no llama_cpp_python").touch()
     first = stage.run("start", "ask", "x.gguf")
     assert (first.returncode, first.stdout) == (0, "localctx [ask]\nlocalctx [x.gguf]\n")
-    assert "could not be compiled" in first.stderr
+    assert sum("could not be compiled" in line for line in first.stderr.splitlines()) == 1
+    assert first.stderr.splitlines()[-1].endswith(f"then: rm '{stage.venv}/gguf'")
     assert LLAMA in stage.calls()
     assert (stage.run("start", "ask", "x.gguf").stderr, stage.calls()) == ("", [])
 
