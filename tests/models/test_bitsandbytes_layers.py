@@ -54,7 +54,9 @@ def test_what_packed_weights_compute_is_near_what_full_ones_do(tiny_model, packi
 
 
 @pytest.mark.parametrize("weights", ["int8", "nf4"])
-def test_kept_pages_are_restored_and_answer_as_a_cold_reading_does(tmp_path_factory, document, packing, caplog, weights):
+def test_kept_pages_are_restored_and_answer_as_a_cold_reading_does(
+    tmp_path_factory, document, packing, caplog, weights
+):
     model = save_sharp_model(tmp_path_factory.mktemp("models") / "sharp", seed=1)
     home, other = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("other")
     first = ask(home, model, document, weights=weights, question="Where?")
