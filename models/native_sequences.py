@@ -28,10 +28,11 @@ class SequenceMark(NamedTuple):
 class NativeSequence:
     """One sequence of ``length`` tokens, which is ``expected`` to get so many. It is resident under the native ``id``,
     or its state is ``preempted``; neither while it is empty. ``used`` counts up with its use. ``lost``: an interrupted
-    batch left its memory in an unknown state. ``mark`` is where it can go back to, if it cannot be cut.
+    batch left its memory in an unknown state. ``mark`` is where it can go back to, if it cannot be cut. Forks of one
+    sequence have one ``family``: they share cells.
 
     ``keeper`` evicts: ``dropped`` tokens after its sinks were. The positions after them have still to move by ``gap``
-    (see ``sink_windows``). ``shares``: forks may have the same cells.
+    (see ``sink_windows``). ``shares``: others of its family may have the same cells.
     """
 
     length: int = 0
@@ -41,6 +42,7 @@ class NativeSequence:
     used: int = 0
     lost: bool = False
     mark: SequenceMark | None = None
+    family: object = field(default_factory=object)
     keeper: Keeper = field(default_factory=Full)
     dropped: int = 0
     gap: int = 0
@@ -147,6 +149,18 @@ class ResidentSequences:
                 if sequence.preempted is not None:
                     state, sequence.preempted = sequence.preempted, None
                     self._resume(sequence, state, sequences)
+        if any(sequence.id is None for sequence in sequences):  # the context has grown for a later one
+            self.make_resident(sequences)
+
+    def isolate(self, sequence: NativeSequence) -> None:
+        """Preempt what shares no cells with ``sequence``. llama.cpp's attention goes over every cell of the context: a
+        chunk of a prompt is computed sooner without those of others, which cost no more than a copy in RAM.
+        """
+        if self._retained and self._retained.sequence.family is not sequence.family:
+            self.forget()
+        for other in list(self._resident.values()):
+            if other.family is not sequence.family:
+                self._preempt(other)
 
     def _resume(self, sequence: NativeSequence, state: np.ndarray, keep: Sequence[NativeSequence]) -> None:
         try:

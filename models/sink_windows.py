@@ -12,7 +12,7 @@ import numpy as np
 
 from localctx.kv.eviction_log import EvictedRange
 from localctx.models.llama_context import LlamaContext
-from localctx.models.native_sequences import NativeSequence, native_id
+from localctx.models.native_sequences import NativeSequence, ResidentSequences, native_id
 from localctx.shape import PAGE
 
 _NO_MASS = np.empty(0)  # llama.cpp tells nothing of its attention
@@ -27,13 +27,16 @@ def surplus(sequence: NativeSequence) -> range:
     return range(pages[0] * PAGE, (pages[-1] + 1) * PAGE)
 
 
-def evict(native: LlamaContext, sequence: NativeSequence) -> None:
-    """Remove from a resident sequence what its keeper does not keep."""
-    if tokens := surplus(sequence):
-        removed = native.remove(native_id(sequence), tokens.start + sequence.gap, tokens.stop + sequence.gap)
-        assert removed, "only memory that can be cut gets such a keeper"
-        sequence.dropped += len(tokens)
-        sequence.gap += len(tokens)
+def evict(residents: ResidentSequences, sequences: Sequence[NativeSequence]) -> None:
+    """Remove from ``sequences`` what their keepers do not keep. Raises NoRoom where one has no room to be resident."""
+    for sequence in sequences:
+        if tokens := surplus(sequence):
+            residents.make_resident([sequence])
+            start, stop = (end + sequence.gap for end in (tokens.start, tokens.stop))
+            removed = residents.native.remove(native_id(sequence), start, stop)
+            assert removed, "only memory that can be cut gets such a keeper"
+            sequence.dropped += len(tokens)
+            sequence.gap += len(tokens)
 
 
 def close_gaps(native: LlamaContext, sequences: Sequence[NativeSequence]) -> list[NativeSequence]:

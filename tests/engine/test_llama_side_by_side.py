@@ -10,6 +10,7 @@ from required_extras import needs_llama
 from tiny_ggufs import link_tried, write_tiny_gguf
 
 from localctx.engine.events import Done
+from localctx.models import llama_model
 from localctx.models.llama_context import LlamaContext
 from localctx.serving.worker import EngineWorker
 from localctx.session import Session
@@ -39,7 +40,9 @@ def tried(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def settings(home, tried, gguf) -> Settings:
+def settings(home, tried, gguf, monkeypatch) -> Settings:
+    """Settings of a tiny model, as if its weights outweighed a document's KV as those of real models do."""
+    monkeypatch.setattr(llama_model, "WEIGHTS_PER_KV", 1e-3)
     link_tried(home, tried)
     given = {**PLAIN, "chunk": 512, "max_tokens": TOKENS, "mode": "full", "n": 1}
     return load_settings(home=home, model=str(gguf), engine="llama.cpp", **given)
