@@ -9,6 +9,7 @@ from ask_in_process import PLAIN
 from required_extras import needs_llama
 from tiny_ggufs import FAMILIES, link_tried, write_tiny_gguf
 
+from localctx.models import llama_context
 from localctx.models.llama_memory import LlamaMemory
 from localctx.session import Session
 from localctx.settings import load_settings
@@ -91,6 +92,7 @@ def test_a_cancel_inside_a_native_batch_ends_the_request_and_nothing_else(home, 
         late = (lambda: next(asked, None) is None) if calls[0] == 3 else cancelled
         return forward(memory, sequences, tokens, num_logits, late)
 
+    monkeypatch.setattr(llama_context, "POLL", 0)  # or a small batch ends before the third look
     with session(home, tried, gguf) as first:
         monkeypatch.setattr(LlamaMemory, "forward", cancel_in_the_third)
         cancelled = first.ask(QUESTION, [text])
