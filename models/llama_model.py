@@ -14,7 +14,7 @@ from torch import Tensor
 
 from localctx.errors import ModelError, UsageError
 from localctx.models.adapter import Adapter
-from localctx.models.base import EngineName, ForwardRequest
+from localctx.models.base import ForwardRequest
 from localctx.models.gguf_file import GgufFile, open_gguf
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_context import LlamaContext
@@ -24,6 +24,7 @@ from localctx.models.llama_options import ContextOptions, MemoryKind, memory_kin
 from localctx.models.llama_tokenizer import LlamaTokenizer
 from localctx.models.llama_trial import LlamaSizes, try_gguf
 from localctx.models.native_sequences import NativeSequence
+from localctx.settings import EngineName
 from localctx.shape import PAGE
 
 STATE_VERSION = 1
@@ -79,6 +80,11 @@ class LlamaModel:
         """See ``Model``."""
         scaling = parse_llama_rope(self._rope)
         return int(self.trained * scaling[1]) if scaling else self.trained
+
+    @property
+    def vocabulary(self) -> int:
+        """See ``Model``."""
+        return self.tokenizer.size
 
     @property
     def kv_nbytes(self) -> Mapping[str, int]:

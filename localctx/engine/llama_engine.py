@@ -65,7 +65,7 @@ class LlamaEngine(KVEngine):
     def plan_cache(self, settings: Settings, tokens: int) -> LlamaPlan:
         """See ``KVEngine``."""
         refuse_settings(settings)
-        codec, limit = self.codec, self._limit(settings)
+        codec, limit = self.codec, context_bytes(self.model, settings.caps["memory"])
         if settings.kv == "auto" and self._cells(codec, limit) < tokens + settings.max_tokens:
             codec = SMALLER
         return LlamaPlan(codec, limit, tokens, max(CELLS // 8, settings.chunk))
@@ -129,21 +129,24 @@ class LlamaEngine(KVEngine):
             chunk=chunk,
             evicted=[],
             map=asdict(PageMap(where, min(-(-restored // PAGE), len(where)), [])),
+            engine="llama.cpp",
         )
 
     def max_tokens_at_once(self, cache: LlamaCache) -> int:
         """See ``KVEngine``: several at once give other last digits than one by one, so that nothing is drafted."""
         return 1
 
-    def _limit(self, settings: Settings) -> int:
-        """The bytes that native contexts may take: what is free beside those there are, and --memory at most."""
-        free = measure_device(str(self.model.device)).free + sum(self.model.kv_nbytes.values())
-        cap = settings.caps["memory"]
-        return free if cap is None else min(free, cap)
-
     def _cells(self, codec: str, limit: int) -> int:
         """The most tokens of a context that takes at most ``limit`` bytes."""
         return self.model.sizes.largest(codec, limit)
+
+
+def context_bytes(model: LlamaModel, cap: int | None) -> int:
+    """Returns the bytes that native contexts of ``model`` may take: what is free beside those there are, at most
+    ``cap``.
+    """
+    free = measure_device(str(model.device)).free + sum(model.kv_nbytes.values())
+    return free if cap is None else min(free, cap)
 
 
 def refuse_settings(settings: Settings) -> None:
