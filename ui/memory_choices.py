@@ -16,6 +16,10 @@ KEEPER_LABELS = {
     "h2o:2048": "2,048 tokens: those with the most attention so far, and the last",
     "snapkv:2048": "once the question is read, the 2,048 tokens that each head attended to most",
 }
+KEEPER_INFO: dict[EngineName, str] = {
+    "torch": "one of these, or another budget, as select:1/8 or h2o:4096",
+    "llama.cpp": "llama.cpp evicts nothing; torch has more",
+}
 OF_LLAMA_CPP = ("full",)  # the keepers that llama.cpp has
 
 Choices = list[tuple[str, str]]

@@ -17,7 +17,7 @@ from localctx.shape import FORMATS
 from localctx.ui import render
 from localctx.ui.bars import BarPart, bar, page_cells
 from localctx.ui.job_events import progress_lines
-from localctx.ui.memory_choices import KEEPER_LABELS, codec_choices, engine_of, keeper_choices
+from localctx.ui.memory_choices import KEEPER_INFO, KEEPER_LABELS, codec_choices, engine_of, keeper_choices
 from localctx.ui.memory_plot import plot, table
 from localctx.ui.window import AppWindow, Updates, tab_id
 
@@ -51,7 +51,6 @@ class MemoryPage:
                 self.keeper = gr.Dropdown(
                     [],
                     label="Keeper: what attention sees",
-                    info="one of these, or another budget, as select:1/8 or h2o:4096",
                     allow_custom_value=True,
                     elem_id="keeper",
                 )
@@ -183,7 +182,10 @@ class MemoryPage:
                 choices=codec_choices(engine, s.kv, results), value=s.kv, interactive="kv" not in over
             ),
             self.keeper: gr.update(
-                choices=keeper_choices(engine, results), value=s.keep, interactive="keep" not in over
+                choices=keeper_choices(engine, results),
+                value=s.keep,
+                info=KEEPER_INFO[engine],
+                interactive="keep" not in over,
             ),
             self.gate: gr.update(visible=engine == "torch"),  # it measures pages
             self.document: gr.update(choices=self._window.document_choices()),
