@@ -55,6 +55,8 @@ def _print_report(r: dict[str, Any]) -> None:
     print(f"weights      {format_bytes(r['weights_bytes'])} in {stored}")
     if r["adapter_bytes"]:
         print(f"adapter      {format_bytes(r['adapter_bytes'])}")
+    if r["engine"] == "llama.cpp":
+        print("adapter      none: readers are computed by torch alone")
     source = "an estimate" if r["engine"] == "torch" else "as llama.cpp says"
     print(f"activations  {format_bytes(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time ({source})")
     states = f", {format_bytes(kv['state_bytes'])} of recurrent states" if kv.get("state_bytes") else ""

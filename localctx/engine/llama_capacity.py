@@ -4,6 +4,7 @@ from typing import Any
 
 from localctx.budget import measure_device, measure_limits
 from localctx.engine.capacity import Capacity
+from localctx.engine.llama_settings import refuse_for_gguf
 from localctx.errors import UsageError
 from localctx.models.gguf_file import GgufFile, open_gguf, per_layer
 from localctx.models.llama_library import KV_TYPES, NATIVE_CODEC, kv_types
@@ -20,6 +21,7 @@ def llama_capacity(settings: Settings, context: int | None = None, device_memory
     A file that was never loaded is tried in a child process, where llama.cpp says what contexts of it take. Raises
     UserError.
     """
+    refuse_for_gguf(settings)
     gguf = open_gguf(resolve_gguf(settings.model, settings.models, lambda phase, done, total: None))
     batch = max(MIN_BATCH, settings.chunk)
     sizes, device = try_gguf(gguf, batch, settings.home / "tried"), llama_device(settings.device)
