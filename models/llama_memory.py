@@ -130,7 +130,7 @@ class LlamaMemory:
             for (i, start, stop, _), own in zip(batch, outputs, strict=True):
                 sequences[i].length += stop - start
                 logits[i].append(own)
-        return [torch.cat(own) for own in logits]
+        return [own[0] if len(own) == 1 else torch.cat(own) for own in logits]
 
     def _decode(
         self,

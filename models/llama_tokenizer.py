@@ -3,7 +3,7 @@
 import codecs
 import ctypes
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from localctx.errors import ModelError
@@ -13,6 +13,7 @@ from localctx.models.chat_tokenizer import NO_DATE
 from localctx.models.llama_library import llama_library
 
 _PIECE = 256  # bytes that are enough for the text of nearly every token
+_ENCODED = 8  # conversations remembered with their tokens: each question encodes some that the one before it did
 
 
 class LlamaTokenizer:
@@ -25,6 +26,7 @@ class LlamaTokenizer:
         self._vocabulary = self._library.llama_model_get_vocab(model)
         self.size: int = self._library.llama_vocab_n_tokens(self._vocabulary)
         self._text = ctypes.create_string_buffer(_PIECE)
+        self._encode_marked = lru_cache(_ENCODED)(self._encode_marked_anew)
 
     @cached_property
     def stop_ids(self) -> frozenset[int]:
@@ -43,7 +45,7 @@ class LlamaTokenizer:
         except Exception as e:  # a template of a file may do anything, inside its sandbox
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
             raise ModelError(f"the model's chat template fails ({reason[:200]})", "take another GGUF of it") from e
-        return self._encode_marked(text)
+        return list(self._encode_marked(text))
 
     def encode(self, text: str) -> list[int]:
         """See ``Tokenizer``."""
@@ -78,7 +80,7 @@ class LlamaTokenizer:
             raise ValueError(f"a text of {len(data):,} bytes cannot be tokenized")
         return tokens[:count]
 
-    def _encode_marked(self, text: str) -> list[int]:
+    def _encode_marked_anew(self, text: str) -> list[int]:
         """Encodes a rendered conversation; marked control tokens are encoded as plain text."""
         first, *pieces = self._marks.split(text)
         ids = self._tokenize(first, controls=True)

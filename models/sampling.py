@@ -1,5 +1,6 @@
 """Sampler: chooses the next token from logits, greedily or as transformers' ``generate`` samples."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,10 +28,7 @@ class Sampler:
     def __call__(self, logits: Tensor) -> int:
         """Returns the next token for logits [vocabulary]."""
         if self.greedy:
-            token = int(logits.argmax())
-            self._total += float(logits[token] - logits.logsumexp(-1))
-            self._tokens += 1
-            return token
+            return self._likeliest(logits.float().cpu().numpy())
         scores = logits.float().cpu() / self._temperature
         if self._top_k:
             least = scores.topk(min(self._top_k, len(scores))).values[-1]
@@ -38,6 +36,15 @@ class Sampler:
         if self._top_p < 1:
             scores = _nucleus(scores, self._top_p)
         return int(torch.multinomial(scores.softmax(-1), 1, generator=self._random))
+
+    def _likeliest(self, logits: np.ndarray) -> int:
+        """Computed by numpy: torch would share so small a row between threads, which wait for each other for many
+        times as long as it takes when another program, or llama.cpp's own threads, has a processor.
+        """
+        token = int(logits.argmax())
+        self._total -= float(np.log(np.exp(logits - logits[token]).sum()))
+        self._tokens += 1
+        return token
 
 
 def _nucleus(scores: Tensor, top_p: float) -> Tensor:

@@ -2,7 +2,8 @@
 
     python tests/measure_gguf_server.py MODEL.gguf TEXT [TOKENS] [TURNS] [DOCUMENTS]
 
-Both have one thread and the same messages. The server keeps what it read last in RAM; we keep it on disk too.
+Both have one thread and the same messages. The server keeps what it read last in RAM; we keep it on disk too. A batch
+is our batch, whose documents are computed side by side; the server takes one request at a time.
 """
 
 import json
@@ -11,16 +12,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
+from in_memory_output import Kept
 
+from localctx.batch.jobs import DocumentJob
+from localctx.batch.run_batch import Batch, Outcome
+from localctx.batch.side_by_side import run_side_by_side
 from localctx.engine.events import Done, Token
 from localctx.engine.prompt_wording import ASK, content
 from localctx.session import Session
 from localctx.settings import load_settings
+from localctx.workflows.summary_task import SummaryTask
 
 FIRST, SECOND, LIMIT = "What is this text about?", "Who is it written for?", 16
 Timed = tuple[float, float, str]
@@ -41,8 +47,14 @@ class Ours:
     def ask(self, text: Path, question: str) -> Timed:
         return self._timed(self.session.stream(question, [str(text)]))
 
-    def read_once(self, text: Path, question: str) -> Timed:
-        return self._timed(self.session.stream(question, [str(text)], persist=False))
+    def batch(self, texts: Sequence[Path], question: str) -> float:
+        jobs, start = [DocumentJob(str(path), str(path), path.stat().st_size) for path in texts], time.perf_counter()
+        with self.session.workflows.summaries() as summarizing:
+            batch = Batch(summarizing, SummaryTask(questions=(question,)), [Kept()])
+            told = run_side_by_side(batch.run, jobs, self.session.forward_each, self.session.runtime.cancelled)
+            done = [what for _, what in told if isinstance(what, Outcome)]
+        assert [outcome.status for outcome in done] == ["done"] * len(texts), [outcome.why for outcome in done]
+        return time.perf_counter() - start
 
     def say(self, text: Path, question: str) -> Timed:
         self.session.sources = (str(text),)
@@ -83,7 +95,8 @@ class Server:
     def ask(self, text: Path, question: str) -> Timed:
         return self._timed([{"role": "user", "content": content([text.read_text()], question, ASK)}])
 
-    read_once = ask
+    def batch(self, texts: Sequence[Path], question: str) -> float:
+        return sum(self.ask(text, question)[1] for text in texts)
 
     def say(self, text: Path, question: str) -> Timed:
         words = question if self.said else content([text.read_text()], question, ASK)
@@ -131,7 +144,7 @@ def main(model: str, file: str, tokens: str = "1200", turns: str = "10", documen
                 cold = engine.ask(text, FIRST)[0]
                 second = engine.ask(text, SECOND)[0]
                 chat = sum(engine.say(text, f"What else does it say, point {i}?")[1] for i in range(int(turns)))
-                batch = sum(engine.read_once(path, FIRST)[1] for path in short)
+                batch = engine.batch(short, FIRST)
             with opened(make) as engine:
                 restarted = engine.ask(text, SECOND)[0]
             results[name] = {"cold": cold, "second": second, "chat": chat, "batch": batch, "restarted": restarted}

@@ -32,6 +32,8 @@ def attention_by_text(
     pages, which get attention whatever they contain, on evicted and incomplete pages, and everywhere if no attention
     was recorded. If the tokens do not spell a text, that text and those after it are left out.
     """
+    if cache.attention_mass is None:
+        return [AttentionShare(i, 0, len(text), 0.0) for i, text in enumerate(texts)]
     page_starts, prompt = _decode_pages(tokenizer, tokens)
     mass = _informative_mass(cache, len(tokens), len(page_starts) - 1)
     located = enumerate(_locate_texts(prompt, texts))
@@ -44,8 +46,8 @@ def attention_by_text(
 def _informative_mass(cache: SequenceCache, tokens: int, pages: int) -> np.ndarray:
     """Returns the attention mass of each page [pages]; 0 for sinks, evicted pages and an incomplete last page."""
     mass = np.zeros(pages)
-    if cache.attention_mass is not None:
-        mass[: tokens // PAGE] = cache.attention_mass[: tokens // PAGE]
+    assert cache.attention_mass is not None
+    mass[: tokens // PAGE] = cache.attention_mass[: tokens // PAGE]
     mass[:SINK_PAGES] = 0
     for evicted in cache.evicted:
         if evicted.kept:

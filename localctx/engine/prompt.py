@@ -84,11 +84,9 @@ def make_prompt(
     """
     encode = partial(_encode, tokenizer)
     tokens = encode(texts, question, history, form)
-    others = [encode(texts, probe, history, form if history else AS_IT_IS) for probe in _PROBES]
-    left = min(map(len, (tokens, *others))) - 1  # one token at least is left to be read
-    shared = min(left, *(common(tokens, other) for other in others))
-    documents = _differs_from(tokens, encode, texts, (question, history, form), ((), AS_IT_IS)) if history else shared
-    asked = _differs_from(tokens, encode, texts, (question, history, form), (history, form))
+    differs = partial(_differs_from, tokens, encode, texts, (question, history, form))
+    documents, asked = differs(((), AS_IT_IS)), differs((history, form))
+    shared = asked if history else documents
     return Prompt(tokens, shared, min(documents, shared), max(asked, shared))
 
 

@@ -149,7 +149,8 @@ def _decode(request: Request, logits: Tensor, settings: Settings, samplers: Sequ
     if settings.n > 1:
         return decode_each(cache, logits, tokenizer=tokenizer, samplers=samplers, limit=limit)
     (sampler,) = samplers
-    request.lookup = PromptLookup(request.tokens, settings.draft if len(request.tokens) <= MAX_DRAFTED_PROMPT else 0)
+    drafts = len(request.tokens) <= MAX_DRAFTED_PROMPT and request.engine.max_tokens_at_once(cache) > 1
+    request.lookup = PromptLookup(request.tokens, settings.draft if drafts else 0)
     return decode(
         cache,
         logits,
