@@ -90,10 +90,10 @@ class LocalctxEngine(OwnEngine[Cache]):
 
     def __init__(self, model: PagedModel, plan: CachePlan, spill: Path, cancelled: IsCancelled) -> None:
         super().__init__(model, "localctx", plan.codec, plan.chunk, cancelled)
-        self._plan, self._spill = plan, spill
+        self._paged, self._plan, self._spill = model, plan, spill
 
     def _new_cache(self) -> Cache:
-        return self._plan.new_cache(self._model, self._spill)
+        return self._plan.new_cache(self._paged, self._spill)
 
     def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> CachePersister:
         """See ``OwnEngine``."""
@@ -112,7 +112,7 @@ class SelectEngine(LocalctxEngine):
     prefills = False
 
     def __init__(self, source: LocalctxEngine, keep: str) -> None:
-        super().__init__(source._model, source._plan, source._spill, source._cancelled)
+        super().__init__(source._paged, source._plan, source._spill, source._cancelled)
         self.name, self._source, self._keep = f"localctx {keep}", source, keep
 
     def read(self, tokens: Sequence[int]) -> int:
