@@ -9,7 +9,7 @@ import threading
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -18,8 +18,10 @@ from localctx.models.convert import ProgressCallback
 from localctx.models.fingerprint import hash_file
 from localctx.models.gguf_file import GGUF_ON_HUB, find_gguf
 from localctx.models.llama_embeddings import LlamaEmbeddings, check_embeddings
-from localctx.models.llama_tokenizer import LlamaTokenizer
 from localctx.models.resolve import resolve_gguf, resolve_model
+
+if TYPE_CHECKING:
+    from localctx.models.llama_tokenizer import LlamaTokenizer
 
 WINDOW = 256  # tokens; a longer text is cut
 _IDENTITY_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.txt")
@@ -115,8 +117,10 @@ class LlamaEmbedder:
             return model.embed([tokens or [0] for tokens in cut])
 
     @cached_property
-    def _loaded(self) -> tuple[LlamaEmbeddings, LlamaTokenizer]:
+    def _loaded(self) -> tuple[LlamaEmbeddings, "LlamaTokenizer"]:
         import torch
+
+        from localctx.models.llama_tokenizer import LlamaTokenizer
 
         model = LlamaEmbeddings(self._gguf.path, torch.get_num_threads())
         return model, LlamaTokenizer(model.pointer, model)
