@@ -44,8 +44,9 @@ def _versions() -> dict[str, str | None]:
 def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
+    from localctx.models.bitsandbytes_layers import bitsandbytes_options
     from localctx.models.device_choice import pick_device, pick_dtype
-    from localctx.models.weight_formats import bitsandbytes_options, precision_name, refuse_weights
+    from localctx.models.weight_formats import precision_name, refuse_weights
 
     try:
         device = pick_device(settings.device)

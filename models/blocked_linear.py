@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from localctx.kernels.linear_cpu import Blocks, exact_blocks, int8_blocks, multiply, multiply_in_bf16
+from localctx.models.bitsandbytes_layers import scale_bytes, weights_in
 
 WEIGHTS = {"full": exact_blocks, "int8": int8_blocks}
 """The functions that block weights, by name: unchanged, or as int8 with a scale for every 64 inputs."""
@@ -48,12 +49,12 @@ def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
 
 
 def weight_bytes(module: torch.nn.Module) -> int:
-    """Returns the bytes of a module's weights, blocked or not."""
+    """Returns the bytes of a module's weights, blocked, packed or neither."""
     blocked = (child.blocks.nbytes for child in module.modules() if isinstance(child, BlockedLinear))
-    return sum(parameter.nbytes for parameter in module.parameters()) + sum(blocked)
+    return sum(p.nbytes + scale_bytes(p) for p in module.parameters()) + sum(blocked)
 
 
 def weight_count(module: torch.nn.Module) -> int:
-    """Returns the number of a module's parameters, blocked or not."""
+    """Returns the number of a module's parameters, blocked, packed or neither."""
     blocked = (child.blocks.size for child in module.modules() if isinstance(child, BlockedLinear))
-    return sum(parameter.numel() for parameter in module.parameters()) + sum(blocked)
+    return sum(map(weights_in, module.parameters())) + sum(blocked)

@@ -2,10 +2,20 @@
 
 from collections.abc import Sequence
 
+from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.models.llama_options import MAX_OUTPUTS
 
 Piece = tuple[int, int, int, int]
 """Tokens ``start..stop`` of sequence ``i``, and how many of the last of them have logits that are wanted."""
+
+
+def passes(counts: Sequence[int], most: int) -> list[list[int]]:
+    """Returns the numbers of the sequences that are computed together, of those with ``counts`` tokens: each with a
+    chunk of its prompt by itself, then those that decode, ``most`` at a time.
+    """
+    long = [[i] for i, count in enumerate(counts) if count > MAX_DECODE_TOKENS]
+    short = [i for i, count in enumerate(counts) if count <= MAX_DECODE_TOKENS]
+    return long + [short[at : at + most] for at in range(0, len(short), most)]
 
 
 def native_batches(counts: Sequence[int], num_logits: Sequence[int], size: int) -> list[list[Piece]]:

@@ -3,6 +3,7 @@ called, which aborts the process where one is violated.
 """
 
 import ctypes
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from localctx.errors import Cancelled, ModelError
 from localctx.models.llama_library import llama_library
 from localctx.models.llama_options import MAX_OUTPUTS, ContextOptions
 
+POLL = 0.02  # seconds between two looks for a cancel during a batch
 MIN_ABORTABLE = 32  # tokens of a batch that takes long enough to be worth a look for a cancel at every operation
 
 
@@ -150,10 +152,24 @@ class LlamaContext:
         return torch.from_numpy(np.stack(arrays)) if arrays else torch.empty(0, self.vocabulary)
 
     def _watch(self, cancelled: Callable[[], bool] | None) -> None:
-        """Have llama.cpp ask ``cancelled`` between two operations; None: never."""
+        """Have llama.cpp ask ``cancelled`` between two operations, POLL seconds after it did last; None: never."""
         callback = self._library.ggml_abort_callback
-        self._callback = callback(lambda data: cancelled()) if cancelled else callback()
+        self._callback = callback(_polled(cancelled)) if cancelled else callback()
         self._library.llama_set_abort_callback(self._context, self._callback, None)
+
+
+def _polled(cancelled: Callable[[], bool]) -> Callable[[Any], bool]:
+    """``cancelled`` as llama.cpp calls it, thousands of times a second."""
+    due = time.monotonic() + POLL
+
+    def ask(data: Any) -> bool:
+        nonlocal due
+        if (now := time.monotonic()) < due:
+            return False
+        due = now + POLL
+        return cancelled()
+
+    return ask
 
 
 def _pointer(data: np.ndarray) -> Any:

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from localctx.errors import Cancelled
-from localctx.models.llama_batches import Piece, native_batches
+from localctx.kv.backend import MAX_DECODE_TOKENS
+from localctx.models.llama_batches import Piece, native_batches, passes
 from localctx.models.llama_context import LlamaContext, NoCells, Row, StateRefused
 from localctx.models.llama_options import ContextOptions, MemoryKind
 from localctx.models.native_sequences import NativeSequence, ResidentSequences, SequenceMark, native_id
@@ -20,8 +21,8 @@ from localctx.shape import PAGE
 
 
 class LlamaMemory:
-    """``make_context`` makes a native context, as large as is needed; ``page_bytes`` are the bytes of PAGE tokens. Any
-    thread may call; one at a time is served.
+    """``make_context`` makes a native context, as large as is needed; ``page_bytes`` are the bytes of PAGE tokens.
+    Sequences are computed together up to ``device_limit`` bytes. Any thread may call; one at a time is served.
     """
 
     def __init__(
@@ -30,14 +31,13 @@ class LlamaMemory:
         options: ContextOptions,
         kind: MemoryKind,
         page_bytes: int,
+        device_limit: int | None = None,
     ) -> None:
-        self.options, self.kind, self.page_bytes = options, kind, page_bytes
+        self.options, self.kind, self.page_bytes, self.device_limit = options, kind, page_bytes, device_limit
         self._residents = ResidentSequences(make_context, options, kind)
         self._lock = threading.RLock()
 
     # --- What there is
-
-    device_limit = None  # sequences are preempted by themselves
 
     @property
     def codec(self) -> str:
@@ -60,7 +60,11 @@ class LlamaMemory:
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
         """See ``SequenceMemory``."""
-        return 0
+        longest, new = dict[int, int](), 0
+        for cache, tokens in requests:
+            family = id(cache.sequence.family)
+            longest[family], new = max(cache.length, longest.get(family, 0)), new + tokens
+        return (sum(longest.values()) + new) * self.page_bytes // PAGE
 
     @property
     def cells(self) -> int:
@@ -100,18 +104,18 @@ class LlamaMemory:
         On any exception they are as before, except that one whose memory cannot be cut is then ``lost``. Raises
         Cancelled, NoRoom.
         """
-        most, done = self.options.sequences - 1, list[Tensor]()
+        done = dict[int, Tensor]()
         with self._lock:
             before = [sequence.length for sequence in sequences]
             try:
-                for at in range(0, len(sequences), most):
-                    part = slice(at, at + most)
-                    done += self._forward(sequences[part], tokens[part], num_logits[part], cancelled)
+                for part in passes([len(own) for own in tokens], self.options.sequences - 1):
+                    own = [sequences[i] for i in part], [tokens[i] for i in part], [num_logits[i] for i in part]
+                    done.update(zip(part, self._forward(*own, cancelled), strict=True))
             except BaseException:
                 for sequence, length in zip(sequences, before, strict=True):
                     self._roll_back(sequence, length)
                 raise
-        return done
+        return [done[i] for i in range(len(sequences))]
 
     def _forward(
         self,
@@ -120,7 +124,9 @@ class LlamaMemory:
         num_logits: Sequence[int],
         cancelled: Callable[[], bool],
     ) -> list[Tensor]:
-        """``forward`` for sequences that are resident together."""
+        """``forward`` for sequences that are resident together; one with a chunk of its prompt is alone."""
+        if len(tokens[0]) > MAX_DECODE_TOKENS:
+            self._residents.isolate(sequences[0])
         self._residents.make_resident(sequences)
         logits: list[list[Tensor]] = [[] for _ in sequences]
         for batch in native_batches([len(t) for t in tokens], num_logits, self.options.batch):

@@ -32,6 +32,11 @@ STATE_VERSION = 1
 
 MIN_BATCH = 32  # tokens of a native batch, at least
 
+WEIGHTS_PER_KV = 8
+"""The keys and values of sequences that decode together are this much smaller than the weights: the weights are read
+once for all of them, but each attends over the cells of all, which soon costs more than that saves.
+"""
+
 
 class LlamaWeights:
     """The loaded weights of ``gguf``, freed with the last object that has them. Raises ModelError."""
@@ -137,6 +142,7 @@ class LlamaModel:
                 self.memory_options(codec),
                 self.kind,
                 PAGE * self.sizes.bytes_per_token(codec),
+                self.nbytes // WEIGHTS_PER_KV,
             )
         return self._memories[key]
 

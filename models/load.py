@@ -9,6 +9,7 @@ from torch import Tensor
 
 from localctx.kernels import decode_cpu
 from localctx.kernels.warmup import warm
+from localctx.models.bitsandbytes_layers import bitsandbytes_options, is_packed
 from localctx.models.blocked_linear import block_linears
 from localctx.models.chat_tokenizer import ChatTokenizer
 from localctx.models.decoder_config import NATIVE_PRECISIONS, DecoderConfig, read_native_config
@@ -18,10 +19,10 @@ from localctx.models.local_model import LocalModel
 from localctx.models.native_decoder import NativeDecoder, NativeWeights
 from localctx.models.rope import parse_rope
 from localctx.models.safetensors_files import open_weights
-from localctx.models.sizing import stored_parameters
+from localctx.models.sizing import sizing_of, stored_parameters
 from localctx.models.tokenizer_files import find_tokenizer, stops_of
 from localctx.models.transformers_model import TransformersModel, load_module, load_tokenizer, loading
-from localctx.models.weight_formats import BITS, bitsandbytes_options, loaded_bits, refuse_weights
+from localctx.models.weight_formats import BITS, refuse_weights
 
 
 def load_model(
@@ -48,7 +49,7 @@ def load_model(
         decode_cpu.set_threads(threads)
     with ThreadPoolExecutor() as pool:  # in the background, while this thread imports or blocks weights
         warmed, hashes = pool.submit(warm), pool.submit(hash_weights, folder)
-        if native := _native_parts(folder, torch_device, precision):
+        if not packed and (native := _native_parts(folder, torch_device, precision)):
             config, tensors = native
             chat = pool.submit(_tokenizer, folder, config)
             with loading(folder):
@@ -60,18 +61,20 @@ def load_model(
             )
         module, tokenizer = load_module(folder, torch_device, precision, packed)
         warmed.result()
-        rows = block_linears(module, weights) if torch_device.type == "cpu" else None
+        rows = block_linears(module, weights) if torch_device.type == "cpu" and not packed else None
         options = {"name": name, "hashes": hashes.result(), "rope": rope, "stored": weights}
         return TransformersModel(module, tokenizer, row_by_row=rows, **options)
 
 
 def loading_bytes(folder: Path, torch_device: torch.device, precision: torch.dtype, weights: str) -> float:
     """Returns the bytes of weights at the peak of loading the model in ``folder``. A NativeDecoder maps its files;
-    transformers loads all weights before they are blocked.
+    transformers loads all weights before they are blocked, and one after another where bitsandbytes packs them.
     """
+    if is_packed(weights, torch_device):
+        return sizing_of(folder / "config.json", precision, weights, torch_device).weights
     parameters = stored_parameters(folder)
     if not (native := _native_parts(folder, torch_device, precision)):
-        return parameters * loaded_bits(weights, torch_device, precision) / 8
+        return parameters * precision.itemsize
     stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     embedding = native[0].vocab_size * native[0].hidden_size * 2  # not quantized
     return stored if weights == "full" else min(stored, parameters * BITS[weights] / 8 + embedding)

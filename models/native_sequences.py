@@ -3,7 +3,7 @@ it has no room, the sequence that was used longest ago is preempted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,8 @@ class SequenceMark(NamedTuple):
 class NativeSequence:
     """One sequence of ``length`` tokens, which is ``expected`` to get so many. It is resident under the native ``id``,
     or its state is ``preempted``; neither while it is empty. ``used`` counts up with its use. ``lost``: an interrupted
-    batch left its memory in an unknown state. ``mark`` is where it can go back to, if it cannot be cut.
+    batch left its memory in an unknown state. ``mark`` is where it can go back to, if it cannot be cut. Forks of one
+    sequence have one ``family``: they share cells.
     """
 
     length: int = 0
@@ -36,6 +37,7 @@ class NativeSequence:
     used: int = 0
     lost: bool = False
     mark: SequenceMark | None = None
+    family: object = field(default_factory=object)
 
 
 class RetainedSequence(NamedTuple):
@@ -129,6 +131,16 @@ class ResidentSequences:
                 if sequence.preempted is not None:
                     state, sequence.preempted = sequence.preempted, None
                     self._resume(sequence, state, sequences)
+
+    def isolate(self, sequence: NativeSequence) -> None:
+        """Preempt what shares no cells with ``sequence``. llama.cpp's attention goes over every cell of the context: a
+        chunk of a prompt is computed sooner without those of others, which cost no more than a copy in RAM.
+        """
+        if self._retained and self._retained.sequence.family is not sequence.family:
+            self.forget()
+        for other in list(self._resident.values()):
+            if other.family is not sequence.family:
+                self._preempt(other)
 
     def _resume(self, sequence: NativeSequence, state: np.ndarray, keep: Sequence[NativeSequence]) -> None:
         try:

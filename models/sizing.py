@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from localctx.errors import ModelError, UserError
+from localctx.models.bitsandbytes_layers import is_packed, packed_bytes
 from localctx.models.catalog import load_catalog
 from localctx.models.decoder_config import NATIVE_PRECISIONS, parse_native_config
 from localctx.models.fingerprint import hash_file
@@ -54,7 +55,7 @@ def sizing_of(
     config = read_config(config_file)
     try:
         text = config.get_text_config(decoder=True)
-        unfit, native = _unfit(text), _is_native(config_file, device, dtype)
+        unfit, native = _unfit(text), not is_packed(weights, device) and _is_native(config_file, device, dtype)
         weights_dtype = text.dtype if native and text.dtype else dtype
         return Sizing(
             text.model_type,
@@ -62,7 +63,7 @@ def sizing_of(
             multihead_shape_of(text),
             geometry_of(text),
             getattr(text, "max_position_embeddings", None) or 0,
-            weights_bytes(config, weights_dtype, weights),
+            weights_bytes(config, weights_dtype, weights, device),
             weights_dtype,
             torch.float32.itemsize if native else dtype.itemsize,
             unfit,
@@ -94,15 +95,15 @@ def read_config(file: Path) -> Any:
         raise _unsized(file, e) from e
 
 
-def weights_bytes(config: Any, dtype: torch.dtype, weights: str = "full") -> int:
-    """Returns the bytes of the parameters of the model ``config`` describes, tied ones once, from a module on torch's
-    meta device.
+def weights_bytes(config: Any, dtype: torch.dtype, weights: str = "full", device: torch.device = _PROCESSOR) -> int:
+    """Returns the bytes that the weights of the model ``config`` describes take on ``device``, tied ones once, from a
+    module on torch's meta device.
     """
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
         module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
-    return parameter_bytes(module, weights)
+    return packed_bytes(module, weights) if is_packed(weights, device) else parameter_bytes(module, weights)
 
 
 def stored_parameters(folder: Path) -> int:

@@ -19,6 +19,7 @@ from localctx.kv.graph_inputs import GraphInputs
 from localctx.kv.pool import Pool
 from localctx.models.adapter import Adapter
 from localctx.models.base import ForwardRequest
+from localctx.models.bitsandbytes_layers import packed_by
 from localctx.models.blocked_linear import RowByRow, weight_bytes, weight_count
 from localctx.models.chat_tokenizer import ChatTokenizer, chat_tokenizer_of
 from localctx.models.cuda_graphs import CudaCapture, GraphCache
@@ -45,7 +46,7 @@ class TransformersModel(LocalModel):
         self._module, self._row_by_row = module.eval(), row_by_row or RowByRow()
         self._hooks = ModuleAdapters(module, self._row_by_row)
         super().__init__(module.config.get_text_config(decoder=True), tokenizer or ChatTokenizer(None), **how)
-        self.computed_by = f"transformers {version('transformers')}"
+        self.computed_by = ", ".join(filter(None, (f"transformers {version('transformers')}", packed_by(module))))
         self.nbytes, self.parameters = weight_bytes(module), weight_count(module)
         self.sums_depend_on_rows = module.device.type == "cpu" and module.dtype != torch.float32
         self._applied: list[Positions] = [self._trained]  # what the module computes with now; views share the list

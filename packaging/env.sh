@@ -79,6 +79,7 @@ install() {
     install_torch
     say "[3/4] localctx and its libraries"
     need "localctx and its libraries" install -e "$root"
+    ! has_gpu || install_gpu
     mark ready
     say "[4/4] ready"
 }
@@ -104,7 +105,7 @@ install_torch() {
     torch=$(sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' "$root/pyproject.toml")
     release=${torch#torch==}
     release=${release%.\*}
-    if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
+    if has_gpu; then
         say "[2/4] torch $release, CUDA build (some gigabytes)"
         need "$torch" install "$torch"
     elif [ "$(uname -s)" = Linux ]; then
@@ -114,6 +115,17 @@ install_torch() {
         say "[2/4] torch $release"
         need "$torch" install "$torch"
     fi
+}
+
+# Succeeds with an NVIDIA GPU: its driver brings nvidia-smi along.
+has_gpu() { nvidia-smi -L 2>/dev/null | grep -q '^GPU'; }
+
+# bitsandbytes, for weights in int8 and nf4. All else works without it, so the installation goes on where it fails.
+install_gpu() {
+    packer=$(sed -n 's/^gpu = \["\([^"]*\)".*/\1/p' "$root/pyproject.toml")
+    say "[+] $packer, for --weights int8 and nf4 on the GPU"
+    pip install "$packer" || say "localctx: $packer could not be installed, so --weights int8 and nf4 are refused;" \
+        "all else works. To try again: '$venv/bin/python' -m pip install '$packer'. Log: $log"
 }
 
 # A local wheel (pip's find-links) needs no network. Otherwise "+cpu" of PyTorch's index outranks the CUDA build that

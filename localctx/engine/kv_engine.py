@@ -32,7 +32,13 @@ class PlannedCache(Protocol):
 
 
 class KVEngine(ABC):
-    """An engine for the model of ``runtime``, under its settings. ``rope`` is the RoPE scaling the model has now."""
+    """An engine for the model of ``runtime``, under its settings. ``rope`` is the RoPE scaling the model has now.
+
+    ``always_cuts``: a prompt is cut where its documents end even if nothing is persisted there, so that it is computed
+    to the bit as one that is.
+    """
+
+    always_cuts = True
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime

@@ -61,12 +61,13 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
     start, tokens = time.perf_counter(), request.tokens[:stop]
     if request.cache.length >= len(tokens):
         return
+    cuts = request.persister or request.engine.always_cuts
     try:
         logits = yield from prefill(
             request.cache,
             tokens,
             chunk=request.relief,
-            boundary=request.boundary,
+            boundary=request.boundary if cuts else 0,
             after_chunk=request.persister or (lambda cache: None),
         )
         request.logits = logits if len(tokens) == len(request.tokens) else None

@@ -1,27 +1,26 @@
 """Weights in fewer bits: chosen by a setting, part of a page's name, sized beforehand, refused in a line."""
 
 import json
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 from ask_in_process import PLAIN
 from command_checks import assert_one_line
+from safetensors.torch import load_file
+from tiny_models import save_tiny_model
 
 from localctx.engine.model_loader import same_model
 from localctx.errors import ModelError
 from localctx.kernels.simd import SIGNED
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
-from localctx.models import transformers_model, weight_formats
-from localctx.models.load import load_model
+from localctx.models.load import load_model, loading_bytes
 from localctx.models.sizing import sizing_of
-from localctx.models.weight_formats import bitsandbytes_options, loaded_bits, parameter_bytes, refuse_weights
+from localctx.models.weight_formats import parameter_bytes, refuse_weights
 from localctx.settings import load_settings
 from localctx.workflows.summary_task import SummaryTask
 
-CPU, GPU = torch.device("cpu"), torch.device("cuda")
+CPU = torch.device("cpu")
 TEXT = [(i * 37 + i // 7) % 250 for i in range(200)]
 
 
@@ -75,16 +74,15 @@ def test_bytes_by_hand():
     module[0].weight.data = module[0].weight.data.bfloat16()
     assert parameter_bytes(module, "full") == 2 * (6400 + 6400 + 100)
     assert parameter_bytes(module, "int8") == 2 * (6400 + 100) + 6400 + 4 * 100
-    assert parameter_bytes(module, "nf4") == 2 * (6400 + 100) + 3200 + 4 * 100
     module[1].weight = module[0].weight
     assert parameter_bytes(module, "full") == 2 * (6400 + 100), "tied"
     assert parameter_bytes(module, "int8") == 2 * (6400 + 100) + 6400 + 4 * 100, "the embedding stays as it is"
 
 
-def test_a_processor_has_whole_weights_while_it_loads():
-    assert loaded_bits("int8", CPU, torch.float32) == 32
-    assert loaded_bits("int8", GPU, torch.bfloat16) == 8.5
-    assert loaded_bits("full", GPU, torch.bfloat16) == 16
+def test_a_processor_has_whole_weights_while_transformers_loads_them(tmp_path):
+    folder = save_tiny_model(tmp_path)
+    whole = loading_bytes(folder, CPU, torch.float16, "int8")  # a precision that no NativeDecoder has
+    assert whole == 2 * sum(p.numel() for p in load_file(folder / "model.safetensors").values())
 
 
 def test_plan_and_doctor_tell_of_them(run, tiny_model, home, monkeypatch):
@@ -116,7 +114,7 @@ def test_an_answer_with_them_does_not_take_pages_of_the_full_ones(run, document,
     assert reused[1] == reused[3] > 0 == reused[0] == reused[2]
 
 
-# Refusals, and GPUs
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -137,36 +135,5 @@ def test_what_nothing_multiplies_by_is_told_in_one_line(
 
 def test_a_processor_in_bf16_keeps_full_weights(tiny_model):
     refuse_weights("full", CPU, torch.bfloat16)
-    refuse_weights("nf4", GPU, torch.bfloat16)
-    assert bitsandbytes_options("int8", CPU) == bitsandbytes_options("full", GPU) == {}
     with pytest.raises(ModelError, match="--dtype f32"):
         load_model(tiny_model, "m", device="cpu", dtype="bf16", weights="int8")
-
-
-def test_a_gpu_needs_bitsandbytes(monkeypatch):
-    monkeypatch.setattr(weight_formats, "find_spec", lambda name: None)
-    with pytest.raises(ModelError, match=r"int8 weights on a GPU need bitsandbytes; pip install bitsandbytes"):
-        bitsandbytes_options("int8", GPU)
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("int8", {"load_in_8bit": True, "load_in_4bit": False}),
-        ("nf4", {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_compute_dtype": torch.bfloat16}),
-    ],
-)
-def test_bitsandbytes_is_told_how_and_where(monkeypatch, tiny_model, name, said):
-    """It packs weights on the GPU while they are loaded: the module is not moved there."""
-    monkeypatch.setattr(weight_formats, "find_spec", lambda library: SimpleNamespace())
-    packed, given = bitsandbytes_options(name, GPU), dict[str, Any]()
-    monkeypatch.setattr(
-        transformers_model,
-        "load_whole",
-        lambda auto, folder, **how: given.update(how) or SimpleNamespace(generation_config=None),
-    )
-    transformers_model.load_module(tiny_model, GPU, torch.bfloat16, packed)
-    config = given["quantization_config"]
-    assert {key: getattr(config, key) for key in said} == said
-    assert given["device_map"] == {"": GPU}
-    assert given["dtype"] == torch.bfloat16

@@ -104,6 +104,7 @@ def test_the_light_tools_need_no_compiler_and_the_extras_agree():
     light, larger = EXTRAS["test"], EXTRAS["test-all"]
     assert not [tool for tool in light if tool.startswith(tuple(TOOLS))]
     assert {*EXTRAS["ocr"], *EXTRAS["ray"]} < {*larger}
+    assert {*EXTRAS["gpu"]} < {*light}
 
 
 def test_on_a_bare_machine_only_light_tools_come_and_the_last_line_says_what_was_left_out(bare):

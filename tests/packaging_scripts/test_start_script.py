@@ -145,9 +145,41 @@ def test_without_a_gpu_and_a_wheel_the_cpu_index_is_asked(stage):
 
 
 def test_with_a_gpu_the_plain_build_is_taken(stage):
-    stage.command("nvidia-smi", "#!/bin/sh\necho 'GPU 0: NVIDIA H100'\n")
+    stage.command("nvidia-smi", SMI)
     (stage.path / "wheel").touch()
     assert stage.torch() == [TORCH]
+
+
+BITSANDBYTES = "install bitsandbytes>=0.50.2"
+SMI = "#!/bin/sh\necho 'GPU 0: NVIDIA H100'\n"
+
+
+def test_with_a_gpu_bitsandbytes_is_installed_with_the_rest_and_once(stage):
+    stage.command("nvidia-smi", SMI)
+    first = stage.run("start", "doctor")
+    assert (first.returncode, first.stdout) == (0, "localctx [doctor]\n")
+    assert stage.calls()[-2:] == [f"install -e {stage.project}", BITSANDBYTES]
+    assert "bitsandbytes>=0.50.2, for --weights int8 and nf4 on the GPU" in first.stderr
+    assert (stage.run("start", "doctor").stderr, stage.calls()) == ("", [])
+
+
+@pytest.mark.parametrize("nvidia_smi", ["#!/bin/sh\necho 'No devices were found'\n", "#!/bin/sh\nexit 9\n"])
+def test_without_a_gpu_there_is_no_bitsandbytes(stage, nvidia_smi):
+    stage.command("nvidia-smi", nvidia_smi)
+    assert stage.run("start").returncode == 0
+    assert BITSANDBYTES not in stage.calls()
+
+
+def test_where_bitsandbytes_cannot_be_had_everything_else_goes_on(stage):
+    stage.command("nvidia-smi", SMI)
+    (stage.path / "no bitsandbytes").touch()
+    first = stage.run("start", "doctor")
+    assert (first.returncode, first.stdout) == (0, "localctx [doctor]\n")
+    assert BITSANDBYTES in stage.calls()
+    (told,) = [line for line in first.stderr.splitlines() if line.startswith("localctx:")]
+    assert "bitsandbytes>=0.50.2 could not be installed, so --weights int8 and nf4 are refused; all else works" in told
+    assert f"To try again: '{stage.venv}/bin/python' -m pip install 'bitsandbytes>=0.50.2'" in told
+    assert (stage.run("start", "doctor").stderr, stage.calls()) == ("", [])
 
 
 def test_a_mac_has_only_one_build(stage):
