@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 from localctx.errors import UsageError
 from localctx.shape import FORMATS
@@ -19,6 +19,9 @@ from localctx.shape import FORMATS
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # method, and factor over the trained window
 MODES = ("auto", "full", "retrieve", "everywhere")
 ENGINES = ("auto", "torch", "llama.cpp")
+EngineName = Literal["torch", "llama.cpp"]
+"""The engines: torch over pages of ours, or llama.cpp, which holds keys and values itself."""
+
 LLAMA_KV = ("f16",)  # KV types that only llama.cpp has
 WEIGHTS = ("full", "int8", "nf4")
 BLEND = ("off", "auto", "on")

@@ -1,7 +1,7 @@
 """Model and Tokenizer: what the engine calls. Tokens to logits over a cache, and text to tokens and back."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,12 +11,10 @@ from localctx.kv.rotary import Rope
 from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.adapter import Adapter
 from localctx.models.geometry import Geometry
+from localctx.settings import EngineName
 from localctx.shape import KVShape
 
 Messages = Sequence[dict[str, str]]
-
-EngineName = Literal["torch", "llama.cpp"]
-"""The engines: torch over pages of ours, or llama.cpp, which holds keys and values itself."""
 
 AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 
@@ -73,6 +71,10 @@ class Model(Protocol):
 
     @property
     def context(self) -> int: ...
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of tokens in the vocabulary."""
 
     @property
     def kv_nbytes(self) -> Mapping[str, int]: ...

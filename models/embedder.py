@@ -1,20 +1,27 @@
 """Embedders turn texts into unit vectors for semantic search.
 
-The one here is an encoder of the BERT family in transformers, with mean pooling over tokens. Importing this module
-loads no model.
+One is an encoder of the BERT family in transformers, with mean pooling over tokens; the other an embedding model in a
+GGUF, computed by llama.cpp. Importing this module loads no model.
 """
 
 import hashlib
+import threading
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from localctx.models.catalog import load_catalog
 from localctx.models.convert import ProgressCallback
 from localctx.models.fingerprint import hash_file
-from localctx.models.resolve import resolve_model
+from localctx.models.gguf_file import GGUF_ON_HUB, find_gguf
+from localctx.models.llama_embeddings import LlamaEmbeddings, check_embeddings
+from localctx.models.resolve import resolve_gguf, resolve_model
+
+if TYPE_CHECKING:
+    from localctx.models.llama_tokenizer import LlamaTokenizer
 
 WINDOW = 256  # tokens; a longer text is cut
 _IDENTITY_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.txt")
@@ -30,11 +37,18 @@ class Embedder(Protocol):
         """Returns a unit vector for each text, float32 [n, d]. It is one batch: pass a few texts of similar length."""
 
 
-def load_embedder(name: str, models_dir: Path, progress: ProgressCallback) -> Embedder | None:
-    """Returns the embedder called ``name``, as ``resolve_model`` resolves names, and downloads it if needed; None for
-    ``none``. Raises ModelError, and whatever ``progress`` raises.
+def load_embedder(
+    name: str, models_dir: Path, progress: ProgressCallback, tried: Path | None = None
+) -> Embedder | None:
+    """Returns the embedder called ``name``, as ``resolve_model`` or ``resolve_gguf`` resolves names, downloaded if
+    needed; None for ``none``. ``tried`` is the folder of records of GGUF files that were loaded (None: in
+    ``models_dir``). Raises ModelError, and whatever ``progress`` raises.
     """
-    return None if name == "none" else TransformerEmbedder(resolve_model(name, models_dir, progress, "embedder"), name)
+    if name == "none":
+        return None
+    if name not in load_catalog() and (find_gguf(name) or GGUF_ON_HUB.fullmatch(name)):
+        return LlamaEmbedder(resolve_gguf(name, models_dir, progress), name, tried or models_dir / ".tried")
+    return TransformerEmbedder(resolve_model(name, models_dir, progress, "embedder"), name)
 
 
 class TransformerEmbedder:
@@ -76,3 +90,37 @@ class TransformerEmbedder:
         with loading(self._folder, device):
             module = load_whole(AutoModel, self._folder, unused="pooler.", dtype=pick_dtype("auto", device))
             return AutoTokenizer.from_pretrained(self._folder, **LOCAL), module.to(device).eval()
+
+
+class LlamaEmbedder:
+    """See ``Embedder``: the embedding model in the GGUF ``path``, with its own pooling; loaded at first use.
+
+    Raises ModelError for another model, and where llama.cpp is not installed.
+    """
+
+    def __init__(self, path: Path, name: str, tried: Path) -> None:
+        self._gguf, self._model_name = check_embeddings(path, tried), name
+        self._lock = threading.Lock()
+
+    @cached_property
+    def name(self) -> str:
+        """The model's name and a hash of everything its vectors depend on."""
+        content = f"gguf {WINDOW} " + " ".join(self._gguf.hashes.values())
+        return f"{Path(self._model_name).name} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        """See ``Embedder``."""
+        with self._lock:
+            model, tokenizer = self._loaded
+            window, encoded = min(WINDOW, model.window), [tokenizer.encode_text(text) for text in texts]
+            cut = [tokens if len(tokens) <= window else [*tokens[: window - 1], tokens[-1]] for tokens in encoded]
+            return model.embed([tokens or [0] for tokens in cut])
+
+    @cached_property
+    def _loaded(self) -> tuple[LlamaEmbeddings, "LlamaTokenizer"]:
+        import torch
+
+        from localctx.models.llama_tokenizer import LlamaTokenizer
+
+        model = LlamaEmbeddings(self._gguf.path, torch.get_num_threads())
+        return model, LlamaTokenizer(model.pointer, model)

@@ -1,11 +1,10 @@
 """Chooses the engine of a model: torch over pages of ours, or llama.cpp for GGUF files."""
 
 from localctx.errors import ModelError
-from localctx.models.base import EngineName
 from localctx.models.catalog import load_catalog
-from localctx.models.gguf_file import find_gguf, open_gguf
+from localctx.models.gguf_file import GGUF_ON_HUB, find_gguf, open_gguf
 from localctx.models.llama_library import llama_cpp_is_installed
-from localctx.models.resolve import GGUF_ON_HUB
+from localctx.settings import EngineName
 
 TORCH_FAMILIES = {
     "llama",

@@ -11,6 +11,9 @@ from localctx.models.fingerprint import hash_file
 from localctx.models.gguf_header import REMEDY, GgufHeader, check_sizes, read_header
 
 _SPLIT = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
+GGUF_ON_HUB = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*):(?P<pattern>[\w.*?\[\]-]+)")
+"""A repository of the hub and a pattern of names of GGUF files in it: ``owner/name:*Q4_K_M*``."""
+
 EXACT_TYPES = {0, 1, 30}  # ggml's f32, f16 and bf16
 
 

@@ -17,7 +17,7 @@ from localctx.errors import ModelError, UsageError
 from localctx.kv.keepers.full import Full
 from localctx.kv.keepers.keeper import Keeper
 from localctx.models.adapter import Adapter
-from localctx.models.base import EngineName, ForwardRequest
+from localctx.models.base import ForwardRequest
 from localctx.models.gguf_file import GgufFile, open_gguf
 from localctx.models.gpu_layers import ALL, GpuLayers, gpu_layers
 from localctx.models.llama_cache import LlamaCache
@@ -29,6 +29,7 @@ from localctx.models.llama_tokenizer import LlamaTokenizer
 from localctx.models.llama_trial import LlamaSizes, try_gguf
 from localctx.models.native_sequences import NativeSequence
 from localctx.models.shiftable import cannot_shift
+from localctx.settings import EngineName
 from localctx.shape import PAGE
 
 STATE_VERSION = 1
@@ -92,6 +93,11 @@ class LlamaModel:
         """See ``Model``."""
         scaling = parse_llama_rope(self._rope)
         return int(self.trained * scaling[1]) if scaling else self.trained
+
+    @property
+    def vocabulary(self) -> int:
+        """See ``Model``."""
+        return self.tokenizer.size
 
     @property
     def kv_nbytes(self) -> Mapping[str, int]:

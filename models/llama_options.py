@@ -10,6 +10,7 @@ from localctx.models.llama_library import QUANTIZED, kv_types, llama_library
 from localctx.settings import ROPE
 
 MAX_OUTPUTS = 64  # tokens of one native batch whose logits are wanted: their buffer is vocabulary x 4 bytes for each
+LLAMA_KEEPERS = ("full", "sink-window")  # the others go by attention or keys, which llama.cpp does not show
 CELLS = 256  # llama.cpp pads a context to a multiple of this
 
 

@@ -51,6 +51,10 @@ class LlamaTokenizer:
         """See ``Tokenizer``."""
         return self._tokenize(text)
 
+    def encode_text(self, text: str) -> list[int]:
+        """Encodes a text that stands alone, with the tokens that the model puts around it."""
+        return self._tokenize(text, bounds=True)
+
     def stream(self) -> Callable[[int], str]:
         """See ``Tokenizer``."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")

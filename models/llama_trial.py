@@ -10,12 +10,12 @@ import re
 import subprocess
 import sys
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from localctx.errors import ModelError, UsageError
 from localctx.models.gguf_file import GgufFile
@@ -26,6 +26,7 @@ CONTEXTS = (8192, 65_536)  # tokens of the contexts that are measured; between a
 SECONDS = 60  # that a child may take, and one more for every READ bytes
 READ = 50_000_000
 _MOST = 1 << 24  # tokens of a context
+Value = TypeVar("Value")
 _SIZE = re.compile(r"(llama_kv_cache\w*|llama_memory_recurrent): +size = +([\d.]+) MiB")
 _TRANSFORMED = re.compile(r"attn_rot_k = 1\b")
 _COMPUTE = re.compile(r"(?:compute|output) buffer size = +([\d.]+) MiB")
@@ -97,22 +98,36 @@ def try_gguf(gguf: GgufFile, batch: int, folder: Path) -> LlamaSizes:
 
     Raises ModelError for a file at which the child failed, or which took it too long.
     """
-    transform = os.environ.get(NO_TRANSFORM, "")
-    key = sha256(json.dumps([gguf.hashes, llama_build(), batch, transform], sort_keys=True).encode()).hexdigest()[:32]
+    trial = lambda: json.loads(run_trial(__name__, [str(gguf.path), str(batch)], gguf))  # noqa: E731
+    return record_trial(gguf, [batch, os.environ.get(NO_TRANSFORM, "")], folder, trial, _from_json)
+
+
+def record_trial(
+    gguf: GgufFile,
+    how: object,
+    folder: Path,
+    trial: Callable[[], dict[str, Any]],
+    read: Callable[[dict[str, Any]], Value],
+) -> Value:
+    """Returns what ``read`` makes of the record of an earlier trial of ``gguf`` that was made in the same way
+    (``how``); without one that can be read, of a new ``trial``, which is recorded in ``folder``.
+    """
+    key = sha256(json.dumps([gguf.hashes, llama_build(), how], sort_keys=True).encode()).hexdigest()[:32]
     record = folder / f"{key}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return _from_json(json.loads(record.read_text()))
-    tried = _try(gguf, batch)
+        return read(json.loads(record.read_text()))
+    tried = trial()
     with suppress(OSError):  # then it is tried again next time
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = record.with_suffix(f".{os.getpid()}")
         part.write_text(json.dumps(tried))
         part.replace(record)
-    return _from_json(tried)
+    return read(tried)
 
 
-def _try(gguf: GgufFile, batch: int) -> dict[str, Any]:
-    command = [sys.executable, "-m", "localctx.models.llama_trial", str(gguf.path), str(batch)]
+def run_trial(module: str, arguments: Sequence[str], gguf: GgufFile) -> bytes:
+    """Returns what ``module`` prints that tries ``gguf`` in a child process. Raises ModelError where it fails."""
+    command = [sys.executable, "-m", module, *arguments]
     environment = {**os.environ, "GGML_NO_BACKTRACE": "1"}
     seconds = SECONDS + gguf.nbytes // READ
     try:
@@ -123,7 +138,7 @@ def _try(gguf: GgufFile, batch: int) -> dict[str, Any]:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
         reason = said[-1][:200] if said else f"it ended with status {done.returncode}"
         raise ModelError(f"llama.cpp cannot run {gguf.path} ({reason})", "fetch the file again, or take another model")
-    return json.loads(done.stdout)
+    return done.stdout
 
 
 def _from_json(tried: dict[str, Any]) -> LlamaSizes:

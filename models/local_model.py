@@ -13,12 +13,13 @@ from localctx.errors import Cancelled
 from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
 from localctx.models.adapter import Adapter
-from localctx.models.base import EngineName, ForwardRequest, Tokenizer
+from localctx.models.base import ForwardRequest, Tokenizer
 from localctx.models.chat_tokenizer import ChatTokenizer
 from localctx.models.fingerprint import fingerprint
 from localctx.models.forward_batch import ForwardBatch, adapter_of
 from localctx.models.geometry import geometry_of, shape_of
 from localctx.models.rope import ModelRope, Positions, positions_of, stretched
+from localctx.settings import EngineName
 
 _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: no result depends on them
 
@@ -78,7 +79,7 @@ class LocalModel(ABC):
 
     @property
     def vocabulary(self) -> int:
-        """The number of tokens in the vocabulary."""
+        """See ``Model``."""
         return self._config.vocab_size
 
     def stretch(self, rope: str) -> None:

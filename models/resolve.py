@@ -13,7 +13,7 @@ from localctx.models.catalog import CatalogEntry, HubSource, ModelKind, ModelSou
 from localctx.models.convert import ProgressCallback, convert_gguf
 from localctx.models.download import HubUnreachable, SourceFailed, from_hub, from_pip, sha256
 from localctx.models.fingerprint import hash_file
-from localctx.models.gguf_file import find_gguf
+from localctx.models.gguf_file import GGUF_ON_HUB, find_gguf
 from localctx.models.gguf_header import read_header
 from localctx.models.installed import (
     BuiltModel,
@@ -31,9 +31,6 @@ from localctx.models.installed import (
 )
 
 __all__ = ["InstalledModel", "list_installed", "pull", "remove", "resolve_model", "verify"]
-
-GGUF_ON_HUB = re.compile(r"(?P<repo>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*):(?P<pattern>[\w.*?\[\]-]+)")
-"""A repository of the hub and a pattern of names of GGUF files in it: ``owner/name:*Q4_K_M*``."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?<!\.gguf)")
 _FOLDER = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -75,17 +72,23 @@ def resolve_gguf(name: str, models_dir: Path, progress: ProgressCallback) -> Pat
     if not match:
         raise ModelError(f"{name} is no GGUF file, nor a folder with one", "name a .gguf file, or owner/name:*Q4_K_M*")
     source = HubSource(match["repo"], pattern=match["pattern"])
-    own_name = re.sub(r"[^\w.-]", "_", folder_name(name))
-    folder = install(own_name, models_dir, progress, lambda work: _fetch(name, (source,), 0, work, progress))
+    folder = install(_gguf_folder(name), models_dir, progress, lambda work: _fetch(name, (source,), 0, work, progress))
     if not (path := find_gguf(str(folder))):
         raise ModelError(f"{name} names several models", "give a pattern of one, such as owner/name:*Q4_K_M*")
     return path
 
 
+def _gguf_folder(name: str) -> str:
+    """Returns the name of the folder that GGUF files of the hub are downloaded to."""
+    return re.sub(r"[^\w.-]", "_", folder_name(name))
+
+
 def pull(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
-    """Downloads the catalogue name or hub id ``name`` if it is not installed; returns its folder. Raises as
-    ``resolve_model`` does.
+    """Downloads the catalogue name, hub id or GGUF_ON_HUB ``name`` if it is not installed; returns its folder. Raises
+    as ``resolve_model`` does.
     """
+    if GGUF_ON_HUB.fullmatch(name):
+        return resolve_gguf(name, models_dir, progress).parent
     entry = load_catalog().get(name)
     if not entry and not _HUB_ID.fullmatch(name):
         raise unknown_model_error(name, list(load_catalog()))
@@ -104,7 +107,10 @@ def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
     if entry := load_catalog().get(name):
         _refuse_kind(entry, "chat")
     elif path := _existing(name):
-        return str(_local(path) if path.is_dir() else path.resolve()), True
+        folder = path.is_dir() and not find_gguf(name)
+        return str(_local(path) if folder else path.resolve()), True
+    elif GGUF_ON_HUB.fullmatch(name):
+        return name, is_complete(models_dir / _gguf_folder(name))
     elif not is_complete(models_dir / folder_name(name)) or not (_FOLDER.fullmatch(name) or _HUB_ID.fullmatch(name)):
         names = [*load_catalog(), *(model.name for model in list_installed(models_dir))]
         raise unknown_model_error(name, names)

@@ -111,7 +111,9 @@ class Watch:
         """Watch a page, too."""
         page.on("dialog", self._dialog)
         page.on("pageerror", lambda e: self.seen.append(f"error: {e}"))
-        page.on("console", lambda m: self.seen.append(f"console: {m.text}") if self._wrong(m) else None)
+        page.on(
+            "console", lambda m: self.seen.append(f"console: {m.text} {m.location['url']}") if self._wrong(m) else None
+        )
         page.on("request", lambda r: None if self._ours(r.url) else self.seen.append(f"request: {r.url}"))
         return page
 

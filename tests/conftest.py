@@ -225,6 +225,16 @@ def default_home(tmp_path_factory, pull) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def default_gguf(tmp_path_factory, default_home) -> Path:
+    """The default model as a GGUF file. Read only."""
+    from default_gguf import write_with_vocabulary
+
+    from localctx.models.catalog import DEFAULT
+
+    return write_with_vocabulary(default_home / "models" / DEFAULT, tmp_path_factory.mktemp("gguf") / "default.gguf")
+
+
 PROSE = "api asking benchmarks chats internals library limits memory models promises quality servers settings"
 """Pages of sentences. Those for developers are tables and code, and more pages must not change what tests read."""
 

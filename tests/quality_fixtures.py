@@ -20,7 +20,8 @@ def run(home, monkeypatch, capsys, tiny_model):
         monkeypatch.setenv(f"LOCALCTX_{name.upper()}", str(value))
 
     def run(*arguments):
-        monkeypatch.setattr("sys.argv", ["localctx", "quality", *map(str, arguments), "--model", str(tiny_model)])
+        model = [] if "--model" in arguments else ["--model", str(tiny_model)]
+        monkeypatch.setattr("sys.argv", ["localctx", "quality", *map(str, arguments), *model])
         return cli.run(), *capsys.readouterr()
 
     return run

@@ -45,11 +45,13 @@ def page_cells(report: dict[str, Any], title: str) -> str:
     mass[:SINK_PAGES] = [0.0] * len(mass[:SINK_PAGES])  # sinks get attention whatever their text is
     group = max(1, ceil(len(where) / MAX_CELLS))
     starts = range(0, len(where), group)
-    max_mass = max((sum(mass[i : i + group]) for i in starts), default=0.0)
+    max_mass = max((sum(mass[i : i + group]) for i in starts), default=0.0)  # 0 where attention was not recorded
     cells = "".join(_cell(where, mass, reused, i, group, max_mass) for i in starts)
     text = summary(where, mass, reused, title)
+    if report["kv"].get("engine") == "llama.cpp":
+        text += " What the answer attended to is not known: llama.cpp does not tell it."
     drawn = f'<div class="lc-cells" role="img" aria-label="{escape(text)}">{cells}</div>'
-    return f"<p>{escape(text)}</p>{drawn}{_legend(group)}"
+    return f"<p>{escape(text)}</p>{drawn}{_legend(group, attended=bool(max_mass))}"
 
 
 def summary(where: str, mass: Sequence[float], reused: int, title: str) -> str:
@@ -75,7 +77,8 @@ def _cell(where: str, mass: Sequence[float], reused: int, first: int, group: int
     kept, share = first < reused, sum(mass[first:stop])
     heat = ceil(HEAT_LEVELS * sqrt(share / max_mass)) if max_mass else 0
     origin = "kept from before" if kept else "read now"
-    title = f"tokens {_tokens(first, stop)}: {WHERE[letter]}, {origin}, {share:.1%} of the attention"
+    attention = f", {share:.1%} of the attention" if max_mass else ""
+    title = f"tokens {_tokens(first, stop)}: {WHERE[letter]}, {origin}{attention}"
     kinds = f"lc-at-{letter}{' lc-kept' if kept else ''}"
     return f'<i class="{kinds}" title="{title}">{_heat(heat)}</i>'
 
@@ -84,12 +87,13 @@ def _heat(level: int) -> str:
     return f'<b class="lc-heat{level}"></b>' if level else ""
 
 
-def _legend(group: int) -> str:
+def _legend(group: int, *, attended: bool) -> str:
     keys = [
         *(("lc-at-d", "device"), ("lc-at-h", "RAM beside it"), ("lc-at-s", "disk"), ("lc-at-p", "kept in part")),
         *(("lc-at-x", "dropped"), ("lc-at-o", "still open"), ("lc-at-d lc-kept", "kept from before (framed)")),
     ]
     items = "".join(f'<li><i class="{kind}"></i>{name}</li>' for kind, name in keys)
-    items += f'<li><i class="lc-at-none">{_heat(HEAT_LEVELS)}</i>attention of the answer (larger: more)</li>'
+    if attended:
+        items += f'<li><i class="lc-at-none">{_heat(HEAT_LEVELS)}</i>attention of the answer (larger: more)</li>'
     each = f"One cell is {group:,} pages." if group > 1 else f"One cell is a page of {PAGE} tokens."
     return f'<ul class="lc-legend lc-cells">{items}</ul><small>{each}</small>'

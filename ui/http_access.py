@@ -37,6 +37,7 @@ ALLOWED_PATHS = (  # what the page needs; gradio has more: proxies, recordings, 
     *("/assets/", "/static/", "/theme.css", "/favicon.ico", "/manifest.json", "/config"),
     *(f"{_API}{name}" for name in ("run/predict", "queue/", "heartbeat/", "upload", "file=", "cancel", "reset")),
     *(f"{_API}{name}" for name in ("theme.css", "startup-events", "component_server")),
+    f"{_API}app_id",  # asked until a connection that was lost is there again
 )
 REMOTE_FILES = (f"{_API}file=http:", f"{_API}file=https:")  # gradio would fetch them from another server
 _SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)

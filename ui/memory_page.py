@@ -17,6 +17,7 @@ from localctx.shape import FORMATS
 from localctx.ui import render
 from localctx.ui.bars import BarPart, bar, page_cells
 from localctx.ui.job_events import progress_lines
+from localctx.ui.memory_choices import KEEPER_INFO, KEEPER_LABELS, codec_choices, engine_of, keeper_choices
 from localctx.ui.memory_plot import plot, table
 from localctx.ui.window import AppWindow, Updates, tab_id
 
@@ -25,13 +26,6 @@ if TYPE_CHECKING:
 
 TAB = "Memory"
 REFRESH_INTERVAL = 2  # seconds between two measurements of memory
-KEEPER_LABELS = {
-    "full": "attention sees everything",
-    "select:1/4": "each query attends to the quarter of the pages that match it best; nothing is dropped",
-    "sink-window:2048": "the beginning and the last 2,048 tokens; the rest is dropped",
-    "h2o:2048": "2,048 tokens: those with the most attention so far, and the last",
-    "snapkv:2048": "once the question is read, the 2,048 tokens that each head attended to most",
-}
 DEFAULT_VARIANTS = ["int8", "k8v4", "int4"]  # measured unless others are chosen
 
 
@@ -57,7 +51,6 @@ class MemoryPage:
                 self.keeper = gr.Dropdown(
                     [],
                     label="Keeper: what attention sees",
-                    info="one of these, or another budget, as select:1/8 or h2o:4096",
                     allow_custom_value=True,
                     elem_id="keeper",
                 )
@@ -66,7 +59,7 @@ class MemoryPage:
         self.plan = gr.HTML("", elem_id="what-fits")
 
     def _build_measuring(self) -> None:
-        with gr.Accordion("Measure on a document of yours", open=False, elem_id="gate"):
+        with gr.Accordion("Measure on a document of yours", open=False, elem_id="gate") as self.gate:
             self.document = gr.Dropdown([], label="Document", elem_id="gate-document")
             self.variants = gr.Dropdown(
                 [*FORMATS, *(k for k in KEEPER_LABELS if k != "full")],
@@ -85,7 +78,7 @@ class MemoryPage:
         """Connect the components with their event handlers; ``chat`` has the id of the open chat."""
         quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         live = [self.bars, self.map, self.map_key]
-        choices = [self.codec, self.keeper, self.document, self.plan]
+        choices = [self.codec, self.keeper, self.gate, self.document, self.plan]
         tabs.select(self._set_timer, None, [self.timer], **quick)
         tabs.select(self._tab_selected, [chat], [*live, *choices], **quick)
         self.timer.tick(self._live, [chat, self.map_key], live, **quick)
@@ -182,13 +175,19 @@ class MemoryPage:
 
     def _choices(self) -> Updates:
         """Return codecs and keepers with their measured quality, and the documents of the library."""
-        s, over, results = self._window.settings, overrides(), self._results()
-        codecs = [("auto: the smallest that passed, int8 until measured", "auto")]
-        codecs += [(f"{c}: {_quality(results.get(c))}", c) for c in FORMATS]
-        keepers = [(f"{k}: {label}{_keeper_quality(results, k)}", k) for k, label in KEEPER_LABELS.items()]
+        s, over, engine = self._window.settings, overrides(), engine_of(self._window.settings)
+        results = self._results()
         return {
-            self.codec: gr.update(choices=codecs, value=s.kv, interactive="kv" not in over),
-            self.keeper: gr.update(choices=keepers, value=s.keep, interactive="keep" not in over),
+            self.codec: gr.update(
+                choices=codec_choices(engine, s.kv, results), value=s.kv, interactive="kv" not in over
+            ),
+            self.keeper: gr.update(
+                choices=keeper_choices(engine, results),
+                value=s.keep,
+                info=KEEPER_INFO[engine],
+                interactive="keep" not in over,
+            ),
+            self.gate: gr.update(visible=engine == "torch"),  # it measures pages
             self.document: gr.update(choices=self._window.document_choices()),
         }
 
@@ -250,26 +249,3 @@ class MemoryPage:
 
     def _stop(self, request: gr.Request) -> None:
         self._window.stop(tab_id(request, "gate"))
-
-
-def _quality(measured: dict[str, Any] | None) -> str:
-    """Return a measured quality in one line."""
-    if not measured:
-        return "not measured on this machine"
-    marks = [mark for needles in measured["needles"].values() for mark in needles.values()]
-    verdict = "passed" if measured["passed"] else "not good enough"
-    return (
-        f"{verdict} (KL {measured['kl_mean']:.2g}, top-1 {measured['top1']:.1%}, needles {sum(marks)} of {len(marks)}, "
-        f"{measured['tokens']:,} tokens)"
-    )
-
-
-def _keeper_quality(results: dict[str, dict[str, Any]], keep: str) -> str:
-    """Return the last measured quality of a keeper, in whichever codec it was measured."""
-    measurements = [(m["measured"], name, m) for name, m in results.items() if name.endswith(f" {keep}")]
-    if keep == "full":
-        return ""
-    if not measurements:
-        return "; not measured on this machine"
-    _, name, measured = max(measurements, key=lambda each: each[0])
-    return f"; in {name.split()[0]} {_quality(measured)}"

@@ -5,7 +5,6 @@ from math import ceil, floor, log2
 from typing import Any
 
 from localctx.errors import format_bytes
-from localctx.shape import FORMATS
 from localctx.ui.render import escape
 
 WIDTH, HEIGHT = 720, 380
@@ -39,7 +38,7 @@ def kv_bytes(report: dict[str, Any], codec: str, tokens: float) -> float:
 
 def plot(report: dict[str, Any]) -> str:
     """Return the plot as SVG, with a description in words."""
-    codecs = list({report["codecs"][c]["bytes_per_token"]: c for c in reversed(list(FORMATS))}.values())[::-1]
+    codecs = list({report["codecs"][c]["bytes_per_token"]: c for c in reversed(report["codecs"])}.values())[::-1]
     limits = _limits(report)
     plane = _plane(report, codecs, limits)
     window = report["window"] or report["context"]

@@ -7,9 +7,11 @@ from typing import Any
 
 from localctx.engine.events import PassageAnswered, Planned, Progress
 from localctx.errors import format_bytes
+from localctx.library.cite import BY_WORDS
 
 MAX_QUOTE = 600  # characters of the quotation before an answer
 AROUND = 240  # characters shown before and after a quote
+_HOW_FOUND = {"attention": "attended to", "words": "has words of the answer"}
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=[A-Za-z#])")
 _TEMPLATE = str.maketrans({"$": "&#36;", "{": "&#123;", "}": "&#125;", "`": "&#96;"})  # gradio fills templates
 
@@ -111,7 +113,8 @@ def sources(citations: Sequence[dict[str, Any]], text_of: Callable[[str], str | 
     ``text_of`` returns a document's text by its id, None if it was deleted.
     """
     chips = [_chip(i, c, text_of(c["document"])) for i, c in enumerate(citations, 1)]
-    return f'<div class="lc-sources" aria-label="Sources">{"".join(chips)}</div>' if chips else ""
+    note = f"<small>{escape(BY_WORDS)}</small>" if any(c["source"] == "words" for c in citations) else ""
+    return f'<div class="lc-sources" aria-label="Sources">{"".join(chips)}{note}</div>' if chips else ""
 
 
 def _chip(number: int, c: dict[str, Any], text: str | None) -> str:
@@ -121,7 +124,7 @@ def _chip(number: int, c: dict[str, Any], text: str | None) -> str:
         before, after = "", ""
     else:
         before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
-    how = "attended to" if c["source"] == "attention" else "answered from"
+    how = _HOW_FOUND.get(c["source"], "answered from")
     return (
         f'<details class="lc-chip"><summary><b>{number}</b> {escape(where)}</summary>'
         f"<blockquote>{escape(before)}<mark>{escape(c['quote'])}</mark>{escape(after)}</blockquote>"

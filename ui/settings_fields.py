@@ -7,7 +7,7 @@ import gradio as gr
 
 from localctx.kv.keepers import KEEPERS
 from localctx.models.catalog import load_catalog
-from localctx.settings import ANSWERS, APPEARANCE, BLEND, MODES, SUMMARIES
+from localctx.settings import ANSWERS, APPEARANCE, BLEND, ENGINES, LLAMA_KV, MODES, SUMMARIES
 from localctx.shape import FORMATS
 
 
@@ -47,6 +47,7 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
             Field(
                 "model", "Model", "one of these, a folder, a GGUF file, or owner/name on the Hugging Face hub", "free"
             ),
+            Field("engine", "Engine", "what computes it: llama.cpp runs GGUF files", "choice", ENGINES),
             Field(
                 "adapter",
                 "Reader",
@@ -62,7 +63,11 @@ GROUPS: tuple[tuple[str, tuple[Field, ...]], ...] = (
         "Memory",
         (
             Field(
-                "kv", "Codec", "how keys and values are stored; the page Memory compares", "free", ("auto", *FORMATS)
+                "kv",
+                "Codec",
+                "how keys and values are stored; the page Memory compares",
+                "free",
+                ("auto", *FORMATS, *LLAMA_KV),
             ),
             Field("keep", "Keeper", "what attention sees: full, select:1/4, sink-window:2048", "free", tuple(KEEPERS)),
             Field("memory", "KV on the device, at most", _SIZE),

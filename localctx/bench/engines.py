@@ -5,22 +5,20 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol
-
-import torch
+from typing import Any, Protocol, cast
 
 from localctx.bench import ENGINES
+from localctx.bench.own_engines import IsCancelled, LocalctxEngine, LocalctxLlamaEngine, OwnEngine, SelectEngine
 from localctx.budget import TierLimits
-from localctx.engine.cache_plan import CachePlan, plan_cache
+from localctx.engine.cache_plan import plan_cache
 from localctx.errors import Cancelled, UserError
-from localctx.kv.cache import Cache
-from localctx.kv.keepers import make_keeper
+from localctx.models.base import Model, PagedModel
 from localctx.models.llama_library import llama_cpp_is_installed
-from localctx.models.local_model import LocalModel
+from localctx.models.llama_model import LlamaModel
 from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, LlamaCppOptions, LlamaCppPeer
 from localctx.models.peer_llama_gguf import write_gguf
 from localctx.models.peer_transformers import PeerReader, TransformersCachePeer, installed_peers, load_stock
-from localctx.models.resolve import resolve_model
+from localctx.models.resolve import resolve_gguf, resolve_model
 from localctx.settings import Settings
 
 WARM = [1] * 192  # tokens read before anything is timed, so that kernels compile and quantized caches quantize
@@ -30,7 +28,6 @@ PEER_ERRORS = (
     RuntimeError,
     AssertionError,
 )  # raised by peers' libraries for unsupported models
-IsCancelled = Callable[[], bool]
 
 
 class BenchEngine(Protocol):
@@ -56,70 +53,6 @@ class BenchEngine(Protocol):
     @property
     def nbytes(self) -> int:
         """Bytes of the cache's keys and values."""
-
-
-class LocalctxEngine:
-    """localctx, with caches made as ``plan`` says."""
-
-    def __init__(self, model: LocalModel, plan: CachePlan, spill: Path, cancelled: IsCancelled) -> None:
-        self.name, self.kv, self.prefills = "localctx", plan.codec, True
-        self._model, self._plan, self._spill, self._cancelled = model, plan, spill, cancelled
-        self.cache: Cache | None = None
-
-    def read(self, tokens: Sequence[int]) -> int:
-        """See ``BenchEngine``."""
-        (self.cache or self.start()).enter_phase("reading")
-        return self.read_more(tokens)
-
-    def start(self) -> Cache:
-        """Replaces the cache by an empty one, and returns it."""
-        self.reset()
-        self.cache = self._plan.new_cache(self._model, self._spill)
-        return self.cache
-
-    def read_more(self, tokens: Sequence[int], after_each: Callable[[Cache], None] = lambda cache: None) -> int:
-        """Reads ``tokens`` in chunks and calls ``after_each`` after each chunk. Returns the likeliest next token, or 0
-        without tokens. Raises Cancelled.
-        """
-        assert self.cache, "it was not started"
-        logits = torch.zeros(1)
-        for at in range(0, len(tokens), self._plan.chunk):
-            logits = self._model.forward(tokens[at : at + self._plan.chunk], self.cache, 1, self._cancelled)
-            after_each(self.cache)
-        return int(logits.argmax())
-
-    def decode(self, tokens: Sequence[int]) -> list[int]:
-        """See ``BenchEngine``."""
-        assert self.cache, "nothing was read"
-        self.cache.enter_phase("answering")
-        return [int(self._model.forward([t], self.cache, 1, self._cancelled).argmax()) for t in tokens]
-
-    def reset(self) -> None:
-        """See ``BenchEngine``."""
-        if self.cache:
-            self.cache.drop()
-        self.cache = None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the sealed pages on all tiers, their sketches, and the open page."""
-        assert self.cache, "nothing was read"
-        return self.cache.bytes_with(0) + self.cache.sketch_bytes()
-
-
-class SelectEngine(LocalctxEngine):
-    """localctx with the keeper ``select``, whose prefill is that of ``full``: it forks the cache of ``source``."""
-
-    def __init__(self, source: LocalctxEngine, keep: str) -> None:
-        super().__init__(source._model, source._plan, source._spill, source._cancelled)
-        self.name, self.prefills, self._source, self._keep = f"localctx {keep}", False, source, keep
-
-    def read(self, tokens: Sequence[int]) -> int:
-        """Forks the cache of ``source``, which must have read exactly ``tokens``. Returns 0: there are no logits."""
-        self.reset()
-        assert self._source.cache, "its source reads first"
-        self.cache = self._source.cache.fork(make_keeper(self._keep, self._source.cache.length))
-        return 0
 
 
 class TransformersEngine:
@@ -161,7 +94,7 @@ class Engines:
     names in ``bench.ENGINES`` or ``bench.PEER_VARIANTS``. Calls ``warn`` for each peer that cannot be measured.
     """
 
-    model: LocalModel
+    model: Model
     settings: Settings
     chosen: Sequence[str] = ENGINES
     codecs: Sequence[str] = ("int8",)
@@ -188,20 +121,33 @@ class Engines:
         for codec in self.codecs:
             warm(self.localctx_engine(codec, len(WARM)))
 
-    def localctx_engine(self, codec: str, context: int, on_device: int | None = None) -> LocalctxEngine:
-        """Returns localctx with the full keeper and at most ``on_device`` bytes of pages on the device (None: what is
-        free).
-        """
-        plan = plan_cache(self.model, replace(self.settings, keep="full"), codec, context)
+    def localctx_engine(self, codec: str, context: int) -> OwnEngine[Any]:
+        """Returns localctx, which attends to everything, over the engine that computes the model."""
+        if self.model.engine == "torch":
+            return self.paged_engine(codec, context)
+        model = cast(LlamaModel, self.model)
+        return LocalctxLlamaEngine(model, codec, context, self.settings.chunk, self.cancelled)
+
+    def paged_engine(self, codec: str, context: int, on_device: int | None = None) -> LocalctxEngine:
+        """Returns localctx over torch, with at most ``on_device`` bytes of pages on the device (None: what is free)."""
+        plan = plan_cache(self.paged_model, replace(self.settings, keep="full"), codec, context)
         if on_device is not None:
             plan = replace(plan, limits=TierLimits(on_device, 0, None))
-        return LocalctxEngine(self.model, plan, self.settings.home / "spill", self.cancelled)
+        return LocalctxEngine(self.paged_model, plan, self.settings.home / "spill", self.cancelled)
+
+    @property
+    def paged_model(self) -> PagedModel:
+        """The model, which torch computes."""
+        assert self.model.engine == "torch", "other engines hold no pages"
+        return cast(PagedModel, self.model)
 
     def _localctx_engines(self, context: int) -> list[BenchEngine]:
         engines = list[BenchEngine]()
         for codec in self.codecs:
-            source = self.localctx_engine(codec, context)
-            engines += [source, *(SelectEngine(source, keep) for keep in self.keeps)]
+            engines.append(self.localctx_engine(codec, context))
+            if self.keeps:
+                engines[-1] = source = self.paged_engine(codec, context)
+                engines += [SelectEngine(source, keep) for keep in self.keeps]
         return engines
 
     def _llama_cpp_engines(self, extra_tokens: int, stack: ExitStack) -> Iterator[BenchEngine]:
@@ -244,9 +190,11 @@ class Engines:
         if not llama_cpp_is_installed():
             self._warn_once("llama.cpp is not measured: pip install llama-cpp-python")
             return None
+        if self.gguf or self.model.engine == "llama.cpp":
+            return self.gguf or resolve_gguf(self.settings.model, self.settings.models, _no_progress)
         made = self.settings.home / "bench" / f"{self.model.fingerprint('f32').hex()[:16]}.gguf"
-        if self.gguf or made.exists():
-            return self.gguf or made
+        if made.exists():
+            return made
         try:
             write_gguf(self._folder, made)
         except UserError as e:
@@ -267,16 +215,20 @@ class Engines:
 
     @cached_property
     def _stock(self) -> Any:
-        return load_stock(self._folder, self.model)
+        return load_stock(self._folder, self.paged_model)
 
     @property
     def _folder(self) -> Path:
-        return resolve_model(self.settings.model, self.settings.models, lambda phase, done, total: None)
+        return resolve_model(self.settings.model, self.settings.models, _no_progress)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             self.warn(text)
+
+
+def _no_progress(phase: str, done: int, total: int) -> None:
+    """Shows nothing: the model was loaded before, so that nothing is downloaded."""
 
 
 def warm(engine: BenchEngine) -> None:

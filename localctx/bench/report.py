@@ -44,7 +44,7 @@ def machine(bench: Bench) -> dict[str, Any]:
         "memory": measure_ram().total,
         "system": f"{platform.system()} {platform.release()}",
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "cpu",
-        "precision": precision_name(model.dtype, bench.engines.settings.weights),
+        "precision": _precision(bench),
         "threads": bench.engines.threads,
         "noise": bench.noise.spread,
         "window": model.trained,
@@ -102,6 +102,12 @@ def draw_speed(rows: Sequence[dict[str, Any]], path: Path, title: str) -> None:
 
 def _cell(value: float, spread: float | None) -> str:
     return f"{value:,.1f}" + ("" if spread is None else f" ({spread:.0%})")
+
+
+def _precision(bench: Bench) -> str:
+    if bench.engines.model.engine == "llama.cpp":
+        return "weights as quantized"
+    return precision_name(bench.engines.paged_model.dtype, bench.engines.settings.weights)
 
 
 def _cpu() -> str:

@@ -9,10 +9,9 @@ from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 
-from localctx.bench.engines import LocalctxEngine, SelectEngine
 from localctx.bench.measure import DECODE_TOKENS, QUESTION_TOKENS, Bench, SampleKey
+from localctx.bench.own_engines import LocalctxEngine, SelectEngine
 from localctx.bench.time_left import BenchStep, decoding, reading
-from localctx.engine.persist import CachePersister
 from localctx.engine.persister import CacheIdentity
 from localctx.kv.pool import Pool
 from localctx.store.store import Store
@@ -71,7 +70,8 @@ class _ReopenedDocument:
 
     def _first_token(self, cleanup: ExitStack) -> None:
         store = cleanup.enter_context(closing(Store(self._folder)))
-        persister = CachePersister(lambda: store, [], self._identity, self._tokens)
+        persister = self._engine.persister(store, self._identity, self._tokens)
+        cleanup.callback(self._engine.forget)
         cache = self._engine.start()
         cleanup.callback(self._engine.reset)
         persister.restore(cache)
@@ -86,9 +86,9 @@ def spill(bench: Bench, context: int) -> None:
     each token and once with it filled by the tokens before, and with all pages in memory.
     """
     for codec in bench.engines.codecs:
-        pages = bench.engines.model.shape.cache_bytes(codec, context, 0)
-        in_memory = _read(bench, bench.engines.localctx_engine(codec, context), context)
-        spilled = _read(bench, bench.engines.localctx_engine(codec, context, pages // ON_DEVICE), context)
+        pages = bench.engines.paged_model.shape.cache_bytes(codec, context, 0)
+        in_memory = _read(bench, bench.engines.paged_engine(codec, context), context)
+        spilled = _read(bench, bench.engines.paged_engine(codec, context, pages // ON_DEVICE), context)
         for i in range(bench.repeat):
             bench.noise()
             at = context + i * (DECODE_TOKENS + 1)

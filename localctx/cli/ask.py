@@ -174,6 +174,7 @@ def _exit(stopped: str, failed: object) -> None:
 def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -> None:
     """Print notes, citations and cost after an answer that was limited to ``max_tokens``."""
     from localctx.cli.terminal import format_citation
+    from localctx.library.cite import BY_WORDS
 
     if report["stopped"] == "length":
         terminal.say(_length_note(report, max_tokens))
@@ -185,6 +186,8 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
     others = [c for c in report["citations"] if not everywhere and not _is_part(c, terminal.quoted)]
     for citation in others:
         terminal.hint(f"{'also' if terminal.quoted else 'see'} {format_citation(citation, MAX_QUOTE)}")
+    if any(citation["source"] == "words" for citation in others):
+        terminal.hint(BY_WORDS)
     terminal.quoted = None
     terminal.hint(_summary(report))
 

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,15 +14,14 @@ from localctx.cli.common import (
     as_json_option,
     machine_options,
     measuring_text,
-    parse_numbers,
-    parse_words,
     quiet_option,
     settings_from,
 )
-from localctx.errors import Cancelled, DocumentError, UsageError, format_bytes
+from localctx.errors import Cancelled, DocumentError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.bench.measure import Bench
+    from localctx.cli.bench_options import BenchOptions
     from localctx.cli.terminal import Terminal
     from localctx.models.base import Model
     from localctx.settings import Settings
@@ -41,10 +39,8 @@ _GRACE = 0.5  # seconds that the thread has to end after Ctrl-C
     metavar="WORDS",
     help="Some of localctx,llama.cpp,transformers (those installed), or one variant of a peer: llama.cpp:f16.",
 )
-@click.option("--kv", "codecs", default="int8", metavar="CODECS", help="Measure localctx with these codecs (int8).")
-@click.option(
-    "--keep", "keeps", default="select:2048", metavar="KEEPERS", help="And with these keepers (select:2048); or none."
-)
+@click.option("--kv", "codecs", metavar="CODECS", help="Measure localctx with these codecs (int8; over llama.cpp f16).")
+@click.option("--keep", "keeps", metavar="KEEPERS", help="And with these keepers (select:2048, by torch); or none.")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=5, metavar="N", help="Rounds (5).")
 @click.option(
     "--gguf",
@@ -64,7 +60,8 @@ def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quie
 
     All engines have the same weights and the same text. They read it once, up to the longest context; at each context
     they decode in turns, round after round, so that a slow minute of the machine slows all of them. The report has
-    medians, and how far rounds differ: (max - min) / median. Only localctx has reopen and spill.
+    medians, and how far rounds differ: (max - min) / median. Only localctx has reopen and spill. --engine llama.cpp
+    with a GGUF measures localctx over llama.cpp, beside llama.cpp alone with the same file.
 
     llama.cpp (pip install llama-cpp-python) needs a GGUF of the model; for a plain Llama it is made once. Its state
     after a prefill of more than 30 s is stored in the data folder for later runs, 8 GiB at most; --forget deletes it.
@@ -74,12 +71,16 @@ def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quie
     localctx bench --what decode,prefill --context 4096,16384
     localctx bench novel.txt --kv int8,k8v4 --plot speed.png
     localctx bench --what decode --engines localctx,llama.cpp:flash-f16
+    localctx bench --engine llama.cpp --model model-q4_k_m.gguf
     """
-    options = _options(how)
+    from localctx.cli.bench_options import bench_options
+
+    settings = settings_from({name: how[name] for name in MACHINE_FLAGS})
+    options = bench_options(settings, how)
     if forget:
         _forget(settings_from({}))
         return
-    text, settings = measuring_text(file), settings_from({name: how[name] for name in MACHINE_FLAGS})
+    text = measuring_text(file)
     from localctx.cli.terminal import Terminal
 
     terminal = Terminal(as_json, quiet)
@@ -133,42 +134,8 @@ class _BenchThread:
             self._ended.set()
 
 
-@dataclass(frozen=True)
-class _BenchOptions:
-    """The measurements that the flags ask for."""
-
-    what: list[str]
-    contexts: list[int]
-    engines: list[str]
-    codecs: list[str]
-    keeps: list[str]
-    repeat: int
-    gguf: Path | None
-
-
-def _options(how: dict[str, Any]) -> _BenchOptions:
-    """Check the flags, before anything heavy is imported. Raises UsageError."""
-    from localctx.bench import CONTEXTS, ENGINES, MEASUREMENTS, PEER_VARIANTS
-    from localctx.kv.keepers import make_keeper
-    from localctx.shape import FORMATS
-
-    keeps = [] if how["keeps"] == "none" else how["keeps"].split(",")
-    for keep in keeps:
-        if make_keeper(keep, 0).name != "select":
-            raise UsageError(f"--keep {keep} is not measured", "use select with a budget, as select:2048, or none")
-    return _BenchOptions(
-        parse_words("--what", how["what"] or ",".join(MEASUREMENTS), MEASUREMENTS),
-        parse_numbers("--context", how["context"]) or list(CONTEXTS),
-        parse_words("--engines", how["engines"] or ",".join(ENGINES), (*ENGINES, *PEER_VARIANTS)),
-        parse_words("--kv", how["codecs"], list(FORMATS)),
-        keeps,
-        how["repeat"],
-        how["gguf"],
-    )
-
-
 def _open(
-    worker: _BenchThread, options: _BenchOptions, settings: "Settings", text: str, terminal: "Terminal"
+    worker: _BenchThread, options: "BenchOptions", settings: "Settings", text: str, terminal: "Terminal"
 ) -> "Bench":
     """Load the model, and set up the engines. Raises UserError."""
     import torch
@@ -177,14 +144,8 @@ def _open(
     from localctx.bench.measure import Bench, extra_tokens
     from localctx.bench.peer_state import SavedPeerStates
     from localctx.engine.model_loader import ModelLoader
-    from localctx.models.local_model import LocalModel
 
     model, _ = ModelLoader().load(settings, terminal.show)
-    if not isinstance(model, LocalModel):
-        raise UsageError(
-            "bench measures llama.cpp as a peer of torch",
-            "name the model's folder, and --engines llama.cpp:f16 --gguf FILE",
-        )
     tokens = _tokens(model, text, max(options.contexts) + extra_tokens(options.repeat))
     if past := _past(options.contexts, model):
         terminal.say(past)

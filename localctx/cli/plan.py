@@ -55,6 +55,8 @@ def _print_report(r: dict[str, Any]) -> None:
     print(f"weights      {format_bytes(r['weights_bytes'])} in {stored}")
     if r["adapter_bytes"]:
         print(f"adapter      {format_bytes(r['adapter_bytes'])}")
+    if r["engine"] == "llama.cpp":
+        print("adapter      none: readers are computed by torch alone")
     if gpu := r["gpu"]:
         print(f"GPU layers   {gpu['count']} of {gpu['of']}, with {format_bytes(gpu['weights'])} of the weights")
     source = "an estimate" if r["engine"] == "torch" else "as llama.cpp says"

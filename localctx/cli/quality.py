@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from localctx.quality.gate import QualityGate, QualityResult
     from localctx.quality.peer_caches import PeerResult
     from localctx.session import Session
+    from localctx.settings import Settings
 
 
 @click.command()
@@ -52,7 +53,8 @@ def quality(
     rule: combining reads fewer tokens, but no passage attended to the others.
 
     --context asks questions made from the text at 512, 1,024, 2,048, ... tokens (up to --tokens), with the whole text
-    and with passages. The last length at which the whole is as good is stored, and decides what auto reads whole.
+    and with passages. The last length at which the whole is as good is stored, and decides what auto reads whole. It
+    is the one measurement for a GGUF that llama.cpp computes.
 
     \b
     localctx quality report.txt --kv int8 --kv bf16
@@ -61,13 +63,15 @@ def quality(
     localctx quality novel.txt --context
     """
     _check_codecs(codecs)
+    settings = settings_from({name: how[name] for name in MACHINE_FLAGS})
+    if not how["context"]:
+        _check_engine(settings)
     text = measuring_text(file)
     from localctx.cli.terminal import Terminal
     from localctx.session import Session
 
-    flags = {name: how[name] for name in MACHINE_FLAGS}
     terminal = Terminal(how["as_json"], how["quiet"])
-    with Session(settings_from(flags), terminal.show) as session, terminal.cleared():
+    with Session(settings, terminal.show) as session, terminal.cleared():
         if streamed:
             _stream(session, terminal, text, streamed, codecs, keeps, how["as_json"])
         elif how["context"]:
@@ -87,6 +91,17 @@ def _check_codecs(codecs: tuple[str, ...]) -> None:
     for codec in codecs:
         if codec not in FORMATS:
             raise UsageError(f"there is no KV codec {codec!r}", f"use one of: {', '.join(FORMATS)}")
+
+
+def _check_engine(settings: "Settings") -> None:
+    """Refuse an engine without pages of KV before its model is loaded. Raises UserError."""
+    from localctx.models.engine_choice import choose_engine
+
+    if choose_engine(settings.model, settings.engine) == "llama.cpp":
+        raise UsageError(
+            "codecs and keepers are measured in localctx's own pages, and llama.cpp holds keys and values itself",
+            "use --engine torch; --context measures this model too",
+        )
 
 
 def _gate(

@@ -7,6 +7,7 @@ import torch
 
 from localctx.budget import measure_device, measure_limits, measure_ram
 from localctx.engine.capacity import Capacity
+from localctx.engine.llama_settings import refuse_for_gguf
 from localctx.errors import UsageError
 from localctx.models.gguf_file import GgufFile, open_gguf, per_layer
 from localctx.models.gpu_layers import ALL, gpu_layers
@@ -24,6 +25,7 @@ def llama_capacity(settings: Settings, context: int | None = None, device_memory
     A file that was never loaded is tried in a child process, where llama.cpp says what contexts of it take. Raises
     UserError.
     """
+    refuse_for_gguf(settings)
     gguf = open_gguf(resolve_gguf(settings.model, settings.models, lambda phase, done, total: None))
     batch = max(MIN_BATCH, settings.chunk)
     sizes, device = try_gguf(gguf, batch, settings.home / "tried"), _device(settings.device, device_memory)

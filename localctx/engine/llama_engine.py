@@ -14,13 +14,11 @@ from localctx.engine.persister import CacheIdentity
 from localctx.engine.request_report import KVReport
 from localctx.errors import TooLong, UsageError, format_bytes
 from localctx.kv.keepers import KEEPERS, make_keeper
-from localctx.kv.keepers.full import Full
 from localctx.kv.keepers.keeper import Keeper
-from localctx.kv.keepers.sink_window import SinkWindow
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_library import NATIVE_CODEC, kv_types
 from localctx.models.llama_model import MIN_BATCH, LlamaModel
-from localctx.models.llama_options import CELLS
+from localctx.models.llama_options import CELLS, LLAMA_KEEPERS
 from localctx.settings import Settings
 from localctx.shape import PAGE
 from localctx.store.documents import StoredDocument
@@ -78,7 +76,7 @@ class LlamaEngine(KVEngine):
         """See ``KVEngine``."""
         refuse_settings(settings)
         keeper, chunk = make_keeper(settings.keep, tokens), max(MIN_BATCH, settings.chunk)
-        planned = LlamaPlan(self.codec, self._limit(settings), tokens, chunk, keeper)
+        planned = LlamaPlan(self.codec, context_bytes(self.model, settings.caps["memory"]), tokens, chunk, keeper)
         if settings.kv == "auto" and self._cells(planned.codec, planned.limit) < planned.cells(settings.max_tokens):
             planned = replace(planned, codec=SMALLER)
         if keeper.unbounded_positions:
@@ -150,28 +148,31 @@ class LlamaEngine(KVEngine):
             chunk=chunk,
             evicted=[asdict(evicted) for evicted in cache.evicted],
             map=asdict(PageMap("".join(where), min(-(-restored // PAGE), len(where)), [])),
+            engine="llama.cpp",
         )
 
     def max_tokens_at_once(self, cache: LlamaCache) -> int:
         """See ``KVEngine``: several at once give other last digits than one by one, so that nothing is drafted."""
         return 1
 
-    def _limit(self, settings: Settings) -> int:
-        """The bytes that native contexts may take: what is free beside those there are, and --memory at most."""
-        model, ram = self.model, measure_ram().free
-        free = model.layers.context_limit(measure_device(str(model.device)).free, ram) + sum(model.kv_nbytes.values())
-        cap = settings.caps["memory"]
-        return free if cap is None else min(free, cap)
-
     def _cells(self, codec: str, limit: int) -> int:
         """The most tokens of a context that takes at most ``limit`` bytes."""
         return self.model.sizes.largest(codec, limit)
 
 
+def context_bytes(model: LlamaModel, cap: int | None) -> int:
+    """Returns the bytes that native contexts of ``model`` may take: what is free beside those there are, at most
+    ``cap``.
+    """
+    device, ram = measure_device(str(model.device)).free, measure_ram().free
+    free = model.layers.context_limit(device, ram) + sum(model.kv_nbytes.values())
+    return free if cap is None else min(free, cap)
+
+
 def refuse_settings(settings: Settings) -> None:
     """Raises UsageError for settings that llama.cpp cannot follow."""
     name = settings.keep.partition(":")[0]
-    if name in KEEPERS and not issubclass(KEEPERS[name], Full | SinkWindow):
+    if name in KEEPERS and name not in LLAMA_KEEPERS:
         raise UsageError(
             f"{name} goes by attention or keys, which llama.cpp does not show",
             "use --keep full, --keep sink-window or --engine torch",

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from localctx.engine.cache_plan import PoolSet
 from localctx.engine.events import Progress
+from localctx.engine.llama_settings import refuse_for_gguf
 from localctx.engine.plan import refuse_too_big
 from localctx.models.base import ForwardRequest, Model
 from localctx.models.engine_choice import choose_engine
@@ -69,6 +70,7 @@ def _load(s: Settings, progress: Callable[[Progress], None]) -> Model:
 
 
 def _load_gguf(s: Settings, progress: Callable[[Progress], None]) -> Model:
+    refuse_for_gguf(s)
     gguf = resolve_gguf(s.model, s.models, lambda phase, done, total: progress(Progress(phase, done, total)))
     progress(Progress("loading", 0, 0))
     tried = s.home / "tried"

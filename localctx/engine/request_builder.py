@@ -17,8 +17,8 @@ from localctx.engine.request import Request
 from localctx.engine.runtime import Runtime
 from localctx.engine.torch_engine import TorchEngine
 from localctx.errors import UsageError
-from localctx.models.base import EngineName, Model
-from localctx.settings import Settings
+from localctx.models.base import Model
+from localctx.settings import EngineName, Settings
 from localctx.store.documents import DocumentBeginning, StoredDocument
 
 ENGINES: dict[EngineName, type[KVEngine]] = {"torch": TorchEngine, "llama.cpp": LlamaEngine}

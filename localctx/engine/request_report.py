@@ -23,7 +23,8 @@ class TokenCounts:
 @dataclass(frozen=True)
 class KVReport:
     """The KV cache at the end of a request. ``pages`` and ``bytes`` are by tier; ``window`` is in tokens, ``chunk`` the
-    tokens of a prefill step; ``evicted`` are ranges of the prompt, ``map`` is a ``PageMap`` as JSON.
+    tokens of a prefill step; ``evicted`` are ranges of the prompt, ``map`` is a ``PageMap`` as JSON; ``engine`` is what
+    holds it.
     """
 
     codec: str
@@ -36,6 +37,7 @@ class KVReport:
     chunk: int
     evicted: Sequence[Mapping[str, float]]
     map: Mapping[str, Any]
+    engine: str = "torch"
 
 
 @dataclass

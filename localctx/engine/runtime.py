@@ -95,7 +95,7 @@ class Runtime:
         """The embedder of the settings, or None where these name none. Raises ModelError."""
         s = self.settings
         if self._embedder is None or self._embedder[0] != s.embedder:
-            self._embedder = s.embedder, load_embedder(s.embedder, s.models, self.report)
+            self._embedder = s.embedder, load_embedder(s.embedder, s.models, self.report, s.home / "tried")
         return self._embedder[1]
 
     @property

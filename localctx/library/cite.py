@@ -19,10 +19,13 @@ ENOUGH = 0.5  # weighted share of the answer's words that a quote must contain t
 MAX_SENTENCES = 3  # in a quote
 SENTENCE_COST = 0.2  # weighted share of the answer's words that each further sentence has to add
 MAX_ATTENDED = 3  # citations found by attention
+BY_WORDS = "sources were found by their words: llama.cpp does not tell what the model attended to"
+"""What users read beside citations with the source ``words``."""
+
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # CJK characters one by one
 
 TextRange = tuple[int, int]
-Source = Literal["passage", "attention", "quote"]
+Source = Literal["passage", "attention", "quote", "words"]
 AttendedRange = tuple[int, int, int, float]  # number of the document, start, end, share of the attention
 
 
@@ -33,6 +36,7 @@ class Citation:
     ``source`` ``passage``: ``weight`` is the weighted share of the answer's words that the quote contains.
     ``source`` ``attention``: ``weight`` is the share of the attention that went to the KV page that holds the quote.
     ``source`` ``quote``: the answer, or a run of it, stands exactly there, and ``weight`` is 1.
+    ``source`` ``words``: as ``passage``, of a document that was read whole by an engine that tells no attention.
     """
 
     document: str
@@ -125,6 +129,22 @@ def cite_from_attention(
     for c in cited:
         unique.setdefault((c.document, c.start, c.end), c)
     return list(unique.values())
+
+
+def cite_words(answer: str, question: str, documents: Sequence[StoredDocument]) -> list[Citation]:
+    """Returns, best first, the sentences of each document that support ``answer`` best, where nothing is known of the
+    model's attention; if none supports it, the sentence nearest to the ``question``, with a weight of 0.
+    """
+    ranges = [
+        r for row, text, spans in documents if (r := _SentenceRange(row, text, spans, 0, len(text), 0.0)).sentences
+    ]
+    matcher = _AnswerMatcher(answer, question, (r.text[a:b] for r in ranges for a, b in r.sentences))
+    best = [(r, matcher.best_quote(r.text, r.sentences)) for r in ranges]
+    enough = [(r, quote) for r, quote in best if quote.answer >= ENOUGH]
+    cited = [r.cite(quote) for r, quote in sorted(enough, key=lambda e: e[1].score, reverse=True)[:MAX_ATTENDED]]
+    if not cited and ranges:
+        cited = [nearest_sentence(documents, question)]
+    return [replace(citation, source="words") for citation in cited]
 
 
 def _cite_passage(p: Passage, quote: "_Quote") -> Citation:

@@ -15,7 +15,7 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, emit_text, prefill_request, run_request
 from localctx.errors import ChatFull, TooLong
-from localctx.library.cite import cite_from_attention, cite_passages, cite_range, nearest_sentence
+from localctx.library.cite import cite_from_attention, cite_passages, cite_range, cite_words, nearest_sentence
 from localctx.library.language import language_warnings
 from localctx.library.search import Passage
 from localctx.settings import Settings
@@ -187,9 +187,13 @@ class AskWorkflow:
         request.stopped = "unanswered"
 
     def cite(self, request: Request, question: str) -> None:
-        """Set the citations: sentences of the passages, or of the text that got the answer's attention."""
+        """Set the citations: sentences of the passages, or of the text that got the answer's attention; where that is
+        not known, those with the answer's words.
+        """
         if request.passages:
             found = cite_passages(request.texts[0], question, request.passages)
+        elif request.cache.attention_mass is None:
+            found = cite_words(request.texts[0], question, request.documents)
         else:
             texts = [document.text for document in request.documents]
             read = request.tokens[: request.boundary]

@@ -7,14 +7,16 @@ import signal
 import time
 from contextlib import closing
 
+import numpy as np
 import pytest
 from ask_in_process import PLAIN
 from bench_fakes import TEXT
 from command_checks import assert_one_line
 from required_extras import needs_llama
 from tiny_gguf import write_gguf as write_other
+from tiny_ggufs import write_tiny_gguf
 
-from localctx.bench import ENGINES, MEASUREMENTS, PEER_VARIANTS
+from localctx.bench import ENGINES, MEASUREMENTS, OF_LLAMA_CPP, PEER_VARIANTS
 from localctx.bench.engines import BenchEngine, Engines
 from localctx.bench.measure import Bench, extra_tokens
 from localctx.bench.peer_state import PersistablePeer
@@ -92,7 +94,7 @@ def test_what_selects_goes_on_from_what_was_read(opened):
 def test_spilled_pages_give_the_same_tokens_also_out_of_the_page_cache(opened):
     engines, _ = opened()
     pages = engines.model.shape.cache_bytes("int8", 512, 0)
-    in_memory, spilled = engines.localctx_engine("int8", 512), engines.localctx_engine("int8", 512, pages // 4)
+    in_memory, spilled = engines.paged_engine("int8", 512), engines.paged_engine("int8", 512, pages // 4)
     for engine in (in_memory, spilled):
         engine.read(TEXT[:512])
     assert spilled.cache.pool.counts()["disk"] >= 5  # of 8; the first is larger
@@ -252,3 +254,75 @@ def test_ctrl_c_ends_it_at_once_and_prints_what_was_measured(bench, monkeypatch,
 )
 def test_what_cannot_be_meant_is_told_in_one_line(bench, flags, problem, remedy):
     assert_one_line(bench(*flags), 2, problem, remedy)
+
+
+# Over llama.cpp
+
+
+@pytest.fixture
+def bench_gguf(run, document, tmp_path):
+    """``localctx bench`` over llama.cpp with a tiny GGUF of a family."""
+
+    def bench_gguf(*arguments: object, family: str = "llama"):
+        path = tmp_path / f"{family}.gguf"
+        model = path if path.exists() else write_tiny_gguf(path, family)
+        return run("bench", document, "--engine", "llama.cpp", "--model", model, "--threads", 1, *arguments)
+
+    return bench_gguf
+
+
+@needs_llama
+@pytest.mark.parametrize("family", ["llama", "granitehybrid"])
+def test_localctx_over_llama_cpp_is_measured_beside_llama_cpp_alone(bench_gguf, home, family):
+    done = bench_gguf("--json", "--context", "128,256", "--repeat", 2, family=family)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["machine"]["precision"] == "weights as quantized"
+    for what in ("decode", "prefill", "memory"):
+        engines = {row["engine"] for row in said[what]}
+        assert {name.split()[0] for name in engines} == {"localctx", "llama.cpp"}, what
+        assert {row["context"] for row in said[what]} == {128, 256}
+    assert {what for what in MEASUREMENTS if said[what]} == set(OF_LLAMA_CPP)
+    ours, alone = (
+        {row["context"]: row["bytes"] for row in said["memory"] if row["engine"] == name} for name in ENGINES[:2]
+    )
+    assert ours[256] == pytest.approx(alone[256], rel=0.1)
+    assert [(row["kv"], row["context"]) for row in said["reopen"]] == [("f16", 128), ("f16", 256)]
+    assert not list(home.glob("bench-*"))
+
+
+@needs_llama
+def test_a_reopened_document_is_restored_from_the_disk(tmp_path, home, monkeypatch):
+    """Not from what stays in llama.cpp's memory for the next question."""
+    from localctx.bench.store_and_spill import reopen
+    from localctx.engine.model_loader import ModelLoader
+    from localctx.models.llama_cache import LlamaCache
+    from localctx.settings import Settings
+
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", "llama")
+    settings = Settings(home, model=str(path), engine="llama.cpp", threads=1, chunk=64)
+    model, _ = ModelLoader().load(settings, lambda progress: None)
+    bench, restored = Bench(Engines(model, settings, codecs=["f16"]), TEXT, ["reopen"], [400], 2), list[int]()
+    append = LlamaCache.append
+
+    def spy(cache: LlamaCache, stop: int, state: np.ndarray) -> None:
+        restored.append(stop)
+        append(cache, stop, state)
+
+    monkeypatch.setattr(LlamaCache, "append", spy)
+    reopen(bench, 400)
+    assert restored == [400] * 4, "twice in each round"
+
+
+@needs_llama
+@pytest.mark.parametrize(
+    ("flags", "problem", "remedy"),
+    [
+        (["--what", "decode,spill"], "spills no keys", "--engine torch"),
+        (["--keep", "select:2048"], "selects no pages", "--engine torch"),
+        (["--kv", "int2"], "no int2 KV", "f16"),
+        (["--engines", "transformers"], "transformers does not compute a GGUF", "localctx,llama.cpp"),
+    ],
+)
+def test_what_llama_cpp_does_not_have_is_refused_by_name(bench_gguf, flags, problem, remedy):
+    assert_one_line(bench_gguf(*flags), 2, problem, remedy)

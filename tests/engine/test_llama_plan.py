@@ -1,5 +1,6 @@
 """The plan of a GGUF's memory beside what llama.cpp then allocates, and which engine computes what."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tiny_gguf import write_gguf
 from tiny_ggufs import FAMILIES, write_tiny_gguf
 
 from localctx.engine.plan_memory import plan_memory
-from localctx.errors import ModelError, TooLong
+from localctx.errors import ModelError, TooLong, UserError
 from localctx.models import engine_choice
 from localctx.models.engine_choice import choose_engine
 from localctx.models.llama_context import LlamaContext
@@ -124,3 +125,38 @@ def split(whole: Path, folder: Path) -> Path:
         writer.write_tensors_to_file()
         writer.close()
     return folder
+
+
+@needs_llama
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"weights": "int8"}, "not with int8 weights"),
+        ({"adapter": "smollm2-135m-reader"}, "cannot compute the adapter smollm2-135m-reader"),
+        ({"adapter": "nobody"}, "there is no adapter 'nobody'"),
+    ],
+)
+def test_what_a_gguf_cannot_follow_is_refused_before_it_is_loaded(home, tmp_path, monkeypatch, settings, problem):
+    from localctx.engine import model_loader
+
+    monkeypatch.setattr(model_loader, "load_llama_model", lambda *a, **how: pytest.fail("it was loaded"))
+    path = write_tiny_gguf(tmp_path / "model.gguf", "llama")
+    asked = load_settings(home=home, model=str(path), engine="llama.cpp", **settings)
+    with pytest.raises(UserError, match=problem):
+        plan_memory(asked)
+    (tmp_path / "text.txt").write_text("A river is long.")
+    with Session(asked) as session, pytest.raises(UserError, match=problem):
+        session.ask("How long?", [tmp_path / "text.txt"])
+
+
+@needs_llama
+def test_without_a_named_adapter_a_gguf_answers_without_one_and_the_plan_says_so(run, tmp_path):
+    path = write_tiny_gguf(tmp_path / "model.gguf", "llama")
+    (tmp_path / "text.txt").write_text("A river is long.")
+    flags = ("--engine", "llama.cpp", "--model", path)
+    done = run("ask", tmp_path / "text.txt", "How long?", *flags, "--max-tokens", 4, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["adapter"] is None
+    assert report["kv"]["engine"] == "llama.cpp"
+    assert "adapter      none" in run("plan", *flags).stdout

@@ -3,6 +3,8 @@ engines."""
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from ask_in_process import PLAIN
@@ -17,8 +19,32 @@ from localctx.session import Session
 from localctx.settings import load_settings
 
 QUESTION, OTHER = "How long is river 7?", "Which one is the longest of them all?"
-ASKED = 150  # tokens of a question, a byte each, and of what stands around it
-ENGINES = ["torch", pytest.param("llama.cpp", marks=needs_llama)]
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine with a model: a text of ``lines`` is read, of which a line has about ``per_line`` tokens; a question,
+    and what stands around it, has at most ``asked`` tokens.
+    """
+
+    name: str
+    model: str
+    lines: int
+    per_line: int
+    asked: int
+
+    @property
+    def tokens(self) -> int:
+        """About what the text has, and rather less."""
+        return self.lines * self.per_line
+
+
+TINY = {"lines": 110, "per_line": 26, "asked": 150}  # a byte is a token
+ENGINES = [
+    pytest.param(Engine("torch", "tiny_model", **TINY), id="torch"),
+    pytest.param(Engine("llama.cpp", "tiny_gguf", **TINY), id="llama.cpp", marks=needs_llama),
+    pytest.param(Engine("llama.cpp", "default_gguf", 36, 12, 60), id="llama.cpp-default", marks=needs_llama),
+]
 
 
 @pytest.fixture(scope="module")
@@ -32,19 +58,22 @@ def tried(tmp_path_factory):
 
 
 @pytest.fixture(params=ENGINES)
-def settings(request, home, tried) -> dict:
-    """The settings of a tiny model on one of the engines."""
-    torch = request.param == "torch"
-    link_tried(home, tried)
-    model = request.getfixturevalue("tiny_model" if torch else "tiny_gguf")
-    return {**PLAIN, "engine": request.param, "model": str(model), "max_tokens": 6, "mode": "full", "home": home}
+def engine(request) -> Engine:
+    return request.param
 
 
 @pytest.fixture
-def text(tmp_path):
-    """A text of about 3,000 tokens."""
+def settings(request, engine, home, tried) -> dict:
+    """The settings of a model on one of the engines."""
+    link_tried(home, tried)
+    model = request.getfixturevalue(engine.model)
+    return {**PLAIN, "engine": engine.name, "model": str(model), "max_tokens": 6, "mode": "full", "home": home}
+
+
+@pytest.fixture
+def text(tmp_path, engine) -> Path:
     path = tmp_path / "rivers.txt"
-    path.write_text("".join(f"River {i} is {i * 37} km long.\n" for i in range(110)))
+    path.write_text("".join(f"River {i} is {i * 37} km long.\n" for i in range(engine.lines)))
     return path
 
 
@@ -59,7 +88,7 @@ def again(settings: dict) -> Session:
     return Session(load_settings(**settings))
 
 
-def test_a_kept_document_gives_the_same_answer_after_a_restart(settings, session, text):
+def test_a_kept_document_gives_the_same_answer_after_a_restart(engine, settings, session, text):
     cold = session.ask(QUESTION, [text])
     assert cold.stats.reused == 0
     with again(settings) as later:
@@ -68,11 +97,11 @@ def test_a_kept_document_gives_the_same_answer_after_a_restart(settings, session
     with again(settings | {"home": settings["home"] / "other"}) as anew:
         assert anew.ask(OTHER, [text], persist=False).text == other.text
     assert warm.text == cold.text
-    assert max(warm.stats.prefilled, other.stats.prefilled) < ASKED
+    assert max(warm.stats.prefilled, other.stats.prefilled) < engine.asked
     assert warm.stats.reused + warm.stats.prefilled == warm.stats.prompt
 
 
-def test_a_prepared_document_is_not_read_again(settings, session, text):
+def test_a_prepared_document_is_not_read_again(engine, settings, session, text):
     (*_, done) = session.prepare(str(text))
     assert done.report.kept["tokens"] == done.report.tokens["prompt"]
     assert done.failed is None
@@ -80,15 +109,15 @@ def test_a_prepared_document_is_not_read_again(settings, session, text):
         (*_, twice) = later.prepare(str(text))
         assert twice.report.tokens["prefilled"] == 0
         assert twice.report.kept == done.report.kept
-        assert later.ask(QUESTION, [text]).stats.prefilled < ASKED
+        assert later.ask(QUESTION, [text]).stats.prefilled < engine.asked
 
 
-def test_a_chat_goes_on_where_it_was(settings, session, text):
+def test_a_chat_goes_on_where_it_was(engine, settings, session, text):
     session.sources = (str(text),)
     chat = session.chat()
     turns = [chat.ask(question) for question in (QUESTION, OTHER, "And the shortest?")]
     for turn in turns[1:]:
-        assert turn.stats.prefilled < ASKED
+        assert turn.stats.prefilled < engine.asked
     with again(settings) as later:
         fourth = later.chat(chat.id).ask("And river 3?")
         assert fourth.stats.reused > turns[-1].stats.prompt
@@ -111,13 +140,13 @@ def test_a_question_on_the_beginning_of_a_document_reuses_what_is_the_same(setti
         assert anew.ask(QUESTION, [text], until="50%").text == half.text
 
 
-def test_several_answers_and_beams_share_one_prefill(settings, text):
+def test_several_answers_and_beams_share_one_prefill(engine, settings, text):
     with again(settings | {"n": 3, "temperature": 0.8, "seed": 1}) as session:
         answers = next(e for e in session.stream(QUESTION, [text]) if isinstance(e, events.Done)).report
         assert len(answers.answers) == 3
         assert answers.tokens.prefilled == answers.tokens.prompt
     with again(settings | {"beams": 3}) as session:
-        assert session.ask(QUESTION, [text]).stats.prefilled < ASKED
+        assert session.ask(QUESTION, [text]).stats.prefilled < engine.asked
 
 
 def test_passages_are_ranked_and_answer(settings, text):
@@ -130,18 +159,19 @@ def test_passages_are_ranked_and_answer(settings, text):
     assert again_.stats.reused > 0
 
 
-def test_a_cancel_keeps_what_was_read(settings, text):
-    with again(settings | {"chunk": 512}) as session:
+def test_a_cancel_keeps_what_was_read(engine, settings, text):
+    chunk = 64 if engine.tokens < 1024 else 512
+    with again(settings | {"chunk": chunk}) as session:
         stream, reading = session.stream(QUESTION, [text]), 0
         for event in stream:
             if isinstance(event, events.Progress) and event.phase == "reading":
                 reading = event.done
-                if reading >= 1024:
+                if reading >= 2 * chunk:
                     assert session.cancel()
         done = event
         assert isinstance(done, events.Done)
         assert done.report.stopped == "cancelled"
-        assert session.ask(QUESTION, [text]).stats.reused >= 1024
+        assert session.ask(QUESTION, [text]).stats.reused >= 2 * chunk
 
 
 def test_questions_of_several_sessions_are_answered_together(settings, text):
@@ -154,11 +184,11 @@ def test_questions_of_several_sessions_are_answered_together(settings, text):
     assert [report.tokens.generated for report in reports] == [6, 6, 6]
 
 
-def test_a_summary_is_written(settings, text):
+def test_a_summary_is_written(engine, settings, text):
     with again(settings | {"max_tokens": 24}) as session:
         session.sources = (str(text),)
         (summary,) = session.summarize(length="short")
-    assert summary.tokens["prompt"] > 2800
+    assert summary.tokens["prompt"] > engine.tokens
 
 
 def test_other_settings_are_another_fingerprint(settings, session, text):
@@ -169,12 +199,30 @@ def test_other_settings_are_another_fingerprint(settings, session, text):
             assert answer.stats.reused == 0, change
 
 
-def test_the_python_api_opens_either(settings, text):
+def test_the_python_api_opens_either(engine, settings, text):
     with localctx.open(text, **settings) as docs:
-        assert docs.ask(QUESTION).stats.prompt > 2900
+        assert docs.ask(QUESTION).stats.prompt > engine.tokens
 
 
 def test_a_codec_that_an_engine_lacks_is_refused_by_name(settings, text):
     missing = "f16" if settings["engine"] == "torch" else "int2"
     with again(settings | {"kv": missing}) as session, pytest.raises(UsageError, match=f"no {missing} KV"):
         session.ask(QUESTION, [text])
+
+
+def test_an_answer_in_the_documents_words_is_cited_to_the_character(settings, text):
+    with again(settings | {"answers": "quote"}) as session:
+        answer = session.ask(QUESTION, [text])
+    assert answer.decoding == "quote"
+    assert answer.text
+    for citation in answer.citations:
+        assert text.read_text()[citation.start : citation.end] == citation.quote
+        assert citation.source == "quote"
+
+
+def test_sources_of_a_whole_document_say_how_they_were_found(engine, settings, text):
+    with again(settings) as session:
+        citations = session.ask(QUESTION, [text]).citations
+    assert citations
+    assert {c.source for c in citations} <= ({"words"} if engine.name == "llama.cpp" else {"attention", "passage"})
+    assert all(text.read_text()[c.start : c.end] == c.quote for c in citations)

@@ -17,12 +17,12 @@ from localctx.kv.attention import attend_cache
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
-from localctx.library.cite import ENOUGH, Citation, cite_from_attention, cite_passages
+from localctx.library.cite import ENOUGH, Citation, cite_from_attention, cite_passages, cite_words
 from localctx.library.sentences import LONG, sentences
 from localctx.models.catalog import DEFAULT
 from localctx.models.chat_tokenizer import chat_tokenizer_of
 from localctx.shape import PAGE, SINK_PAGES
-from localctx.store.documents import DocumentRow, Span
+from localctx.store.documents import DocumentRow, Span, StoredDocument
 
 PROSE = st.text(st.sampled_from(list("ab R.!?…。\"'”)\n\t1-#é漢\x0b\u2028"))) | st.text()
 
@@ -188,6 +188,18 @@ def test_what_nothing_is_known_of_is_searched_only_where_nothing_else_supports_t
     assert said == [("It is 431 km long.", "passage"), (LAKES, "attention")]
     assert [c.source for c in cite_from_attention("12 km", "How wide?", [held(text)], parts)] == ["attention"]
     assert [c.source for c in cite_from_attention("Napoleon", "Who?", [held(text)], parts)] == ["attention"]
+
+
+def test_without_attention_the_sentences_with_the_answers_words_are_cited_or_the_nearest():
+    documents = [StoredDocument(*held(RIVERS)), StoredDocument(*held(LAKES))]
+    (river,) = cite_words("431 km", "How long?", documents)
+    assert (river.quote, river.source) == ("It is 431 km long.", "words")
+    assert river.weight >= ENOUGH
+    (nearest,) = cite_words("Napoleon", "How wide is the Blue Lake?", documents)
+    assert "Blue Lake" in nearest.quote
+    assert (nearest.source, nearest.weight) == ("words", 0)
+    assert cite_words("431 km", "How long?", []) == []
+    assert cite_words("431 km", "How long?", [StoredDocument(*held(""))]) == []
 
 
 # --- Pages to characters

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from fake_sources import COMMIT, Hub, running_hub, silent, stop_at
+from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
 from localctx.models import hub_download as hub_child
-from localctx.models.resolve import list_installed, resolve_model
+from localctx.models.resolve import check_known, list_installed, pull, resolve_gguf, resolve_model
 
 FILES = {
     "config.json": b'{"model_type": "llama"}',
@@ -50,6 +51,19 @@ def test_safetensors_arrive_and_nothing_else(hub: Hub, models: Path) -> None:
     assert json.loads((folder / "localctx.json").read_text())["source"]["commit"] == COMMIT
     assert resolve_model("org/tiny", models, stop_at("fetching")) == folder
     assert resolve_model("org--tiny", models, stop_at("fetching")) == folder
+
+
+def test_of_the_ggufs_of_a_repository_the_one_that_is_named_arrives(hub: Hub, models: Path, tmp_path: Path) -> None:
+    content = write_gguf(tmp_path / "tiny.gguf").read_bytes()
+    hub.files = {**FILES, "tiny-Q4_K_M.gguf": content, "tiny-Q8_0.gguf": content}
+    folder = pull("org/tiny:*Q4_K_M*", models, silent)
+    assert hub.asked == ["tiny-Q4_K_M.gguf"]
+    assert resolve_gguf("org/tiny:*Q4_K_M*", models, stop_at("fetching")) == folder / "tiny-Q4_K_M.gguf"
+    assert check_known("org/tiny:*Q4_K_M*", models) == ("org/tiny:*Q4_K_M*", True)
+    with pytest.raises(ModelError, match="names several models"):
+        pull("org/tiny:*", models, silent)
+    with pytest.raises(ModelError, match="no GGUF file like"):
+        pull("org/tiny:*Q2*", models, silent)
 
 
 def test_files_that_came_whole_are_not_fetched_again(hub: Hub, models: Path) -> None:

@@ -12,6 +12,7 @@ from clock import seconds_since
 from command_checks import assert_one_line
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny_gguf import write_gguf
 
 from localctx import machine as machines
 from localctx.budget import Measured
@@ -321,6 +322,10 @@ def test_a_model_is_chosen_for_good(run, home, tiny_model, tmp_path, monkeypatch
     for name in ("mine", "org/mine"):
         assert run("models", "use", name).stdout == f"{name} is used from now on\n"
         assert load_settings().model == name
+    (tmp_path / "quantized").mkdir()
+    gguf = write_gguf(tmp_path / "quantized" / "tiny.gguf")
+    assert run("models", "use", gguf.parent).stdout == f"{gguf.parent} is used from now on\n"
+    assert "pull org/mine:*Q4_K_M*, or the next" in run("models", "use", "org/mine:*Q4_K_M*").stdout
 
 
 def test_who_has_the_environment_say_another_is_told(run, monkeypatch):

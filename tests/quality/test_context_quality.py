@@ -5,6 +5,8 @@ from contextlib import closing
 
 import pytest
 import quality_fixtures
+from required_extras import needs_llama
+from tiny_ggufs import write_tiny_gguf
 
 from localctx.engine.effective_context import MEASURED
 from localctx.quality.context_quality import (
@@ -95,6 +97,21 @@ def test_the_command_measures_and_what_it_found_is_used(run, home, tiny_model, t
     assert report["effective"] in (256, 512)
     with closing(Store(home)) as store:
         assert store.quality_results.of_model(str(tiny_model))[MEASURED]["effective"] == report["effective"]
+
+
+@needs_llama
+def test_the_context_of_a_gguf_is_measured_and_its_pages_are_refused_by_name(run, tmp_path):
+    model, path = write_tiny_gguf(tmp_path / "tiny.gguf", "llama"), tmp_path / "keepers.txt"
+    path.write_text(TEXT)
+    flags = ("--engine", "llama.cpp", "--model", model, "--tokens", 512)
+    code, out, err = run(path, "--context", "--json", *flags)
+    assert code == 0, err
+    assert [c["length"] for c in json.loads(out)["lengths"]] == [512]
+    for more in ((), ("--blend",), ("--stream", 600)):
+        code, _, err = run(path, *flags, *more)
+        assert code == 2
+        assert "llama.cpp holds keys and values itself; use --engine torch" in err
+        assert len(err.splitlines()) == 1
 
 
 def test_two_measurements_at_once_are_refused(run, tmp_path):

@@ -19,8 +19,9 @@ from tiny_models import KEPT
 
 from localctx.engine.events import WHERE, InUse
 from localctx.settings import load_settings
-from localctx.shape import PAGE
+from localctx.shape import FORMATS, PAGE
 from localctx.ui.bars import MAX_CELLS, BarPart, bar, page_cells, summary
+from localctx.ui.memory_choices import codec_choices, keeper_choices
 from localctx.ui.memory_plot import plot, table
 
 TAB = SimpleNamespace(session_hash="tab")
@@ -78,6 +79,22 @@ def test_the_sentence_adds_up_and_a_title_is_text():
     report = {"kv": {"map": {"where": "d", "reused": 0, "looks": []}}}
     assert "<script>" not in page_cells(report, "<script>alert(1)</script>")
     assert set(WHERE) == set("dhspxo")
+
+
+def test_a_map_without_attention_tells_none():
+    kv = {"engine": "llama.cpp", "map": {"where": "ddo", "reused": 2, "looks": []}}
+    drawn = page_cells({"kv": kv}, "Here")
+    assert "llama.cpp does not tell" in drawn
+    assert "of the attention" not in drawn
+    assert "attention of the answer" not in drawn
+
+
+def test_the_codecs_of_llama_cpp_are_offered_with_one_that_it_lacks():
+    names = [name for _, name in codec_choices("llama.cpp", "int2", {})]
+    assert names == ["auto", "f32", "f16", "bf16", "int8", "k8v4", "int4", "int2"]
+    assert "choose another" in codec_choices("llama.cpp", "int2", {})[-1][0]
+    assert [name for _, name in keeper_choices("llama.cpp", {})] == ["full"]
+    assert [name for _, name in codec_choices("torch", "auto", {})] == ["auto", *FORMATS]
 
 
 def test_a_bar_is_as_wide_as_its_parts():

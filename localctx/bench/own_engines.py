@@ -1,0 +1,152 @@
+"""localctx as it is measured: over torch, with pages of KV, or over llama.cpp, with snapshots of its state."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import torch
+
+from localctx.engine.cache_plan import CachePlan
+from localctx.engine.llama_engine import context_bytes
+from localctx.engine.persist import CachePersister
+from localctx.engine.persist_snapshots import SnapshotPersister
+from localctx.engine.persister import CacheIdentity, Persister
+from localctx.kv.cache import Cache
+from localctx.kv.keepers import make_keeper
+from localctx.kv.sequence_cache import SequenceCache
+from localctx.models.base import Model, PagedModel
+from localctx.models.llama_cache import LlamaCache
+from localctx.models.llama_model import LlamaModel
+from localctx.models.llama_options import CELLS
+from localctx.store.store import Store
+
+IsCancelled = Callable[[], bool]
+AnyCache = TypeVar("AnyCache", bound=SequenceCache)
+
+
+class OwnEngine(ABC, Generic[AnyCache]):
+    """localctx with keys and values in ``kv``, read ``chunk`` tokens at a time. See ``BenchEngine``."""
+
+    prefills = True
+
+    def __init__(self, model: Model, name: str, kv: str, chunk: int, cancelled: IsCancelled) -> None:
+        self.name, self.kv = name, kv
+        self._model, self._chunk, self._cancelled = model, chunk, cancelled
+        self.cache: AnyCache | None = None
+
+    @abstractmethod
+    def _new_cache(self) -> AnyCache: ...
+
+    @abstractmethod
+    def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> Persister[AnyCache]:
+        """What persists and restores a cache of ``tokens`` in ``store``."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """See ``BenchEngine``."""
+
+    def forget(self) -> None:
+        """Frees what stays in memory of caches that were dropped, as a restart would; most engines keep nothing."""
+
+    def read(self, tokens: Sequence[int]) -> int:
+        """See ``BenchEngine``."""
+        (self.cache or self.start()).enter_phase("reading")
+        return self.read_more(tokens)
+
+    def start(self) -> AnyCache:
+        """Replaces the cache by an empty one, and returns it."""
+        self.reset()
+        self.cache = self._new_cache()
+        return self.cache
+
+    def read_more(self, tokens: Sequence[int], after_each: Callable[[AnyCache], None] = lambda cache: None) -> int:
+        """Reads ``tokens`` in chunks and calls ``after_each`` after each chunk. Returns the likeliest next token, or 0
+        without tokens. Raises Cancelled.
+        """
+        assert self.cache, "it was not started"
+        logits = torch.zeros(1)
+        for at in range(0, len(tokens), self._chunk):
+            logits = self._model.forward(tokens[at : at + self._chunk], self.cache, 1, self._cancelled)
+            after_each(self.cache)
+        return int(logits.argmax())
+
+    def decode(self, tokens: Sequence[int]) -> list[int]:
+        """See ``BenchEngine``."""
+        assert self.cache, "nothing was read"
+        self.cache.enter_phase("answering")
+        return [int(self._model.forward([t], self.cache, 1, self._cancelled).argmax()) for t in tokens]
+
+    def reset(self) -> None:
+        """See ``BenchEngine``."""
+        if self.cache:
+            self.cache.drop()
+        self.cache = None
+
+
+class LocalctxEngine(OwnEngine[Cache]):
+    """localctx over torch, with caches made as ``plan`` says."""
+
+    def __init__(self, model: PagedModel, plan: CachePlan, spill: Path, cancelled: IsCancelled) -> None:
+        super().__init__(model, "localctx", plan.codec, plan.chunk, cancelled)
+        self._paged, self._plan, self._spill = model, plan, spill
+
+    def _new_cache(self) -> Cache:
+        return self._plan.new_cache(self._paged, self._spill)
+
+    def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> CachePersister:
+        """See ``OwnEngine``."""
+        return CachePersister(lambda: store, [], identity, tokens)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the sealed pages on all tiers, their sketches, and the open page."""
+        assert self.cache, "nothing was read"
+        return self.cache.bytes_with(0) + self.cache.sketch_bytes()
+
+
+class SelectEngine(LocalctxEngine):
+    """localctx with the keeper ``select``, whose prefill is that of ``full``: it forks the cache of ``source``."""
+
+    prefills = False
+
+    def __init__(self, source: LocalctxEngine, keep: str) -> None:
+        super().__init__(source._paged, source._plan, source._spill, source._cancelled)
+        self.name, self._source, self._keep = f"localctx {keep}", source, keep
+
+    def read(self, tokens: Sequence[int]) -> int:
+        """Forks the cache of ``source``, which must have read exactly ``tokens``. Returns 0: there are no logits."""
+        self.reset()
+        assert self._source.cache, "its source reads first"
+        self.cache = self._source.cache.fork(make_keeper(self._keep, self._source.cache.length))
+        return 0
+
+
+class LocalctxLlamaEngine(OwnEngine[LlamaCache]):
+    """localctx over llama.cpp, with keys and values in ``codec``; ``context`` tokens are expected."""
+
+    def __init__(self, model: LlamaModel, codec: str, context: int, chunk: int, cancelled: IsCancelled) -> None:
+        super().__init__(model, "localctx", codec, chunk, cancelled)
+        self._llama, self._context = model, context
+
+    def _new_cache(self) -> LlamaCache:
+        cache = self._llama.new_cache(self.kv, self._context)
+        cache.memory.allow(self._llama.sizes.largest(self.kv, context_bytes(self._llama, None)))
+        return cache
+
+    def forget(self) -> None:
+        """See ``OwnEngine``: llama.cpp's memory is freed, with the sequence that stays in it for the next question."""
+        self._llama.memory(self.kv).release()
+
+    def persister(self, store: Store, identity: CacheIdentity, tokens: Sequence[int]) -> SnapshotPersister:
+        """See ``OwnEngine``."""
+        return SnapshotPersister(lambda: store, [], identity, tokens)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tokens' keys and values, and of the sequence's recurrent states."""
+        assert self.cache, "nothing was read"
+        sizes = self._llama.sizes
+        states = sizes.at(self.kv, CELLS).states / self._llama.kind.sequences
+        return round(self.cache.length * sizes.bytes_per_token(self.kv) + states)

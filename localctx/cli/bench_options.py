@@ -1,0 +1,72 @@
+"""The measurements that the flags of ``bench`` ask for, checked before anything heavy is imported."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localctx.cli.common import parse_numbers, parse_words
+from localctx.errors import UsageError
+
+OF_GGUF = ("localctx", "llama.cpp")  # the engines that compute a GGUF as it is quantized
+
+if TYPE_CHECKING:
+    from localctx.settings import Settings
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """The measurements ``what``, at ``contexts`` in tokens and in ``repeat`` rounds, of ``engines``; of localctx with
+    each of ``codecs`` and ``keeps``. ``gguf`` is the file for llama.cpp as a peer, where the model is another.
+    """
+
+    what: list[str]
+    contexts: list[int]
+    engines: list[str]
+    codecs: list[str]
+    keeps: list[str]
+    repeat: int
+    gguf: Path | None
+
+
+def bench_options(settings: "Settings", how: dict[str, Any]) -> BenchOptions:
+    """Return what the flags ask for, else all that the engine of the settings' model has. Raises UserError."""
+    from localctx.bench import CONTEXTS, ENGINES, PEER_VARIANTS
+    from localctx.models.engine_choice import choose_engine
+
+    llama_cpp = choose_engine(settings.model, settings.engine) == "llama.cpp"
+    default = ",".join(OF_GGUF if llama_cpp else ENGINES)
+    engines = parse_words("--engines", how["engines"] or default, (*ENGINES, *PEER_VARIANTS))
+    choose = _of_llama_cpp if llama_cpp else _of_torch
+    what, codecs, keeps = choose(how["what"], how["codecs"], how["keeps"])
+    if llama_cpp and (other := next((name for name in engines if not name.startswith(OF_GGUF)), None)):
+        raise UsageError(f"{other} does not compute a GGUF as it is quantized", f"use some of: {','.join(OF_GGUF)}")
+    contexts = parse_numbers("--context", how["context"]) or list(CONTEXTS)
+    return BenchOptions(what, contexts, engines, codecs, keeps, how["repeat"], how["gguf"])
+
+
+def _of_torch(what: str | None, codecs: str | None, keeps: str | None) -> tuple[list[str], list[str], list[str]]:
+    from localctx.bench import MEASUREMENTS
+    from localctx.kv.keepers import make_keeper
+    from localctx.shape import FORMATS
+
+    chosen = [] if keeps == "none" else (keeps or "select:2048").split(",")
+    for keep in chosen:
+        if make_keeper(keep, 0).name != "select":
+            raise UsageError(f"--keep {keep} is not measured", "use select with a budget, as select:2048, or none")
+    wanted = parse_words("--what", what or ",".join(MEASUREMENTS), MEASUREMENTS)
+    return wanted, parse_words("--kv", codecs or "int8", list(FORMATS)), chosen
+
+
+def _of_llama_cpp(what: str | None, codecs: str | None, keeps: str | None) -> tuple[list[str], list[str], list[str]]:
+    from localctx.bench import MEASUREMENTS, OF_LLAMA_CPP
+    from localctx.models.llama_library import NATIVE_CODEC, kv_types
+
+    wanted = parse_words("--what", what, MEASUREMENTS) if what else list(OF_LLAMA_CPP)
+    if "spill" in wanted:
+        raise UsageError("llama.cpp spills no keys and values to disk", "leave spill out, or use --engine torch")
+    if keeps not in (None, "none"):
+        raise UsageError(f"llama.cpp selects no pages by {keeps}", "leave --keep out, or use --engine torch")
+    chosen = (codecs or NATIVE_CODEC).split(",")
+    for codec in chosen:
+        kv_types(codec)  # raises for one that it does not have
+    return wanted, chosen, []

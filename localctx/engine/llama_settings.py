@@ -1,0 +1,21 @@
+"""The settings that no GGUF in llama.cpp can follow, refused by name before the file is loaded."""
+
+from localctx.errors import UsageError
+from localctx.models.adapter_folders import find_adapter
+from localctx.settings import Settings
+
+
+def refuse_for_gguf(settings: Settings) -> None:
+    """Raises UsageError for other weights than the file's own, and for an adapter; ModelError for one that is not
+    there.
+    """
+    if settings.weights != "full":
+        raise UsageError(
+            f"llama.cpp computes a GGUF as it is quantized, not with {settings.weights} weights",
+            "use --weights full, take another GGUF, or use --engine torch",
+        )
+    if settings.adapter != "auto" and (folder := find_adapter(settings.adapter, settings.model)):
+        raise UsageError(
+            f"llama.cpp cannot compute the adapter {folder.name}, which is in PEFT's format",
+            "use --adapter none or --engine torch",
+        )
