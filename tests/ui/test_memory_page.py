@@ -93,7 +93,7 @@ def test_the_codecs_of_llama_cpp_are_offered_with_one_that_it_lacks():
     names = [name for _, name in codec_choices("llama.cpp", "int2", {})]
     assert names == ["auto", "f32", "f16", "bf16", "int8", "k8v4", "int4", "int2"]
     assert "choose another" in codec_choices("llama.cpp", "int2", {})[-1][0]
-    assert [name for _, name in keeper_choices("llama.cpp", {})] == ["full"]
+    assert [name for _, name in keeper_choices("llama.cpp", {})] == ["full", "sink-window:2048"]
     assert [name for _, name in codec_choices("torch", "auto", {})] == ["auto", *FORMATS]
 
 
