@@ -259,7 +259,7 @@ def _checked(s: Settings) -> Settings:
     if s.engine not in ENGINES:
         raise UsageError(f"there is no engine {s.engine!r}", f"use one of: {', '.join(ENGINES)}")
     if s.kv not in ("auto", *FORMATS, *LLAMA_KV):
-        raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join(FORMATS)}")
+        raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join((*FORMATS, *LLAMA_KV))}")
     if s.weights not in WEIGHTS:
         raise UsageError(f"there are no {s.weights!r} weights", f"use one of: {', '.join(WEIGHTS)}")
     if s.mode not in MODES:

@@ -17,8 +17,9 @@ TORCH_FAMILIES = {
     "phi3",
     "starcoder2",
     "gemma2",
+    "gemma3",
+    "gpt-oss",
 }
-TORCH_FAMILIES |= {"gemma3", "gpt-oss"}
 """The architectures of GGUF files that are converted for torch and computed as they are meant to be."""
 
 

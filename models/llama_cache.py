@@ -24,7 +24,6 @@ class LlamaCache:
 
     def __init__(self, memory: LlamaMemory, sequence: NativeSequence) -> None:
         self.memory, self.sequence = memory, sequence
-        self.phase: Phase = "reading"
 
     @property
     def keeper(self) -> Keeper:
@@ -57,12 +56,10 @@ class LlamaCache:
         return self.sequence.dropped
 
     def enter_phase(self, phase: Phase) -> None:
-        """See ``SequenceCache``."""
-        self.phase = phase
+        """Do nothing: none of the keepers here depends on the phase."""
 
     def finish_prefill(self) -> None:
-        """See ``SequenceCache``."""
-        self.phase = "answering"
+        """Do nothing: none of the keepers here compresses a prompt."""
 
     def record_attention(self) -> None:
         """Do nothing: there is no attention to record."""
@@ -88,7 +85,7 @@ class LlamaCache:
         """See ``SequenceCache``."""
         twin = LlamaCache(self.memory, self.memory.fork(self.sequence))
         twin.sequence.keeper = keeper or self.keeper
-        twin.phase, twin.joins_chunks = self.phase, self.joins_chunks
+        twin.joins_chunks = self.joins_chunks
         return twin
 
     def snapshot(self, start: int) -> np.ndarray:

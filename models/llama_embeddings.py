@@ -34,6 +34,8 @@ class LlamaEmbeddings:
         self.pointer = library.llama_model_load_from_file(os.fsencode(path), options)
         self._context = library.llama_init_from_model(self.pointer, self._options(threads)) if self.pointer else None
         if not self._context:
+            if self.pointer:
+                library.llama_model_free(self.pointer)
             raise ModelError(f"llama.cpp does not load {path}", "fetch the file again, or take another embedder")
         self._batch = library.llama_batch_init(TOKENS, 0, 1)
         self._free = weakref.finalize(self, _free, library, self._batch, self._context, self.pointer)

@@ -32,6 +32,7 @@ NATIVE_CODEC = "f16"
 NO_TRANSFORM = "LLAMA_ATTN_ROT_DISABLE"
 """llama.cpp's environment variable by which quantized keys are stored without a Hadamard transform."""
 
+LIBRARY_SUFFIXES = (".so", ".dylib", ".dll")
 _INFO = 2  # level of the log's lines that tell sizes
 
 
@@ -59,7 +60,8 @@ def llama_library() -> Any:
 def llama_build() -> list[str]:
     """Returns what identifies the build: its version, and the content of its libraries."""
     library = llama_library()
-    files = sorted(Path(library.__file__).with_name("lib").glob("*.so")) or [Path(library.__file__)]
+    libraries = Path(library.__file__).with_name("lib").glob("*")
+    files = sorted(file for file in libraries if file.suffix in LIBRARY_SUFFIXES) or [Path(library.__file__)]
     return [library.__version__, *(f"{file.name} {hash_file(file)}" for file in files)]
 
 

@@ -104,10 +104,11 @@ class LlamaMemory:
         with self._lock:
             before = [sequence.length for sequence in sequences]
             self._alone = len(sequences) == 1  # or a cancel of one could cost another its past: see ``_decode``
+            stop = cancelled if self._alone or self.kind.rewinds else lambda: False  # the others could not go back
             try:
                 for part in passes([len(own) for own in tokens], self.options.sequences - 1):
                     own = [sequences[i] for i in part], [tokens[i] for i in part], [num_logits[i] for i in part]
-                    done.update(zip(part, self._forward(*own, cancelled), strict=True))
+                    done.update(zip(part, self._forward(*own, stop), strict=True))
             except BaseException:
                 for sequence, length in zip(sequences, before, strict=True):
                     self._roll_back(sequence, length)
@@ -210,9 +211,8 @@ class LlamaMemory:
         """Keep the first ``length`` tokens, which ``can_trim`` allowed."""
         with self._lock:
             if length == 0:
-                self._residents.discard(sequence)
-                sequence.length, sequence.lost, sequence.mark = 0, False, None
-                sequence.dropped = sequence.gap = 0
+                self.drop(sequence)
+                sequence.lost, sequence.mark = False, None
             elif length < sequence.length:
                 self._residents.make_resident([sequence])
                 if sequence.mark and sequence.mark.length == length:
@@ -222,6 +222,8 @@ class LlamaMemory:
                 assert removed, "can_trim is asked before"
                 assert self._native.positions(native_id(sequence))[1] == position - 1, "a mark is of its own sequence"
                 sequence.length = length
+                if sequence.mark and sequence.mark.length > length:
+                    sequence.mark = None  # what follows may be another text
 
     def drop(self, sequence: NativeSequence) -> None:
         """Release everything that the sequence takes."""
@@ -245,15 +247,13 @@ class LlamaMemory:
     def fork_retained(self, name: bytes) -> NativeSequence | None:
         """Returns a sequence of what is stored under ``name``, if it is still here. The native memory is asked."""
         with self._lock:
-            if not (found := self._residents.find_retained(name)):
-                return None
-            sequence, stop = found
-            twin = self.fork(sequence)
-            if twin.id is None:
-                return None
-            self.trim(twin, stop)
-            twin.length = self._native.positions(twin.id)[1] + 1
-            return twin if twin.length == stop else None
+            if found := self._residents.find_retained(name):
+                twin = self.fork(found[0])
+                self.trim(twin, found[1])
+                if self._native.positions(native_id(twin))[1] + 1 == twin.length:
+                    return twin
+                self.drop(twin)
+            return None
 
     # --- Snapshots
 
@@ -286,8 +286,7 @@ class LlamaMemory:
             native.remove(native.scratch)
             sequence.length = native.positions(native_id(sequence))[1] + 1
             if sequence.length != stop:
-                self._residents.discard(sequence)
-                sequence.length = sequence.dropped = sequence.gap = 0
+                self.drop(sequence)
                 raise StateRefused(f"it holds no tokens {start:,} to {stop:,}")
 
     def _set_state(self, state: np.ndarray, cells: int, keep: Sequence[NativeSequence]) -> None:

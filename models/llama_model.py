@@ -24,7 +24,7 @@ from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_context import LlamaContext
 from localctx.models.llama_library import NO_TRANSFORM, llama_build, llama_library
 from localctx.models.llama_memory import LlamaMemory
-from localctx.models.llama_options import ContextOptions, MemoryKind, memory_kind, parse_llama_rope
+from localctx.models.llama_options import ContextOptions, MemoryKind, memory_kind, parse_llama_rope, scaled_window
 from localctx.models.llama_tokenizer import LlamaTokenizer
 from localctx.models.llama_trial import LlamaSizes, try_gguf
 from localctx.models.native_sequences import NativeSequence
@@ -91,8 +91,7 @@ class LlamaModel:
     @property
     def context(self) -> int:
         """See ``Model``."""
-        scaling = parse_llama_rope(self._rope)
-        return int(self.trained * scaling[1]) if scaling else self.trained
+        return scaled_window(self.trained, self._rope)
 
     @property
     def vocabulary(self) -> int:

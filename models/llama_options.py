@@ -87,6 +87,12 @@ def parse_llama_rope(spec: str) -> tuple[str, float] | None:
     return match[1], float(match[2])
 
 
+def scaled_window(trained: int, rope: str) -> int:
+    """Returns the window in tokens, with the scaling ``rope``, of a model that was trained with one of ``trained``."""
+    scaling = parse_llama_rope(rope)
+    return int(trained * scaling[1]) if scaling else trained
+
+
 def memory_kind(model: Any) -> MemoryKind:
     """Returns what the memory of the loaded model at the pointer ``model`` can do."""
     library = llama_library()

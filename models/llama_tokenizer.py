@@ -2,6 +2,7 @@
 
 import codecs
 import ctypes
+import weakref
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
@@ -25,8 +26,8 @@ class LlamaTokenizer:
         self._library, self._owner, self._template = llama_library(), owner, template
         self._vocabulary = self._library.llama_model_get_vocab(model)
         self.size: int = self._library.llama_vocab_n_tokens(self._vocabulary)
-        self._text = ctypes.create_string_buffer(_PIECE)
-        self._encode_marked = lru_cache(_ENCODED)(self._encode_marked_anew)
+        this = weakref.proxy(self)  # in a cycle, the tokenizer and the weights would stay after their last use
+        self._encode_marked = lru_cache(_ENCODED)(lambda text: this._encode_marked_anew(text))
 
     @cached_property
     def stop_ids(self) -> frozenset[int]:
@@ -60,13 +61,11 @@ class LlamaTokenizer:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         return lambda token: decoder.decode(self._piece(token))
 
-    def _piece(self, token: int) -> bytes:
+    def _piece(self, token: int, room: int = _PIECE) -> bytes:
         """Returns the bytes of a token's text; none for a control token."""
-        arguments = self._vocabulary, token, self._text, len(self._text), 0, False
-        if (length := self._library.llama_token_to_piece(*arguments)) < 0:
-            self._text = ctypes.create_string_buffer(-length)
-            return self._piece(token)
-        return self._text.raw[:length]
+        text = ctypes.create_string_buffer(room)
+        length = self._library.llama_token_to_piece(self._vocabulary, token, text, room, 0, False)
+        return text.raw[:length] if length >= 0 else self._piece(token, -length)
 
     def _tokenize(self, text: str, *, controls: bool = False, bounds: bool = False) -> list[int]:
         """``controls``: control tokens in ``text`` are encoded as such; ``bounds`` adds BOS and EOS as the model wants

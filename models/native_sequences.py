@@ -163,16 +163,22 @@ class ResidentSequences:
                 self._preempt(other)
 
     def _resume(self, sequence: NativeSequence, state: np.ndarray, keep: Sequence[NativeSequence]) -> None:
-        try:
-            self.native.set_state(native_id(sequence), state)
-        except StateRefused:
+        """Give a sequence the state that it was preempted with. Raises NoRoom, with the sequence preempted again."""
+        while not self._restored(sequence, state):
             self._give_back(sequence)
             sequence.preempted = state
             self.make_room(sum(s.held for s in keep), keep)
             sequence.id, sequence.preempted = self.take_id(sequence, keep), None
-            self.native.set_state(sequence.id, state)
         sequence.shares = False
         self.cut(sequence, sequence.length)
+
+    def _restored(self, sequence: NativeSequence, state: np.ndarray) -> bool:
+        """Put a state into a resident sequence; False if the context has no room for it."""
+        try:
+            self.native.set_state(native_id(sequence), state)
+        except StateRefused:
+            return False
+        return True
 
     def separate(self, sequences: Sequence[NativeSequence], keep: Sequence[NativeSequence]) -> None:
         """Give resident ``sequences`` cells of their own, beside those in ``keep``, where forks may have the same."""

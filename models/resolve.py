@@ -67,7 +67,7 @@ def resolve_gguf(name: str, models_dir: Path, progress: ProgressCallback) -> Pat
     which is downloaded if needed. Raises as ``resolve_model`` does.
     """
     if path := find_gguf(name):
-        return path.resolve()
+        return path.absolute()  # not resolved: links to the parts of a split file have the names of parts
     match = GGUF_ON_HUB.fullmatch(name)
     if not match:
         raise ModelError(f"{name} is no GGUF file, nor a folder with one", "name a .gguf file, or owner/name:*Q4_K_M*")
@@ -108,7 +108,7 @@ def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
         _refuse_kind(entry, "chat")
     elif path := _existing(name):
         folder = path.is_dir() and not find_gguf(name)
-        return str(_local(path) if folder else path.resolve()), True
+        return str(_local(path) if folder else path.absolute()), True
     elif GGUF_ON_HUB.fullmatch(name):
         return name, is_complete(models_dir / _gguf_folder(name))
     elif not is_complete(models_dir / folder_name(name)) or not (_FOLDER.fullmatch(name) or _HUB_ID.fullmatch(name)):

@@ -13,7 +13,7 @@ from localctx.models.gguf_file import GgufFile, open_gguf, per_layer
 from localctx.models.gpu_layers import ALL, gpu_layers
 from localctx.models.llama_library import KV_TYPES, NATIVE_CODEC, kv_types
 from localctx.models.llama_model import MIN_BATCH, llama_device
-from localctx.models.llama_options import parse_llama_rope
+from localctx.models.llama_options import scaled_window
 from localctx.models.llama_trial import LlamaSizes, try_gguf
 from localctx.models.resolve import resolve_gguf
 from localctx.settings import Settings
@@ -29,8 +29,7 @@ def llama_capacity(settings: Settings, context: int | None = None, device_memory
     gguf = open_gguf(resolve_gguf(settings.model, settings.models, lambda phase, done, total: None))
     batch = max(MIN_BATCH, settings.chunk)
     sizes, device = try_gguf(gguf, batch, settings.home / "tried"), _device(settings.device, device_memory)
-    scaling = parse_llama_rope(settings.rope)
-    window = int(sizes.trained * scaling[1]) if scaling else sizes.trained
+    window = scaled_window(sizes.trained, settings.rope)
     tokens, codec = context or window, NATIVE_CODEC if settings.kv == "auto" else settings.kv
     if tokens < 1:
         raise UsageError("the model's file tells no window", "say how long with --context")
@@ -41,7 +40,7 @@ def llama_capacity(settings: Settings, context: int | None = None, device_memory
     weights = gguf.nbytes if device.type == "cpu" else layers.weights
     limits = measure_limits(str(device), settings.home, weights + round(at.compute), free=free, **settings.caps)
     room = layers.context_limit(free - weights, measure_ram().free - gguf.nbytes + weights)
-    room = room if settings.caps["memory"] is None else settings.caps["memory"]
+    room = room if settings.caps["memory"] is None else min(room, settings.caps["memory"])
     return Capacity(
         model=settings.model,
         family=gguf.family,

@@ -65,7 +65,7 @@ class LlamaEngine(KVEngine):
 
     @property
     def codec(self) -> str:
-        """See ``KVEngine``: the setting, or llama.cpp's own, unless only a smaller one leaves room for the window."""
+        """See ``KVEngine``: the setting, or llama.cpp's own; ``plan_cache`` takes SMALLER where that has no room."""
         kv = self.runtime.settings.kv
         if kv != "auto":
             kv_types(kv)  # raises for one that it does not have
@@ -77,7 +77,8 @@ class LlamaEngine(KVEngine):
         refuse_settings(settings)
         keeper, chunk = make_keeper(settings.keep, tokens), max(MIN_BATCH, settings.chunk)
         planned = LlamaPlan(self.codec, context_bytes(self.model, settings.caps["memory"]), tokens, chunk, keeper)
-        if settings.kv == "auto" and self._cells(planned.codec, planned.limit) < planned.cells(settings.max_tokens):
+        short = self._cells(planned.codec, planned.limit) < planned.cells(settings.max_tokens)
+        if short and settings.kv == "auto" and SMALLER in self.model.sizes.contexts:
             planned = replace(planned, codec=SMALLER)
         if keeper.unbounded_positions:
             self.model.refuse_shifts(planned.codec)

@@ -61,7 +61,7 @@ class Runtime:
     def paged_model(self) -> PagedModel:
         """The model, where its keys and values are in our pages. Raises ModelError; UsageError for another engine."""
         if self.model.engine != "torch":
-            raise UsageError("this is about pages of KV, and llama.cpp holds KV itself", "use --engine torch")
+            raise UsageError("llama.cpp cannot do this: it holds keys and values itself", "use --engine torch")
         return cast(PagedModel, self.model)
 
     @property

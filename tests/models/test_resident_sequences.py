@@ -1,9 +1,14 @@
 """Sequences of one context of llama.cpp: a chunk of a prompt is computed without the cells of others."""
 
+import gc
+import weakref
+from contextlib import suppress
+
 import pytest
 from required_extras import needs_llama
 from tiny_ggufs import FAMILIES, write_tiny_gguf
 
+from localctx.errors import Cancelled
 from localctx.models.base import ForwardRequest
 from localctx.models.llama_model import LlamaModel, load_llama_model
 
@@ -77,3 +82,46 @@ def test_shared_cells_count_once_and_the_limit_follows_the_weights(model):
     assert 0 < model.memory("f16").device_limit < model.nbytes
     for cache in (text, fork, other):
         cache.drop()
+
+
+def test_a_cancel_of_one_request_costs_no_other_its_past(model):
+    first, second = opened(model), opened(model)
+    model.forward(ONE[:50], first)
+    model.forward(OTHER[:50], second)
+    asked = iter([False])  # the cancel comes when the first of them was computed
+    with suppress(Cancelled):
+        requests = [ForwardRequest(ONE[50:], first, 1), ForwardRequest([7], second, 1)]
+        model.forward_each(requests, lambda: next(asked, True))
+    assert first.exact
+    assert second.exact
+    if first.length == 50:
+        model.forward(ONE[50:], first)
+    assert int(model.forward([7], first)[-1].argmax()) == alone(model, ONE[:50], ONE[50:], [7])[-1]
+    first.drop()
+    second.drop()
+
+
+def test_a_long_sequence_is_resumed_where_several_others_have_to_make_room(tmp_path):
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", "llama")
+    model = load_llama_model(path, "tiny", tmp_path / "tried", threads=1, device="cpu")
+    text, long, others = [40 + i % 100 for i in range(1500)], model.new_cache("f16"), list[object]()
+    long.memory.allow(1792)
+    model.forward(text, long)
+    for _ in range(5):
+        others.append(model.new_cache("f16"))
+        model.forward(ONE, others[-1])
+    model.forward_each([ForwardRequest([7], other, 1) for other in others])  # all are resident
+    assert int(model.forward([7], long)[-1].argmax()) == alone(model, text, [7])[-1]
+
+
+def test_the_weights_go_with_the_model_though_what_was_loaded_is_not_scanned(tmp_path):
+    path = write_tiny_gguf(tmp_path / "tiny.gguf", "llama")
+    model = load_llama_model(path, "tiny", tmp_path / "tried", threads=1, device="cpu")
+    gc.disable()
+    try:
+        weights = weakref.ref(model._weights)
+        assert model.tokenizer.encode_chat([{"role": "user", "content": "Who?"}])
+        del model
+        assert weights() is None
+    finally:
+        gc.enable()
