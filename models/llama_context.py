@@ -24,8 +24,12 @@ class NoCells(Exception):
     """The context has no room for the tokens of a batch, or of a state."""
 
 
-class StateRefused(Exception):
-    """llama.cpp does not take a state: it is of another layout, or there is no room for it."""
+class StateRefused(ModelError):
+    """llama.cpp does not give or take a state: it is of another layout, or there is no room for it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"llama.cpp lost what it had read ({what})", "ask again")
+        self.what = what
 
 
 class Row(NamedTuple):

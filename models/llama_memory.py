@@ -109,11 +109,11 @@ class LlamaMemory:
                 for part in passes([len(own) for own in tokens], self.options.sequences - 1):
                     own = [sequences[i] for i in part], [tokens[i] for i in part], [num_logits[i] for i in part]
                     done.update(zip(part, self._forward(*own, stop), strict=True))
+                evict(self._residents, sequences)
             except BaseException:
                 for sequence, length in zip(sequences, before, strict=True):
                     self._roll_back(sequence, length)
                 raise
-            evict(self._residents, sequences)
         return [done[i] for i in range(len(sequences))]
 
     def _forward(
@@ -216,7 +216,7 @@ class LlamaMemory:
             elif length < sequence.length:
                 self._residents.make_resident([sequence])
                 if sequence.mark and sequence.mark.length == length:
-                    self._native.set_state(native_id(sequence), sequence.mark.state, partial=True)
+                    self._go_back(sequence, sequence.mark)
                 position = sequence.position(length)
                 removed = self._native.remove(native_id(sequence), position, -1)
                 assert removed, "can_trim is asked before"
@@ -224,6 +224,15 @@ class LlamaMemory:
                 sequence.length = length
                 if sequence.mark and sequence.mark.length > length:
                     sequence.mark = None  # what follows may be another text
+
+    def _go_back(self, sequence: NativeSequence, mark: SequenceMark) -> None:
+        """Put back what cannot be cut as it was at ``mark``. Raises StateRefused, with the sequence lost."""
+        try:
+            self._native.set_state(native_id(sequence), mark.state, partial=True)
+        except StateRefused:
+            sequence.lost = True
+            self.drop(sequence)
+            raise
 
     def drop(self, sequence: NativeSequence) -> None:
         """Release everything that the sequence takes."""
@@ -290,10 +299,14 @@ class LlamaMemory:
                 raise StateRefused(f"it holds no tokens {start:,} to {stop:,}")
 
     def _set_state(self, state: np.ndarray, cells: int, keep: Sequence[NativeSequence]) -> None:
-        """Put a state into the scratch sequence. Where there is no room for it, room is made once."""
-        try:
-            self._native.set_state(self._native.scratch, state)
-        except StateRefused:
-            self._residents.make_room(cells, keep)
-            self._residents.make_resident(keep)
-            self._native.set_state(self._native.scratch, state)
+        """Put a state into the scratch sequence; room is made as long as there may be too little. Raises StateRefused,
+        NoRoom.
+        """
+        while True:
+            try:
+                return self._native.set_state(self._native.scratch, state)
+            except StateRefused:
+                if self._residents.held == sum(s.held for s in keep) and self.cells > 2 * cells:
+                    raise
+                self._residents.make_room(cells, keep)
+                self._residents.make_resident(keep)

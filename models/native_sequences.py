@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from localctx.errors import NoRoom
+from localctx.errors import ModelError, NoRoom
 from localctx.kv.keepers.full import Full
 from localctx.kv.keepers.keeper import Keeper
 from localctx.models.llama_context import LlamaContext, StateRefused
@@ -137,12 +137,15 @@ class ResidentSequences:
         return self._context
 
     def make_resident(self, sequences: Sequence[NativeSequence]) -> None:
-        """Give each of ``sequences`` a native id, and the state that it was preempted with. Raises NoRoom."""
+        """Give each of ``sequences`` a native id, and the state that it was preempted with. Raises NoRoom;
+        ModelError for one that is lost.
+        """
         if new := [s for s in sequences if s.id is None and s.preempted is None]:
             self.forget()
             self.reserve(sum(s.expected for s in new))
         for sequence in sequences:
-            assert not sequence.lost, "a sequence whose batch was interrupted is not used again"
+            if sequence.lost:
+                raise ModelError("llama.cpp was interrupted, and lost what it had read", "ask again")
             sequence.used = self.tick()
             if sequence.id is None:
                 sequence.id = self.take_id(sequence, sequences)

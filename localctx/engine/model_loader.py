@@ -9,7 +9,7 @@ from torch import Tensor
 from localctx.engine.cache_plan import PoolSet
 from localctx.engine.events import Progress
 from localctx.engine.llama_settings import refuse_for_gguf
-from localctx.engine.plan import refuse_too_big
+from localctx.engine.plan import refuse_big_gguf, refuse_too_big
 from localctx.models.base import ForwardRequest, Model
 from localctx.models.engine_choice import choose_engine
 from localctx.models.llama_model import load_llama_model
@@ -72,6 +72,7 @@ def _load(s: Settings, progress: Callable[[Progress], None]) -> Model:
 def _load_gguf(s: Settings, progress: Callable[[Progress], None]) -> Model:
     refuse_for_gguf(s)
     gguf = resolve_gguf(s.model, s.models, lambda phase, done, total: progress(Progress(phase, done, total)))
+    refuse_big_gguf(gguf, s)
     progress(Progress("loading", 0, 0))
     tried = s.home / "tried"
     return load_llama_model(gguf, s.model, tried, device=s.device, threads=s.threads, chunk=s.chunk, rope=s.rope)

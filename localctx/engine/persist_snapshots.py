@@ -44,7 +44,7 @@ class SnapshotPersister(Persister[LlamaCache]):
         try:
             fault = self._append(cache, found)
         except (StateRefused, NoRoom) as e:
-            fault = None if isinstance(e, NoRoom) else f"llama.cpp refused a kept snapshot ({e})"
+            fault = None if isinstance(e, NoRoom) else f"llama.cpp refused a kept snapshot ({e.what})"
             cache.trim(0)
             self._keys, self._at, self.nbytes = [], 0, 0
         if cache.length == len(self._tokens):
@@ -91,7 +91,12 @@ class SnapshotPersister(Persister[LlamaCache]):
         if length < end and length - self._at < step and not self._closing:
             return
         key = self._writer.next_key(self._tokens[self._at : length])
-        payload = None if self._writer.has(key) else cache.snapshot(self._at)
+        try:
+            payload = None if self._writer.has(key) else cache.snapshot(self._at)
+        except StateRefused as e:
+            self._full = True
+            self.notes.append(f"{end - self._at:,} tokens are not kept: llama.cpp does not give them ({e.what})")
+            return
         if payload is not None and not self._make_room(store, len(payload), self._at):
             return
         self._writer.append(key, payload)

@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
-from localctx.budget import measure_device
+from localctx.budget import measure_device, measure_ram
 from localctx.engine.cache_plan import CachePlan
 from localctx.engine.events import Planned
 from localctx.errors import ModelError, TooLong, format_bytes
 from localctx.models.adapter_folders import adapter_bytes, find_adapter
 from localctx.models.base import PagedModel
 from localctx.models.device_choice import pick_device, pick_dtype
+from localctx.models.gguf_file import open_gguf
+from localctx.models.llama_model import llama_device
 from localctx.models.load import loading_bytes
 from localctx.models.weight_formats import refuse_weights
 from localctx.settings import Settings
@@ -37,11 +39,24 @@ def refuse_too_big(folder: Path, settings: Settings) -> None:
     refuse_weights(settings.weights, device, dtype)
     adapter = find_adapter(settings.adapter, settings.model)
     need = loading_bytes(folder, device, dtype, settings.weights) + (adapter_bytes(adapter) if adapter else 0)
-    free = measure_device(str(device)).free
+    name = f"{settings.model}{' with its adapter' if adapter else ''}"
+    _refuse_over(name, need, measure_device(str(device)).free)
+
+
+def refuse_big_gguf(path: Path, settings: Settings) -> None:
+    """Raises ModelError for the GGUF at ``path`` if its weights do not fit in the memory that is free now; what does
+    not fit on a GPU is computed from RAM.
+    """
+    device, free = llama_device(settings.device), measure_ram().free
+    if device.type == "cuda":
+        free += measure_device(str(device)).free
+    _refuse_over(settings.model, open_gguf(path).nbytes, free)
+
+
+def _refuse_over(name: str, need: float, free: int) -> None:
     if need > free:
         raise ModelError(
-            f"{settings.model}{' with its adapter' if adapter else ''} takes {need / 2**30:.1f} GiB, and "
-            f"{free / 2**30:.1f} GiB are free",
+            f"{name} takes {need / 2**30:.1f} GiB, and {free / 2**30:.1f} GiB are free",
             "close programs, choose a smaller model (localctx models list), or see localctx plan",
         )
 

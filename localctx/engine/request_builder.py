@@ -3,13 +3,14 @@ is planned. Nothing is computed or written yet.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from localctx.engine.cache_plan import choose_window, longest_prompt
 from localctx.engine.kv_engine import KVEngine, PlannedCache
 from localctx.engine.llama_engine import LlamaEngine
-from localctx.engine.persister import CacheIdentity
+from localctx.engine.persister import CacheIdentity, Persister
 from localctx.engine.plan import refuse_too_long
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, Prompt, estimate_tokens, make_prompt, plain_prompt
 from localctx.engine.prompt_wording import RANKING
@@ -17,6 +18,8 @@ from localctx.engine.request import Request
 from localctx.engine.runtime import Runtime
 from localctx.engine.torch_engine import TorchEngine
 from localctx.errors import UsageError
+from localctx.kv.pages import Activation
+from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.base import Model
 from localctx.settings import EngineName, Settings
 from localctx.store.documents import DocumentBeginning, StoredDocument
@@ -73,18 +76,18 @@ class RequestBuilder:
         persist = persist and (not drops or conversation.chat is not None)  # a chat goes on from before it dropped
         cache = engine.open_cache(planned)
         cache.activation = activation
-        identity = CacheIdentity(
-            engine.fingerprint(planned.codec),
-            settings.model,
-            planned.codec,
-            part or _how_far(documents),
-            conversation.chat,
-            activation=activation,
-        )
-        whole = identity.part == _how_far(documents)  # a passage is not worth a request to a remote store
-        persister = engine.persister(documents, prompt.tokens[:boundary], identity, whole) if persist else None
+        persisted = prompt.tokens[:boundary]
+        persister = self._persister(documents, persisted, planned, part, conversation, activation) if persist else None
         restoring = time.perf_counter()
-        restore_notes = persister.restore(cache) if persister else []
+        with _dropped_on_error(cache):
+            restore_notes = persister.restore(cache) if persister else []
+            plan = engine.plan(
+                planned,
+                tokens=len(tokens),
+                reused=cache.length,
+                answer=conversation.max_tokens or settings.max_tokens,
+                per_second=persister.rate if persister else None,
+            )
         return Request(
             engine=engine,
             model=model,
@@ -96,13 +99,7 @@ class RequestBuilder:
             adapter=adapter,
             cache=cache,
             persister=persister,
-            plan=engine.plan(
-                planned,
-                tokens=len(tokens),
-                reused=cache.length,
-                answer=conversation.max_tokens or settings.max_tokens,
-                per_second=persister.rate if persister else None,
-            ),
+            plan=plan,
             relief=engine.relief(planned),
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
@@ -141,6 +138,22 @@ class RequestBuilder:
         self.engine.stretch(rope)
         return prompt
 
+    def _persister(
+        self,
+        documents: Sequence[StoredDocument],
+        tokens: Sequence[int],
+        planned: PlannedCache,
+        part: str,
+        conversation: Conversation,
+        activation: Activation | None,
+    ) -> Persister:
+        """What restores and persists ``tokens``, with which the prompt begins."""
+        how_far, codec = _how_far(documents), planned.codec
+        fingerprint, model = self.engine.fingerprint(codec), self.runtime.settings.model
+        identity = CacheIdentity(fingerprint, model, codec, part or how_far, conversation.chat, activation=activation)
+        remote = identity.part == how_far  # a passage is not worth a request to a remote store
+        return self.engine.persister(documents, tokens, identity, remote)
+
     def _settings_of(self, conversation: Conversation) -> Settings:
         settings = self.runtime.settings
         return replace(settings, keep=conversation.keeper) if conversation.keeper else settings
@@ -162,6 +175,16 @@ class RequestBuilder:
         history = [*conversation.history, (question, answer)]
         prompt = make_prompt(self.model.tokenizer, texts, "", history, conversation.form)
         return prompt.tokens[: prompt.shared]
+
+
+@contextmanager
+def _dropped_on_error(cache: SequenceCache) -> Iterator[None]:
+    """Drop ``cache`` where the block ends with an error."""
+    try:
+        yield
+    except BaseException:
+        cache.drop()
+        raise
 
 
 def _drops(planned: PlannedCache, tokens: int, only_prefilled: str) -> bool:

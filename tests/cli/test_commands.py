@@ -248,6 +248,7 @@ FIELDS = {
     "kv": {
         "codec": str,
         "keeper": str,
+        "engine": str,
         "bytes_per_token": int,
         "pages": {"device": int, "host": int, "disk": int},
         "bytes": {"device": int, "host": int, "disk": int},
