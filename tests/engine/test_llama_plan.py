@@ -9,6 +9,8 @@ from required_extras import needs_llama
 from tiny_gguf import write_gguf
 from tiny_ggufs import FAMILIES, write_tiny_gguf
 
+from localctx.budget import Measured
+from localctx.engine import model_loader, plan
 from localctx.engine.plan_memory import plan_memory
 from localctx.errors import ModelError, TooLong, UserError
 from localctx.models import engine_choice
@@ -63,6 +65,18 @@ def test_a_document_that_does_not_fit_is_refused_with_numbers(home, tmp_path):
         pytest.raises(TooLong, match=r"tokens take .* MiB in llama.cpp; there are 4.0 MiB"),
     ):
         session.ask("How long?", [str(text)])
+
+
+@needs_llama
+def test_a_file_that_memory_does_not_hold_is_refused_before_it_is_loaded(home, tmp_path, monkeypatch):
+    path = write_tiny_gguf(tmp_path / "model.gguf", "llama")
+    monkeypatch.setattr(plan, "measure_ram", lambda: Measured(1000, 1000))
+    monkeypatch.setattr(model_loader, "load_llama_model", None)
+    with (
+        Session(load_settings(home=home, model=str(path), engine="llama.cpp", device="cpu")) as session,
+        pytest.raises(ModelError, match=r"takes 0.0 GiB, and 0.0 GiB are free; close programs"),
+    ):
+        session.runtime.load()
 
 
 def test_auto_takes_llama_for_what_torch_cannot_run(tmp_path, monkeypatch):
@@ -137,8 +151,6 @@ def split(whole: Path, folder: Path) -> Path:
     ],
 )
 def test_what_a_gguf_cannot_follow_is_refused_before_it_is_loaded(home, tmp_path, monkeypatch, settings, problem):
-    from localctx.engine import model_loader
-
     monkeypatch.setattr(model_loader, "load_llama_model", lambda *a, **how: pytest.fail("it was loaded"))
     path = write_tiny_gguf(tmp_path / "model.gguf", "llama")
     asked = load_settings(home=home, model=str(path), engine="llama.cpp", **settings)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from ask_in_process import PLAIN
@@ -13,7 +14,7 @@ from tiny_ggufs import link_tried, write_tiny_gguf
 
 import localctx
 from localctx import events
-from localctx.errors import UsageError
+from localctx.errors import TooLong, UsageError
 from localctx.serving.worker import EngineWorker
 from localctx.session import Session
 from localctx.settings import load_settings
@@ -226,3 +227,14 @@ def test_sources_of_a_whole_document_say_how_they_were_found(engine, settings, t
     assert citations
     assert {c.source for c in citations} <= ({"words"} if engine.name == "llama.cpp" else {"attention", "passage"})
     assert all(text.read_text()[c.start : c.end] == c.quote for c in citations)
+
+
+def test_a_refused_plan_leaves_nothing_in_memory(session, text, monkeypatch):
+    session.ask(QUESTION, [str(text)])
+    engine, opened = session.workflows.questions._builder.engine, []
+    open_cache = engine.open_cache
+    monkeypatch.setattr(engine, "open_cache", lambda planned: opened.append(open_cache(planned)) or opened[-1])
+    monkeypatch.setattr(engine, "plan", Mock(side_effect=TooLong("it is too long", "ask less")))
+    with pytest.raises(TooLong):
+        session.ask(OTHER, [str(text)])
+    assert [cache.length for cache in opened] == [0]
