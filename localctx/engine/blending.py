@@ -112,7 +112,7 @@ def blend(
 
     def prefill_to(stop: int) -> EngineCoroutine[None]:
         if cache.length < stop:
-            yield from prefill(cache, tokens[:stop], chunk=chunk, boundary=stop, total=len(tokens))
+            yield from prefill(cache, tokens[:stop], chunk=chunk, cuts=[stop], total=len(tokens))
 
     refuse_unmovable(model)
     reused = cache.length

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from localctx.engine.cache_plan import MemoryRelief
 from localctx.engine.events import Planned
 from localctx.engine.persister import CacheIdentity, Persister
+from localctx.engine.prompt import Prompt
 from localctx.engine.request_report import KVReport
 from localctx.engine.runtime import Runtime
 from localctx.kv.keepers.keeper import Keeper
@@ -58,6 +59,12 @@ class KVEngine(ABC):
             self._fingerprints[key] = self.runtime.model.fingerprint(codec)
         return self._fingerprints[key]
 
+    def cuts(self, prompt: Prompt) -> Sequence[int]:
+        """Returns the tokens where the prefill of ``prompt`` is cut: where its documents end, and beyond. It is
+        persisted up to the last of them.
+        """
+        return (prompt.shared,)
+
     @property
     @abstractmethod
     def codec(self) -> str:
@@ -84,9 +91,16 @@ class KVEngine(ABC):
 
     @abstractmethod
     def persister(
-        self, documents: Sequence[StoredDocument], tokens: Sequence[int], identity: CacheIdentity, remote: bool
+        self,
+        documents: Sequence[StoredDocument],
+        tokens: Sequence[int],
+        identity: CacheIdentity,
+        end: int,
+        remote: bool,
     ) -> Persister:
-        """What restores and persists a cache; ``remote``: with a remote store too, if there is one."""
+        """What restores and persists a cache of ``tokens``, of which the documents end at token ``end``; ``remote``:
+        with a remote store too, if there is one.
+        """
 
     @abstractmethod
     def report(self, cache: Any, *, window: int, chunk: int, restored: int) -> KVReport:

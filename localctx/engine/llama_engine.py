@@ -11,6 +11,7 @@ from localctx.engine.kv_engine import KVEngine
 from localctx.engine.page_map import PageMap
 from localctx.engine.persist_snapshots import SnapshotPersister
 from localctx.engine.persister import CacheIdentity
+from localctx.engine.prompt import Prompt
 from localctx.engine.request_report import KVReport
 from localctx.errors import TooLong, UsageError, format_bytes
 from localctx.kv.keepers import KEEPERS, make_keeper
@@ -84,6 +85,12 @@ class LlamaEngine(KVEngine):
             self.model.refuse_shifts(planned.codec)
         return planned
 
+    def cuts(self, prompt: Prompt) -> Sequence[int]:
+        """See ``KVEngine``: also where the question begins, because most questions are asked in the same words; not
+        where that would store all states of a recurrent model once more.
+        """
+        return sorted({prompt.shared, prompt.question}) if self.model.kind.rewinds else [prompt.shared]
+
     def open_cache(self, planned: LlamaPlan) -> LlamaCache:
         """See ``KVEngine``."""
         expected = planned.cells(self.runtime.settings.max_tokens)
@@ -126,11 +133,16 @@ class LlamaEngine(KVEngine):
         return NoRelief(planned.chunk)
 
     def persister(
-        self, documents: Sequence[StoredDocument], tokens: Sequence[int], identity: CacheIdentity, remote: bool
+        self,
+        documents: Sequence[StoredDocument],
+        tokens: Sequence[int],
+        identity: CacheIdentity,
+        end: int,
+        remote: bool,
     ) -> SnapshotPersister:
         """See ``KVEngine``. Snapshots stay on this machine: another one may have another build of llama.cpp."""
         settings = self.runtime.settings
-        return SnapshotPersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"])
+        return SnapshotPersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], end)
 
     def report(self, cache: LlamaCache, *, window: int, chunk: int, restored: int) -> KVReport:
         """See ``KVEngine``."""

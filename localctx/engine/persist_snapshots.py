@@ -1,13 +1,14 @@
 """Persisting snapshots: states that llama.cpp gave are stored, verified and given back."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
-from localctx.engine.persister import Persister
+from localctx.engine.persister import CacheIdentity, Persister
 from localctx.errors import NoRoom
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_context import StateRefused
+from localctx.store.documents import StoredDocument
 from localctx.store.page_store import PageKey
 from localctx.store.store import Store
 from localctx.store.stored_snapshots import SnapshotWriter, StoredSnapshot
@@ -18,9 +19,21 @@ MIN_TOKENS = 64  # of a sequence that was interrupted; fewer are not worth a sna
 
 
 class SnapshotPersister(Persister[LlamaCache]):
-    """See ``Persister``. A snapshot is taken every STEP tokens, where the documents end and where a turn of a chat
-    ends; each holds the tokens since the one before it.
+    """See ``Persister``. A snapshot is taken every STEP tokens, where the documents ``end``, where ``tokens`` do, and
+    where a turn of a chat ends; each holds the tokens since the one before it.
     """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        documents: Sequence[StoredDocument],
+        identity: CacheIdentity,
+        tokens: Sequence[int],
+        disk: int | None = None,
+        end: int = 0,
+    ) -> None:
+        super().__init__(open_store, documents, identity, tokens, disk)
+        self._documents_end = end
 
     _writer: SnapshotWriter | None
     _keys: list[PageKey] = []  # noqa: RUF012 (replaced, never changed): of the snapshots that the cache has in whole
@@ -88,7 +101,7 @@ class SnapshotPersister(Persister[LlamaCache]):
         if self._full or not cache.exact or not self._at < length <= end:
             return
         step = STATE_STEP if cache.memory.kind.recurrent else STEP
-        if length < end and length - self._at < step and not self._closing:
+        if length not in (end, self._documents_end) and length - self._at < step and not self._closing:
             return
         key = self._writer.next_key(self._tokens[self._at : length])
         try:

@@ -26,16 +26,16 @@ def prefill(
     tokens: Sequence[int],
     *,
     chunk: int | MemoryRelief,
-    boundary: int = 0,
+    cuts: Sequence[int] = (),
     total: int | None = None,
     after_chunk: Callable[[Any], None] = lambda cache: None,
 ) -> EngineCoroutine[Tensor]:
     """Prefill ``tokens[cache.length:]`` in chunks; returns the logits [vocabulary] after the last token.
 
-    A chunk ends at ``boundary``, where the documents end: a run that reuses kept pages then computes exactly what a run
-    that prefilled everything computed. When memory runs out, a ``MemoryRelief`` given as ``chunk`` makes room and
-    prefill goes on. ``total`` is for the progress, where ``tokens`` are only the beginning of a prompt.
-    Raises Cancelled, with the chunks before it in the cache; NoRoom when nothing is left to try.
+    A chunk ends at each of ``cuts``, the first of which is where the documents end: a run that reuses what is kept then
+    computes exactly what a run that prefilled everything computed. When memory runs out, a ``MemoryRelief`` given as
+    ``chunk`` makes room and prefill goes on. ``total`` is for the progress, where ``tokens`` are only the beginning of
+    a prompt. Raises Cancelled, with the chunks before it in the cache; NoRoom when nothing is left to try.
     """
     relief = chunk if isinstance(chunk, MemoryRelief) else MemoryRelief(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
@@ -43,8 +43,8 @@ def prefill(
     yield Progress("reading", reused, total, reused)
     while cache.length < len(tokens):
         at = cache.length
-        stop = boundary if at < boundary else len(tokens)
-        cache.enter_phase("reading" if at < boundary else "asking")
+        stop = next((cut for cut in cuts if at < cut), len(tokens))
+        cache.enter_phase("reading" if at < min(cuts, default=0) else "asking")
         try:
             logits = yield ForwardRequest(tokens[at : min(at + relief.chunk, stop)], cache)
         except (MemoryError, RuntimeError, NoRoom) as e:

@@ -40,12 +40,12 @@ class Request:
     """One request: its state while it runs, and what is reported at the end.
 
     Set by the builder: the ``engine``, the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of
-    the prompt, which are persisted up to ``boundary``; the prompt of a passage's ``ranking``, which is the same up to
-    there; the ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first
-    ``restored`` tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the
-    ``plan``; ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this
-    answer to the tokens that a next question of the conversation begins with; ``continues``, if the question follows
-    others.
+    the prompt, in which the documents end at ``boundary``; ``cuts``, where its prefill is cut (it is persisted up to
+    the last); the prompt of a passage's ``ranking``, which is the same up to the boundary; the ``adapter`` that
+    computes the prompt's last tokens, if one does; its ``cache``, in which the first ``restored`` tokens come from the
+    store (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``; ``relief`` for when
+    memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to the tokens that a
+    next question of the conversation begins with; ``continues``, if the question follows others.
 
     Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled`` and
     those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy
@@ -63,6 +63,7 @@ class Request:
     documents: Sequence[StoredDocument]
     tokens: list[int]
     boundary: int
+    cuts: Sequence[int]
     ranking: Prompt | None
     adapter: Adapter | None
     cache: SequenceCache

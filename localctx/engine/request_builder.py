@@ -10,7 +10,7 @@ from dataclasses import replace
 from localctx.engine.cache_plan import choose_window, longest_prompt
 from localctx.engine.kv_engine import KVEngine, PlannedCache
 from localctx.engine.llama_engine import LlamaEngine
-from localctx.engine.persister import CacheIdentity, Persister
+from localctx.engine.persister import CacheIdentity
 from localctx.engine.plan import refuse_too_long
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, Prompt, estimate_tokens, make_prompt, plain_prompt
 from localctx.engine.prompt_wording import RANKING
@@ -68,7 +68,9 @@ class RequestBuilder:
         ranking = self._ranking_prompt(prompt, texts, question or "", part, conversation)
         boundary, adapter = _boundary(prompt, ranking), conversation.adapter
         activation = prompt.activation(adapter) if adapter else None
-        tokens = prompt.tokens if question is not None else prompt.tokens[:boundary]
+        cuts = [boundary] if ranking else engine.cuts(prompt)
+        persisted = prompt.tokens[: cuts[-1]]
+        tokens = prompt.tokens if question is not None else persisted
         planned = engine.plan_cache(settings, len(tokens))
         if not planned.keeper.unbounded_positions:
             refuse_too_long(len(tokens), model.context, model.name)
@@ -76,8 +78,9 @@ class RequestBuilder:
         persist = persist and (not drops or conversation.chat is not None)  # a chat goes on from before it dropped
         cache = engine.open_cache(planned)
         cache.activation = activation
-        persisted = prompt.tokens[:boundary]
-        persister = self._persister(documents, persisted, planned, part, conversation, activation) if persist else None
+        identity = self._identity(documents, planned, part, conversation, activation)
+        remote = identity.part == _how_far(documents)  # a passage is not worth a request to a remote store
+        persister = engine.persister(documents, persisted, identity, boundary, remote) if persist else None
         restoring = time.perf_counter()
         with _dropped_on_error(cache):
             restore_notes = persister.restore(cache) if persister else []
@@ -95,6 +98,7 @@ class RequestBuilder:
             documents=documents,
             tokens=tokens,
             boundary=boundary,
+            cuts=cuts,
             ranking=ranking,
             adapter=adapter,
             cache=cache,
@@ -138,21 +142,17 @@ class RequestBuilder:
         self.engine.stretch(rope)
         return prompt
 
-    def _persister(
+    def _identity(
         self,
         documents: Sequence[StoredDocument],
-        tokens: Sequence[int],
         planned: PlannedCache,
         part: str,
         conversation: Conversation,
         activation: Activation | None,
-    ) -> Persister:
-        """What restores and persists ``tokens``, with which the prompt begins."""
-        how_far, codec = _how_far(documents), planned.codec
-        fingerprint, model = self.engine.fingerprint(codec), self.runtime.settings.model
-        identity = CacheIdentity(fingerprint, model, codec, part or how_far, conversation.chat, activation=activation)
-        remote = identity.part == how_far  # a passage is not worth a request to a remote store
-        return self.engine.persister(documents, tokens, identity, remote)
+    ) -> CacheIdentity:
+        fingerprint, part = self.engine.fingerprint(planned.codec), part or _how_far(documents)
+        model = self.runtime.settings.model
+        return CacheIdentity(fingerprint, model, planned.codec, part, conversation.chat, activation=activation)
 
     def _settings_of(self, conversation: Conversation) -> Settings:
         settings = self.runtime.settings

@@ -67,7 +67,7 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
             request.cache,
             tokens,
             chunk=request.relief,
-            boundary=request.boundary if cuts else 0,
+            cuts=request.cuts if cuts else (),
             after_chunk=request.persister or (lambda cache: None),
         )
         request.logits = logits if len(tokens) == len(request.tokens) else None
@@ -122,7 +122,7 @@ def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> Non
     request.persister.extend(cache, tokens, branch)
     with suppress(Cancelled, NoRoom):
         if cache.length < len(tokens):
-            rest = prefill(cache, tokens, chunk=request.relief, boundary=len(tokens))
+            rest = prefill(cache, tokens, chunk=request.relief, cuts=[len(tokens)])
             run_to_end(rest, compute_alone(request.model, cancelled))
 
 

@@ -54,7 +54,12 @@ class TorchEngine(KVEngine):
         return MemoryRelief(planned.chunk, self._smaller_codec)
 
     def persister(
-        self, documents: Sequence[StoredDocument], tokens: Sequence[int], identity: CacheIdentity, remote: bool
+        self,
+        documents: Sequence[StoredDocument],
+        tokens: Sequence[int],
+        identity: CacheIdentity,
+        end: int,
+        remote: bool,
     ) -> CachePersister:
         """See ``KVEngine``."""
         settings = self.runtime.settings

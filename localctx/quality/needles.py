@@ -96,7 +96,7 @@ def find_needles(
 def prefill_all(setup: Setup, cache: Cache, tokens: Sequence[int], read: Callable[[int], None]) -> None:
     """Prefills ``tokens`` from the cache's end; calls ``read`` with the number of tokens of each chunk."""
     done = cache.length
-    events = drive(prefill(cache, tokens, chunk=setup.chunk, boundary=len(tokens)), compute_alone(setup.model))
+    events = drive(prefill(cache, tokens, chunk=setup.chunk, cuts=[len(tokens)]), compute_alone(setup.model))
     for event in events if done < len(tokens) else ():
         if isinstance(event, Progress):
             read(event.done - done)

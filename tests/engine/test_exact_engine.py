@@ -86,12 +86,12 @@ def test_prefill_does_not_depend_on_what_was_read_before(model, reference, codec
     """Reading that starts where kept pages end gives the very logits of reading everything."""
     tokens, boundary = reference[0], 640
     whole = Cache(Pool(model.shape, codec), torch.float32)
-    _, cold = follow(model, prefill(whole, tokens, chunk=200, boundary=boundary))
+    _, cold = follow(model, prefill(whole, tokens, chunk=200, cuts=[boundary]))
     kept = Cache(Pool(model.shape, codec), torch.float32)
-    follow(model, prefill(kept, tokens[:boundary], chunk=200, boundary=boundary))
+    follow(model, prefill(kept, tokens[:boundary], chunk=200, cuts=[boundary]))
     again = Cache(Pool(model.shape, codec), torch.float32)
     again.adopt([kept.pool.payload(page).numpy() for page in kept.pages])
-    events, warm = follow(model, prefill(again, tokens, chunk=200, boundary=boundary))
+    events, warm = follow(model, prefill(again, tokens, chunk=200, cuts=[boundary]))
     assert torch.equal(cold, warm)
     assert (events[0].done, events[-1].done, events[-1].total) == (640, 700, 700)
 
