@@ -34,11 +34,12 @@ class SnapshotPersister(Persister[LlamaCache]):
     ) -> None:
         super().__init__(open_store, documents, identity, tokens, disk)
         self._documents_end = end
+        self._keys = list[PageKey]()  # of the snapshots that the cache has in whole
+        self._at = 0  # the token where the next snapshot begins
+        self._committed = 0
+        self._closing = False
 
     _writer: SnapshotWriter | None
-    _keys: list[PageKey] = []  # noqa: RUF012 (replaced, never changed): of the snapshots that the cache has in whole
-    _at = 0  # the token where the next snapshot begins
-    _committed = 0
 
     @property
     def kept(self) -> int:
@@ -117,8 +118,6 @@ class SnapshotPersister(Persister[LlamaCache]):
         self.nbytes += 0 if payload is None else len(payload)
         if length == end:
             cache.mark()
-
-    _closing = False
 
     def close(self, cache: LlamaCache, rate: float | None = None) -> None:
         """See ``Persister``. Of a sequence that was interrupted, what there is becomes a snapshot."""
