@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from localctx.engine.capacity import Capacity
     from localctx.errors import Cancelled, UserError
     from localctx.library.cite import Citation
+    from localctx.library.support import AnswerSentence
     from localctx.results import Answer, AnswerStats, Summary
     from localctx.session import Session
     from localctx.session_chat import SessionChat
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Answer": "localctx.results",
+    "AnswerSentence": "localctx.library.support",
     "AnswerStats": "localctx.results",
     "Cancelled": "localctx.errors",
     "Citation": "localctx.library.cite",
@@ -39,6 +41,7 @@ _HOMES = {
 
 __all__ = [
     "Answer",
+    "AnswerSentence",
     "AnswerStats",
     "Cancelled",
     "Capacity",

@@ -62,10 +62,11 @@ def measure_limits(
 
 
 def measure_store_budget(home: Path, stored: int, disk: int | None = None) -> int:
-    """Returns the most bytes of pages that the store in ``home`` may hold: ``disk``, or a share of its disk.
+    """Returns the most bytes of pages and original files that the store in ``home`` may hold: ``disk``, or a share of
+    its disk.
 
-    ``stored`` is what its pages take now. The share is of free and stored bytes together, so that persisting pages
-    does not lower the budget.
+    ``stored`` is what they take now. The share is of free and stored bytes together, so that storing does not lower the
+    budget.
     """
     return (measure_disk(home).free + stored) // STORE_DIVISOR if disk is None else disk
 

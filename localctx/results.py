@@ -9,6 +9,7 @@ from localctx.engine.events import Done, Event, Note
 from localctx.engine.request_report import AnswerReport
 from localctx.library.answer_groups import AnswerGroup
 from localctx.library.cite import Citation
+from localctx.library.support import AnswerSentence
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Answer:
     should know, a line each. ``persist_error``: why pages could not be kept.
     ``decoding``: ``quote`` if it consists of words of the documents, else ``free``. ``confidence``: the probability
     that the text answers the question, None where no adapter rates its answers.
+    ``sentences`` are those of the text in their order, each with the passage that says it, if one does.
     ``until``: what was read, where only the beginning of a document was.
     """
 
@@ -49,6 +51,7 @@ class Answer:
     decoding: str = "free"
     confidence: float | None = None
     until: Mapping[str, Any] | None = None
+    sentences: tuple[AnswerSentence, ...] = ()
 
     def __str__(self) -> str:
         return self.text
@@ -70,6 +73,7 @@ class Answer:
             decoding=report.decoding,
             confidence=report.confidence,
             until=report.until,
+            sentences=tuple(map(AnswerSentence.from_json, report.sentences)),
         )
 
 

@@ -15,6 +15,7 @@ from localctx.results import Answer, Summary, answer_of, citation_from_json
 from localctx.session_chat import SessionChat
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
+from localctx.store.process_locks import at_work
 from localctx.store.store import Store
 from localctx.workflows.summary_task import SummaryTask
 from localctx.workflows.workflows import Workflows
@@ -153,7 +154,8 @@ class Session:
 
     def run(self, coroutine: EngineCoroutine[Result]) -> Generator[Event, None, Result]:
         """Run a coroutine of ``workflows``, one forward pass at a time; yields its events and returns its result."""
-        return drive(coroutine, self._compute)
+        with at_work(self.settings.home):
+            return (yield from drive(coroutine, self._compute))
 
     def forward_each(self, requests: Sequence[ForwardRequest], cancelled: CancelCheck) -> list[Tensor]:
         """Compute one forward pass for several coroutines; see ``Model.forward_each``."""

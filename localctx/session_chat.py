@@ -7,6 +7,7 @@ from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Event
 from localctx.results import Answer, answer_of
 from localctx.store.chats import Message
+from localctx.workflows.whole_document import WholeWay
 from localctx.workflows.workflows import Workflows
 
 Run = Callable[[EngineCoroutine[Any]], Generator[Event, None, Any]]
@@ -45,6 +46,12 @@ class SessionChat:
     def regenerate(self, temperature: float | None = None, until: str = "") -> Answer:
         """Answer the last question again. Raises UsageError where the answer would be the same (temperature 0)."""
         return answer_of(self._run(self._workflows.chats.regenerate(self.id, temperature, until)))
+
+    def ask_whole(self, way: WholeWay, until: str = "") -> Answer:
+        """Answer the last question again, from the whole of the chat's documents: ``summarize`` all of their sections,
+        or ask every passage (``everywhere``).
+        """
+        return answer_of(self._run(self._workflows.chats.ask_whole(self.id, way, until)))
 
     def add(self, sources: Sequence[str]) -> None:
         """Let the chat be about these files too."""

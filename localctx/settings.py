@@ -31,6 +31,7 @@ SUMMARIES = ("auto", "write", "extract")
 ANSWERS = ("auto", "quote", "free")
 REMOTE_MODE = ("read", "write")
 APPEARANCE = ("auto", "light", "dark")
+READ_AHEAD = ("auto", "always", "off")
 FILE = "settings.toml"
 SIZES = ("memory", "ram", "disk")  # the settings whose value is a size or ``auto``
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)?", re.IGNORECASE)
@@ -62,9 +63,11 @@ class Settings:
     vectors for search; ``none`` searches by words alone. ``careful`` ``auto`` reports where no passage answers the
     question and lets small models answer from the best sentence; ``off`` does neither. ``answers`` are runs of the
     documents' own words (``quote``), the model's words (``free``), or what was measured to be better for the model
-    (``auto``). ``blend`` reuses passages that were prefilled alone (``off``, ``on``, or ``auto``: only for models that
+    (``auto``). ``blend`` reuses texts that were prefilled alone (``off``, ``on``, or ``auto``: only for models that
     passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if they have no text (``auto``), all of them
-    (``on``) or none (``off``). ``appearance`` of the window is ``light``, ``dark`` or ``auto``, the system's.
+    (``on``) or none (``off``). ``read_ahead``: documents of watched folders are read before anybody asks while the
+    machine is idle and on mains power (``auto``), at any time (``always``) or not (``off``). ``appearance`` of the
+    window is ``light``, ``dark`` or ``auto``, the system's.
 
     ``summaries`` are written by the model (``write``), made of sentences of the document (``extract``), or whichever
     was measured to be better with the model (``auto``).
@@ -105,7 +108,8 @@ class Settings:
     summaries: str = "auto"
     answers: str = "auto"
     ocr: str = "auto"
-    blend: str = "off"
+    blend: str = "auto"
+    read_ahead: str = "auto"
     appearance: str = "auto"
     remote: str = ""
     remote_mode: str = "read"
@@ -166,6 +170,11 @@ def overrides() -> dict[str, str]:
     names = {f.name for f in fields(Settings)} - {"home"}
     values = {n: os.environ.get(variable(n)) for n in names}
     return {n: v for n, v in values.items() if v}
+
+
+def is_saved(home: Path, name: str) -> bool:
+    """Returns True if the settings file of ``home`` sets ``name``. Raises UsageError if it cannot be read."""
+    return name in _read_file(home / FILE)
 
 
 def variable(name: str) -> str:
@@ -278,6 +287,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no RoPE {s.rope!r}", "use auto, yarn:2, linear:2 or llama3:8")
     if s.ocr not in ("auto", "on", "off"):
         raise UsageError(f"ocr = {s.ocr!r} means nothing", "use auto, on or off")
+    if s.read_ahead not in READ_AHEAD:
+        raise UsageError(f"read_ahead = {s.read_ahead!r} means nothing", f"use one of: {', '.join(READ_AHEAD)}")
     if s.remote_mode not in REMOTE_MODE:
         raise UsageError(f"remote_mode = {s.remote_mode!r} means nothing", f"use one of: {', '.join(REMOTE_MODE)}")
     if s.appearance not in APPEARANCE:

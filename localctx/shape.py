@@ -5,6 +5,7 @@ A *record* is one sealed page (64 tokens) of one layer; a *slot* is one page of 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from types import MappingProxyType
 from typing import Literal
 
@@ -14,8 +15,10 @@ LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the bytes of a re
 ALIGN = 64  # bytes; a record starts at a cache line
 FLOAT8 = 256  # in a number kind: its 8 bits are a float, e4m3
 SLOT_ALIGN = 4096  # bytes; a slot starts at a disk block and a memory page
+MIN_SNAPSHOT_STEP, MAX_SNAPSHOT_STEP = 4096, 16384  # tokens between snapshots of recurrent states
 
 LayerKind = Literal["full", "sliding", "latent"]
+StateKind = Literal["convolution", "recurrent"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,25 @@ class LayerShape:
 
 
 @dataclass(frozen=True)
+class StateShape:
+    """A tensor [``size``] in which the model's layer ``layer`` keeps what it remembers of all tokens, however many.
+
+    ``kind``: the last inputs of a convolution, or the state of a recurrence (Mamba, delta rule). A layer may have
+    several of a kind; ``index`` counts them. ``bits`` of an element; None: as many as the model computes in.
+    """
+
+    layer: int
+    kind: StateKind
+    index: int
+    size: tuple[int, ...]
+    bits: int | None = None
+
+    def nbytes(self, itemsize: int) -> int:
+        """Returns the bytes of the tensor where the model computes in ``itemsize`` bytes an element."""
+        return prod(self.size) * (self.bits // 8 if self.bits else itemsize)
+
+
+@dataclass(frozen=True)
 class RecordLayout:
     """Byte offsets inside one record. K is [kv_heads, k_dim, 64], V is [kv_heads, 64, v_dim].
 
@@ -115,9 +137,10 @@ def record_layout(layer: LayerShape, codec: str) -> RecordLayout:
 
 @dataclass(frozen=True)
 class KVShape:
-    """A model's cache geometry, one LayerShape for each layer."""
+    """A model's cache geometry: one LayerShape for each layer with pages, and the ``states`` of the other layers."""
 
     layers: tuple[LayerShape, ...]
+    states: tuple[StateShape, ...] = ()
 
     def formats(self, codec: str, sinks: bool = False) -> list[str]:
         """Returns each layer's format in a page: the codec's, int8 in its edge layers, bf16 in a sink page."""
@@ -148,16 +171,38 @@ class KVShape:
         """Returns the bytes of the open page, which every sequence has; ``itemsize`` bytes an element, unquantized."""
         return sum(s.kv_heads * (s.k_dim + s.v_dim) for s in self.layers) * PAGE * itemsize
 
+    def state_bytes(self, itemsize: int = 4) -> int:
+        """Returns the bytes of one snapshot of all states, where the model computes in ``itemsize`` bytes."""
+        return sum(state.nbytes(itemsize) for state in self.states)
+
+    @property
+    def recurrent(self) -> bool:
+        """True if a layer has a state that is known only where a pass ends, unlike the inputs of a convolution."""
+        return any(state.kind == "recurrent" for state in self.states)
+
+    def snapshot_step(self, codec: str, itemsize: int = 4) -> int:
+        """Returns the tokens between two snapshots, whole pages: 64 of a convolution's inputs, which are small; else
+        4,096 to 16,384, so that snapshots take at most half the bytes of the pages, if they can.
+        """
+        if not self.recurrent:
+            return PAGE
+        step = 2 * self.state_bytes(itemsize) // self.bytes_per_token(codec)
+        return _round_up(min(max(step, MIN_SNAPSHOT_STEP), MAX_SNAPSHOT_STEP), PAGE)
+
     def cache_bytes(self, codec: str, tokens: int, itemsize: int = 4) -> int:
-        """Returns the bytes of a sequence of ``tokens``: sink pages, other sealed pages and the open page."""
+        """Returns the bytes of a sequence of ``tokens``: sink pages, other sealed pages, the open page, and the states
+        after the last page, before a pass and after it.
+        """
         pages = tokens // PAGE
         sinks = min(pages, SINK_PAGES)
         sealed = sinks * self.page_bytes(codec, True) + (pages - sinks) * self.page_bytes(codec)
-        return sealed + self.tail_bytes(itemsize)
+        return sealed + self.tail_bytes(itemsize) + 3 * self.state_bytes(itemsize)
 
     def to_json(self) -> list[list[object]]:
-        """Returns the shape as plain lists, one for each layer, for the fingerprint and the store."""
-        return [[s.kind, s.kv_heads, s.k_dim, s.v_dim, s.window] for s in self.layers]
+        """Returns the shape as plain lists, one for each layer and each state, for the fingerprint and the store."""
+        layers: list[list[object]] = [[s.kind, s.kv_heads, s.k_dim, s.v_dim, s.window] for s in self.layers]
+        states: list[list[object]] = [[s.kind, s.layer, s.index, [*s.size], s.bits] for s in self.states]
+        return layers + states
 
 
 def _round_up(n: int, unit: int) -> int:

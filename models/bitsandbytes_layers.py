@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 from localctx.errors import ModelError
+from localctx.models.dequantized_experts import NF4_SHARED, packed_expert_bytes
+from localctx.models.fused_experts import expert_shape, fused_experts, fused_names
 
 DEVICES = ("cuda",)  # it computes on processors too, but slower than the layers of localctx.models.blocked_linear
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -22,7 +24,6 @@ _OPTIONS: dict[str, dict[str, Any]] = {
         "bnb_4bit_compute_dtype": torch.bfloat16,
     },
 }
-_SHARED = 64  # weights of a scale in nf4; int8 has a scale for each output
 _TABLE = 16  # values of the codes of nf4, which each layer has
 
 
@@ -32,7 +33,7 @@ def is_packed(weights: str, device: torch.device) -> bool:
 
 
 def bitsandbytes_options(weights: str, device: torch.device) -> dict[str, Any]:
-    """Returns the keyword arguments of ``from_pretrained`` that pack ``weights`` on a GPU; none in other cases.
+    """Returns the keyword arguments of ``BitsAndBytesConfig`` that pack ``weights`` on a GPU; none in other cases.
 
     Raises ModelError where bitsandbytes is needed and is not installed, or does not load.
     """
@@ -45,20 +46,20 @@ def bitsandbytes_options(weights: str, device: torch.device) -> dict[str, Any]:
         _import_bitsandbytes()
     except Exception as e:  # its native libraries raise anything
         raise ModelError(f"bitsandbytes does not load ({e})", "install it again, or use --weights full") from e
-    from transformers import BitsAndBytesConfig
-
-    return {"quantization_config": BitsAndBytesConfig(**_OPTIONS[weights]), "device_map": {"": device}}
+    return _OPTIONS[weights]
 
 
 def packed_bytes(module: Any, weights: str) -> int:
-    """Returns the bytes of the parameters of ``module``, tied ones once, after bitsandbytes has packed its layers.
+    """Returns the bytes of the parameters of ``module``, tied ones once, after its layers and experts are packed.
 
     ``module`` is a decoder of transformers before that, with or without values (on torch's meta device).
     """
     layers = list(_packed_layers(module))
-    packed = {id(layer.weight) for layer in layers}
+    experts = [(child, name) for _, child in fused_experts(module) for name in fused_names(child)]
+    packed = {id(p) for p in (*(layer.weight for layer in layers), *(getattr(*one) for one in experts))}
     others = sum(p.nbytes for p in module.parameters() if id(p) not in packed)
-    return others + sum(_layer_bytes(layer, weights) for layer in layers)
+    mixed = sum(packed_expert_bytes(weights, *expert_shape(*one)) for one in experts)
+    return others + mixed + sum(_layer_bytes(layer, weights) for layer in layers)
 
 
 def scale_bytes(parameter: torch.nn.Parameter) -> int:
@@ -80,9 +81,7 @@ def packed_by(module: torch.nn.Module) -> str:
 
 
 def _packed_layers(module: Any) -> Iterator[Any]:
-    """Yields the layers that bitsandbytes packs, as transformers chooses them: not the output layer, not what is tied,
-    and not experts whose weights are fused in one parameter.
-    """
+    """Yields the layers that bitsandbytes packs, as transformers chooses them: no output layer, nor a tied one."""
     from transformers.pytorch_utils import Conv1D
     from transformers.quantizers.base import get_keys_to_not_convert
     from transformers.quantizers.quantizers_utils import should_convert_module
@@ -96,7 +95,7 @@ def _packed_layers(module: Any) -> Iterator[Any]:
 def _layer_bytes(layer: Any, weights: str) -> int:
     count = layer.weight.numel()
     if weights == "nf4":
-        return ceil(count / 2) + torch.float32.itemsize * (ceil(count / _SHARED) + _TABLE)
+        return ceil(count / 2) + torch.float32.itemsize * (ceil(count / NF4_SHARED) + _TABLE)
     outputs = layer.out_features if isinstance(layer, torch.nn.Linear) else layer.nf
     return count + torch.float32.itemsize * outputs
 

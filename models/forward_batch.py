@@ -16,7 +16,10 @@ from localctx.kv.cache import Cache
 from localctx.kv.decode_batch import DecodeBatch
 from localctx.kv.dispatch import batch_key, joins_batch
 from localctx.kv.graph_inputs import CapturableBatch
+from localctx.kv.sequence_states import SequenceStates
+from localctx.models.attention_pass import AttentionPass
 from localctx.models.base import ForwardRequest
+from localctx.models.geometry import LayerMap
 from localctx.models.rope import ModelRope
 
 
@@ -33,24 +36,23 @@ def adapter_of(request: ForwardRequest) -> bytes | None:
     return active.fingerprint if active and active.start < cache.length + len(request.tokens) else None
 
 
-class ForwardBatch:
-    """One forward pass over the tokens of ``requests``. With ``until``, a layer, it ends there as if cancelled, and
-    ``probed`` has the keys and values of that layer. To a latent layer it stands in for transformers' cache.
+class ForwardBatch(AttentionPass):
+    """One forward pass over the tokens of ``requests``. With ``until``, a cached layer, it ends there as if cancelled,
+    and ``probed`` has the keys and values of that layer.
     """
 
     def __init__(
         self,
         requests: Sequence[ForwardRequest],
+        layers: LayerMap,
         cancelled: Callable[[], bool] = lambda: False,
         until: int | None = None,
     ) -> None:
+        super().__init__(requests[0].cache.pool.shape, layers)
         self.requests, self.cancelled, self.until = requests, cancelled, until
         self.probed: tuple[Tensor, Tensor] | None = None
-        self.shape = requests[0].cache.pool.shape
-        self.latent = any(layer.kind == "latent" for layer in self.shape.layers)
         self._alone = list[tuple[slice, Cache]]()  # where their tokens are in the row
         self._batches = list[tuple[Tensor | None, DecodeBatch]]()  # None: the whole row
-        self._latents: tuple[Tensor, Tensor] | None = None
 
     @contextmanager
     def open_step(self) -> Iterator[None]:
@@ -66,6 +68,18 @@ class ForwardBatch:
             batch.report_attention()
         for request in self.requests:
             request.cache.commit()
+
+    @property
+    def states(self) -> SequenceStates:
+        """The states of the only sequence: those of several do not mix."""
+        (request,) = self.requests
+        return request.cache.states
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The tokens of the only sequence before this pass, and those of it."""
+        (request,) = self.requests
+        return request.cache.length, len(request.tokens)
 
     @property
     def tokens(self) -> list[int]:
@@ -111,25 +125,26 @@ class ForwardBatch:
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float, expand: Expand | None = None, **how: Any
     ) -> Tensor:
         """Each sequence's q [Hq, T, D] over its cache and its new k and v [H, T, D], which its cache takes (of a latent
-        layer, the latents given to ``update``). ``how`` as of ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled,
-        also at layer ``until``.
+        layer, the latents given to ``update``), unless they are shared. ``layer`` is the model's; ``how`` as of
+        ``attend_cache``. Returns [Hq, T, Dv]. Raises Cancelled, also at ``until``, and UnsupportedModel.
         """
-        how["window"] = self.shape.layers[layer].window
-        new = self._take_latents() if expand else (k, v)
-        if layer == self.until:
+        cached, new, shared = self.enter_layer(layer, k, v, expand)
+        how |= {"window": self.shape.layers[cached].window, "shared": shared}
+        if cached == self.until:
             self.probed = new
-        if layer == self.until or self.cancelled():
+        if cached == self.until or self.cancelled():
             raise Cancelled
         if whole := self._whole_batch:
-            return whole.attend(layer, q, k, v, scale, **how)
+            return whole.attend(cached, q, k, v, scale, **how)
         out = q.new_empty(q.shape[1], q.shape[0], v.shape[2]).transpose(0, 1)
         for tokens, cache in self._alone:
             own = [x[:, tokens] for x in (q, k, v)]
-            out[:, tokens] = attend_cache(cache, layer, own[0], own[1], own[2], scale, expand=expand, **how)
-            cache.extend(layer, *(x[:, tokens] for x in new))
+            out[:, tokens] = attend_cache(cache, cached, own[0], own[1], own[2], scale, expand=expand, **how)
+            if not shared:
+                cache.extend(cached, *(x[:, tokens] for x in new))
         for indices, batch in self._batches:
             batch_qkv = [x[:, indices] for x in (q, k, v)]
-            out[:, indices] = batch.attend(layer, batch_qkv[0], batch_qkv[1], batch_qkv[2], scale, **how)
+            out[:, indices] = batch.attend(cached, batch_qkv[0], batch_qkv[1], batch_qkv[2], scale, **how)
         return out
 
     @property
@@ -156,16 +171,3 @@ class ForwardBatch:
             indices = [i for own, _ in sequences for i in own]
             batch = make_decode_batch([(cache, len(own)) for own, cache in sequences])
             self._batches.append((None if len(indices) == end else torch.tensor(indices), batch))
-
-    def update(self, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-        """Take a layer's new latents, as transformers gives them to its cache. Returns only these: history is expanded
-        run by run.
-        """
-        self._latents = k[0], v[0]
-        return k, v
-
-    def _take_latents(self) -> tuple[Tensor, Tensor]:
-        """The latents of the layer that attends now, k [1, T, rank] and v [1, T, rope_dim]."""
-        assert self._latents is not None, "a latent layer updates before it attends"
-        new, self._latents = self._latents, None
-        return new

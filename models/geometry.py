@@ -1,44 +1,106 @@
 """Derives from a transformers config the KVShape of a model and the working memory of one forward pass."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from localctx.kv.attention import MAX_PARTS
 from localctx.kv.block_table import RUN
 from localctx.shape import PAGE, KVShape, LayerKind, LayerShape
 
-KINDS: dict[str, LayerKind] = {"full_attention": "full", "sliding_attention": "sliding"}
+KINDS: dict[str, LayerKind] = {
+    "full_attention": "full",
+    "sliding_attention": "sliding",
+    "hybrid": "full",
+    "hybrid_sliding": "sliding",
+}
+"""The layers with pages, as transformers calls them; hybrid ones have states too."""
+STATE_KINDS = frozenset(("linear_attention", "conv", "hybrid", "hybrid_sliding"))
+"""The layers with states."""
+OTHER_KINDS = frozenset(("moe", "mlp", "dummy"))
+"""The layers that remember nothing."""
 FIXED = 16 << 20  # bytes that threads and matrix kernels use for any model
 SLACK = 1.5  # for heap fragmentation, which grows with the cache
 
 
+@dataclass(frozen=True)
+class LayerMap:
+    """``cached_layer`` is the index of the cached layer (of KVShape) that a layer of the model attends over, by the
+    layer's own index and in the model's order. The first layer of a cached one makes its keys and values; others share
+    them: they attend over them with queries of their own, and store nothing.
+    """
+
+    cached_layer: Mapping[int, int]
+
+    @cached_property
+    def makers(self) -> list[int]:
+        """The layers of the model that make keys and values, by the index of their cached layer."""
+        makers = dict[int, int]()
+        for layer, cached in self.cached_layer.items():
+            makers.setdefault(cached, layer)
+        return list(makers.values())
+
+
+def layer_map(config: Any) -> LayerMap:
+    """Returns which cached layer each layer of a transformers (text) config attends over.
+
+    Gemma 3n and 4: the last layers share the keys and values of the last earlier layer of their kind. Layers without
+    pages are left out.
+    """
+    modes = getattr(config, "kv_sharing_modes", None) or [None] * config.num_hidden_layers
+    kinds = getattr(config, "layer_types", None) or [None] * len(modes)
+    cached, newest, count = dict[int, int](), dict[str | None, int](), 0
+    for layer, (mode, kind) in enumerate(zip(modes, kinds, strict=True)):
+        if kind in (STATE_KINDS | OTHER_KINDS) - set(KINDS):
+            continue
+        if mode != "reuse":
+            newest[kind], count = count, count + 1
+        cached[layer] = newest[kind]
+    return LayerMap(cached)
+
+
 def shape_of(config: Any) -> KVShape:
     """Returns the cache shape of a transformers (text) config: MHA, GQA, MQA, sliding windows, or MLA latents."""
+    layers, kinds = layer_configs(config), getattr(config, "layer_types", None) or [None] * config.num_hidden_layers
+    return KVShape(tuple(_layer_shape(layers[i], kinds[i]) for i in layer_map(config).makers))
+
+
+def has_states(config: Any) -> bool:
+    """Returns True if some layers of a transformers (text) config remember in states."""
+    return not STATE_KINDS.isdisjoint(getattr(config, "layer_types", None) or ())
+
+
+def layer_configs(config: Any) -> Sequence[Any]:
+    """Returns the config of each layer: some families have other heads in some layers (Gemma 4)."""
+    if getattr(config, "is_heterogeneous", False):
+        return list(config.per_layer_config)
+    return [config] * config.num_hidden_layers
+
+
+def _layer_shape(config: Any, name: str | None) -> LayerShape:
     if rank := getattr(config, "kv_lora_rank", None):  # DeepSeek-V2: one latent and one rotated key a token
-        return KVShape((LayerShape(1, rank, config.qk_rope_head_dim, "latent"),) * config.num_hidden_layers)
-    heads, dim = _kv_heads(config), _head_dim(config)
-    window = getattr(config, "sliding_window", None)
-    kinds = getattr(config, "layer_types", None)
-    if not kinds:
-        kinds = ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
-    return KVShape(
-        tuple(LayerShape(heads, dim, dim, KINDS[k], window if k == "sliding_attention" else None) for k in kinds)
-    )
+        return LayerShape(1, rank, config.qk_rope_head_dim, "latent")
+    dim, window = _head_dim(config), getattr(config, "sliding_window", None)
+    kind = KINDS[name or ("sliding_attention" if window else "full_attention")]
+    return LayerShape(_kv_heads(config), dim, dim, kind, window if kind == "sliding" else None)
 
 
 def multihead_shape_of(config: Any) -> KVShape:
     """Returns the cache shape the model would have with plain multi-head attention: keys and values for every head."""
-    k_dim, v_dim = _widths(config)
-    return KVShape((LayerShape(config.num_attention_heads, k_dim, v_dim),) * config.num_hidden_layers)
+    layers = layer_configs(config)
+    made = (layers[i] for i in layer_map(config).makers)
+    return KVShape(tuple(LayerShape(own.num_attention_heads, *_widths(own)) for own in made))
 
 
 @dataclass(frozen=True)
 class Geometry:
     """The elements that one token takes in each part of a layer.
 
-    ``queries`` and ``outputs`` are those of all ``heads``; ``fresh`` is the token's own key and value, expanded in a
-    latent layer; ``history`` is the decoded (and expanded) key and value of a cached token; ``inner`` is the most that
-    the MLP, or the token's experts, hold at once. ``eager``: attention materializes its scores, even on a CPU.
+    ``hidden`` are those of all residual streams (Gemma 3n has several), ``queries`` and ``outputs`` those of all
+    ``heads``; ``fresh`` is the token's own key and value, expanded in a latent layer; ``history`` is the decoded (and
+    expanded) key and value of a cached token; ``inner`` is the most that the MLP, or the token's experts, and the
+    embeddings of single layers hold at once. ``eager``: attention materializes its scores, even on a CPU.
     """
 
     hidden: int
@@ -83,13 +145,19 @@ class Geometry:
 
 
 def geometry_of(config: Any) -> Geometry:
-    """Returns the geometry of the model that a transformers (text) config describes."""
+    """Returns the geometry of the model that a transformers (text) config describes: that of its widest layers."""
+    layers = [_layer_geometry(own) for own in layer_configs(config)]
+    largest = {name: max(getattr(own, name) for own in layers) for name in Geometry.__dataclass_fields__}
+    return Geometry(**largest)
+
+
+def _layer_geometry(config: Any) -> Geometry:
     heads = config.num_attention_heads
     k_dim, v_dim = _widths(config)
     latent = getattr(config, "kv_lora_rank", None)
     fresh = (heads if latent else _kv_heads(config)) * (k_dim + v_dim)
     return Geometry(
-        hidden=config.hidden_size,
+        hidden=config.hidden_size * _largest(config, "altup_num_inputs") or config.hidden_size,
         heads=heads,
         queries=heads * k_dim,
         outputs=heads * v_dim,
@@ -147,7 +215,9 @@ def _inner(config: Any) -> int:
     shared = _largest(config, "shared_expert_intermediate_size") or expert * _largest(config, "n_shared_experts")
     chosen = _largest(config, "num_experts_per_tok", "moe_topk", "top_k_experts")
     routed = chosen * (3 * hidden + 4 * expert) + 3 * shared  # input, gate and up, product, output and its share
-    return max(3 * dense, routed)
+    wide = 2 if getattr(config, "use_double_wide_mlp", False) else 1  # Gemma 4, in its shared layers
+    embedded = config.num_hidden_layers * _largest(config, "hidden_size_per_layer_input")
+    return max(3 * dense * wide, routed) + 3 * embedded  # of each layer: looked up, projected and their sum
 
 
 def _largest(config: Any, *names: str) -> int:

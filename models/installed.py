@@ -20,6 +20,9 @@ from localctx.models.convert import VERSION, ProgressCallback
 from localctx.models.fingerprint import hash_file
 
 MANIFEST = "localctx.json"
+FREE_SPACE = "free some space, or set LOCALCTX_HOME to a folder on another disk"
+"""What a user can do where a model does not fit on the disk."""
+
 _PARTIAL = ".partial"
 
 BuiltModel = tuple[Path, dict[str, Any]]
@@ -113,7 +116,7 @@ def unknown_model_error(name: str, names: list[str]) -> ModelError:
 def check_space(folder: Path, need: int) -> None:
     """Raises ModelError if the disk of ``folder`` has fewer than ``need`` bytes free."""
     if need > (free := shutil.disk_usage(folder).free):
-        raise ModelError(f"the model needs {need / 1e9:.1f} GB and {free / 1e9:.1f} GB are free", _SPACE)
+        raise ModelError(f"the model needs {need / 1e9:.1f} GB and {free / 1e9:.1f} GB are free", FREE_SPACE)
 
 
 def folder_bytes(folder: Path) -> int:
@@ -128,10 +131,9 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-_SPACE = "free some space, or set LOCALCTX_HOME to a folder on another disk"
 _REMEDIES = {
-    errno.ENOSPC: _SPACE,
-    errno.EDQUOT: _SPACE,
+    errno.ENOSPC: FREE_SPACE,
+    errno.EDQUOT: FREE_SPACE,
     errno.EFBIG: "raise the limit on file sizes (ulimit -f), or set LOCALCTX_HOME to a folder on another disk",
 }
 

@@ -8,18 +8,19 @@ import torch
 from torch import Tensor
 
 from localctx.kernels import decode_cpu
-from localctx.kernels.warmup import warm
+from localctx.kernels.warmup import warm, warm_experts
 from localctx.models.bitsandbytes_layers import bitsandbytes_options, is_packed
 from localctx.models.blocked_linear import block_linears
 from localctx.models.chat_tokenizer import ChatTokenizer
 from localctx.models.decoder_config import NATIVE_PRECISIONS, DecoderConfig, read_native_config
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.fingerprint import hash_weights
+from localctx.models.fused_experts import packed_experts
 from localctx.models.local_model import LocalModel
 from localctx.models.native_decoder import NativeDecoder, NativeWeights
 from localctx.models.rope import parse_rope
 from localctx.models.safetensors_files import open_weights
-from localctx.models.sizing import sizing_of, stored_parameters
+from localctx.models.sizing import decoder_parameters, sizing_of, stored_parameters
 from localctx.models.tokenizer_files import find_tokenizer, stops_of
 from localctx.models.transformers_model import TransformersModel, load_module, load_tokenizer, loading
 from localctx.models.weight_formats import BITS, refuse_weights
@@ -43,7 +44,8 @@ def load_model(
     torch_device = pick_device(device)
     precision = pick_dtype(dtype, torch_device)
     refuse_weights(weights, torch_device, precision)
-    packed = bitsandbytes_options(weights, torch_device)
+    bitsandbytes_options(weights, torch_device)  # raises early where it is not installed
+    packed = is_packed(weights, torch_device)
     if threads:
         torch.set_num_threads(threads)
         decode_cpu.set_threads(threads)
@@ -59,22 +61,25 @@ def load_model(
             return NativeDecoder(
                 config, blocked, chat.result(), precision=precision, name=name, hashes=hashed, rope=rope
             )
-        module, tokenizer = load_module(folder, torch_device, precision, packed)
+        module, tokenizer = load_module(folder, torch_device, precision, weights)
         warmed.result()
         rows = block_linears(module, weights) if torch_device.type == "cpu" and not packed else None
+        if rows and any(packed_experts(module)):
+            warm_experts()
         options = {"name": name, "hashes": hashes.result(), "rope": rope, "stored": weights}
         return TransformersModel(module, tokenizer, row_by_row=rows, **options)
 
 
 def loading_bytes(folder: Path, torch_device: torch.device, precision: torch.dtype, weights: str) -> float:
     """Returns the bytes of weights at the peak of loading the model in ``folder``. A NativeDecoder maps its files;
-    transformers loads all weights before they are blocked, and one after another where bitsandbytes packs them.
+    transformers loads all weights before they are blocked unchanged, and packs others one after another.
     """
-    if is_packed(weights, torch_device):
+    native = None if is_packed(weights, torch_device) else _native_parts(folder, torch_device, precision)
+    if not native and weights != "full":
         return sizing_of(folder / "config.json", precision, weights, torch_device).weights
+    if not native:
+        return decoder_parameters(folder) * precision.itemsize
     parameters = stored_parameters(folder)
-    if not (native := _native_parts(folder, torch_device, precision)):
-        return parameters * precision.itemsize
     stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
     embedding = native[0].vocab_size * native[0].hidden_size * 2  # not quantized
     return stored if weights == "full" else min(stored, parameters * BITS[weights] / 8 + embedding)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from localctx.errors import Cancelled
+from localctx.errors import Cancelled, UsageError
 from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
 from localctx.models.adapter import Adapter
@@ -17,8 +17,9 @@ from localctx.models.base import ForwardRequest, Tokenizer
 from localctx.models.chat_tokenizer import ChatTokenizer
 from localctx.models.fingerprint import fingerprint
 from localctx.models.forward_batch import ForwardBatch, adapter_of
-from localctx.models.geometry import geometry_of, shape_of
+from localctx.models.geometry import geometry_of, layer_map
 from localctx.models.rope import ModelRope, Positions, positions_of, stretched
+from localctx.models.trial import model_shape
 from localctx.settings import EngineName
 
 _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: no result depends on them
@@ -56,8 +57,8 @@ class LocalModel(ABC):
         self.geometry = geometry_of(config)
         self._ropes: dict[str, ModelRope | None] = {}
         self._adapters: dict[bytes, Any] = {}  # by fingerprint; views share them
+        self.shape, self.layers = model_shape(config), layer_map(config)
         self.stretch(rope)
-        self.shape = shape_of(config)
 
     @property
     def context(self) -> int:
@@ -83,7 +84,10 @@ class LocalModel(ABC):
         return self._config.vocab_size
 
     def stretch(self, rope: str) -> None:
-        """See ``Model``."""
+        """See ``Model``. Raises UsageError also for a model with states, whose layers count without positions."""
+        if self.shape.states and rope != "auto":
+            what = f"{self.name} has layers that remember in states, which a longer window does not change"
+            raise UsageError(what, "use --rope auto")
         self._positions, self._stretch = stretched(self._trained, rope), rope
 
     def view(self) -> Self:
@@ -121,7 +125,7 @@ class LocalModel(ABC):
     ) -> list[Tensor]:
         """See ``Model``."""
         groups = self._groups(requests)
-        batches = [ForwardBatch([requests[i] for i in group], cancelled) for group in groups]
+        batches = [ForwardBatch([requests[i] for i in group], self.layers, cancelled) for group in groups]
         logits: list[Tensor] = [torch.empty(0)] * len(requests)
         with ExitStack() as steps:  # all sequences are committed, or none
             for batch in batches:
@@ -134,7 +138,7 @@ class LocalModel(ABC):
     @torch.inference_mode()
     def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """See ``Model``."""
-        batch = ForwardBatch([ForwardRequest(tokens, cache)], until=layer)
+        batch = ForwardBatch([ForwardRequest(tokens, cache)], self.layers, until=layer)
         with suppress(Cancelled), batch.open_step():
             self._run(batch)
         assert batch.probed, f"there is no layer {layer}"
@@ -143,8 +147,11 @@ class LocalModel(ABC):
     def _groups(self, requests: Sequence[ForwardRequest]) -> list[list[int]]:
         """Which ``requests`` are computed in one pass: those with one adapter, the first together with those without
         any. Where sums depend on how many rows are multiplied, a chunk has a pass of its own, so that its result is the
-        same beside others as alone; those whose caches allow it have one together.
+        same beside others as alone; those whose caches allow it have one together. Each is alone if layers have states,
+        which modules compute along the row.
         """
+        if self.shape.states:
+            return [[i] for i in range(len(requests))]
         chunk = [self.sums_depend_on_rows and len(request.tokens) > MAX_DECODE_TOKENS for request in requests]
         joins = [i for i, request in enumerate(requests) if chunk[i] and request.cache.joins_chunks]
         chunks = [[i] for i, alone in enumerate(chunk) if alone and i not in joins]

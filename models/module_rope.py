@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from localctx.models.geometry import layer_map
 from localctx.models.rope import Angles, ModelRope, Pairs, Positions, positions_of
 
 _PROBE = 17  # positions between the two keys that show how a layer rotates
@@ -37,16 +38,18 @@ def rope_of(module: Any, config: Any, positions: Positions, keys_at: Callable[[i
     """
     rotary = next((rotary for _, _, rotary in _rotaries(module, config)), None)
     kinds = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
-    by_kind = {kind: _angles(rotary, kind) for kind in {*kinds}}
-    angles = [by_kind[kind] for kind in kinds]
-    biases = [_bias(attention) for attention in _attentions(module, len(kinds))]
+    makers = layer_map(config).makers
+    by_kind = {kind: _angles(rotary, kind) for kind in {kinds[layer] for layer in makers}}
+    angles = [by_kind[kinds[layer]] for layer in makers]
+    attentions = _attentions(module)
+    biases = [_bias(attentions.get(layer)) for layer in makers]
     return ModelRope(positions, angles, biases, lambda: _layouts(angles, keys_at))
 
 
 def _angles(rotary: Any, kind: str) -> Angles:
-    if rotary is None:  # keys are rotated elsewhere, or not at all: ``_layouts`` finds out
-        return Angles(torch.empty(0), 1.0)
     prefix = f"{kind}_" if hasattr(rotary, f"{kind}_inv_freq") else ""
+    if not hasattr(rotary, f"{prefix}inv_freq"):  # keys are rotated elsewhere, or not at all: ``_layouts`` finds out
+        return Angles(torch.empty(0), 1.0)
     return Angles(*(getattr(rotary, prefix + name) for name in ("inv_freq", "attention_scaling")))
 
 
@@ -67,10 +70,9 @@ def _distance(a: Tensor, b: Tensor) -> float:
     return float((a.float() - b.float()).norm() / b.float().norm().clamp_min(1e-30))
 
 
-def _attentions(module: Any, layers: int) -> list[Any]:
-    """The attention of each layer, or None where it has no ``k_proj`` of its own."""
-    attentions = {m.layer_idx: m for m in module.modules() if hasattr(m, "layer_idx") and hasattr(m, "k_proj")}
-    return [attentions.get(i) for i in range(layers)]
+def _attentions(module: Any) -> dict[int, Any]:
+    """The attention of the layers that have a ``k_proj`` of their own, by their index."""
+    return {m.layer_idx: m for m in module.modules() if hasattr(m, "layer_idx") and hasattr(m, "k_proj")}
 
 
 def _bias(attention: Any) -> Tensor | None:

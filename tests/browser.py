@@ -83,13 +83,20 @@ class Served:
         return f"{parts.scheme}://{parts.netloc}"
 
 
+def _after_browsers() -> None:
+    """Let browsers go first: a tiny model says hundreds of words a second, and takes all that a processor has."""
+    os.nice(10)
+
+
 @contextmanager
 def served(home: Path, *flags: object) -> Iterator[Served]:
     """``localctx ui`` on a free port, with a data folder of its own."""
     command = [sys.executable, "-m", "localctx", "ui", "--port", "0", "--no-browser", *map(str, flags)]
     environment = {**os.environ, "LOCALCTX_HOME": str(home), "LOCALCTX_EMBEDDER": "none"}
     with (home.parent / "ui.log").open("w") as log:
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=_after_browsers
+        )
     try:
         line = process.stdout.readline()
         address = re.search(r"http\S+", line)
@@ -169,7 +176,7 @@ class Tab:
     def open(self, url: str) -> "Tab":
         """Go to an address; returns when questions can be asked."""
         self.page.goto(url)
-        self.box.wait_for()
+        self.box.wait_for(timeout=60_000)
         return self
 
     def drop(self, name: str, data: bytes) -> None:
@@ -193,6 +200,10 @@ class Tab:
         script = "([where, text]) => document.querySelector(where)?.innerText.includes(text)"
         self.page.wait_for_function(script, arg=[where, text], timeout=seconds * 1000, polling=20)
         return self.page.locator(where).inner_text()
+
+    def read_share(self) -> int:
+        """How much of the last answer's prompt was already read, in percent."""
+        return int(re.findall(r"(\d+) % already read", self.conversation.inner_text())[-1])
 
     def answer(self) -> str:
         """Wait for the end of what was asked; the whole conversation."""

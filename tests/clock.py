@@ -1,8 +1,10 @@
 """Time as a test may judge it: what other processes take of this machine is not counted."""
 
 import time
+from collections.abc import Callable
 
 SAMPLE = 0.05  # seconds of computing, to see what share of a core this process is given
+PATIENCE = 60  # seconds that something may take on a busy machine
 
 
 def seconds_since(start: float) -> float:
@@ -15,3 +17,11 @@ def seconds_since(start: float) -> float:
     while time.thread_time() < used + SAMPLE:
         pass
     return passed * min(1.0, SAMPLE / (time.monotonic() - begun))
+
+
+def wait_until(true: Callable[[], object], what: str = "so") -> None:
+    """Wait until ``true()`` is true. Fails after PATIENCE."""
+    end = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < end, f"not {what} within {PATIENCE} s"
+        time.sleep(0.02)

@@ -5,10 +5,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
+from clock import wait_until
 from repository import ROOT
 
 import packaging  # the library, not the folder
@@ -117,18 +116,11 @@ class Stage:
         return [call for call in self.calls() if "torch==" in call]
 
 
-def eventually(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + SOON
-    while not true():
-        assert time.monotonic() < end, "still not so"
-        time.sleep(0.02)
-
-
 def interrupt(stage: Stage, script: str, *arguments: str) -> None:
     """Ctrl-C while pip is at work, then everything as before."""
     (stage.path / "slow").touch()
     process = stage.begin(script, *arguments, start_new_session=True)
-    eventually(lambda: any("install" in call for call in stage.calls()))
+    wait_until(lambda: any("install" in call for call in stage.calls()))
     os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=SOON)
     assert (process.returncode, out) == (130, "")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,17 +42,30 @@ def write_wheel(folder: Path, member: bytes) -> Path:
 
 
 class Hub(ThreadingHTTPServer):
-    """Serves the files of one model, ``org/tiny``; ``org/gated`` wants a licence accepted first.
+    """Serves the files of one model, ``org/tiny``, whole or from a byte on; ``org/gated`` wants a licence accepted
+    first.
 
-    ``asked`` has the name of each file that was asked for. While ``go`` is not set, it stops in the middle of each
-    safetensors file.
+    ``asked`` has the name of each file that was asked for, and ``sent`` how many bytes of it were, in all. While ``go``
+    is not set, it stops in the middle of each safetensors file. ``told`` are hashes that it tells in place of the true
+    ones. Where ``whole`` is set, it sends files from the beginning, wherever it was asked to begin.
     """
 
     def __init__(self, files: dict[str, bytes]) -> None:
         super().__init__(("127.0.0.1", 0), _Answer)
         self.files, self.go = files, Event()
         self.asked: list[str] = []
+        self.sent = Counter[str]()
+        self.told: dict[str, str] = {}
+        self.whole = False
         self.go.set()
+
+    def sibling(self, name: str) -> dict[str, Any]:
+        """What the hub tells of a file: of a large one the SHA-256, of a small one the name that git has for it."""
+        content = self.files[name]
+        git = hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
+        lfs = {"sha256": self.told.get(name, hashlib.sha256(content).hexdigest()), "size": len(content)}
+        large = {"lfs": {**lfs, "pointerSize": 134}} if name.endswith((".safetensors", ".gguf")) else {}
+        return {"rfilename": name, "size": len(content), "blobId": self.told.get(name, git), **large}
 
     @property
     def url(self) -> str:
@@ -82,8 +96,10 @@ class _Answer(BaseHTTPRequestHandler):
         if path.startswith("/api/models/org/tiny/tree/"):
             self._send(json.dumps([{"type": "file", "path": n, "size": s, "oid": "0" * 40} for n, s in sizes.items()]))
         elif path.startswith("/api/models/org/tiny/"):
-            siblings = [{"rfilename": n, "size": s, "blobId": "0" * 40} for n, s in sizes.items()]
-            self._send(json.dumps({"id": "org/tiny", "sha": COMMIT, "siblings": siblings, "private": False}))
+            about: dict[str, Any] = {"cardData": {"license": "mit"}, "config": {"model_type": "llama"}}
+            about["safetensors"] = {"parameters": {"BF16": 12_000_000}, "total": 12_000_000}
+            siblings = [self.server.sibling(name) for name in files]
+            self._send(json.dumps({"id": "org/tiny", "sha": COMMIT, "siblings": siblings, "private": False, **about}))
         elif (name := path.removeprefix(f"/org/tiny/resolve/{COMMIT}/")) in files:
             self._send_file(name)
         elif path.startswith("/api/models/org/gated/"):
@@ -99,17 +115,26 @@ class _Answer(BaseHTTPRequestHandler):
 
     def _send_file(self, name: str) -> None:
         content = self.server.files[name]
-        tag = f'"{hashlib.sha256(content).hexdigest()}"'
-        self._head(200, len(content), {"ETag": tag, "X-Repo-Commit": COMMIT})
+        headers = {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": COMMIT}
+        start = 0 if self.server.whole else int(self.headers.get("Range", "bytes=0-")[6:].partition("-")[0])
+        if start:
+            headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        self._head(206 if start else 200, len(content) - start, headers)
         if self.command == "GET":
             self.server.asked.append(name)
-            self._send_slowly(content) if name.endswith("safetensors") else self.wfile.write(content)
+            self._send_slowly(name, start) if name.endswith("safetensors") else self._write(name, content[start:])
 
-    def _send_slowly(self, content: bytes) -> None:
-        self.wfile.write(content[: len(content) // 2])
+    def _send_slowly(self, name: str, start: int) -> None:
+        content = self.server.files[name]
+        half = max(start, len(content) // 2)
+        self._write(name, content[start:half])
         self.wfile.flush()
         self.server.go.wait(30)
-        self.wfile.write(content[len(content) // 2 :])
+        self._write(name, content[half:])
+
+    def _write(self, name: str, content: bytes) -> None:
+        self.wfile.write(content)
+        self.server.sent[name] += len(content)
 
     def _head(self, status: int, length: int, headers: dict[str, str]) -> None:
         self.send_response(status)

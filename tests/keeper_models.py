@@ -29,11 +29,23 @@ LATENT = {
 }
 
 
+SHARED = {
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "sliding_window": 100,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+    "num_kv_shared_layers": 2,
+    "hidden_size_per_layer_input": 16,
+    "vocab_size_per_layer_input": 199,
+}
+
+
 FAMILIES = {
     "llama": (tf.LlamaConfig, {}),
     "gemma2": (tf.Gemma2Config, {"head_dim": 16, "sliding_window": 100}),
     "qwen2": (tf.Qwen2Config, {}),
     "deepseek-v3": (tf.DeepseekV3Config, LATENT),
+    "gemma4": (tf.Gemma4TextConfig, SHARED),
 }
 
 

@@ -99,3 +99,8 @@ def epub(chapters: Mapping[str, str], more: Mapping[str, bytes | str] | None = N
     files = {f"OEBPS/{name}": f"<html><body>{body}</body></html>" for name, body in chapters.items()}
     fixed = {"mimetype": "application/epub+zip", "META-INF/container.xml": CONTAINER, "OEBPS/book.opf": package}
     return zipped({**fixed, **files, **(more or {})})
+
+
+def old_office(stream: str) -> bytes:
+    """The beginning of an Office file from before 2007, or of a locked one, that has a stream of this name."""
+    return b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(1000) + stream.encode("utf-16-le") + bytes(3000)

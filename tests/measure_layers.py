@@ -69,8 +69,12 @@ class LayerProbe:
 
 
 def moment_of(frame: FrameType) -> str | None:
-    """Returns which moment the call of this function is, if any: attention, a token, a page sealed or adopted."""
+    """Returns which moment the call of this function is, if any: an answer begun in the window, attention, a token, a
+    page sealed or adopted.
+    """
     code = frame.f_code
+    if code.co_name == "begin" and code.co_filename.endswith("/ui/running_answers.py"):
+        return "begun"
     if code.co_filename.endswith(ATTENTION):
         return "attention"
     if code.co_name == "__init__" and code.co_filename == "<string>":
@@ -101,9 +105,9 @@ PROBE = LayerProbe()
 
 
 @contextmanager
-def recorded(waiting: int | None = None) -> Iterator[LayerProbe]:
+def recorded() -> Iterator[LayerProbe]:
     """Records into PROBE, which is emptied before."""
-    PROBE.files, PROBE.stacks, PROBE.before, PROBE.waiting = set(), {}, {}, waiting
+    PROBE.files, PROBE.stacks, PROBE.before, PROBE.waiting = set(), {}, {}, None
     PROBE.recording = True
     try:
         yield PROBE
@@ -135,11 +139,12 @@ def shared(stacks: list[list[Frame]]) -> int:
     return same
 
 
-def question_path(ask: Callable[[], None], waiting: int | None = None) -> LayerPath:
+def question_path(ask: Callable[[], None]) -> LayerPath:
     """Returns the path from a question down to the model's attention and up to the first token."""
-    with recorded(waiting) as probe:
+    with recorded() as probe:
         ask()
-    return path_of([probe.stacks["attention"], probe.stacks["token"]], probe.before["token"])
+    begun = [probe.stacks["begun"]] if "begun" in probe.stacks else []  # in the window, by another thread
+    return path_of([*begun, probe.stacks["attention"], probe.stacks["token"]], probe.before["token"])
 
 
 def page_path(ask: Callable[[], None]) -> LayerPath:
@@ -187,7 +192,14 @@ def window_on(folder: Path, model: Path) -> Iterator[Callable[[], None]]:
         handler = next(fn.fn for fn in page.fns.values() if boxes & set(fn.targets))
         tab = SimpleNamespace(session_hash="tab", query_params={})
         box = {"text": QUESTION, "files": []}
-        yield lambda: list(handler(box, "", [], False, "", tab)) and None
+
+        def ask() -> None:
+            handler(box, "", [], "", "", tab)
+            (answering,) = (thread for thread in threading.enumerate() if thread.name == "answer")
+            PROBE.waiting = answering.ident
+            answering.join()
+
+        yield ask
 
 
 COMMAND_PATHS = {"ask": question_path, "page": page_path}
@@ -215,7 +227,7 @@ def measure() -> dict[str, LayerPath]:
             paths = {name: path(command(folder, name, model)) for name, path in COMMAND_PATHS.items()}
             with window_on(folder, model) as question:
                 question()
-                paths["window"] = question_path(question, threading.get_ident())
+                paths["window"] = question_path(question)
         finally:
             sys.setprofile(None)
             threading.setprofile(None)

@@ -53,6 +53,24 @@ LONG = {"short_factor": [1.0] * 8, "long_factor": [1.5, 2.0, 2.5, 3.0, 3.5, 4.0,
 GEMMA3 = ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]
 
 
+MIXED = {**HEAD, "sliding_window": 70, "layer_types": ["sliding_attention", "full_attention"] * 2}
+
+
+PER_LAYER = {"hidden_size_per_layer_input": 16, "vocab_size_per_layer_input": 199}
+
+
+GEMMA4 = {**MIXED, "global_head_dim": 32, "hidden_size_per_layer_input": 0}
+
+
+ONE_PROJECTION = {"attention_k_eq_v": True, "num_global_key_value_heads": 1}
+
+
+EXPERTS = {"enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 32}
+
+
+SHARED = {"num_kv_shared_layers": 2, **PER_LAYER}
+
+
 FAMILIES = {
     "llama": (tf.LlamaConfig, HEAD),
     "llama-mqa": (tf.LlamaConfig, {**HEAD, "num_key_value_heads": 1}),
@@ -62,6 +80,10 @@ FAMILIES = {
     "mistral-window": (tf.MistralConfig, {**HEAD, "sliding_window": 100}),
     "gemma2": (tf.Gemma2Config, {**HEAD, "sliding_window": 70}),
     "gemma3": (tf.Gemma3TextConfig, {**HEAD, "sliding_window": 70, "layer_types": GEMMA3}),
+    "gemma3n": (tf.Gemma3nTextConfig, {**MIXED, **SHARED, "laurel_rank": 8}),
+    "gemma4": (tf.Gemma4TextConfig, {**GEMMA4, **ONE_PROJECTION, "final_logit_softcapping": 30.0}),
+    "gemma4-experts": (tf.Gemma4TextConfig, {**GEMMA4, **ONE_PROJECTION, **EXPERTS}),
+    "gemma4-shared": (tf.Gemma4TextConfig, {**GEMMA4, **SHARED, "use_double_wide_mlp": True}),
     "phi3": (tf.Phi3Config, {}),
     "phi3-longrope": (tf.Phi3Config, {**rope("longrope", **LONG, **TRAINED), **TRAINED}),
     "llama-yarn": (tf.LlamaConfig, {**HEAD, **rope("yarn", **TRAINED)}),

@@ -10,7 +10,7 @@ def normal(text: str) -> str:
     return " ".join(text.replace("\0", "").replace("\ufffd", "").split())
 
 
-def barriers(page) -> dict[str, list]:
-    """Serious violations of the rules of accessibility, with where they are."""
-    found = Axe().run(page).response["violations"]
+def barriers(page, where: str = "body") -> dict[str, list]:
+    """Serious violations of the rules of accessibility within ``where``, with where they are."""
+    found = Axe().run(page, where).response["violations"]
     return {v["id"]: [n["html"][:200] for n in v["nodes"]] for v in found if v["impact"] in ("serious", "critical")}

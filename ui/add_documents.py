@@ -14,15 +14,16 @@ from localctx.errors import Cancelled
 from localctx.library.find import find_documents
 from localctx.serving.worker import SessionJob
 from localctx.ui import library_table, render
+from localctx.ui.everyday import in_everyday_words
 from localctx.ui.job_events import error_text, progress_line, redraws
 from localctx.ui.library_table import IncomingFile
+from localctx.ui.settings_fields import OCR_CHOICES
 from localctx.ui.window import AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
     from localctx.session import Session
 
 MAX_IGNORED_LINES = 5  # ignored files that are listed by name
-OCR = (("Where a page has no text", "auto"), ("Every page", "on"), ("Never", "off"))
 
 
 def absolute_path(typed: str) -> str:
@@ -64,7 +65,9 @@ class AddingPanel:
             max_lines=1,
             submit_btn="Read",
         )
-        self.ocr = gr.Radio(OCR, value=self._window.settings.ocr, label="Read pages of PDFs as pictures", elem_id="ocr")
+        self.ocr = gr.Radio(
+            OCR_CHOICES, value=self._window.settings.ocr, label="OCR (read pictures of pages)", elem_id="ocr"
+        )
         self.cancel = gr.Button("Cancel", size="sm", visible=False, elem_id="cancel-adding")
         self.queue = gr.HTML("", elem_id="queue")
 
@@ -107,7 +110,7 @@ class AddingPanel:
             for bar in self._index({e.id for e in entries if e.id}, notes, request):
                 yield progress(bar)
         except Cancelled:
-            notes.append("stopped; files already read stay")
+            notes.append("Stopped; files already read stay")
             for entry in entries:
                 entry.stop()
         except Exception as e:
@@ -144,7 +147,7 @@ class AddingPanel:
             if isinstance(event, Progress):
                 bar = progress_line(event)
             elif isinstance(event, Note):
-                notes.append(event.text)
+                notes.append(in_everyday_words(event.text))
 
         for _ in self._run(job, handle, request):
             yield bar

@@ -11,42 +11,28 @@ from fastapi import FastAPI
 
 from localctx.serving.http import LOOPBACK, access_key, listen, serve
 from localctx.settings import Settings
-from localctx.ui import uploads
+from localctx.ui import document_routes, event_stream, uploads
 from localctx.ui.batch_page import BatchPage
 from localctx.ui.chat_page import ChatPage
 from localctx.ui.http_access import BrowserAccess
 from localctx.ui.library_page import LibraryPage
 from localctx.ui.memory_page import MemoryPage
 from localctx.ui.settings_page import SettingsPage
+from localctx.ui.theme import window_theme
 from localctx.ui.window import AppWindow
 
-SANS = ("ui-sans-serif", "system-ui", "sans-serif")
-MONO = ("ui-monospace", "Consolas", "monospace")
+SCRIPTS, STYLES = ("page.js", "viewer.js"), ("style.css",)
+KEYS = """<details class="lc-keys"><summary>Keyboard</summary><dl>
+<dt><kbd>Ctrl</kbd> <kbd>K</kbd></dt><dd>find and open a chat</dd>
+<dt><kbd>/</kbd></dt><dd>write a question</dd>
+<dt><kbd>Enter</kbd></dt><dd>ask; with <kbd>Shift</kbd> a new line</dd>
+<dt><kbd>Esc</kbd></dt><dd>close a panel, or stop the answer</dd>
+</dl></details>"""
 
 
-def theme() -> gr.themes.Base:
-    """Return a theme that loads no fonts or files from the network."""
-    soft = gr.themes.Soft(primary_hue="teal", secondary_hue="teal", neutral_hue="slate", font=SANS, font_mono=MONO)
-    return soft.set(
-        block_title_background_fill="none",
-        block_title_padding="0",
-        block_title_text_color="*body_text_color",
-        block_label_background_fill="none",
-        block_label_text_color="*body_text_color",
-        block_label_background_fill_dark="none",
-        block_label_text_color_dark="*neutral_100",
-        block_title_text_color_dark="*neutral_100",
-        body_text_color_subdued="*neutral_600",
-        body_text_color_subdued_dark="*neutral_300",
-        input_placeholder_color="*neutral_600",
-        input_placeholder_color_dark="*neutral_300",
-        checkbox_label_background_fill_selected_dark="*primary_700",
-        checkbox_label_background_fill_selected="*primary_700",  # white text on it has a contrast of 4.5 : 1
-        button_primary_background_fill="*primary_700",
-        button_primary_background_fill_hover="*primary_800",
-        button_primary_background_fill_dark="*primary_700",
-        button_primary_background_fill_hover_dark="*primary_600",
-    )
+def script(name: str) -> str:
+    """Return a file of this folder: a function that the page runs once."""
+    return Path(__file__).with_name(name).read_text()
 
 
 def build(window: AppWindow) -> gr.Blocks:
@@ -56,8 +42,9 @@ def build(window: AppWindow) -> gr.Blocks:
     ) as page:
         chat = ChatPage(window)
         with gr.Sidebar(width=280):
-            gr.HTML("<h1>localctx</h1>")
+            gr.HTML("<h1>localctx</h1>", elem_id="brand")
             chat.sidebar.build()
+            gr.HTML(KEYS, elem_id="keys")
         with gr.Tabs() as tabs:
             library, batch = LibraryPage(window, tabs, chat), BatchPage(window)
             memory, settings = MemoryPage(window), SettingsPage(window)
@@ -65,23 +52,24 @@ def build(window: AppWindow) -> gr.Blocks:
                 chat.build()
             with gr.Tab("Library", id="library") as tab:
                 library.build()
-            with gr.Tab("Batch", id="batch"):
+            with gr.Tab("Summaries", id="batch"):
                 batch.build()
-            with gr.Tab("Memory", id="memory"):
-                memory.build()
             with gr.Tab("Settings", id="settings"):
-                settings.build()
+                settings.build(memory.build)
+        event_stream.keep_open(page)
         chat.wire(page)
+        chat.viewer.wire(chat.chat, chat.question, tabs)
         library.wire(page, tab)
         batch.wire(page, tabs)
-        memory.wire(page, tabs, chat.chat)
-        settings.wire(page, tabs)
+        memory.wire(page, tabs, settings.pages, chat.chat)
+        settings.wire(page, tabs, memory.saved)
     return page
 
 
 def mount(window: AppWindow, host: str, port: int) -> FastAPI:
     """Return the pages as a FastAPI application at ``host:port``."""
     app = FastAPI(openapi_url=None)
+    document_routes.add_routes(app, window)
     return gr.mount_gradio_app(
         app,
         build(window),
@@ -94,9 +82,10 @@ def mount(window: AppWindow, host: str, port: int) -> FastAPI:
         show_error=False,
         ssr_mode=False,
         enable_monitoring=False,
-        theme=theme(),
-        css_paths=[Path(__file__).with_name("style.css")],
-        js=Path(__file__).with_name("page.js").read_text(),
+        theme=window_theme(),
+        css_paths=[Path(__file__).with_name(name) for name in STYLES],
+        head=f"<style>{Path(__file__).with_name('frame.css').read_text()}</style>",
+        js=f"() => {{ {''.join(f'({script(name)})();' for name in SCRIPTS)} }}",
     )
 
 
@@ -111,6 +100,7 @@ def run(settings: Settings, host: str, port: int, max_parallel: int, on_ready: C
     key = access_key(settings.home)
     window = AppWindow(settings, max_parallel)
     uploads.make_upload_folder(window)
+    window.watcher.start()
     try:
         app = BrowserAccess(mount(window, host, port), (*LOOPBACK, name), key, port)
         serve(app, sock, lambda: on_ready(f"http://{name}:{port}/?key={key}"))

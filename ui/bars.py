@@ -59,11 +59,11 @@ def summary(where: str, mass: Sequence[float], reused: int, title: str) -> str:
     counts = Counter(where)
     tiers = {"d": "on the device", "h": "in RAM beside it", "s": "on disk", "p": "kept in part", "x": "dropped"}
     parts = [f"{counts[letter]:,} {name}" for letter, name in tiers.items() if counts[letter]]
-    text = f"{title}: {len(where):,} pages of {PAGE} tokens, {', '.join(parts) or 'all still open'}. "
+    text = f"{title}: {len(where):,} blocks of {PAGE} tokens, {', '.join(parts) or 'all still open'}. "
     text += f"{reused:,} were kept from before, {len(where) - reused:,} read or written now."
     if mass and max(mass):
         best = max(range(len(mass)), key=mass.__getitem__)
-        text += f" Apart from the first page, the answer attended most to tokens {_tokens(best, best + 1)}."
+        text += f" Apart from the first block, the answer attended most to tokens {_tokens(best, best + 1)}."
     return text
 
 
@@ -95,5 +95,5 @@ def _legend(group: int, *, attended: bool) -> str:
     items = "".join(f'<li><i class="{kind}"></i>{name}</li>' for kind, name in keys)
     if attended:
         items += f'<li><i class="lc-at-none">{_heat(HEAT_LEVELS)}</i>attention of the answer (larger: more)</li>'
-    each = f"One cell is {group:,} pages." if group > 1 else f"One cell is a page of {PAGE} tokens."
+    each = f"One cell is {group:,} blocks." if group > 1 else f"One cell is a block of {PAGE} tokens."
     return f'<ul class="lc-legend lc-cells">{items}</ul><small>{each}</small>'

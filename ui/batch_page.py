@@ -18,10 +18,11 @@ from localctx.errors import DocumentError, UserError
 from localctx.ui import batch_table, render
 from localctx.ui.add_documents import IgnoredFiles, absolute_path
 from localctx.ui.batch_runs import BatchItem
+from localctx.ui.job_events import error_text
 from localctx.ui.window import AppWindow, Updates, tab_id
 from localctx.workflows.summary_task import LENGTHS, STYLES, SummaryTask
 
-TAB = "Batch"
+TAB = "Summaries"
 POLL_INTERVAL = 0.5  # seconds between two checks for changes of the batch
 _ON_ROW_CLICK = """
 element.addEventListener('click', event => {
@@ -62,7 +63,7 @@ class BatchPage:
             "",
             label="Or name files, folders or patterns of this machine",
             placeholder="~/Documents/reports",
-            info="one a line",
+            info="one on each line",
             lines=2,
             elem_id="batch-paths",
         )
@@ -71,7 +72,7 @@ class BatchPage:
         )
 
     def _build_task(self) -> None:
-        with gr.Accordion("How", open=False, elem_id="batch-how"):
+        with gr.Accordion("Options", open=False, elem_id="batch-how"):
             self.length = gr.Dropdown(
                 list(LENGTHS),
                 value="medium",
@@ -90,11 +91,11 @@ class BatchPage:
         self.questions = gr.Textbox(
             "",
             label="Or ask each of them questions, in place of a summary",
-            info="one a line",
+            info="one on each line",
             lines=2,
             elem_id="batch-questions",
         )
-        self.begin = gr.Button("Begin", variant="primary", elem_id="batch-begin")
+        self.begin = gr.Button("Start", variant="primary", elem_id="batch-begin")
         self.message = gr.HTML("", elem_id="batch-said")
 
     def _build_documents(self) -> None:
@@ -127,6 +128,7 @@ class BatchPage:
         for event in (begin.then, pause.then, resume.then, retry.then, self.filter.change):
             event(**watch)
         tabs.select(self._tab_selected, [self.filter], [*live, self.library], concurrency_limit=None, **quick)
+        self.library.focus(self._choices, None, self.library, **quick)
         page.unload(self._unwatch)
         self.save.click(self._zip, None, self.file, **quick).then(None, js=_CLICK_DOWNLOAD)
         self.table.select(self._show_result, None, [self.result], **quick)
@@ -137,8 +139,11 @@ class BatchPage:
         self._unwatch(request)
         yield gr.skip()
         if selected.value == TAB:
-            yield self._show(text) | {self.library: gr.update(choices=self._window.document_choices())}
+            yield self._show(text) | {self.library: self._choices()}
             yield from self._watch(text, request)
+
+    def _choices(self) -> Any:
+        return gr.update(choices=self._window.document_choices())
 
     def _watch(self, text: str, request: gr.Request) -> Iterator[Updates]:
         """Show the batch and its changes while it runs, until this tab shows another page.
@@ -218,7 +223,7 @@ class BatchPage:
         refine: bool,
         questions: str,
     ) -> Iterator[Updates]:
-        yield {self.message: render.note("looking for documents ...")}
+        yield {self.message: render.note("Looking for documents …")}
         ignored = IgnoredFiles()
         try:
             task = _task(length, style, language, refine, questions)
@@ -227,7 +232,7 @@ class BatchPage:
                 raise DocumentError("no documents were found", "drop some, or name a folder that has some")
             self._batches.begin(items, task)
         except UserError as e:
-            yield {self.message: render.note(str(e), "error")}
+            yield {self.message: render.note(error_text(e), "error")}
             return
         yield {
             self.drop: None,

@@ -10,6 +10,7 @@ from localctx.batch.jobs import DocumentJob, printable
 from localctx.engine.events import Progress, Token
 from localctx.errors import Cancelled, UsageError, UserError
 from localctx.serving.worker import EngineWorker, EventStream, Queued, SessionJob
+from localctx.ui.everyday import words
 from localctx.ui.job_events import error_text
 from localctx.workflows.summary_task import SummaryTask
 
@@ -63,7 +64,7 @@ class BatchItem:
                 self.detail = event.phase + figures
             case Token():
                 self.written += 1
-                self.detail = f"{self.written:,} tokens written"
+                self.detail = f"{words(self.written)} written"
 
     def set_state(self, state: str, detail: str = "") -> None:
         """Set the state and why; the path of an upload is replaced by the name of the file."""

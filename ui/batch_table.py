@@ -3,14 +3,17 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from localctx.library.support import AnswerSentence, checked_summary
+from localctx.store.document_parts import tell_part
 from localctx.ui.batch_runs import FINISHED, BatchItem, BatchRuns
-from localctx.ui.render import escape, note, sources
+from localctx.ui.everyday import words
+from localctx.ui.render import answer, bar, duration, escape, note, sources
 
 if TYPE_CHECKING:  # importing torch takes seconds
     from localctx.batch.run_batch import Outcome
 
 MAX_ROWS = 300  # of the table; of more documents those nearest to the ones in progress are shown
-_HEADS = ("Document", "State", "Tokens", "Seconds")
+_HEADS = ("Document", "State", "Read", "Seconds")
 _COUNTED_STATES = ("done", "skipped", "failed", "running")
 
 TextOf = Callable[[str], str | None]
@@ -21,22 +24,17 @@ def progress(batches: BatchRuns) -> str:
     """Return a bar with the number of finished documents, the time left, and why the batch stopped."""
     items = batches.items
     if not items:
-        return note("Choose documents and press Begin. Documents that were done before are not done again.")
+        return note("Choose documents and press Start. What was done before is not done again.")
     counts = {state: sum(item.state == state for item in items) for state in _COUNTED_STATES}
     finished = sum(counts[state] for state in FINISHED)
     parts = [f"{finished:,} of {len(items):,} documents"]
     parts += [f"{n:,} {state}" for state, n in counts.items() if n]
-    parts += [f"about {_time(left)} left"] if (left := batches.seconds_left) is not None else []
+    parts += [f"about {duration(left)} left"] if (left := batches.seconds_left) is not None else []
     parts += ["paused"] if not batches.running and finished < len(items) else []
-    bar = f'<progress max="{len(items)}" value="{finished}" aria-label="documents"></progress>'
+    failed = counts["failed"]
+    shown = bar(finished - failed, len(items), "documents", "failing" if failed else "")
     stopped = note(batches.why, "error") if batches.why else ""
-    return f'<div class="lc-status" role="status">{", ".join(parts)}{bar}</div>{stopped}'
-
-
-def _time(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return f'<div class="lc-status" role="status">{", ".join(parts)}{shown}</div>{stopped}'
 
 
 # --- The table
@@ -47,7 +45,7 @@ def table(items: Sequence[BatchItem], text: str) -> str:
     word = text.strip().lower()
     matching = [(i, item) for i, item in enumerate(items) if word in item.name.lower() or word in item.state]
     if not matching:
-        return note(f"No name or state has {text.strip()!r} in it.") if items else ""
+        return note(f"No name or state has “{text.strip()}” in it.") if items else ""
     rows = _around_progress(matching)
     heads = "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
     body = "".join(_row(i, item) for i, item in rows)
@@ -62,7 +60,7 @@ def _around_progress(matching: list[tuple[int, BatchItem]]) -> list[tuple[int, B
 
 
 def _row(index: int, item: BatchItem) -> str:
-    figures = (f"{item.tokens:,}" if item.tokens else "", f"{item.seconds:.1f}" if item.seconds >= 0.05 else "")
+    figures = (words(item.tokens) if item.tokens else "", f"{item.seconds:.1f}" if item.seconds >= 0.05 else "")
     cells = "".join(f'<td data-of="{head}">{cell}</td>' for head, cell in zip(_HEADS[2:], figures, strict=True))
     state = f"<b>{item.state}</b> <span>{escape(item.detail)}</span>"
     name = f'<button type="button" class="lc-open" data-row="{index}">{escape(item.name)}</button>'
@@ -85,12 +83,9 @@ def result(item: BatchItem, text_of: TextOf) -> str:
 
 
 def _summary(entry: Any, text_of: TextOf) -> str:
-    html, start = "", 0
-    for number, citation in enumerate(entry["citations"], 1):
-        html += f"{escape(entry['summary'][start : citation['at']])}<sup>{number}</sup>"
-        start = citation["at"]
-    html += escape(entry["summary"][start:])
-    return f'<p class="lc-said">{html}</p>{sources(entry["citations"], text_of)}{_sections(entry["sections"])}'
+    summary, checked = entry["summary"], checked_summary(entry["summary"], entry["citations"])
+    below = sources((), text_of, summary, checked) + _sections(entry["sections"])
+    return f'<p class="lc-said">{answer(summary, checked)}</p>{below}'
 
 
 def _sections(sections: Sequence[dict[str, Any]]) -> str:
@@ -102,18 +97,21 @@ def _sections(sections: Sequence[dict[str, Any]]) -> str:
 
 def _where(section: dict[str, Any]) -> str:
     pages, heading = section["pages"], section["heading"]
-    where = f"page {pages}" if pages else f"characters {section['start']:,} to {section['end']:,}"
+    where = tell_part(pages) if pages else f"characters {section['start']:,} to {section['end']:,}"
     return ", ".join(filter(None, [heading and " ".join(heading.split()), where]))
 
 
 def _answer(a: dict[str, Any], text_of: TextOf) -> str:
-    text = escape(a["answer"] or a["why"])
-    return f'<h4>{escape(a["question"])}</h4><p class="lc-said">{text}</p>{sources(a["citations"], text_of)}'
+    checked = [AnswerSentence.from_json(sentence) for sentence in a.get("sentences", ())]
+    said = answer(a["answer"], checked) if a["answer"] else escape(a["why"])
+    below = sources(a["citations"], text_of, a["answer"], checked)
+    return f'<h4>{escape(a["question"])}</h4><p class="lc-said">{said}</p>{below}'
 
 
 def _cost(outcome: "Outcome") -> str:
     t, model = outcome.entry["tokens"], outcome.entry["model"]
-    read = f"{t['prompt']:,} tokens read ({t['reused']:,} reused), {t['generated']:,} written"
+    share = f" ({100 * t['reused'] / t['prompt']:.0f} % already read)" if t["prompt"] else ""
+    read = f"{words(t['prompt'])} read{share}"
     how = "done before" if outcome.status == "skipped" else f"{outcome.seconds:.1f} s"
     why = note(outcome.why, "error") if outcome.why else ""
     return f'{why}<small class="lc-cost">{escape(f"{read}, {how}, by {model}")}</small>'

@@ -1,12 +1,23 @@
-"""What a chat is about, beside the conversation: its documents, or the library, and how far they are read."""
+"""What a chat is about, beside the conversation: documents, a collection or the library, and how far they are read."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import gradio as gr
 
+from localctx.errors import ChatError
 from localctx.store.chats import Chat
 from localctx.ui.window import AppWindow, Updates
+
+LIBRARY = "library"  # what is asked, besides "": the documents of the chat, and ids of collections
+
+_THESE, _ALL = ("The documents of this chat", ""), ("The whole library", LIBRARY)
+
+
+def chat_scope(chosen: str) -> dict[str, Any]:
+    """Return the settings of a chat that is about what was ``chosen``."""
+    return {"library": chosen == LIBRARY, "collection": int(chosen) if chosen not in ("", LIBRARY) else None}
 
 
 class ChatDocuments:
@@ -16,14 +27,19 @@ class ChatDocuments:
         self._window = window
 
     def build(self) -> None:
-        """Build the list of documents, the choice of the whole library, and the mark up to which they are read."""
+        """Build the list of documents, the choice of a collection, and the mark up to which they are read."""
+        with gr.Accordion("Documents of this chat", elem_id="chat-about"):  # which only phones can close
+            self._build_fields()
+
+    def _build_fields(self) -> None:
         self.documents = gr.Dropdown(
-            [], value=[], multiselect=True, label="Documents of this chat", elem_id="about", filterable=True
+            [], value=[], multiselect=True, label="Documents", elem_id="about", filterable=True
         )
-        self.library = gr.Checkbox(label="Ask the whole library", elem_id="everything")
+        self.library = gr.Dropdown([_THESE, _ALL], value="", label="Ask about", elem_id="scope", filterable=False)
         self.until = gr.Textbox(
             label="Read only up to",
-            info="40%, page 12 (its end), or words where you stopped: nothing later is seen",
+            info="Nothing after this place is used",
+            placeholder="40%, page 12, or words of the text",
             elem_id="until",
             max_lines=1,
         )
@@ -35,10 +51,12 @@ class ChatDocuments:
 
     def wire(self, chat: gr.Textbox) -> None:
         """Connect the components; ``chat`` has the id of the open chat."""
-        self.documents.focus(self._choices, None, self.documents, show_progress="hidden", api_visibility="private")
+        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        self.documents.focus(self._choices, self.documents, self.documents, **quiet)
+        self.library.focus(lambda: gr.update(choices=self._scopes()), None, self.library, **quiet)
         gr.on(
             [self.documents.input, self.library.input, self.until.blur],
-            self._save,
+            self.save,
             [chat, *self.outputs],
             None,
             api_visibility="private",
@@ -47,25 +65,39 @@ class ChatDocuments:
     def show(self, opened: Chat | None) -> Updates:
         """Return what the open chat is about; nothing for a new chat."""
         settings = opened.settings if opened else {}
+        chosen = [d.id for d in opened.documents if not d.removed] if opened else []
         return {
-            self.documents: gr.update(
-                choices=self._window.document_choices(),
-                value=[d.id for d in opened.documents if not d.removed] if opened else [],
-            ),
-            self.library: bool(settings.get("library")),
+            self.documents: gr.update(choices=self._window.document_choices(chosen), value=chosen),
+            self.library: gr.update(choices=self._scopes(), value=self._scope(settings)),
             self.until: settings.get("until", ""),
         }
 
     def choose(self, documents: Sequence[str]) -> Updates:
         """Return the list with these documents (ids) chosen, for a new chat."""
         choices = self._window.document_choices(documents)
-        return {self.documents: gr.update(choices=choices, value=list(documents))}
+        return {self.documents: gr.update(choices=choices, value=list(documents)), self.library: ""}
 
-    def _choices(self) -> Any:
-        return gr.update(choices=self._window.document_choices())
+    def choose_collection(self, collection: int) -> Updates:
+        """Return the choice of a collection, for a new chat."""
+        return {self.library: gr.update(choices=self._scopes(), value=str(collection))}
 
-    def _save(self, chat: str, documents: list[str], library: bool, until: str) -> None:
+    def _scopes(self) -> list[tuple[str, str]]:
+        with self._window.store() as store:
+            collections = [(f"Collection: {c.name} ({c.documents:,})", str(c.id)) for c in store.collections.all()]
+        return [_THESE, *collections, _ALL]
+
+    def _scope(self, settings: dict[str, Any]) -> str:
+        if settings.get("library"):
+            return LIBRARY
+        chosen = str(settings.get("collection") or "")
+        return chosen if chosen in (value for _, value in self._scopes()) else ""
+
+    def _choices(self, chosen: list[str] | None) -> Any:
+        return gr.update(choices=self._window.document_choices(chosen or ()))
+
+    def save(self, chat: str, documents: list[str], library: str, until: str) -> None:
+        """Write what a chat (its id; "": none is open yet) is about."""
         if chat:
-            with self._window.store() as store:
+            with self._window.store() as store, suppress(ChatError):  # a chat that was deleted is told when it is shown
                 store.chats.set_documents(chat, documents)
-                store.chats.set(chat, {"library": library, "until": until})
+                store.chats.set(chat, {**chat_scope(library), "until": until})

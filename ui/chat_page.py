@@ -1,36 +1,38 @@
 """The chat page: questions, and streamed answers with their sources."""
 
-import html
-from collections.abc import Generator, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from localctx.engine.events import Note
-from localctx.errors import Cancelled, ChatFull
-from localctx.serving.worker import SessionJob
-from localctx.store.chats import Message
-from localctx.store.store import Store
-from localctx.ui import render
+from localctx.errors import UsageError
+from localctx.ui import empty_chat, message_actions, render, shown_chat
+from localctx.ui.answer_updates import AnswerUpdates
+from localctx.ui.asking import Asking
 from localctx.ui.chat_documents import ChatDocuments
 from localctx.ui.chat_list import ChatList
-from localctx.ui.conversation import ChatOpened, StreamingAnswer, message_indices, message_parts, window_gauge
-from localctx.ui.job_events import error_text, redraws
+from localctx.ui.chat_views import ChatViews, current_tab
+from localctx.ui.conversation import window_gauge
+from localctx.ui.document_viewer import DocumentViewer
+from localctx.ui.job_events import error_text
+from localctx.ui.message_events import MessageEvents
+from localctx.ui.model_loading import load_model
+from localctx.ui.model_picker import ModelPicker
+from localctx.ui.ready_card import ReadyCard
+from localctx.ui.running_answers import RunningAnswer, TypedQuestion
+from localctx.ui.shown_chat import ShownChat
+from localctx.ui.whole_buttons import WholeOffers
 from localctx.ui.window import AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:  # importing torch takes seconds
-    from localctx.session import Session
     from localctx.workflows.chat import FullChatAction
 
-RETRY_TEMPERATURE = 0.8  # the temperature of another answer to the same question
 FULL_CHAT_ACTIONS: "tuple[tuple[str, FullChatAction], ...]" = (
-    ("Keep only its end", "sink-window"),
+    ("Remember only its end", "sink-window"),
     ("Summarize the conversation", "summarize"),
-    ("Begin a new chat", "new"),
+    ("Start a new chat", "new"),
 )
-SAMPLE = "Who lights the lamp of the harbour?"
-SAMPLE_FILE = str(Path(__file__).with_name("sample.md"))
 _CHAT_TO_URL = (
     "(chat) => { history.replaceState(null, '', chat ? '?chat=' + encodeURIComponent(chat) : location.pathname) }"
 )
@@ -40,37 +42,51 @@ class ChatPage:
     """The page, built inside a gr.Blocks."""
 
     def __init__(self, window: AppWindow) -> None:
-        self._window = window
+        self._window, self._shown, self._views = window, ShownChat(window), ChatViews()
+        self._asking = Asking(window, self._shown)
+        self._messages = MessageEvents(window, self._shown, self._asking, self._show_chat, self._begin)
+        self._updates = AnswerUpdates(window, self._shown, self._views, self)
         self.sidebar, self.about = ChatList(window, self._show_chat), ChatDocuments(window)
+        self.viewer = DocumentViewer(window, self.about)
+        self.picker = ModelPicker(window)
+        self.ready, self.offers = ReadyCard(window), WholeOffers()
 
     def build(self) -> None:
         """Build the conversation, the status lines and the question; beside them the documents."""
-        self.chat = gr.Textbox("", visible=False)
-        with gr.Row(equal_height=False):
-            with gr.Column(scale=4, min_width=300):
+        self.chat, self.following = gr.Textbox("", visible=False), gr.Textbox("", visible=False)
+        with gr.Row(equal_height=False, elem_id="chat-page"):
+            with gr.Column(scale=4, min_width=300, elem_id="chat-main"):
+                self.picker.build()
                 self._build_conversation()
-            with gr.Column(scale=1, min_width=240):
+            with gr.Column(scale=1, min_width=260, elem_id="chat-side"):
                 self.about.build()
+                self.viewer.build()
                 self.gauge = gr.HTML("", elem_id="gauge")
 
     def _build_conversation(self) -> None:
+        self.hidden = gr.State(0)  # the number of the chat's first messages that are not shown
+        self.earlier = gr.Button("", size="sm", elem_id="earlier", visible=False)
         self.conversation = gr.Chatbot(
             label="Conversation",
             show_label=False,
             elem_id="conversation",
-            height="60vh",
             render_markdown=False,  # texts go through render.chat_text: HTML tags are rendered all the same
             allow_tags=False,
             latex_delimiters=[],
             buttons=["copy"],
             editable="user",
             group_consecutive_messages=False,  # the sources of an answer have no buttons of their own
-            examples=[{"text": SAMPLE, "display_text": f"Try it: {SAMPLE}"}],
-            placeholder="Drop documents below and ask about them. They are read on this machine and stay on it.",
+            examples=empty_chat.examples(),
+            placeholder=empty_chat.WELCOME,
         )
+        self.actions = gr.HTML("", elem_id="message-actions", js_on_load=message_actions.ON_CLICK)
+        self.notice = gr.HTML("", elem_id="notice")
+        self.go_on = gr.Button("Continue without it", size="sm", elem_id="go-on", visible=False)
         self.status = gr.HTML("", elem_id="status")
         with gr.Row(visible=False) as self.full_row:
             self.full_actions = [gr.Button(label, size="sm") for label, _ in FULL_CHAT_ACTIONS]
+        self.offers.build()
+        self.ready.build()
         self.question = gr.MultimodalTextbox(
             show_label=False,
             label="Question",
@@ -85,24 +101,38 @@ class ChatPage:
     def wire(self, page: gr.Blocks) -> None:
         """Connect the components with their event handlers."""
         self.everything = [
-            *(self.chat, *self.sidebar.outputs, self.conversation),
-            *(self.status, self.full_row, self.question, *self.about.outputs, self.gauge),
+            *(self.chat, *self.sidebar.outputs, self.hidden, self.earlier, self.conversation),
+            *(self.following, self.notice, self.go_on, self.status, self.full_row, self.question, self.gauge),
+            *(*self.about.outputs, *self.offers.outputs),
         ]
         quick: dict[str, Any] = {"outputs": self.everything, "show_progress": "hidden", "api_visibility": "private"}
         slow = quick | {"concurrency_limit": None}  # the worker has a queue of its own
         question, until = [self.question, self.chat, *self.about.outputs], self.about.until
         self.question.submit(self._ask, question, **slow)
-        self.conversation.edit(self._edit, [self.chat, until], **slow)
-        self.conversation.retry(self._regenerate, [self.chat, until], **slow)
+        self.conversation.edit(self._messages.edit, [self.chat, until, self.hidden], **slow)
+        self.conversation.retry(self._messages.again(self._asking.regenerate), [self.chat, until], **slow)
+        self.actions.select(self._messages.act, [self.chat], **slow)
         self.conversation.example_select(self._ask_sample, None, **slow)
         for button, (_, action) in zip(self.full_actions, FULL_CHAT_ACTIONS, strict=True):
-            button.click(self._continue_full(action), [self.chat, until], **slow)
-        self.question.stop(self._stop, None, None, queue=False, api_visibility="private")
-        page.load(self._open_from_url, None, **quick).then(self._load_model, None, **slow)
-        page.unload(self._stop)
+            make_room = self._messages.again(partial(self._asking.make_room, action=action))
+            button.click(make_room, [self.chat, until], **slow)
+        self.earlier.click(self._show_earlier, [self.chat, self.hidden], **quick)
+        self.go_on.click(self._forget_removed, [self.chat], **quick)
+        self.question.stop(self._stop, self.chat, None, queue=False, api_visibility="private")
+        watch = slow | {"outputs": [self.following, self.sidebar.answering]}
+        opened = page.load(self._open_from_url, None, **quick)
+        opened.then(self._updates.watch, None, **watch)
+        opened.then(self._load_model, self.chat, **slow)
+        self.following.change(self._updates.follow, None, trigger_mode="multiple", **slow)
+        page.unload(self._leave)
         self.sidebar.wire(self.chat, quick)
         self.about.wire(self.chat)
+        self.picker.wire(page, self.chat)
+        self.ready.wire(page, self.question, self.chat, self.about, lambda e: e.then(self._ask, question, **slow))
+        whole: Any = lambda way: self._messages.again(partial(self._asking.ask_whole, way=way))  # noqa: E731
+        self.offers.wire(whole, [self.chat, until], slow)
         self.chat.change(None, self.chat, None, js=_CHAT_TO_URL)
+        self.question.change(None, self.question, None, js="value => window.lcNameAttachments(value)")
 
     # Questions
 
@@ -111,88 +141,49 @@ class ChatPage:
         question: dict[str, Any],
         chat: str,
         documents: list[str],
-        library: bool,
+        library: str,
         until: str,
         request: gr.Request,
-    ) -> Iterator[Updates]:
-        text, files = (question["text"] or "").strip(), [_path(f) for f in question["files"] or []]
-        added = list[str]()
+    ) -> Updates:
+        typed = TypedQuestion(
+            (question["text"] or "").strip(), [_path(f) for f in question["files"] or []], tab_id(request)
+        )
+        if not (typed.text or typed.files):
+            return gr.skip()
+        if chat and not self._shown.exists(chat):
+            return self._show_deleted(typed, documents)
+        chat = chat or self._asking.begin_chat(documents)
+        emptied = {self.question: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True)}
+        return self._begin(chat, lambda: self._asking.ask(typed, chat, documents, library, until), emptied)
 
-        def add_files(session: "Session") -> Generator[Any, None, None]:
-            added.extend(session.workflows.store(files))
-            yield from ()
+    def _ask_sample(self, chosen: gr.SelectData, request: gr.Request) -> Updates:
+        return self._ask(empty_chat.sample_question(chosen), "", [], "", "", request)
 
-        def job(session: "Session") -> Generator[Any, None, None]:
-            chat_id = chat or session.workflows.chats.start([]).id
-            chats = session.store.chats
-            chats.set_documents(chat_id, list(dict.fromkeys([*documents, *added])))
-            chats.set(chat_id, {"library": library, "until": until})
-            yield ChatOpened(chat_id)
-            if text:
-                yield from session.workflows.chats.ask(chat_id, text, until.strip())
-
-        yield gr.skip()  # a generator without a value would clear all its outputs
-        if text or files:
-            yield from self._run(job, chat, self._messages(chat), text, request, add_files if files else None)
-
-    def _ask_sample(self, request: gr.Request) -> Iterator[Updates]:
-        yield from self._ask({"text": SAMPLE, "files": [SAMPLE_FILE]}, "", [], False, "", request)
-
-    def _edit(self, chat: str, until: str, edited: gr.EditData, request: gr.Request) -> Iterator[Updates]:
-        messages, text = self._messages(chat), html.unescape(str(edited.value))
-        index = edited.index if isinstance(edited.index, int) else edited.index[0]
-        edited_message = message_indices(messages)[index]
-        of = messages[edited_message].id
-        job: SessionJob = lambda session: session.workflows.chats.edit(chat, text, of, until.strip())  # noqa: E731
-        yield from self._run(job, chat, messages[:edited_message], text, request)
-
-    def _regenerate(self, chat: str, until: str, request: gr.Request) -> Iterator[Updates]:
-        messages = self._messages(chat)
-        last = max(i for i, m in enumerate(messages) if m.role == "user")
-        job: SessionJob = lambda s: s.workflows.chats.regenerate(chat, RETRY_TEMPERATURE, until.strip())  # noqa: E731
-        yield from self._run(job, chat, messages[:last], messages[last].text, request)
-
-    def _continue_full(self, action: "FullChatAction") -> Any:
-        def run(chat: str, until: str, request: gr.Request) -> Iterator[Updates]:
-            messages = self._messages(chat)
-            job: SessionJob = lambda session: session.workflows.chats.make_room(chat, action, until.strip())  # noqa: E731
-            yield from self._run(job, chat, messages[:-1], messages[-1].text, request)
-
-        return run
-
-    def _run(
-        self,
-        job: SessionJob,
-        chat: str,
-        before: Sequence[Message],
-        question: str,
-        request: gr.Request,
-        add_files: SessionJob | None = None,
-    ) -> Iterator[Updates]:
-        """Run a job and show its answer as it grows; at the end show the whole chat as stored.
-
-        ``add_files`` runs before it in the library worker, so that other tabs' answers do not wait for the reading.
-        """
-        questions = [{"role": "user", "content": render.chat_text(question)}] if question else []
-        answer = StreamingAnswer(chat, [*self._parts(before), *questions], question)
-        yield self._show_answer(answer) | {
-            self.question: gr.update(value={"text": "", "files": []}, submit_btn=False, stop_btn=True),
-            self.full_row: gr.update(visible=False),
-        }
+    def _begin(self, chat: str, begin: Callable[[], None], more: Updates | None = None) -> Updates:
+        """Begin an answer and show the chat, with ``more`` updates; or why it cannot be answered now."""
+        self._window.stop(current_tab())  # loading the model: the answer's job does that
         try:
-            jobs = [(add_files, self._window.library_worker)] if add_files else []
-            events = self._window.run_in_order(tab_id(request), [*jobs, (job, self._window.answer_worker)])
-            for _ in redraws(events, answer.handle):
-                yield self._show_answer(answer)
-        except Cancelled:
-            answer.status = render.note("stopped")
-        except ChatFull as e:
-            answer.full, answer.status = True, render.note(f"{e.problem}. How should the chat continue?", "error")
-        except Exception as e:
-            answer.status = render.note(error_text(e), "error")
-        yield self._show_result(answer)
+            begin()
+        except UsageError as e:
+            return self._show_chat(chat) | {self.notice: render.note(error_text(e), "error")}
+        return self._show_chat(chat) | (more or {})
 
-    def _show_answer(self, a: StreamingAnswer) -> Updates:
+    def _stop(self, chat: str) -> None:
+        self._window.answers.stop(chat)
+
+    # Answers that are being generated
+
+    def show_running(self, answer: RunningAnswer) -> Updates:
+        """Show an answer that is being generated, and a button that stops it."""
+        hidden = gr.update(visible=False)
+        return self.show_answer(answer) | {
+            **{self.notice: "", self.go_on: hidden, self.earlier: hidden, self.full_row: hidden, **self.offers.hide()},
+            self.question: gr.update(submit_btn=False, stop_btn=True),
+        }
+
+    def show_answer(self, answer: RunningAnswer) -> Updates:
+        """Show what was generated so far."""
+        a = answer.shown
         text = a.quoted + a.text.lstrip()
         parts = [{"role": "assistant", "content": render.chat_text(text)}] if text else []
         return {
@@ -202,35 +193,45 @@ class ChatPage:
             self.gauge: render.gauge(a.used, a.window),
         }
 
-    def _show_result(self, a: StreamingAnswer) -> Updates:
-        typed: dict[str, Any] = {"value": {"text": a.unsent, "files": []}} if a.unsent else {}
-        return self._show_chat(a.chat) | {
+    def show_result(self, answer: RunningAnswer, unsent: TypedQuestion | None) -> Updates:
+        """Show the whole chat as stored. A question that it did not get comes back to the question box."""
+        a = answer.shown
+        empty = unsent and self._shown.exists(a.chat) and not self._shown.messages(a.chat)
+        typed: dict[str, Any] = {"value": {"text": unsent.text, "files": list(unsent.files)}} if unsent else {}
+        return (self._forget_empty(a.chat) if empty else self.stored_chat(a.chat)) | {
             self.status: a.status_lines,
             self.full_row: gr.update(visible=a.full),
             self.question: gr.update(submit_btn=True, stop_btn=False, **typed),
         }
 
-    def _load_model(self, request: gr.Request) -> Iterator[Updates]:
-        """Download and load the model while the first question is being typed, and show the progress."""
+    def _forget_empty(self, chat: str) -> Updates:
+        """Delete a chat without messages; show a new one about the same documents."""
+        with self._window.store() as store:
+            documents = [d.id for d in store.chats.get(chat).documents]
+            store.remove_chat(chat)
+        return self.stored_chat("") | self.about.choose(documents)
 
-        def job(session: "Session") -> Generator[Any, None, None]:
-            yield Note(f"{session.settings.model} is ready: {session.model.context:,} tokens at most")
-
-        yield gr.skip()
-        if self._window.has_job(tab_id(request)):
-            return  # a question was asked meanwhile, and its job loads the model
-        answer = StreamingAnswer("", [])
-        try:
-            for _ in redraws(self._window.submit(tab_id(request), job), answer.handle):
-                yield {self.status: answer.status}
-            yield {self.status: answer.status_lines}
-        except Cancelled:
-            yield {self.status: ""}
-        except Exception as e:
-            yield {self.status: render.note(error_text(e), "error")}
-
-    def _stop(self, request: gr.Request) -> None:
+    def _leave(self, request: gr.Request) -> None:
         self._window.stop(tab_id(request))
+        self._views.close(tab_id(request))
+
+    def _show_deleted(self, typed: TypedQuestion, documents: Sequence[str]) -> Updates:
+        """Show a new chat about the same documents, with the question that was typed in a deleted one."""
+        draft = {"text": typed.text, "files": list(typed.files)}
+        return self.new_chat_about(documents) | {
+            self.notice: shown_chat.unsent_notice(),
+            self.question: gr.update(value=draft, submit_btn=True, stop_btn=False),
+        }
+
+    def _forget_removed(self, chat: str) -> Updates:
+        with self._window.store() as store:
+            store.chats.forget_removed(chat)
+        return self._show_chat(chat)
+
+    def _load_model(self, chat: str, request: gr.Request) -> Iterator[Updates]:
+        yield gr.skip()
+        if not self._window.answers.is_running(chat):  # whose job loads the model
+            yield from load_model(self._window, self.status, request)
 
     # What is shown
 
@@ -238,39 +239,48 @@ class ChatPage:
         """Show an empty chat with these documents (ids) chosen."""
         return self._show_chat("") | self.about.choose(documents)
 
+    def _show_earlier(self, chat: str, hidden: int) -> Updates:
+        messages = self._shown.messages(chat)
+        first = shown_chat.first_shown(messages, len(messages) - hidden + shown_chat.EARLIER)
+        shown = (
+            {self.conversation: self._shown.parts(messages[first:], whole=True)} if messages else self._show_chat(chat)
+        )
+        return shown | {self.hidden: first, self.earlier: shown_chat.earlier_button(first)}
+
     def _open_from_url(self, request: gr.Request) -> Updates:
-        if self._window.has_job(tab_id(request)):
+        if self._views.get(tab_id(request)):  # a question was asked meanwhile
             return gr.skip()
         return self._show_chat(request.query_params.get("chat", ""))
 
     def _show_chat(self, chat: str) -> Updates:
+        """Show a chat in the current tab: as stored, and its answer if it is being answered; none if it was deleted."""
+        answers = self._window.answers
+        view = self._views.show(current_tab(), chat, answers.begun(chat))
+        shown, answer = self.stored_chat(chat), answers.of(chat)
+        if answer:
+            shown |= {self.following: str(view.number)} | (self.show_running(answer) if answer.running else {})
+        return shown
+
+    def stored_chat(self, chat: str) -> Updates:
         """Show all as stored, with this chat open; no chat if it was deleted."""
         with self._window.store() as store:
             opened = next((c for c in store.chats.all() if c.id == chat), None)
             messages = store.chats.messages(opened.id) if opened else []
-            parts, sidebar = self._parts(messages, store), self.sidebar.show(store, opened)
+            first, sidebar = shown_chat.first_shown(messages), self.sidebar.show(store, opened)
+            parts = self._shown.parts(messages[first:], store, whole=True)
         stats = next((m.stats for m in reversed(messages) if m.stats), None)
         return {
             **sidebar,
             **self.about.show(opened),
             self.chat: opened.id if opened else "",
-            self.conversation: parts,
-            self.status: "",
+            **{self.conversation: parts, self.hidden: first, self.earlier: shown_chat.earlier_button(first)},
+            **{self.notice: shown_chat.chat_notice(chat, opened), self.status: ""},
+            self.go_on: gr.update(visible=bool(opened and opened.removed_documents)),
             self.full_row: gr.update(visible=False),
             self.question: gr.update(submit_btn=True, stop_btn=False),
             self.gauge: window_gauge(stats),
+            **self.offers.show(messages),
         }
-
-    def _messages(self, chat: str) -> list[Message]:
-        with self._window.store() as store:
-            return store.chats.messages(chat) if chat else []
-
-    def _parts(self, messages: Sequence[Message], store: Store | None = None) -> list[Any]:
-        """Return messages as parts of the conversation, each answer followed by its sources."""
-        if store is None:
-            with self._window.store() as store:
-                return self._parts(messages, store)
-        return [part for m in messages for part in message_parts(m, store)]
 
 
 def _path(file: Any) -> str:

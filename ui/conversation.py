@@ -2,39 +2,34 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 import gradio as gr
 
-from localctx.engine.events import Done, Evicted, Note, PassageAnswered, Planned, Progress, Quoted, Token
+from localctx.engine.events import Done, Evicted, Note, PassageAnswered, Planned, Progress, Quoted, Token, WholeOffered
 from localctx.library.cite import likeliest_sentence
+from localctx.library.support import AnswerSentence, check_by_citations
 from localctx.serving.worker import Queued
 from localctx.store.chats import SUMMARY, Message
 from localctx.store.store import Store
-from localctx.ui import render
+from localctx.ui import message_actions, render
+from localctx.ui.everyday import in_everyday_words, words
 from localctx.ui.job_events import progress_line
 
 NEAR = 1000  # characters before and after a quoted answer among which its sentence is looked for
-
-
-@dataclass(frozen=True)
-class ChatOpened:
-    """An event: the id of the chat that a job works in, yielded as soon as the chat exists."""
-
-    chat: str
 
 
 @dataclass
 class StreamingAnswer:
     """An answer that is being generated, as a tab shows it. ``before`` are the parts shown above it.
 
-    ``unsent`` is the typed question until a chat has it; ``quoted`` is shown before the answer's ``text``: a quotation
-    or, while every passage is asked (``everywhere``), what they answered; ``used`` and ``window`` count tokens.
+    ``quoted`` is shown before the answer's ``text``: a quotation or, while every passage is asked (``everywhere``),
+    what they answered; ``used`` and ``window`` count tokens.
     """
 
     chat: str
     before: list[Any]
-    unsent: str = ""
     text: str = ""
     quoted: str = ""
     status: str = ""
@@ -48,55 +43,68 @@ class StreamingAnswer:
     @property
     def status_lines(self) -> str:
         """HTML of the plan, the current status, and the notes."""
-        plan = render.note(self.plan, "plan") if self.plan else ""
-        return plan + self.status + "".join(map(render.note, self.notes))
+        return self.plan + self.status + "".join(render.note(in_everyday_words(note)) for note in self.notes)
 
     def handle(self, event: Any) -> None:
         """Update the answer with one event of its job."""
         match event:
-            case ChatOpened():
-                self.chat, self.unsent = event.chat, ""
             case Queued() | Progress():
                 self.status = progress_line(event) or self.status
             case Planned():
                 self.plan, self.everywhere = render.plan_line(event), event.mode == "everywhere"
-                if not self.everywhere:  # no prompt has the tokens of all passages
+                if event.mode not in ("everywhere", "summarize"):  # no prompt has the tokens of all passages
                     self.used, self.window = event.tokens, event.window
+            case WholeOffered():
+                pass  # buttons offer it once there is an answer
             case Note():
                 self.notes.append(event.text)
             case Evicted():
-                self.status = render.note(f"{event.keeper} has dropped {event.tokens:,} tokens")
+                self.status = render.note(f"Left out by the attention limit: {words(event.tokens)}")
             case Quoted():
                 self.quoted = render.quotation(event.citation)
             case PassageAnswered():
                 self.quoted += render.passage_answer(event)
             case Token():
                 self.quoted = "" if self.everywhere else self.quoted  # the report groups what came before it
-                self.text, self.used, self.status = self.text + event.text, self.used + 1, render.note("answering ...")
+                self.text, self.used, self.status = self.text + event.text, self.used + 1, render.note("Answering …")
             case Done():
                 report = event.report.to_json()
-                self.chat, self.status = report["chat"], render.note(render.stats_line(report), "done")
+                self.chat, self.plan, self.status = report["chat"], "", ""  # its cost is below the answer
                 self.notes += [event.failed] if event.failed else []
 
 
-def message_parts(m: Message, store: Store) -> Iterator[Any]:
-    """Yield a message as parts of the conversation; an answer is followed by its sources and cost."""
+def message_parts(m: Message, store: Store, versions: Sequence[int] = (), last: bool = False) -> Iterator[Any]:
+    """Yield a message as parts of the conversation; an answer is followed by its sources and cost, and any message by
+    the choice of its ``versions``. The ``last`` answer of a chat can be continued.
+    """
+    actions = message_actions.below(m, versions, last)
     if m.role == "user":
         yield {"role": "user", "content": render.chat_text(m.text)}
+        yield from ({"role": "user", "content": gr.HTML(html)} for html in [actions] if html)
         return
     text = m.text.strip() if m.role != SUMMARY else f"(summary of what was said before)\n{m.text.strip()}"
     from_passages = m.stats and m.stats.get("mode") == "retrieve"
     quoted = render.quotation(_in_its_sentence(m.citations[0], store)) if from_passages and m.citations else ""
-    yield {"role": "assistant", "content": render.chat_text(quoted + (text or "(empty answer)"))}
-    if m.stats:
-        below = render.sources(m.citations, lambda d: _text(store, d))
-        cost = render.escape(render.stats_line(m.stats | {"stopped": m.stopped}))
-        yield {"role": "assistant", "content": gr.HTML(f'{below}<small class="lc-cost">{cost}</small>')}
+    checked = checked_sentences(m)
+    said = render.answer(m.text.strip(), checked) if checked else render.chat_text(text or "(empty answer)")
+    yield {"role": "assistant", "content": render.chat_text(quoted) + said}
+    if not m.stats:
+        yield from ({"role": "assistant", "content": gr.HTML(html)} for html in [actions] if html)
+    else:
+        below = render.sources(m.citations, cache(partial(_text, store)), m.text.strip(), checked)
+        cost = render.stats_line(m.stats | {"stopped": m.stopped})
+        yield {"role": "assistant", "content": gr.HTML(actions + below + cost)}
 
 
-def message_indices(messages: Sequence[Message]) -> list[int]:
-    """Return, for each part shown, the index of its message."""
-    return [i for i, m in enumerate(messages) for _ in range(2 if m.role != "user" and m.stats else 1)]
+def checked_sentences(m: Message) -> list[AnswerSentence]:
+    """Return the sentences of an answer with their sources. Of an old answer, which was stored without, those that its
+    citations say.
+    """
+    if m.role != "assistant" or (m.stats and m.stats.get("mode") == "everywhere"):
+        return []
+    if "sentences" in m.stats:
+        return [AnswerSentence.from_json(sentence) for sentence in m.stats["sentences"]]
+    return check_by_citations(m.text.strip(), m.citations)
 
 
 def _in_its_sentence(citation: dict[str, Any], store: Store) -> dict[str, Any]:
@@ -116,6 +124,6 @@ def _text(store: Store, document: str) -> str | None:
 
 def window_gauge(stats: dict[str, Any] | None) -> str:
     """Return the gauge of the window that an answer with these ``stats`` used; "" without stats."""
-    if not stats or "kv" not in stats or stats.get("mode") == "everywhere":
+    if not stats or "kv" not in stats or stats.get("mode") in ("everywhere", "summarize"):
         return ""
     return render.gauge(stats["tokens"]["prompt"] + stats["tokens"]["longest"], stats["kv"]["window"])

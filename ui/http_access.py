@@ -8,7 +8,7 @@ import re
 import secrets
 import webbrowser
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
@@ -38,8 +38,10 @@ ALLOWED_PATHS = (  # what the page needs; gradio has more: proxies, recordings, 
     *(f"{_API}{name}" for name in ("run/predict", "queue/", "heartbeat/", "upload", "file=", "cancel", "reset")),
     *(f"{_API}{name}" for name in ("theme.css", "startup-events", "component_server")),
     f"{_API}app_id",  # asked until a connection that was lost is there again
+    "/documents/",  # pages of documents by id and number (document_routes)
 )
 REMOTE_FILES = (f"{_API}file=http:", f"{_API}file=https:")  # gradio would fetch them from another server
+_MANIFEST = b'<link rel="manifest"'
 _SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 
 Scope = Mapping[str, Any]
@@ -111,14 +113,25 @@ def _with_headers(send: Send, page: bool) -> Send:
         buffered.append(message)
         if page and not _is_last(message):
             return
+        body = b"".join(m.get("body", b"") for m in buffered)
         for start in [m for m in buffered if m["type"] == "http.response.start"]:
-            body = b"".join(m.get("body", b"") for m in buffered)
             MutableHeaders(scope=start).update(HEADERS | {"content-security-policy": _policy(body)})
-        for one in buffered:
+        for one in _with_cookies_for_manifest(buffered, body) if page else buffered:
             await send(one)
         buffered.clear()
 
     return send_with_headers
+
+
+def _with_cookies_for_manifest(messages: Sequence[Any], page: bytes) -> list[Any]:
+    """Return the ``messages`` of a ``page`` that lets the browser ask for the manifest with the cookie, which it leaves
+    out unless the page says otherwise.
+    """
+    changed = page.replace(_MANIFEST, _MANIFEST + b' crossorigin="use-credentials"')
+    others = [m for m in messages if m["type"] != "http.response.body"]
+    for start in [m for m in others if m["type"] == "http.response.start" and changed != page]:
+        MutableHeaders(scope=start)["content-length"] = str(len(changed))
+    return [*others, {"type": "http.response.body", "body": changed}]
 
 
 def _is_last(message: Any) -> bool:

@@ -8,6 +8,7 @@ from localctx.engine.events import Note, Planned, Progress
 from localctx.errors import Cancelled, UserError
 from localctx.serving.worker import EventStream, Queued
 from localctx.ui import render
+from localctx.ui.everyday import in_everyday_words
 
 REDRAW_INTERVAL = 0.1  # seconds between two updates sent to the browser
 
@@ -24,19 +25,19 @@ def redraws(events: Iterable[Any], handle: Callable[[Any], None]) -> Iterator[No
 
 def progress_lines(stream: EventStream) -> Iterator[str]:
     """Yield a job's progress as HTML; last its result: the text of its last Note, or its error."""
-    result, line = render.note("done", "done"), ""
+    result, line = render.note("Done", "done"), ""
 
     def handle(event: Any) -> None:
         nonlocal result, line
         if isinstance(event, Note):
-            result = render.note(event.text, "done")
+            result = render.note(in_everyday_words(event.text), "done")
         line = progress_line(event) or line
 
     try:
         for _ in redraws(stream, handle):
             yield line
     except Cancelled:
-        result = render.note("stopped")
+        result = render.note("Stopped")
     except Exception as e:
         result = render.note(error_text(e), "error")
     yield result
@@ -48,14 +49,17 @@ def progress_line(event: Any) -> str:
         case Progress():
             return render.progress_bar(event)
         case Planned():
-            return render.note(render.plan_line(event))
+            return render.plan_line(event)
         case Note():
-            return render.note(event.text)
+            return render.note(in_everyday_words(event.text))
         case Queued() if event.position:
-            return render.note(f"waiting: {event.position} before you")
+            others = "one question is" if event.position == 1 else f"{event.position} questions are"
+            return render.note(f"Waiting: {others} before yours")
     return ""
 
 
 def error_text(e: Exception) -> str:
     """Return an error as text for the person at the window."""
-    return str(e) if isinstance(e, UserError) else f"internal error in localctx, please report it: {e!r}"
+    if isinstance(e, UserError):
+        return in_everyday_words(str(e))
+    return f"Something went wrong inside localctx, please report it: {e!r}"

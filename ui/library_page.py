@@ -1,4 +1,4 @@
-"""The library page: documents are added, listed, prepared, pinned, deleted, exported, imported and searched."""
+"""The library page: documents are added, listed, read ahead, pinned, deleted, exported, imported and searched."""
 
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -7,21 +7,26 @@ from typing import TYPE_CHECKING, Any
 import gradio as gr
 
 from localctx.engine.events import Done, Note, Planned, Progress
-from localctx.errors import Cancelled, TooLong, format_bytes
+from localctx.errors import Cancelled, format_bytes
 from localctx.library.search import SearchResult
 from localctx.serving.worker import Queued, SessionJob
-from localctx.store.bundle import export_document, open_bundle
+from localctx.store.bundle import export_document
 from localctx.ui import library_table, render
 from localctx.ui.add_documents import AddingPanel
 from localctx.ui.chat_page import ChatPage
+from localctx.ui.collections_panel import CHOOSE_FIRST, CollectionsPanel
+from localctx.ui.everyday import in_everyday_words
 from localctx.ui.job_events import error_text, progress_line, progress_lines, redraws
+from localctx.ui.library_jobs import import_bundle, prepared_line
+from localctx.ui.undo import RecentlyDeleted, UndoLine, restored_line
+from localctx.ui.watched_folders import WatchedFoldersPanel
 from localctx.ui.window import AppWindow, Updates, tab_id
 
 if TYPE_CHECKING:
     from localctx.session import Session
 
 MAX_PASSAGES = 10
-CHOOSE_FIRST = "Choose documents in the table first."
+STAYS = "Your own files are not touched."
 _TICKED = "[...document.querySelectorAll('#documents .lc-pick:checked')].map(box => box.value).join(' ')"
 _TICKS = f"() => [{_TICKED}]"
 _WORDS = f"(words, only, _) => [words, only, {_TICKED}]"
@@ -50,35 +55,39 @@ class LibraryPage:
 
     def __init__(self, window: AppWindow, tabs: gr.Tabs, chat: ChatPage) -> None:
         self._window, self._tabs, self._chat = window, tabs, chat
-        self._adding = AddingPanel(window)
+        self._adding, self.collections = AddingPanel(window), CollectionsPanel(window, _TICKED)
+        self._watched = WatchedFoldersPanel(window)
+        self.undo, self.deleted = UndoLine("undo-document"), RecentlyDeleted(window)
 
     def build(self) -> None:
         """Build the panel that adds documents; beside it the table of documents and the search."""
         with gr.Row(equal_height=False):
             with gr.Column(scale=2, min_width=300):
                 self._adding.build()
-                self.bundle = gr.UploadButton("Import a prepared document (.lctx)", size="sm", elem_id="import")
+                self._watched.build()
+                self.bundle = gr.UploadButton("Import a document exported here (.lctx)", size="sm", elem_id="import")
             with gr.Column(scale=5, min_width=300):
                 self._build_documents()
                 self._build_search()
+                self.deleted.build()
 
     def _build_documents(self) -> None:
         self.ticked = gr.Textbox("", visible=False)
-        self.filter = gr.Textbox("", label="Documents", placeholder="part of a name", elem_id="filter", max_lines=1)
+        with gr.Row():
+            self.filter = gr.Textbox("", label="Documents", placeholder="part of a name", elem_id="filter", max_lines=1)
+            self.collections.build_choice()
         self.documents = gr.HTML("", elem_id="documents", js_on_load=_BOXES)
         with gr.Row():
             small: dict[str, Any] = {"size": "sm", "min_width": 80}
             self.ask = gr.Button("Ask about it", variant="primary", elem_id="ask-about", **small)
-            self.prepare = gr.Button("Prepare", elem_id="prepare", **small)
+            self.prepare = gr.Button("Read now", elem_id="prepare", **small)
             self.pin, self.unpin = gr.Button("Pin", **small), gr.Button("Unpin", **small)
             self.export = gr.Button("Export", **small)
             self.remove = gr.Button("Delete", variant="stop", elem_id="delete", **small)
         self.status = gr.HTML("", elem_id="library-status")
-        with gr.Row(visible=False) as self.confirm:
-            self.to_delete = gr.Textbox("", visible=False)
-            self.confirm_delete = gr.Button("Delete them", variant="stop", size="sm", elem_id="delete-yes")
-            self.cancel_delete = gr.Button("Keep them", size="sm")
+        self.undo.build()
         self.cancel = gr.Button("Cancel", size="sm", visible=False, elem_id="cancel-preparing")
+        self.collections.build_actions()
         self.exported = gr.File(label="Exported", file_count="multiple", visible=False, interactive=False)
 
     def _build_search(self) -> None:
@@ -100,17 +109,28 @@ class LibraryPage:
             private | {"js": _TICKS},
             private | {"concurrency_limit": None},
         )  # the workers have queues of their own
-        outputs = [self.status, self.confirm, self.to_delete, self.cancel]
+        outputs = [self.status, *self.undo.outputs, self.cancel]
         self._adding.wire(self._refresh)
+        self._watched.wire(page, self._tabs, self._refresh)
         for event in (page.load, tab.select, self.filter.change):
             event(**self._listing)
+        collections = self.collections
+        tab.select(
+            collections.show,
+            collections.shown,
+            [collections.shown, collections.name, collections.tools, collections.message],
+            **private,
+        )
+        collections.wire(self.ticked, self._refresh, self._wire_asking)
         self._refresh(self.prepare.click(self._prepare, self.ticked, outputs, **slow, js=_TICKS))
         self._refresh(self.pin.click(self._guarded(self._pinner(True)), self.ticked, outputs, **ticked))
         self._refresh(self.unpin.click(self._guarded(self._pinner(False)), self.ticked, outputs, **ticked))
         self.export.click(self._guarded(self._export), self.ticked, [*outputs, self.exported], **ticked)
-        self.remove.click(self._guarded(self._confirm_delete), self.ticked, outputs, **ticked)
-        self.cancel_delete.click(lambda: self._result(""), None, outputs, **private)
-        self._refresh(self.confirm_delete.click(self._guarded(self._delete), self.to_delete, outputs, **private))
+        deleting = self.remove.click(self._guarded(self._delete), self.ticked, outputs, **ticked)
+        deleting.then(self.deleted.listed, None, self.deleted.chosen, **private)
+        self._refresh(deleting)
+        self._refresh(self.undo.button.click(self._guarded(self._restore), self.undo.deletions, outputs, **private))
+        self.deleted.wire(tab, self._refresh_all)
         self._refresh(self.bundle.upload(self._import, self.bundle, outputs, **slow))
         self.words.submit(self._search, [self.words, self.only, self.ticked], self.hits, js=_WORDS, **slow)
         self.ask.click(self._ask, self.ticked, [self._tabs, self.status, *self._chat.everything], **ticked)
@@ -121,14 +141,26 @@ class LibraryPage:
     def _listing(self) -> dict[str, Any]:
         """Arguments of an event that redraws the table of documents."""
         private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        return {"fn": self._list, "inputs": self.filter, "outputs": self.documents, **private}
+        return {"fn": self._list, "inputs": [self.filter, self.collections.shown], "outputs": self.documents, **private}
 
     def _refresh(self, event: Any) -> None:
         event.then(**self._listing)
 
-    def _list(self, text: str) -> str:
+    def _refresh_all(self, event: Any) -> None:
+        self._refresh(event)
+        event.then(**self._chat.sidebar.listing(self._chat.chat))
+
+    def _list(self, text: str, collection: str) -> str:
         with self._window.store() as store:
-            return library_table.documents(store, text)
+            return library_table.documents(store, text, int(collection) if collection else None)
+
+    def _wire_asking(self, button: gr.Button, collection: gr.Dropdown) -> None:
+        outputs = [self._tabs, *self._chat.everything]
+        button.click(self._ask_collection, [collection], outputs, show_progress="hidden", api_visibility="private")
+
+    def _ask_collection(self, collection: str) -> Updates:
+        chat = self._chat.new_chat_about([]) | self._chat.about.choose_collection(int(collection))
+        return chat | {self._tabs: gr.update(selected="chat")}
 
     # Actions on documents
 
@@ -143,11 +175,11 @@ class LibraryPage:
                 case Queued() | Planned() | Progress():
                     current = progress_line(event) or current
                 case Note():
-                    lines.append(render.note(event.text))
+                    lines.append(render.note(in_everyday_words(event.text)))
                 case Done():
                     current = ""
-                    lines.append(render.note(_prepared_line(event.report.to_json()), "done"))
-                    lines.extend([render.note(event.failed, "error")] if event.failed else [])
+                    lines.append(render.note(prepared_line(event.report.to_json()), "done"))
+                    lines.extend([render.note(in_everyday_words(event.failed), "error")] if event.failed else [])
 
         yield self._result("".join(lines)) | {self.cancel: gr.update(visible=bool(ticked))}
         for document in ticked.split():
@@ -156,7 +188,7 @@ class LibraryPage:
                 for _ in redraws(self._window.run_promptly(tab_id(request, "library"), job), handle):
                     yield {self.status: "".join(lines) + current}
             except Cancelled:
-                lines.append(render.note("stopped; pages already read stay"))
+                lines.append(render.note("Stopped; what was read stays"))
                 break
             except Exception as e:
                 lines.append(render.note(error_text(e), "error"))
@@ -167,7 +199,7 @@ class LibraryPage:
             with self._window.store() as store:
                 for document in filter(store.documents.has, ticked.split()):
                     store.documents.pin(document, pinned)
-            text = "Their stored pages are never evicted." if pinned else "Their stored pages may be evicted."
+            text = "Pinned: what was read of them is always kept." if pinned else "Unpinned."
             return self._result(render.note(text if ticked else CHOOSE_FIRST, "done"))
 
         return pin
@@ -181,29 +213,24 @@ class LibraryPage:
                 file = self._window.download_path(f"{row.name}.lctx")
                 nbytes, pages = export_document(store, row, file)
                 files.append(str(file))
-                lines.append(f"{row.name}: {format_bytes(nbytes)}" + ("" if pages else "; it has no stored pages"))
+                lines.append(f"{row.name}: {format_bytes(nbytes)}" + ("" if pages else "; it was not read yet"))
         html = "".join(render.note(line, "done") for line in lines) or render.note(CHOOSE_FIRST)
         return self._result(html) | {self.exported: gr.update(value=files or None, visible=bool(files))}
 
-    def _confirm_delete(self, ticked: str) -> Updates:
-        """Ask for confirmation before documents are deleted."""
+    def _delete(self, ticked: str) -> Updates:
         with self._window.store() as store:
-            names = [d.name for d in store.documents.all() if d.id in ticked.split()]
-        if not names:
+            documents = list(filter(store.documents.has, ticked.split()))
+        if not documents:
             return self._result(render.note(CHOOSE_FIRST))
-        text = f"Delete {', '.join(names)} from the library, with all stored pages? Your own files are not touched."
-        return self._result(render.note(text)) | {self.confirm: gr.update(visible=True), self.to_delete: ticked}
+        return self._result("") | self.undo.show(self._window.delete("document", documents), STAYS)
 
-    def _delete(self, documents: str) -> Updates:
-        freed = 0
+    def _restore(self, deletions: str) -> Updates:
         with self._window.store() as store:
-            for document in filter(store.documents.has, documents.split()):
-                freed += store.remove_document(document)
-        return self._result(render.note(f"deleted, {format_bytes(freed)} freed", "done"))
+            return self._result(restored_line(store, list(map(int, deletions.split()))))
 
     def _import(self, file: str, request: gr.Request) -> Iterator[Updates]:
         """Import an exported document, with its pages if the current model made them. Yields progress."""
-        stream = self._window.submit(tab_id(request, "import"), lambda session: _import_bundle(session, Path(file)))
+        stream = self._window.submit(tab_id(request, "import"), lambda session: import_bundle(session, Path(file)))
         for line in progress_lines(stream):
             yield self._result(line.replace(render.escape(file), render.escape(Path(file).name)))
 
@@ -231,7 +258,7 @@ class LibraryPage:
                 case SearchResult():
                     results.append(event)
                 case Note():
-                    notes.append(render.note(event.text))
+                    notes.append(render.note(in_everyday_words(event.text)))
 
         try:
             events = self._window.run_promptly(tab_id(request, "search"), job, self._window.library_worker)
@@ -243,11 +270,10 @@ class LibraryPage:
             yield render.note(error_text(e), "error")
 
     def _result(self, html: str) -> Updates:
-        """Return the result of an action; hide the confirmation and the button that cancels."""
+        """Return the result of an action; hide the line of deletions and the button that cancels."""
         return {
             self.status: html,
-            self.confirm: gr.update(visible=False),
-            self.to_delete: "",
+            **self.undo.hidden,
             self.cancel: gr.update(visible=False),
         }
 
@@ -267,26 +293,6 @@ class LibraryPage:
 
     def _leave(self, request: gr.Request) -> None:
         self._stop(request)
+        for panel in ("search", "import"):
+            self._window.stop(tab_id(request, panel))
         self._adding.stop(request)
-
-
-def _import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]:
-    """Import an exported document; only its text if the current model cannot use its pages."""
-    bundle, why = open_bundle(file), ""
-    with session.workflows.library() as workflow:
-        try:
-            usable = workflow.usable_caches(bundle)
-        except TooLong as e:
-            usable, why = [], e.problem
-        pages = workflow.import_bundle(bundle, usable)
-    if bundle.caches and not usable:
-        why = why or f"its pages were made by {bundle.made_by}, not by this {session.settings.model}"
-        yield Note(f"{bundle.row.name} imported without its pages: {why}. Prepare it to read it with this model.")
-    else:
-        yield Note(f"{bundle.row.name} imported, {pages:,} pages kept")
-
-
-def _prepared_line(r: dict[str, Any]) -> str:
-    tokens, kept = r["tokens"], r["kept"]
-    text = f"{r['name']}: {kept['tokens']:,} of {tokens['prompt']:,} tokens kept, {tokens['reused']:,} were already"
-    return f"{text}, {format_bytes(kept['bytes'])}, {r['seconds']['prefill']:.1f} s"

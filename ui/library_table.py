@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 from localctx.engine.events import Progress
@@ -11,14 +11,17 @@ from localctx.errors import format_bytes
 from localctx.library.add import Added
 from localctx.library.search import Passage, SearchResult, query_pattern
 from localctx.serving.worker import Queued
+from localctx.store.document_parts import count_parts, tell_part
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
-from localctx.ui.render import escape, note
+from localctx.ui import everyday
+from localctx.ui.document_viewer import open_link
+from localctx.ui.render import bar, escape, note
 
 AROUND = 800  # characters shown before and after a passage
 SNIPPET = 160  # characters of it shown while it is closed
 MAX_LINES = 60  # files listed while they are read; of more, those that failed and those near the current one
-_HEADS = ("Name", "Characters", "Pages", "Tokens kept", "On disk", "Last used")
+_HEADS = ("Name", "Characters", "Pages", "Read", "On disk", "Last used")
 _EMPTY = (
     "The library is empty. Drop documents into the field beside this, or name a folder of this machine; they are read "
     "here and stay here."
@@ -28,30 +31,50 @@ _EMPTY = (
 # --- Documents
 
 
-def documents(store: Store, text: str) -> str:
-    """Return a table of the documents with ``text`` in their names, each with a checkbox."""
-    rows = store.documents.all()
+def documents(store: Store, text: str, collection: int | None = None) -> str:
+    """Return a table of the documents with ``text`` in their names, each with a checkbox; only those of a collection,
+    given by its id.
+    """
+    rows, names = store.documents.all(), store.collections.names()
+    if collection is not None:
+        inside = set(store.collections.documents(collection))
+        rows = [d for d in rows if d.id in inside]
     matching = [d for d in rows if text.strip().lower() in d.name.lower()]
     if not matching:
-        return note(f"No name has {text.strip()!r} in it." if rows else _EMPTY)
+        empty = _EMPTY if collection is None else "This collection has no documents yet."
+        return note(f"No name has “{text.strip()}” in it." if rows else empty)
     heads = "".join(f'<th scope="col">{head}</th>' for head in _HEADS)
     tick_all = '<th><input type="checkbox" class="lc-all" aria-label="Choose all"></th>'
-    body = "".join(_row(store, d) for d in matching)
+    body = "".join(_row(store, d, names.get(d.id, ())) for d in matching)
     return f'<table class="lc-table"><thead><tr>{tick_all}{heads}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _row(store: Store, d: DocumentRow) -> str:
+def _row(store: Store, d: DocumentRow, collections: Sequence[str]) -> str:
     _, tokens, nbytes = store.caches.usage(d.id)
-    pages = store.documents.count_spans(d.id, "page")
-    used = datetime.fromtimestamp(d.used).strftime("%Y-%m-%d")
-    figures = (_count(d.chars), _count(pages), _count(tokens), format_bytes(nbytes) if nbytes else "", used)
+    kind, parts = store.documents.count_parts(d.id)
+    used = _day(datetime.fromtimestamp(d.used).date())
+    figures = (
+        _count(d.chars),
+        _count(parts) if kind == "page" else count_parts(kind, parts),
+        everyday.words(tokens).removeprefix("about ") if tokens else "",
+        format_bytes(nbytes) if nbytes else "",
+        used,
+    )
     cells = "".join(f'<td data-of="{head}">{cell}</td>' for head, cell in zip(_HEADS[1:], figures, strict=True))
     signs = "".join(
-        f'<span class="lc-sign">{s}</span>' for s in ("pinned" * d.pinned, "older version" * bool(d.superseded)) if s
+        f'<span class="lc-sign">{escape(s)}</span>'
+        for s in ("pinned" * d.pinned, "older version" * bool(d.superseded), *collections)
+        if s
     )
-    tick = f'<input type="checkbox" class="lc-pick" id="pick-{d.id}" value="{d.id}">'
-    name = f'<label for="pick-{d.id}" title="{escape(d.path)}">{escape(d.name)}</label>'
+    tick = f'<input type="checkbox" class="lc-pick" value="{d.id}" aria-label="{escape(d.name)}">'
+    name = f'<span title="{escape(d.path)}">{open_link(d.id, d.name)}</span>'
     return f'<tr><td>{tick}</td><th scope="row">{name} {signs}</th>{cells}</tr>'
+
+
+def _day(day: date) -> str:
+    """Return a day without its year if that is this one."""
+    today = date.today()
+    return "today" if day == today else f"{day:%d %b}" if day.year == today.year else f"{day:%d %b %Y}"
 
 
 def _count(n: int) -> str:
@@ -85,7 +108,7 @@ class IncomingFile:
                     self.done, self.total = event.done, event.total
             case Added():
                 self.status, self.seconds, self.id = event.status, event.seconds, event.id
-                pages = f"{event.pages:,} pages, " if event.pages else ""
+                pages = f"{count_parts(event.part, event.pages)}, " if event.pages else ""
                 self.detail = f"{pages}{event.characters:,} characters"
                 if event.why:
                     self.fail(event.why)
@@ -105,9 +128,9 @@ def queue(entries: Sequence[IncomingFile]) -> str:
     ended = [e for e in entries if e.status not in ("waiting", "reading")]
     failed = sum(e.status == "failed" for e in ended)
     counts = f"{len(ended):,} of {len(entries):,} files" + (f", {failed:,} failed" if failed else "")
-    bar = f'<progress max="{len(entries)}" value="{len(ended)}" aria-label="files"></progress>'
+    shown = bar(len(ended) - failed, len(entries), "files", "failing" if failed else "")
     lines = "".join(_line(e) for e in _listed(entries, len(ended)))
-    return f'<div class="lc-status" role="status">{counts}{bar}</div><ul class="lc-queue">{lines}</ul>'
+    return f'<div class="lc-status" role="status">{counts}{shown}</div><ul class="lc-queue">{lines}</ul>'
 
 
 def _listed(entries: Sequence[IncomingFile], ended: int) -> list[IncomingFile]:
@@ -140,14 +163,18 @@ def hits(result: SearchResult, words: str, text_of: Callable[[str], str]) -> str
 
 
 def _hit(number: int, p: Passage, pattern: re.Pattern[str] | None, text: str) -> str:
-    where = escape(", ".join(filter(None, [p.page and f"page {p.page}", p.heading])))
+    where = escape(", ".join(filter(None, [p.page and tell_part(p.page), p.heading])))
     before, after = text[max(0, p.start - AROUND) : p.start], text[p.end : p.end + AROUND]
     return (
-        f'<details class="lc-hit"><summary><b>{number}. {escape(p.name)}</b> <small>{where}</small>'
+        f'<div class="lc-hit"><details><summary><b>{number}. {escape(p.name)}</b> <small>{where}</small>'
         f"<span>{_marked(_snippet(p.text, pattern), pattern)}</span></summary>"
         f"<blockquote><i>{escape(before)}</i>{_marked(p.text, pattern)}<i>{escape(after)}</i></blockquote>"
-        f"<small>characters {p.start:,} to {p.end:,}</small></details>"
+        f"</details>{open_link(p.document, p.name, _open_text(p), p.start, p.end)}</div>"
     )
+
+
+def _open_text(p: Passage) -> str:
+    return f"Open at {tell_part(p.page)}" if p.page else "Open it there"
 
 
 def _snippet(text: str, pattern: re.Pattern[str] | None) -> str:

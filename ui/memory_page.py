@@ -1,4 +1,4 @@
-"""The memory page: memory in use, the page map of a conversation, codec and keeper with quality, and what fits."""
+"""The memory page, in the settings: what is in use, a conversation's page map, codec and keeper, what fits."""
 
 import time
 from collections.abc import Generator, Iterator
@@ -16,7 +16,7 @@ from localctx.settings import overrides
 from localctx.shape import FORMATS
 from localctx.ui import render
 from localctx.ui.bars import BarPart, bar, page_cells
-from localctx.ui.job_events import progress_lines
+from localctx.ui.job_events import error_text, progress_lines
 from localctx.ui.memory_choices import KEEPER_INFO, KEEPER_LABELS, codec_choices, engine_of, keeper_choices
 from localctx.ui.memory_plot import plot, table
 from localctx.ui.window import AppWindow, Updates, tab_id
@@ -24,7 +24,7 @@ from localctx.ui.window import AppWindow, Updates, tab_id
 if TYPE_CHECKING:
     from localctx.session import Session
 
-TAB = "Memory"
+OUTER_TAB, TAB = "Settings", "Advanced"  # the page is a part of the settings
 REFRESH_INTERVAL = 2  # seconds between two measurements of memory
 DEFAULT_VARIANTS = ["int8", "k8v4", "int4"]  # measured unless others are chosen
 
@@ -38,24 +38,28 @@ class MemoryPage:
     def build(self) -> None:
         """Build the bars, the page map, the choice of codec and keeper, and the plot of what fits."""
         self.timer = gr.Timer(REFRESH_INTERVAL, active=False)
+        self.page = gr.State("")  # of the settings, as selected last
         self.map_key = gr.State(None)  # chat and message of the report whose map is shown
+        gr.Markdown("### Memory")
         self.bars = gr.HTML("", elem_id="bars")
-        gr.Markdown("### The pages of this conversation")
+        gr.Markdown("### This conversation in memory")
         self.map = gr.HTML("", elem_id="page-map")
-        gr.Markdown("### How keys and values are kept")
+        gr.Markdown("### Cache settings")
         self.message = gr.HTML("", elem_id="memory-said")
         with gr.Row(equal_height=False):
             with gr.Column(min_width=320):
-                self.codec = gr.Radio([], label="Codec: how keys and values are stored", elem_id="codec")
+                settings = self._window.settings  # gradio may lose an update of what it has not shown yet
+                codecs = codec_choices(engine_of(settings), settings.kv, {})
+                self.codec = gr.Radio(codecs, value=settings.kv, label="Memory precision", elem_id="codec")
             with gr.Column(min_width=320):
                 self.keeper = gr.Dropdown(
                     [],
-                    label="Keeper: what attention sees",
+                    label="Attention limit",
                     allow_custom_value=True,
                     elem_id="keeper",
                 )
                 self._build_measuring()
-        gr.Markdown("### What fits")
+        gr.Markdown("### Capacity")
         self.plan = gr.HTML("", elem_id="what-fits")
 
     def _build_measuring(self) -> None:
@@ -65,26 +69,34 @@ class MemoryPage:
                 [*FORMATS, *(k for k in KEEPER_LABELS if k != "full")],
                 value=DEFAULT_VARIANTS,
                 multiselect=True,
-                label="Codecs and keepers",
+                label="Precisions and limits",
                 elem_id="gate-variants",
             )
-            self.tokens = gr.Number(2048, label="Tokens of it", precision=0, minimum=256, elem_id="gate-tokens")
+            self.tokens = gr.Number(
+                2048, label="How many tokens of it", precision=0, minimum=256, elem_id="gate-tokens"
+            )
             with gr.Row():
                 self.measure = gr.Button("Measure", variant="primary", elem_id="gate-start")
                 self.stop = gr.Button("Stop", elem_id="gate-stop")
             self.progress = gr.HTML("", elem_id="gate-progress")
 
-    def wire(self, page: gr.Blocks, tabs: gr.Tabs, chat: gr.Textbox) -> None:
-        """Connect the components with their event handlers; ``chat`` has the id of the open chat."""
+    def wire(self, page: gr.Blocks, tabs: gr.Tabs, inner: gr.Tabs, chat: gr.Textbox) -> None:
+        """Connect the components with their event handlers; ``chat`` has the id of the open chat. ``inner`` are the
+        pages of the settings, which are one of the ``tabs``.
+        """
         quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         live = [self.bars, self.map, self.map_key]
         choices = [self.codec, self.keeper, self.gate, self.document, self.plan]
-        tabs.select(self._set_timer, None, [self.timer], **quick)
-        tabs.select(self._tab_selected, [chat], [*live, *choices], **quick)
+        inner.select(self._note_page, None, [self.page], **quick)
+        for event in (tabs.select, inner.select):
+            event(self._set_timer, [self.page], [self.timer], **quick)
+            event(self._tab_selected, [chat, self.page], [*live, *choices], **quick)
         self.timer.tick(self._live, [chat, self.map_key], live, **quick)
         changed = [self.message, *choices]
-        self.codec.input(partial(self._save, "kv"), [self.codec], changed, **quick)
-        self.keeper.input(partial(self._save, "keep"), [self.keeper], changed, **quick)
+        self.saved = (
+            self.codec.input(partial(self._save, "kv"), [self.codec], changed, **quick),
+            self.keeper.input(partial(self._save, "keep"), [self.keeper], changed, **quick),
+        )
         self.measure.click(
             self._measure,
             [self.document, self.variants, self.tokens],
@@ -97,12 +109,15 @@ class MemoryPage:
 
     # What is shown
 
-    def _set_timer(self, selected: gr.SelectData) -> Any:
-        return gr.Timer(active=selected.value == TAB)
+    def _note_page(self, selected: gr.SelectData) -> str:
+        return str(selected.value)
 
-    def _tab_selected(self, chat: str, selected: gr.SelectData) -> Iterator[Updates]:
+    def _set_timer(self, inner: str, selected: gr.SelectData) -> Any:
+        return gr.Timer(active=_is_shown(inner, selected))
+
+    def _tab_selected(self, chat: str, inner: str, selected: gr.SelectData) -> Iterator[Updates]:
         yield gr.skip()  # a generator without a value would clear all its outputs
-        if selected.value == TAB:
+        if _is_shown(inner, selected):
             yield self._live(chat, None)
             yield self._choices()
             yield self._plan()
@@ -118,7 +133,7 @@ class MemoryPage:
 
     def _map(self, report: dict[str, Any] | None, chat: str) -> str:
         if report is None:
-            return render.note("Ask something: the pages of the answer's keys and values are shown here.")
+            return render.note("Ask something: what the answer holds in memory is shown here, block by block.")
         title = "The last answer in this chat" if report["chat"] == chat else "The last answer in another chat"
         return page_cells(report, title)
 
@@ -126,50 +141,48 @@ class MemoryPage:
         use, process, ram = self._window.answer_worker.in_use, measure_process().now, measure_ram()
         on_gpu = use.device.startswith("cuda")
         kv, host_kv = use.kv.get("device", 0), use.kv.get("host", 0)
-        weights = [BarPart("weights", "weights", use.weights), BarPart("weights", "adapter", use.adapter)]
+        weights = [BarPart("weights", "Model", use.weights), BarPart("weights", "Reader", use.adapter)]
         weights = weights if use.adapter else weights[:1]
         ram_weights = 0 if on_gpu else use.weights + use.adapter
         ram_kv = host_kv + (0 if on_gpu else kv)
         parts = [
             *([] if on_gpu else weights),
-            BarPart("kv", "KV in use", ram_kv),
-            BarPart("process", "other memory of localctx", process - ram_weights - ram_kv),
-            BarPart("others", "other processes", ram.total - ram.free - process),
-            BarPart("free", "free", ram.free),
+            BarPart("kv", "Cache in use", ram_kv),
+            BarPart("process", "localctx (other)", process - ram_weights - ram_kv),
+            BarPart("others", "Other programs", ram.total - ram.free - process),
+            BarPart("free", "Free", ram.free),
         ]
         drawn = [bar("RAM", parts, self._kv_note())]
         if on_gpu:
             device = measure_device(use.device)
             rest = device.total - device.free - use.weights - use.adapter - kv
-            parts = [*weights, BarPart("kv", "KV in use", kv)]
-            parts += [BarPart("others", "everything else", rest), BarPart("free", "free", device.free)]
+            parts = [*weights, BarPart("kv", "Cache in use", kv)]
+            parts += [BarPart("others", "Other", rest), BarPart("free", "Free", device.free)]
             drawn.append(bar(f"Device {use.device}", parts))
         return f'<div class="lc-bars">{"".join(drawn)}{self._disk()}</div>'
 
     def _kv_note(self) -> str:
         """Return what the bar of RAM does not show: KV mapped from the store, and KV spilled to disk."""
         kv, last = self._window.answer_worker.in_use.kv, self._window.answer_worker.last_report()
-        places = [(kv.get("kept", 0), "of KV mapped from stored pages"), (kv.get("disk", 0), "spilled to disk")]
+        places = [(kv.get("kept", 0), "of the cache used from disk"), (kv.get("disk", 0), "spilled to disk")]
         parts = [f"{format_bytes(n)} {what}" for n, what in places if n]
         if last and not parts:
-            parts = [
-                f"the last answer took {format_bytes(sum(last['kv']['bytes'].values()))} of KV, without stored pages"
-            ]
+            parts = [f"the last answer took {format_bytes(sum(last['kv']['bytes'].values()))} besides what was kept"]
         return ", ".join(parts)
 
     def _disk(self) -> str:
         home, disk = self._window.settings.home, measure_disk(self._window.settings.home)
         with self._window.store() as store:
-            stored = store.pages.nbytes()
+            stored = store.disk_bytes()
         budget = measure_store_budget(home, stored, self._window.settings.caps["disk"])
         more = min(max(0, budget - stored), disk.free)
         parts = [
-            BarPart("stored", "stored pages", stored),
-            BarPart("budget", "free for stored pages", more),
-            BarPart("free", "other free space", disk.free - more),
-            BarPart("others", "other files", disk.total - disk.free - stored),
+            BarPart("stored", "Cache", stored),
+            BarPart("budget", "Cache space left", more),
+            BarPart("free", "Free", disk.free - more),
+            BarPart("others", "Other files", disk.total - disk.free - stored),
         ]
-        return bar("Disk", parts, f"stored pages may take {format_bytes(budget)}")
+        return bar("Disk", parts, f"the cache may take {format_bytes(budget)}")
 
     # Codec and keeper
 
@@ -200,7 +213,7 @@ class MemoryPage:
                 self._window.settings, passed=lambda codec: results.get(codec, {}).get("passed")
             ).to_json()
         except UserError as e:
-            return {self.plan: render.note(str(e), "error")}
+            return {self.plan: render.note(error_text(e), "error")}
         return {self.plan: plot(report) + table(report)}
 
     def _results(self) -> dict[str, dict[str, Any]]:
@@ -210,9 +223,9 @@ class MemoryPage:
     def _save(self, name: str, value: str) -> Iterator[Updates]:
         try:
             self._window.save_settings({name: value})
-            message = render.note("saved; used from the next question on", "done")
+            message = render.note("Saved; used from the next question on", "done")
         except UserError as e:
-            message = render.note(str(e), "error")
+            message = render.note(error_text(e), "error")
         yield {self.message: message} | self._choices()
         yield self._plan()
 
@@ -220,7 +233,7 @@ class MemoryPage:
 
     def _measure(self, document: str | None, chosen: list[str], tokens: int, request: gr.Request) -> Iterator[Updates]:
         if not document:
-            yield {self.progress: render.note("choose a document to measure on", "error")}
+            yield {self.progress: render.note("Choose a document to measure on", "error")}
             return
         stream = self._window.submit(tab_id(request, "gate"), self._quality_job(document, chosen, tokens))
         for line in progress_lines(stream):
@@ -243,9 +256,14 @@ class MemoryPage:
             for result in gate.run(make_variants(codecs, keeps)):
                 store_result(session.store, model, session.settings.model, result, len(gate.tokens))
                 yield Note(f"{result.variant.name}: {'passed' if result.passed else 'not good enough'}")
-            yield Note(f"measured on {len(gate.tokens):,} tokens in {time.monotonic() - start:.0f} s")
+            yield Note(f"Measured on {len(gate.tokens):,} tokens in {time.monotonic() - start:.0f} s")
 
         return job
 
     def _stop(self, request: gr.Request) -> None:
         self._window.stop(tab_id(request, "gate"))
+
+
+def _is_shown(inner: str, selected: gr.SelectData) -> bool:
+    """True if the page is shown now that a tab was selected; ``inner`` is the page of the settings selected last."""
+    return selected.value == TAB or (selected.value == OUTER_TAB and inner == TAB)

@@ -1,14 +1,115 @@
 () => {  // Additions to gradio's page.
   document.documentElement.lang = "en"
 
-  // On a narrow screen the sidebar lies over everything else.
-  if (innerWidth < 768) document.querySelector('button[aria-label="Toggle Sidebar"]')?.click()
+  // A page that is left ends its streams of events, and gradio reports each of them as broken. Such reports wait a
+  // moment: a page that is left makes none.
+  const report = console.error.bind(console)
+  const isBroken = (first) => first?.name === "AbortError" || first === "Unexpected error"
+  console.error = (...all) => isBroken(all[0]) ? setTimeout(report, 1000, ...all) : report(...all)
+
+  const find = (selector) => document.querySelector(selector)
+  const visible = (element) => element?.offsetParent ? element : null
+  const narrow = () => innerWidth < 768
+  const toggleSidebar = () => find('button[aria-label="Toggle Sidebar"]')?.click()
+  const closeSidebar = () => { if (find(".sidebar.open")) toggleSidebar() }
+
+  // On a narrow screen the sidebar lies over everything else: it is closed at first, and once a chat is chosen.
+  if (narrow()) {
+    closeSidebar()
+    find("#chat-about > button.open")?.click()
+  }
+  matchMedia("(max-width: 767px)").addEventListener("change", (now) => { if (now.matches) closeSidebar() })
+  document.addEventListener("click", (event) => {
+    if (narrow() && event.target.closest?.("#new-chat, .lc-chats [data-chat]")) closeSidebar()
+  })
 
   // Messages are escaped for the conversation (render.chat_text); copying gives their text.
   if (navigator.clipboard) {
     const write = navigator.clipboard.writeText.bind(navigator.clipboard)
-    const unescaped = (text) => new DOMParser().parseFromString(`<pre>\n${text}</pre>`, "text/html").body.textContent
+    const unescaped = (text) => {
+      const copied = new DOMParser().parseFromString(`<pre>\n${text}</pre>`, "text/html").body
+      copied.querySelectorAll(".lc-unseen").forEach((part) => part.remove())
+      copied.querySelectorAll("a.lc-number").forEach((number) => number.replaceWith(` [${number.textContent}]`))
+      return copied.textContent
+    }
     navigator.clipboard.writeText = (text) =>
       write(document.activeElement?.closest("#conversation") ? unescaped(text) : text)
   }
+
+  // Attached files get their names: gradio shows a symbol for each.
+  window.lcNameAttachments = (value) => setTimeout(() => {
+    const items = document.querySelectorAll("#question .thumbnail-item")
+    value?.files?.forEach((file, i) => {
+      const name = file.orig_name ?? file.path?.split("/").pop() ?? ""
+      items[i]?.setAttribute("data-name", name)
+      items[i]?.setAttribute("title", name)
+      items[i]?.parentElement.setAttribute("role", "group")  // gradio says listitem, outside of any list
+      items[i]?.parentElement.setAttribute("aria-label", name)
+      items[i]?.querySelector("button")?.setAttribute("aria-label", `Remove ${name}`)
+    })
+  })
+
+  // The first offer of an empty chat opens the browser's choice of files.
+  document.addEventListener("click", (event) => {
+    if (event.target.closest?.("#conversation .example:first-child")) find("#question input[type=file]")?.click()
+  })
+
+  // Files may fall anywhere on the chat page.
+  const box = () => find("#question .full-container")
+  const elsewhere = (event) =>
+    event.dataTransfer?.types.includes("Files") && visible(box()) &&
+    !event.target.closest?.("#question")
+  for (const kind of ["dragover", "drop"])
+    document.addEventListener(kind, (event) => {
+      if (!elsewhere(event)) return
+      event.preventDefault()
+      if (kind === "drop") box().dispatchEvent(new DragEvent("drop", { dataTransfer: event.dataTransfer }))
+    })
+
+  // The details of a plan stay open while its progress is drawn anew.
+  let details = false
+  document.addEventListener("toggle", (event) => {
+    if (event.target.closest?.("#status .lc-plan")) details = event.target.open
+  }, true)
+  const status = find("#status")
+  if (status)
+    new MutationObserver(() => {
+      const plan = find("#status .lc-plan details")
+      if (plan && details) plan.open = true
+    }).observe(status, { childList: true, subtree: true })
+
+  // Keys: Ctrl-K looks for a chat, "/" goes to the question, Esc closes what lies over the page, then stops an answer.
+  const searchChats = () => {
+    if (!find(".sidebar.open")) toggleSidebar()
+    setTimeout(() => find("#chat-search :is(input, textarea)")?.focus(), 50)
+  }
+  const askQuestion = () => {
+    if (!visible(find("#question"))) find('button[role="tab"]')?.click()
+    setTimeout(() => find("#question textarea")?.focus(), 50)
+  }
+  const close = (event) => {
+    const viewer = find("#viewer:not([hidden])")
+    const inModels = event.target === document.body || event.target.closest("#model-picker")
+    if (viewer || (inModels && visible(find("#model-panel")))) return  // which close themselves
+    const opened = find(".lc-keys[open]")
+    if (opened) opened.open = false
+    else if (narrow() && find(".sidebar.open")) closeSidebar()
+    else visible(find("#question .stop-button"))?.click()
+  }
+  const moveInChats = (event) => {
+    const rows = [...document.querySelectorAll(".sidebar .lc-chats [data-chat]")].filter(visible)
+    const at = rows.indexOf(document.activeElement)
+    if (!rows.length || (at < 0 && !event.target.closest("#chat-search"))) return
+    event.preventDefault()
+    const next = at + (event.key === "ArrowDown" ? 1 : -1)
+    if (next < 0) searchChats()
+    else rows[Math.min(next, rows.length - 1)].focus()
+  }
+  const typing = (target) => target.closest?.("input, textarea, select, [contenteditable=true]")
+  document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); searchChats() }
+    else if (event.key === "/" && !typing(event.target)) { event.preventDefault(); askQuestion() }
+    else if (event.key === "Escape" && !event.defaultPrevented) close(event)
+    else if (event.key === "ArrowDown" || event.key === "ArrowUp") moveInChats(event)
+  })
 }

@@ -3,15 +3,35 @@
 import html
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from localctx.engine.events import PassageAnswered, Planned, Progress
 from localctx.errors import format_bytes
 from localctx.library.cite import BY_WORDS
+from localctx.library.excerpt import around, reflowed, words_to_mark
+from localctx.library.support import AnswerSentence, numbered_sources
+from localctx.store.document_parts import tell_part
+from localctx.ui.everyday import in_everyday_words, phase_name, words
 
 MAX_QUOTE = 600  # characters of the quotation before an answer
-AROUND = 240  # characters shown before and after a quote
-_HOW_FOUND = {"attention": "attended to", "words": "has words of the answer"}
+UNSUPPORTED = "No passage says this"
+_HOW_FOUND = {
+    "attention": "Passage the model focused on",
+    "words": "Passage with words of the answer",
+    "passage": "Passage that comes nearest",
+    "quote": "The answer's own words",
+}
+_READS = {
+    "full": "Reading the full document",
+    "everywhere": "Asking every passage",
+    "summarize": "Summarizing the whole document",
+}
+_ENDED = {
+    "cancelled": "Stopped",
+    "repeated": "The answer repeated itself and was ended there: a larger model helps",
+    "length": "It reached the length limit (Settings: Longest answer)",
+}
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=[A-Za-z#])")
 _TEMPLATE = str.maketrans({"$": "&#36;", "{": "&#123;", "}": "&#125;", "`": "&#96;"})  # gradio fills templates
 
@@ -30,24 +50,60 @@ def chat_text(text: str) -> str:
 
 
 def plan_line(p: Planned) -> str:
-    """Return in one line what an answer will read, at what cost, and why."""
-    how = {"full": "reading everything", "everywhere": "asking every passage"}.get(p.mode, "reading passages")
-    eta = f", about {p.seconds:.0f} s" if p.seconds and p.seconds >= 1 else ""
-    kv = f"{format_bytes(p.kv_bytes)} of KV in {p.codec}"
-    return f"{how}: {p.tokens:,} tokens, {p.reused:,} of them kept from before, {kv}{eta} ({p.reason})"
+    """Return as HTML what an answer will read and how long that takes; folded, the figures and the reason."""
+    what = _READS.get(p.mode, "Reading the passages that fit the question")
+    seconds = f"about {duration(p.seconds)}" if p.seconds and p.seconds >= 1 else ""
+    share = f"{_share(p.reused, p.tokens)} already read" if p.reused else ""
+    brackets = ", ".join(filter(None, (seconds, share)))
+    figures = f"{p.tokens:,} tokens, {p.reused:,} of them kept from before; {format_bytes(p.kv_bytes)} of memory"
+    line = f"{what} ({brackets})" if brackets else what
+    return folded(line, f"{figures} at {p.codec} precision. Why: {in_everyday_words(p.reason)}.", "plan")
 
 
 def progress_bar(p: Progress) -> str:
-    """Return a progress bar with its figures; if the total is unknown, only the name of the phase."""
+    """Return a progress bar with what is done and the time left; if the total is unknown, only what is done."""
+    name = escape(phase_name(p.phase))
     if not p.total:
-        return f'<div class="lc-status" role="status"><span class="lc-busy"></span>{escape(p.phase)} ...</div>'
-    figures = [f"{p.done:,} / {p.total:,} {p.unit}"]
-    figures += [f"{p.reused:,} reused"] if p.reused else []
-    figures += [f"{p.rate:,.0f} a second"] if p.rate else []
-    figures += [f"{p.eta:.0f} s left"] if p.eta is not None else []
+        return f'<div class="lc-status" role="status">{name} …</div>'
+    figures = [_done(p)]
+    figures += [f"{_share(p.reused, p.total)} already read"] if p.reused else []
+    figures += [f"about {duration(p.eta)} left"] if p.eta is not None else []
+    return f'<div class="lc-status" role="status">{name}: {", ".join(figures)}{bar(p.done, p.total, name)}</div>'
+
+
+def bar(done: float, total: float, name: str, kind: str = "") -> str:
+    """Return the bar alone; ``kind`` "failing" colours it red. ``name``, for screen readers, is HTML already."""
+    css = f' class="lc-{kind}"' if kind else ""
+    return f'<progress{css} max="{total}" value="{done}" aria-label="{name}"></progress>'
+
+
+def _done(p: Progress) -> str:
+    match p.unit:
+        case "bytes":
+            return f"{format_bytes(p.done)} of {format_bytes(p.total)}"
+        case "tokens" | "characters" | "passes":
+            return _share(p.done, p.total)
+    return f"{p.done:,} of {p.total:,}"
+
+
+def _share(part: float, whole: float) -> str:
+    """Return a percentage; 100 % only of the whole, 0 % only of nothing."""
+    percent = 100 * part / whole if whole else 0.0
+    return f"{min(99, max(1, round(percent))) if 0 < percent < 100 else round(percent)} %"
+
+
+def duration(seconds: float) -> str:
+    """Return a time in seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def folded(line: str, details: str, kind: str) -> str:
+    """Return a status line of a ``kind`` with details that open below it."""
     return (
-        f'<div class="lc-status" role="status">{escape(p.phase)}: {", ".join(figures)}'
-        f'<progress max="{p.total}" value="{p.done}" aria-label="{escape(p.phase)}"></progress></div>'
+        f'<div class="lc-status lc-{kind}" role="status">{escape(line)} '
+        f"<details><summary>Details</summary> <small>{escape(details)}</small></details></div>"
     )
 
 
@@ -58,34 +114,33 @@ def note(text: str, kind: str = "note") -> str:
 
 
 def stats_line(report: dict[str, Any]) -> str:
-    """Return in one line what an answer cost and why it ended early, if it did."""
+    """Return as HTML how soon an answer started and why it ended early, if it did; folded, the figures."""
     tokens, seconds = report["tokens"], report["seconds"]
-    parts = [f"reused {tokens['reused']:,} / {tokens['prompt']:,} tokens"]
-    if seconds.get("first_token"):
-        parts.append(f"first token after {seconds['first_token']:.2f} s")
+    read = f"{_share(tokens['reused'], tokens['prompt'])} already read"
+    first = seconds.get("first_token")
+    parts = [f"Started in {first:.1f} s ({read})" if first else read]
+    parts += [_ENDED[report["stopped"]]] if report["stopped"] in _ENDED else []
+    figures = [f"{tokens['reused']:,} of {tokens['prompt']:,} tokens were kept from before"]
     if seconds.get("decode") and tokens["generated"] > 1:
-        parts.append(f"{(tokens['generated'] - 1) / seconds['decode']:.1f} tokens a second")
-    if report["stopped"] == "cancelled":
-        parts.append("stopped")
-    elif report["stopped"] == "repeated":
-        parts.append("the answer repeated itself and was ended there (a larger model helps: Settings)")
-    elif report["stopped"] == "length":
-        parts.append("the answer reached its length limit (Settings: longest answer)")
-    return ", ".join(parts)
+        figures.append(f"{(tokens['generated'] - 1) / seconds['decode']:.1f} tokens a second")
+    return f'<div class="lc-cost">{folded(". ".join(parts), ", ".join(figures), "done")}</div>'
 
 
 def gauge(used: int, window: int) -> str:
-    """Return a ring of how much of the window is used, in tokens: amber from three quarters, red from nine tenths."""
+    """Return a small ring of how much of its window, both in tokens, the model has filled: amber from three quarters,
+    red from nine tenths.
+    """
     if not window:
         return ""
     share = min(1.0, used / window)
     level = "red" if share >= 0.9 else "amber" if share >= 0.75 else "green"
     around = 2 * 3.14159 * 15
+    text = f"{_share(used, window)} of what the model can read at once"
     return (
-        f'<div class="lc-gauge lc-{level}" role="img" aria-label="{used:,} of {window:,} tokens of the window used">'
-        f'<svg viewBox="0 0 36 36" width="40" height="40" aria-hidden="true"><circle cx="18" cy="18" r="15"/>'
+        f'<div class="lc-gauge lc-{level}" role="img" aria-label="{text}" title="{words(used)} of {words(window)}">'
+        f'<svg viewBox="0 0 36 36" width="20" height="20" aria-hidden="true"><circle cx="18" cy="18" r="15"/>'
         f'<circle class="lc-arc" cx="18" cy="18" r="15" stroke-dasharray="{share * around:.1f} {around:.1f}"/></svg>'
-        f"<span>{used:,} / {window:,}<small>tokens of the window</small></span></div>"
+        f"<span>{text}</span></div>"
     )
 
 
@@ -104,29 +159,74 @@ def passage_answer(p: PassageAnswered) -> str:
 
 def place(c: dict[str, Any]) -> str:
     """Return document, page and heading of a citation."""
-    return ", ".join(filter(None, [c["name"], c["page"] and f"page {c['page']}", c["heading"]]))
+    return ", ".join(filter(None, [c["name"], c["page"] and tell_part(c["page"]), c["heading"]]))
 
 
-def sources(citations: Sequence[dict[str, Any]], text_of: Callable[[str], str | None]) -> str:
-    """Return citations as numbered chips; each opens to the quote, marked in its surroundings.
+def answer(text: str, checked: Sequence[AnswerSentence]) -> str:
+    """Return an answer as HTML for a message: after each sentence that a passage says its number, a link to the words;
+    sentences that no passage says are dimmed.
+    """
+    parts, at = list[str](), 0
+    for sentence in checked:
+        parts += [escape(text[at : sentence.start]), _sentence(text[sentence.start : sentence.end], sentence)]
+        at = sentence.end
+    return "".join([*parts, escape(text[at:])])
+
+
+def _sentence(text: str, checked: AnswerSentence) -> str:
+    if checked.support == "unsupported":
+        told = f'<span class="lc-unseen"> ({UNSUPPORTED.lower()})</span>'
+        return f'<span class="lc-unsupported" title="{UNSUPPORTED}">{escape(text)}{told}</span>'
+    c = checked.source and asdict(checked.source)
+    if not c:
+        return escape(text)
+    href = escape(f"#source/{c['document']}/{c['start']}/{c['end']}/{checked.number}")  # the conversation drops data-*
+    what = f'<span class="lc-unseen">source </span>{checked.number}'
+    return f'{escape(text)}<a class="lc-number lc-open-source" href="{href}" title="{escape(place(c))}">{what}</a>'
+
+
+def sources(
+    citations: Sequence[dict[str, Any]],
+    text_of: Callable[[str], str | None],
+    answer: str = "",
+    checked: Sequence[AnswerSentence] = (),
+) -> str:
+    """Return the sources of an answer as chips, which open to their words: first those of its ``checked`` sentences,
+    with their numbers, then other ``citations``.
 
     ``text_of`` returns a document's text by its id, None if it was deleted.
     """
-    chips = [_chip(i, c, text_of(c["document"])) for i, c in enumerate(citations, 1)]
-    note = f"<small>{escape(BY_WORDS)}</small>" if any(c["source"] == "words" for c in citations) else ""
-    return f'<div class="lc-sources" aria-label="Sources">{"".join(chips)}{note}</div>' if chips else ""
+    numbered = [asdict(source) for source in numbered_sources(checked)]
+    others = [c for c in citations if not any(_overlap(c, source) for source in numbered)]
+    said = ["\n".join(answer[s.start : s.end] for s in checked if s.number == n + 1) for n in range(len(numbered))]
+    chips = [_chip(c, text_of(c["document"]), n, said[n - 1]) for n, c in enumerate(numbered, 1)]
+    chips += [_chip(c, text_of(c["document"]), None, answer) for c in others]
+    notes = [f"Dimmed: {UNSUPPORTED.lower()}."] if any(s.support == "unsupported" for s in checked) else []
+    notes += [escape(BY_WORDS)] if any(c["source"] == "words" for c in others) else []
+    below = "".join(f"<small>{note}</small>" for note in notes)
+    return f'<div class="lc-sources" aria-label="Sources">{"".join(chips)}{below}</div>' if chips or notes else ""
 
 
-def _chip(number: int, c: dict[str, Any], text: str | None) -> str:
-    where = place(c)
+def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one["document"] == other["document"] and one["start"] < other["end"] and other["start"] < one["end"]
+
+
+def _chip(c: dict[str, Any], text: str | None, number: int | None, said: str) -> str:
+    """Return one source: where it is and, when opened, its words in their surroundings, those of the answer marked."""
     start, end = c["start"], c["end"]
     if text is None or text[start:end] != c["quote"]:
-        before, after = "", ""
-    else:
-        before, after = text[max(0, start - AROUND) : start], text[end : end + AROUND]
-    how = _HOW_FOUND.get(c["source"], "answered from")
+        text, start, end = c["quote"], 0, len(c["quote"])
+    first, last = around(text, start, end)
+    shown, marks = reflowed(text[first:last]), words_to_mark(text, start, end, said) or [(start, end)]
+    html, at = "", 0
+    for a, b in [(a - first, b - first) for a, b in marks]:
+        html += f"{escape(shown[at:a])}<mark>{escape(shown[a:b])}</mark>"
+        at = b
+    label = f"<b>{number}</b> {escape(place(c))}" if number else escape(place(c))
+    at_words = f'data-document="{escape(c["document"])}" data-start="{c["start"]}" data-end="{c["end"]}"'
+    button = f'<button type="button" class="lc-open-source" {at_words}>Show in the document</button>'
+    how = "" if number else f"<small>{_HOW_FOUND.get(c['source'], _HOW_FOUND['passage'])}</small>"
     return (
-        f'<details class="lc-chip"><summary><b>{number}</b> {escape(where)}</summary>'
-        f"<blockquote>{escape(before)}<mark>{escape(c['quote'])}</mark>{escape(after)}</blockquote>"
-        f"<small>{how}, characters {start:,} to {end:,}, weight {c['weight']:.2f}</small></details>"
+        f'<details class="lc-chip" data-number="{number or ""}"><summary>{label}</summary>'
+        f"<blockquote>{html}{escape(shown[at:])}</blockquote>{how}{button}</details>"
     )

@@ -2,17 +2,25 @@
 
 import re
 import tempfile
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localctx.errors import Cancelled
+from localctx.errors import Cancelled, ModelError
 from localctx.kv.keepers import make_keeper
+from localctx.models.engine_choice import choose_engine
+from localctx.models.resolve import check_known
+from localctx.serving.folder_watcher import FolderWatcher
 from localctx.serving.worker import EngineWorker, EventStream, SessionJob
 from localctx.settings import Settings, overrides, save_settings, with_changes
+from localctx.store.deletions import UNDO_SECONDS, Deletion, Kind
 from localctx.store.store import Store, store_errors
 from localctx.ui.batch_runs import BatchRuns
+from localctx.ui.model_downloads import ModelDownloads
+from localctx.ui.running_answers import RunningAnswers
+from localctx.ui.tab_readings import TabReadings
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -27,7 +35,9 @@ class AppWindow:
     """The state of one running window.
 
     ``answer_worker`` answers questions; beside it ``library_worker`` reads files into the library, and
-    ``upkeep_worker`` downloads models and checks or deletes stored data. ``batches`` holds the current batch.
+    ``upkeep_worker`` checks or deletes stored data. ``batches`` holds the current batch, ``answers`` what is being
+    answered in chats, ``readings`` what tabs read before anything is asked, ``downloads`` those of models.
+    ``watcher``, once it is started, has files of watched folders read.
     """
 
     def __init__(self, settings: Settings, max_parallel: int = MAX_PARALLEL) -> None:
@@ -36,13 +46,35 @@ class AppWindow:
         self.answer_worker = EngineWorker(settings, "answers", max_parallel)
         self.library_worker, self.upkeep_worker = EngineWorker(settings, "library"), EngineWorker(settings, "upkeep")
         self.batches = BatchRuns(self.answer_worker, self.library_worker, max_parallel)
+        self.answers = RunningAnswers()
+        self.downloads = ModelDownloads()
+        self.readings = TabReadings(lambda: self.settings, self.library_worker, self.answer_worker)
+        self.watcher = FolderWatcher(lambda: self.settings, self.library_worker, self.answer_worker)
         self._streams: dict[str, EventStream] = {}  # by tab
+        self._forgetting = list[threading.Timer]()  # one for each deletion
 
     @contextmanager
     def store(self) -> Iterator[Store]:
         """Open the store for a short read or write, from any thread. Raises StoreError."""
         with closing(Store(self.settings.home)) as store, store_errors(self.settings.home):
             yield store
+
+    def delete(self, kind: Kind, items: Sequence[str]) -> list[Deletion]:
+        """Delete documents or chats (ids) so that they can be brought back for UNDO_SECONDS. Answers of these chats are
+        stopped before. Raises StoreError.
+        """
+        for item in items:
+            self.answers.stop_and_wait(item)
+        with self.store() as store:
+            deletions = [store.delete(kind, item) for item in items]
+        self._forgetting.append(threading.Timer(UNDO_SECONDS + 1, self._forget_deleted))
+        self._forgetting[-1].daemon = True
+        self._forgetting[-1].start()
+        return deletions
+
+    def _forget_deleted(self) -> None:
+        with self.store():  # which forgets what was deleted long ago
+            self._forgetting.pop(0)
 
     def document_choices(self, include: Collection[str] = ()) -> list[tuple[str, str]]:
         """Return names and ids of the documents in the library, without older versions except those in ``include``."""
@@ -54,21 +86,16 @@ class AppWindow:
         folder = Path(tempfile.mkdtemp(dir=self.uploads))
         return folder / (re.sub(r"[^\w. -]", "_", name).strip(". ")[:100] or "file")
 
-    def submit(self, tab: str, job: SessionJob, worker: EngineWorker | None = None) -> EventStream:
+    def submit(
+        self, tab: str, job: SessionJob, worker: EngineWorker | None = None, exclusive: bool = False
+    ) -> EventStream:
         """Submit a job for a browser tab, or for a panel of it, to ``worker`` (default: the answer worker).
 
-        A tab has one job at a time: its previous one is cancelled.
+        A tab has one job at a time: its previous one is cancelled. An ``exclusive`` job runs while no other does.
         """
         self.stop(tab)
-        stream = self._streams[tab] = (worker or self.answer_worker).submit(job)
+        stream = self._streams[tab] = (worker or self.answer_worker).submit(job, exclusive=exclusive)
         return stream
-
-    def run_in_order(self, tab: str, jobs: Sequence[tuple[SessionJob, EngineWorker]]) -> Iterator[Any]:
-        """Run jobs one after the other and yield their events. Raises Cancelled, between two jobs too."""
-        for i, (job, worker) in enumerate(jobs):
-            if i and not self.has_job(tab):
-                raise Cancelled
-            yield from self.submit(tab, job, worker)
 
     def run_promptly(self, tab: str, job: SessionJob, worker: EngineWorker | None = None) -> Iterator[Any]:
         """Run a job and yield its events. Raises Cancelled as soon as it is stopped, even if the job still runs."""
@@ -92,11 +119,13 @@ class AppWindow:
     def save_settings(self, changes: Mapping[str, Any]) -> None:
         """Write these settings to the file and use them for new jobs; None restores a default.
 
-        Settings that the environment overrides are written as well, but not used. Raises UsageError and changes nothing
-        if a value is not valid.
+        Settings that the environment overrides are written as well, but not used. Raises UserError and changes nothing
+        if a value is not valid, or if there is no such model.
         """
         settings = with_changes(self.settings, {k: v for k, v in changes.items() if k not in overrides()})
         make_keeper(settings.keep, 0)
+        if (settings.model, settings.engine) != (self.settings.model, self.settings.engine):
+            _check_model(settings)
         save_settings(settings.home, changes)
         self.change_settings(settings)
 
@@ -108,13 +137,28 @@ class AppWindow:
 
     def close(self) -> None:
         """Cancel all jobs and end the workers."""
+        self.downloads.close()
         self.batches.close()
+        self.readings.close()
+        self.answers.close()
+        for timer in self._forgetting:
+            timer.cancel()
+        self.watcher.close()
         for worker in self._workers:
             worker.close()
 
     @property
     def _workers(self) -> tuple[EngineWorker, ...]:
         return self.answer_worker, self.library_worker, self.upkeep_worker
+
+
+def _check_model(settings: Settings) -> None:
+    """Raise ModelError for a model that is not in the catalogue nor on this machine, or that the engine cannot run."""
+    try:
+        check_known(settings.model, settings.models)
+        choose_engine(settings.model, settings.engine)
+    except ModelError as e:
+        raise ModelError(e.problem, "choose one of the list, or download it first") from e
 
 
 def tab_id(request: "gr.Request", panel: str = "") -> str:

@@ -45,12 +45,20 @@ class Blocks(NamedTuple):
         return self.outputs * self.codes.shape[1]
 
 
-def exact_blocks(weight: Tensor) -> Blocks:
-    """``weight`` [out, in], float32 or 16 bits, as it is: in 16 bits where no number of it needs more."""
-    dtype = weight.dtype
-    if dtype == torch.float32:
-        dtype = next((d for d in _NARROW if torch.equal(weight.to(d).float(), weight)), dtype)
-    return _blocks(weight.to(dtype), weight.new_empty(len(weight), 0, dtype=torch.float32))
+def exact_blocks(weight: Tensor, dtype: torch.dtype | None = None) -> Blocks:
+    """``weight`` [out, in], float32 or 16 bits, as it is: in ``dtype``, or in 16 bits where no number of it needs
+    more.
+    """
+    numbers = weight.to(dtype or narrowest(weight))
+    return _blocks(numbers, weight.new_empty(len(weight), 0, dtype=torch.float32))
+
+
+def narrowest(*weights: Tensor) -> torch.dtype:
+    """The narrowest type that loses nothing of ``weights``, which are of one type."""
+    dtype = weights[0].dtype
+    if dtype != torch.float32:
+        return dtype
+    return next((d for d in _NARROW if all(torch.equal(w.to(d).float(), w) for w in weights)), dtype)
 
 
 def int8_blocks(weight: Tensor) -> Blocks:
@@ -58,6 +66,11 @@ def int8_blocks(weight: Tensor) -> Blocks:
     parts = (_int8(some) for some in weight.split(AT_ONCE))
     codes, scales = (torch.cat(found) for found in zip(*parts, strict=True))
     return _blocks(codes, scales)
+
+
+def int8_bytes(outputs: int, inputs: int) -> int:
+    """Bytes of a weight [outputs, inputs] in ``int8_blocks``."""
+    return -(-outputs // WIDTH) * WIDTH * (inputs + 4 * -(-inputs // GROUP))
 
 
 def _int8(weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ from localctx.kernels.decoder_layer_cpu import (
     leave_chunk,
     normalize,
 )
+from localctx.kernels.experts_cpu import exact_expert_blocks, multiply_experts
 from localctx.kernels.linear_cpu import exact_blocks, multiply
 from localctx.kernels.prefill_cpu import attend_chunk
 
@@ -64,6 +65,11 @@ def warm_decoding() -> None:
     pages = BatchPages(np.array([[0, 0, 1, 0]], np.int64), addresses[None], formats[None])
     row = _zeros(1, 1, _DIM)
     attend_rows(row, row, row, pages, BatchOpenPages(tails, 32, nothing, nothing), _LAYOUT, 1.0)
+
+
+def warm_experts() -> None:
+    """A row by one expert."""
+    multiply_experts(_tensor(1, _DIM), [0], [1], exact_expert_blocks(_tensor(1, _DIM, _DIM)))
 
 
 def _records() -> tuple[np.ndarray, np.ndarray]:

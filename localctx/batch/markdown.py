@@ -1,12 +1,15 @@
 """Results as Markdown, with or without a template. Texts of documents and models are escaped."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from string import Template
 from typing import Any
 
 from localctx.errors import UsageError
+from localctx.library.support import AnswerSentence, checked_summary, numbered_sources
+from localctx.store.document_parts import tell_part
 from localctx.store.transcript import one_line, reference
 from localctx.workflows.summary_task import digest
 
@@ -54,7 +57,8 @@ def fields(entry: Mapping[str, Any]) -> dict[str, str]:
     if entry["answers"]:
         text, sources = _answers(entry["answers"])
     else:
-        text, sources = _with_marks(entry["summary"], entry["citations"]), list(_footnotes(entry["citations"]))
+        checked = checked_summary(entry["summary"], entry["citations"])
+        text, sources = _with_numbers(entry["summary"], checked), list(_footnotes(entry["citations"]))
     sections = entry["sections"] if len(entry["sections"]) > 1 else []
     return {**plain, "summary": text, "sections": "\n".join(map(_section, sections)), "sources": "\n".join(sources)}
 
@@ -62,20 +66,26 @@ def fields(entry: Mapping[str, Any]) -> dict[str, str]:
 def _answers(answers: list[dict[str, Any]]) -> tuple[str, list[str]]:
     blocks, sources = list[str](), list[str]()
     for a in answers:
-        notes = list(_footnotes(a["citations"], len(sources)))
-        marks = "".join(f"[^{len(sources) + 1 + i}]" for i in range(len(notes)))
-        blocks.append(f"## {one_line(a['question'])}\n\n{_prose(a['answer'] or a['why'])}{marks}")
-        sources += notes
+        checked = [AnswerSentence.from_json(sentence) for sentence in a.get("sentences", ())]
+        if cited := [asdict(source) for source in numbered_sources(checked)]:
+            said = _with_numbers(a["answer"], checked, len(sources))
+        else:
+            cited = a["citations"]
+            marks = "".join(f"[^{len(sources) + 1 + i}]" for i in range(len(cited)))
+            said = _prose(a["answer"] or a["why"]) + marks
+        blocks.append(f"## {one_line(a['question'])}\n\n{said}")
+        sources += _footnotes(cited, len(sources))
     return "\n\n".join(blocks), sources
 
 
-def _with_marks(summary: str, citations: list[dict[str, Any]]) -> str:
-    """Return the summary with footnote marks after the sentences they support."""
+def _with_numbers(text: str, checked: Sequence[AnswerSentence], before: int = 0) -> str:
+    """Return a text with footnote marks after the sentences that a passage says; ``before`` footnotes are above."""
     marked, start = "", 0
-    for number, citation in enumerate(citations, 1):
-        marked += f"{_prose(summary[start : citation['at']])}[^{number}]"
-        start = citation["at"]
-    return marked + _prose(summary[start:])
+    for sentence in checked:
+        mark = f"[^{before + sentence.number}]" if sentence.number else ""
+        marked += _prose(text[start : sentence.end]) + mark
+        start = sentence.end
+    return marked + _prose(text[start:])
 
 
 def _footnotes(citations: list[dict[str, Any]], before: int = 0) -> Iterator[str]:
@@ -85,8 +95,7 @@ def _footnotes(citations: list[dict[str, Any]], before: int = 0) -> Iterator[str
 
 def _section(section: dict[str, Any]) -> str:
     pages, heading = section["pages"], section["heading"]
-    what = "pages" if pages and "-" in pages else "page"
-    where = f"{what} {one_line(pages)}" if pages else f"characters {section['start']:,} to {section['end']:,}"
+    where = one_line(tell_part(pages)) if pages else f"characters {section['start']:,} to {section['end']:,}"
     named = f"{one_line(heading)}, {where}" if heading else where
     return f"- **{named}**: {' '.join(_prose(section['summary']).split())}"
 

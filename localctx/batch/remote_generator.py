@@ -12,7 +12,7 @@ from localctx.library.cite import cite_passages
 from localctx.library.search import Passage
 from localctx.library.sentences import trim_to_sentence
 from localctx.settings import Settings
-from localctx.store.documents import StoredDocument, labels
+from localctx.store.documents import StoredDocument, labels, part_labels
 from localctx.workflows.text_generator import GeneratedAnswer, zero_token_counts
 
 MIN_TOKEN_BYTES = 3  # of a token: gives an upper estimate of token counts, by which sections are cut
@@ -96,7 +96,7 @@ class RemoteGenerator:
 
     def _cite(self, answer: str, question: str, mode: str, passages: Sequence[Passage]) -> GeneratedAnswer:
         """Return an answer with its citations."""
-        page, heading = (labels(self._document[2], kind) for kind in ("page", "heading"))
+        page, heading = part_labels(self._document[2]), labels(self._document[2], "heading")
         cited = [
             {**asdict(c), "page": page(c.start), "heading": heading(c.start)}
             for c in cite_passages(answer, question, passages)

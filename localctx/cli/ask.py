@@ -41,7 +41,7 @@ MAX_QUOTE = 200  # characters
 def ask(
     words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_keep: bool, until: str, **flags: Any
 ) -> None:
-    """Answer QUESTION from FILEs (text, Markdown, HTML, PDF, docx, EPUB; - is standard input), or from the library.
+    """Answer QUESTION from FILEs (PDF, Word, slides, e-mail, text ...; - is standard input), or from the library.
 
     Documents that fit the model's window are read whole; of longer ones only the most relevant passages.
 
@@ -173,7 +173,7 @@ def _exit(stopped: str, failed: object) -> None:
 
 def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -> None:
     """Print notes, citations and cost after an answer that was limited to ``max_tokens``."""
-    from localctx.cli.terminal import format_citation
+    from localctx.cli.terminal import format_citation, shortened
     from localctx.library.cite import BY_WORDS
 
     if report["stopped"] == "length":
@@ -183,13 +183,26 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
     for line in _eviction_notes(report):
         terminal.say(line)
     everywhere = report["mode"] == "everywhere"  # which names the places in its text
-    others = [c for c in report["citations"] if not everywhere and not _is_part(c, terminal.quoted)]
+    numbered = _numbered(report["sentences"]) if terminal.numbers else []
+    for number, source in numbered:
+        terminal.hint(f"[{number}] {format_citation(source, MAX_QUOTE)}")
+    shown = [source for _, source in numbered] + [terminal.quoted]
+    others = [c for c in report["citations"] if not everywhere and not any(_is_part(c, one) for one in shown)]
     for citation in others:
         terminal.hint(f"{'also' if terminal.quoted else 'see'} {format_citation(citation, MAX_QUOTE)}")
     if any(citation["source"] == "words" for citation in others):
         terminal.hint(BY_WORDS)
+    for sentence in report["sentences"]:
+        if sentence["support"] == "unsupported":
+            words = report["answer"][sentence["start"] : sentence["end"]]
+            terminal.hint(f"no passage says: {shortened(words, MAX_QUOTE)}")
     terminal.quoted = None
     terminal.hint(_summary(report))
+
+
+def _numbered(sentences: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """Return the numbers of the sources of an answer's sentences, with their citations."""
+    return list({s["number"]: s["source"] for s in sentences if s["source"]}.items())
 
 
 def _is_part(citation: dict[str, Any], shown: dict[str, Any] | None) -> bool:

@@ -207,6 +207,9 @@ class ChatCommand:
             raise UsageError(f"{rest!r} is not a temperature", "for example: /regenerate 0.8") from None
         self._answer(self._session.run(self._workflow.regenerate(self._id, temperature, self._until)))
 
+    def _continue(self, rest: str) -> None:
+        self._answer(self._session.run(self._workflow.continue_answer(self._id)))
+
     def _edit(self, rest: str) -> None:
         if not rest:
             raise UsageError("/edit takes the question in other words", "for example: /edit Who was it?")
@@ -258,6 +261,7 @@ COMMANDS: dict[str, tuple[str, Callable[[ChatCommand, str], None], str]] = {
     "new": ("", ChatCommand._new, "start a new chat about the same documents"),
     "rename": ("TITLE", ChatCommand._rename, "give this chat another title"),
     "regenerate": ("[TEMPERATURE]", ChatCommand._regenerate, "answer the last question again"),
+    "continue": ("", ChatCommand._continue, "go on with an answer that was cut or stopped"),
     "edit": ("TEXT", ChatCommand._edit, "ask the last question in other words"),
     "until": ("[PLACE]", ChatCommand._read_until, "read the document only so far from now on, or all of it"),
     "branches": ("", ChatCommand._branches, "list the versions of this chat; * marks the current one"),

@@ -114,7 +114,11 @@ def answer_options(command: Callable) -> Callable:
         click.option(
             "--embedder", metavar="NAME", help="The model of the vectors for search: all-minilm-l6-v2, none, ..."
         ),
-        click.option("--blend", metavar="HOW", help="Combine passages that were read separately: off, on, auto (off)."),
+        click.option(
+            "--blend",
+            metavar="HOW",
+            help="Combine texts that were read separately: off, on, auto (where that was measured to be good).",
+        ),
         click.option("--max-tokens", type=int, metavar="N", help="Longest answer, in tokens (256)."),
         click.option("--temperature", type=float, metavar="T", help="0 takes the likeliest token each time (0)."),
         click.option(

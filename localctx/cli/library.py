@@ -8,6 +8,7 @@ import click
 
 from localctx.cli.common import CANCELLED, as_json_option, ocr_option, open_store, quiet_option, settings_from
 from localctx.cli.library_pages import export, import_, pin, unpin, verify
+from localctx.cli.library_watch import watch
 from localctx.errors import DocumentError, format_bytes
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def library() -> None:
 def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) -> None:
     """Read PATHs into the library: files, folders with all files below, patterns; - is standard input.
 
-    Text, Markdown, HTML, PDF, Word (docx), EPUB, CSV and source code; they are then indexed for search. Exit code 3
-    if some could not be read; the others are stored, also after Ctrl-C.
+    Text, Markdown, HTML, PDF, Word, EPUB, presentations, spreadsheets, OpenDocument, e-mail, RTF, CSV and source code;
+    they are then indexed for search. Exit code 3 if some could not be read; the others are stored, also after Ctrl-C.
 
     \b
     localctx library add report.pdf notes/ "books/*.epub"
@@ -78,10 +79,12 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
 
 
 def _print_result(result: "Added", as_json: bool) -> None:
+    from localctx.store.document_parts import count_parts
+
     if result.status == "failed":
         print(f"localctx: {result.why}", file=sys.stderr, flush=True)
     elif not as_json:
-        pages = f"{result.pages:,} pages, " if result.pages else ""
+        pages = f"{count_parts(result.part, result.pages)}, " if result.pages else ""
         details = f"{pages}{result.characters:,} characters, {result.seconds:.1f} s"
         print(f"{result.path}: {result.status}, {details}", flush=True)
 
@@ -178,9 +181,12 @@ def library_rm(documents: tuple[str, ...]) -> None:
 
 
 def _parts(spans: list[Any]) -> str:
-    """Return the numbers of pages, if it has any, and headings."""
+    """Return the numbers of pages or other parts, if it has any, and of headings."""
+    from localctx.store.document_parts import PARTS, count_parts
+
     n = Counter(s.kind for s in spans)
-    return (f"{n['page']:,} pages, " if n["page"] else "") + f"{n['heading']:,} headings"
+    counted = [count_parts(kind, n[kind]) for kind in PARTS if n[kind]]
+    return ", ".join([*counted, f"{n['heading']:,} headings"])
 
 
 def _document_json(row: Any, caches: list[Any], kept: tuple[int, int, int]) -> dict[str, Any]:
@@ -196,5 +202,5 @@ def _when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
 
 
-for _command in (pin, unpin, verify, export, import_):
+for _command in (watch, pin, unpin, verify, export, import_):
     library.add_command(_command)

@@ -58,7 +58,9 @@ def library_search(
 
 
 def _format(p: "Passage", words: str, marked: bool) -> str:
-    page, heading = p.page and f"page {p.page}", p.heading and f"“{p.heading}”"
+    from localctx.store.document_parts import tell_part
+
+    page, heading = p.page and tell_part(p.page), p.heading and f"“{p.heading}”"
     where = ", ".join(
         filter(None, [p.name, page, heading, f"characters {p.start:,}-{p.end:,}", f"score {p.score:.3f}"])
     )

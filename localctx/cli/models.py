@@ -1,17 +1,20 @@
 """``models``: list, choose, download and delete models."""
 
 import sys
+from contextlib import closing, suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from localctx.cli.common import as_json_option, quiet_option, settings_from, with_launcher
-from localctx.errors import ModelError, format_bytes
+from localctx.errors import ModelError, StoreError, format_bytes
 
 if TYPE_CHECKING:
     from localctx.models.catalog import CatalogEntry
     from localctx.models.model_advice import Advice
+    from localctx.models.model_estimate import MeasuredSpeed
     from localctx.models.resolve import InstalledModel
 
 
@@ -23,9 +26,11 @@ def models() -> None:
 @models.command("list")
 @as_json_option
 def models_list(as_json: bool) -> None:
-    """List known models, and those on this machine, with their estimated speed on it.
+    """List known models, and those on this machine, those first that run best on it.
 
-    A star marks the model recommended for this machine. No network is used.
+    WINDOW is the longest context that a model was made for, in tokens. NEEDS is the memory for weights and a short
+    context, with int8 weights on a processor or nf4 on a GPU where only these fit; localctx plan says more. A star
+    marks the model recommended for this machine. No network is used.
 
     \b
     localctx models list
@@ -47,11 +52,24 @@ def _advice() -> "tuple[Advice | None, str]":
     """Return the advice for this machine, and the same as one line; (None, why) if there is none."""
     from localctx.models.model_advice import advise
 
+    settings = settings_from({})
     try:
-        advice = advise(settings_from({}))
+        advice = advise(settings, measured=_measured(settings.home))
         return advice, with_launcher(advice.line())
     except ModelError as e:
         return None, f"what this machine can run is not known: {e}"
+
+
+def _measured(home: Path) -> "dict[str, MeasuredSpeed]":
+    """Return the speeds at which models have run on this machine; nothing where no store can be read."""
+    from localctx.engine.model_speeds import measured_speeds
+    from localctx.store.store import Store
+
+    with suppress(StoreError):
+        if Store.is_at(home):
+            with closing(Store(home)) as store:
+                return measured_speeds(store)
+    return {}
 
 
 def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
@@ -61,17 +79,25 @@ def _rows(advice: "Advice | None") -> list[dict[str, Any]]:
 
     local, known = {m.name: m for m in list_installed(settings_from({}).models)}, load_catalog()
     others = [_other(m) for m in local.values() if m.name not in known]
-    return [_known(e, local.get(e.name), advice) for e in known.values()] + others
+    return [_known(e, local.get(e.name), advice) for e in _sorted(list(known.values()), advice)] + others
+
+
+def _sorted(entries: "list[CatalogEntry]", advice: "Advice | None") -> "list[CatalogEntry]":
+    """Return known models in the order of what this machine can run, models for search at the end."""
+    from localctx.models.model_estimate import usefulness
+
+    return sorted(entries, key=lambda e: usefulness(advice.models.get(e.name))) if advice else entries
 
 
 def _known(e: "CatalogEntry", local: "InstalledModel | None", advice: "Advice | None") -> dict[str, Any]:
-    from localctx.models.model_advice import estimate_to_json
+    from localctx.models.model_estimate import estimate_to_json
 
     estimate = advice.models.get(e.name) if advice else None
     return {
         "name": e.name,
         "kind": e.kind,
         "licence": e.licence,
+        "terms": e.terms or None,
         "context": e.context,
         "longer": [asdict(w) for w in e.longer],
         "bytes": local.bytes if local else e.bytes,
@@ -85,16 +111,16 @@ def _known(e: "CatalogEntry", local: "InstalledModel | None", advice: "Advice | 
 
 def _other(m: "InstalledModel") -> dict[str, Any]:
     """Return the row of a model on this machine that is not in the catalogue."""
-    from localctx.models.model_advice import estimate_to_json
+    from localctx.models.model_estimate import estimate_to_json
 
-    nothing = {"kind": "", "licence": "", "context": 0, "longer": []}
+    nothing: dict[str, Any] = {"kind": "", "licence": "", "terms": None, "context": 0, "longer": []}
     known = {"bytes": m.bytes, "gpu_gib": 0, "here": True, **estimate_to_json(None), "recommended": False}
     known["reader"] = None
     return {"name": m.name, **nothing, **known}
 
 
 def _table_row(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
-    from localctx.models.model_advice import describe_estimate
+    from localctx.models.model_estimate import describe_estimate, describe_memory
 
     estimate = advice.models.get(r["name"]) if advice else None
     return {
@@ -103,9 +129,9 @@ def _table_row(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
         "FOR": {"chat": "answers", "embedder": "search"}.get(r["kind"], ""),
         "SIZE": format_bytes(r["bytes"]),
         "WINDOW": f"{r['context']:,}" if r["context"] else "",
-        "GPU": f"{r['gpu_gib']} GiB" if r["gpu_gib"] else "",
+        "NEEDS": describe_memory(estimate) if estimate else "",
         "ON THIS MACHINE": describe_estimate(estimate, advice.machine) if advice and estimate else "",
-        "LICENCE": r["licence"],
+        "LICENCE": r["licence"] + " (not open source)" * bool(r["terms"]),
     }
 
 
@@ -116,7 +142,7 @@ def models_use(name: str, weights: str | None) -> None:
     """Use model NAME from now on: one of the list, one on this machine, a folder or a GGUF file.
 
     The choice is saved in settings.toml, which the window uses too. A model that is not on this machine is downloaded
-    with the next question.
+    with the next question, unless its licence is not open source.
 
     \b
     localctx models use qwen3-1.7b
@@ -127,14 +153,17 @@ def models_use(name: str, weights: str | None) -> None:
     settings = settings_from({})
     chosen, present = check_known(name, settings.models)
     save_settings(settings.home, {"model": chosen} | ({"weights": weights} if weights else {}))
-    more = (
-        ""
-        if present
-        else with_launcher(f"; it is not here yet: localctx models pull {chosen}, or the next question downloads it")
-    )
-    print(f"{chosen} is used from now on{more}")
+    print(f"{chosen} is used from now on{'' if present else with_launcher(_how_to_get(chosen))}")
     if "model" in overrides():
         print(f"localctx: {variable('model')} is set in the environment, and wins over that", file=sys.stderr)
+
+
+def _how_to_get(name: str) -> str:
+    from localctx.models.catalog import describe_terms, load_catalog
+
+    entry = load_catalog().get(name)
+    rest = f" ({describe_terms(entry)})" if entry and entry.terms else ", or the next question downloads it"
+    return f"; it is not here yet: localctx models pull {name}{rest}"
 
 
 @models.command("pull")
@@ -143,14 +172,19 @@ def models_use(name: str, weights: str | None) -> None:
 def models_pull(name: str, quiet: bool) -> None:
     """Download model NAME (of the list, or owner/name on the Hugging Face hub) and make it ready to load.
 
+    A licence that is not open source is said before the download, which Ctrl-C stops.
+
     \b
     localctx models pull smollm2-135m-instruct
     """
     from localctx.cli.terminal import Terminal
     from localctx.engine.events import Progress
+    from localctx.models.catalog import describe_terms, load_catalog
     from localctx.models.resolve import pull
 
     terminal = Terminal(quiet=quiet)
+    if (entry := load_catalog().get(name)) and entry.terms:
+        print(f"localctx: {describe_terms(entry)}", file=sys.stderr)
     try:
         path = pull(name, settings_from({}).models, lambda *p: terminal.show(Progress(*p)))
     finally:

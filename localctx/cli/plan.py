@@ -61,8 +61,10 @@ def _print_report(r: dict[str, Any]) -> None:
         print(f"GPU layers   {gpu['count']} of {gpu['of']}, with {format_bytes(gpu['weights'])} of the weights")
     source = "an estimate" if r["engine"] == "torch" else "as llama.cpp says"
     print(f"activations  {format_bytes(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time ({source})")
-    states = f", {format_bytes(kv['state_bytes'])} of recurrent states" if kv.get("state_bytes") else ""
+    states = f", {format_bytes(kv['state_bytes'])} of states of other layers" if kv.get("state_bytes") else ""
     print(f"KV           {format_bytes(kv['bytes'])} in {kv['codec']}, {kv['bytes_per_token']:,} bytes a token{states}")
+    if step := kv.get("snapshot_step"):
+        print(f"             on disk the states are stored every {step:,} tokens and where a document or a turn ends")
     for line in filter(None, (_attention_line(r["attention"]), _sliding_line(r["sliding"], kv["bytes"]))):
         print(line)
     rows = [

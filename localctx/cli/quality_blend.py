@@ -12,10 +12,15 @@ if TYPE_CHECKING:
 def measure_blending(
     session: "Session", setup: "Setup", terminal: "Terminal", text: str, codec: str, count: int, as_json: bool
 ) -> None:
-    """Measure every blending on ``count`` passages, store which passed, and print the results."""
+    """Measure every blending on ``count`` passages, store which passed, and print the results. Raises UsageError for a
+    model that cannot blend.
+    """
     from localctx.cli.terminal import print_json, table
+    from localctx.engine.blending import no_blending
     from localctx.quality.blend_quality import LENGTH, BlendGate
 
+    if session.runtime.has_states:
+        raise no_blending(session.settings.model)
     results = []
     for result in BlendGate(setup, codec, text, count, terminal.show).run():
         results.append(result)

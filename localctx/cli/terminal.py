@@ -10,7 +10,19 @@ from typing import Any
 from tqdm import tqdm
 
 from localctx.cli.common import printable_line
-from localctx.engine.events import Done, Event, Evicted, Note, PassageAnswered, Planned, Progress, Quoted, Token
+from localctx.engine.events import (
+    Done,
+    Event,
+    Evicted,
+    Note,
+    PassageAnswered,
+    Planned,
+    Progress,
+    Quoted,
+    SentenceChecked,
+    Token,
+)
+from localctx.store.document_parts import tell_part
 
 MAX_QUOTE = 600  # characters of the quotation before an answer
 _TIERS = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device
@@ -21,7 +33,7 @@ class Terminal:
     """Prints events. With ``as_json`` it prints no text of answers, with ``quiet`` nothing but them.
 
     Several ``answers`` are numbered, each on lines of its own. ``quoted`` is the citation that was printed before the
-    last answer.
+    last answer; with ``numbers`` each sentence has that of its source.
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False, answers: int = 1) -> None:
@@ -31,7 +43,8 @@ class Terminal:
         self._bar: tqdm | None = None
         self._phase = ""
         self._wrote = False
-        self._answer = 0
+        self._answer, self._space = 0, ""  # the answer that is printed, and white space that was not printed yet
+        self.numbers = self.interactive and sys.stdout.isatty() and not (as_json or self._several)
         self.quoted: dict[str, Any] | None = None
 
     def show(self, event: Event) -> None:
@@ -47,6 +60,8 @@ class Terminal:
                 self._quote(event)
             case Token() if not self._json:
                 self._token(event)
+            case SentenceChecked() if not self._json:
+                self._number(event.sentence)
             case Evicted():
                 self._evicted(event)
             case PassageAnswered():
@@ -70,6 +85,7 @@ class Terminal:
         """End the line of the streamed answer."""
         self.clear()
         if self._wrote:
+            self._write("", end=True)
             print(flush=True)
         self._wrote = False
 
@@ -96,8 +112,21 @@ class Terminal:
         if text and not self._wrote and self._several:
             text = f"{token.answer + 1}: {text}"
         self._wrote = self._wrote or bool(text)
-        sys.stdout.write(text)
+        self._write(text)
+
+    def _write(self, text: str, end: bool = False) -> None:
+        """Print a part of the answer. On a terminal the white space at its end waits: a number may come before it."""
+        text = self._space + text
+        shown = text.rstrip() if self.numbers and not end else text
+        self._space = text[len(shown) :]
+        sys.stdout.write(shown)
         sys.stdout.flush()
+
+    def _number(self, sentence: dict[str, Any]) -> None:
+        """Print the number of a sentence's source after it, on a terminal; a pipe gets the answer alone."""
+        if self.numbers and sentence["source"] and self._wrote:
+            sys.stdout.write(f" [{sentence['number']}]")
+            sys.stdout.flush()
 
     def _quote(self, quoted: Quoted) -> None:
         self.clear()
@@ -120,7 +149,7 @@ class Terminal:
     def _passage_answered(self, event: PassageAnswered) -> None:
         """Print a line that the report repeats in its groups, if stderr is a terminal."""
         c = event.citation
-        place = f"page {c['page']}" if c["page"] else f"from character {c['start']:,}"
+        place = tell_part(c["page"]) if c["page"] else f"from character {c['start']:,}"
         if self.interactive:
             with without_bars():
                 print(printable_line(f"{event.answer} ({c['name']}, {place})"), file=sys.stderr, flush=True)
@@ -149,9 +178,14 @@ class Terminal:
 
 def format_citation(c: dict[str, Any], max_chars: int) -> str:
     """Return a citation as one line: up to ``max_chars`` of its quote, document, page and heading."""
-    places = [c["name"], c["page"] and f"page {c['page']}", c["heading"] and f'under "{c["heading"]}"']
-    words = c["quote"] if len(c["quote"]) <= max_chars else c["quote"][:max_chars].rsplit(None, 1)[0] + " ..."
-    return printable_line(f'"{words}" ({", ".join(filter(None, places))})')
+    places = [c["name"], c["page"] and tell_part(c["page"]), c["heading"] and f'under "{c["heading"]}"']
+    return printable_line(f"{shortened(c['quote'], max_chars)} ({', '.join(filter(None, places))})")
+
+
+def shortened(text: str, max_chars: int) -> str:
+    """Return up to ``max_chars`` of a text as one line in quotation marks, cut between words."""
+    words = text if len(text) <= max_chars else text[:max_chars].rsplit(None, 1)[0] + " ..."
+    return printable_line(f'"{words}"')
 
 
 def without_bars() -> AbstractContextManager[None]:

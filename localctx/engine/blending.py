@@ -18,12 +18,16 @@ from localctx.engine.cache_plan import MemoryRelief
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Progress
 from localctx.engine.prefill_decode import prefill
-from localctx.errors import ModelError
+from localctx.engine.prompt import common
+from localctx.errors import ModelError, UsageError
 from localctx.kv.cache import Cache
 from localctx.kv.splice import rerotated_to_follow, splice_tokens
 from localctx.models.base import PagedModel
 
 DEVIATION_LAYER = 1  # the first layer whose keys and values depend on what stands before; it stands for the others
+MAX_COPIED = 4096  # tokens copied at once: their keys and values are unpacked to 32 bits, layer by layer
+MAX_COMPARED = 4096  # tokens of a passage among which the longest match is searched for, in quadratic time
+ANCHOR = 64  # tokens of a longer one that are found again, and extended in both directions
 BLOCK = 16  # tokens recomputed together: CacheBlend picks single ones, but a forward pass for each would cost more
 
 
@@ -80,17 +84,44 @@ def choose_blending(setting: str, passed: Callable[[Blending], bool | None]) -> 
     return best or (DEFAULT_BLENDING if setting == "on" else None)
 
 
+def no_blending(model: str) -> UsageError:
+    """Returns the error of a model of this name whose layers remember the texts before in states."""
+    what = f"{model} has layers that remember in states: texts that were read alone cannot be put together"
+    return UsageError(what, "use --blend off")
+
+
 def locate(tokens: Sequence[int], passages: Sequence[CachedPassage]) -> list[PassageSpan]:
     """Returns where in a prompt the passages are, in their order: for each the longest run of tokens that both have.
 
     So no chat template or heading needs to be understood. The last token is never part of a span: it is prefilled.
     """
-    spans, after, end = list[PassageSpan](), 0, len(tokens) - 1
+    spans, after = list[PassageSpan](), 0
     for passage in passages:
-        same = SequenceMatcher(None, tokens, passage.tokens, autojunk=False).find_longest_match(after, end)
-        after = same.a + same.size
-        spans.append(PassageSpan(same.a, after, passage, same.b))
+        span = _find_long(tokens, passage, after) or _longest_match(tokens, passage, after)
+        after = span.stop
+        spans.append(span)
     return spans
+
+
+def _longest_match(tokens: Sequence[int], passage: CachedPassage, after: int) -> PassageSpan:
+    compared = passage.tokens[:MAX_COMPARED]
+    same = SequenceMatcher(None, tokens, compared, autojunk=False).find_longest_match(after, len(tokens) - 1)
+    return PassageSpan(same.a, same.a + same.size, passage, same.b)
+
+
+def _find_long(tokens: Sequence[int], passage: CachedPassage, after: int) -> PassageSpan | None:
+    """Find a long passage by tokens from its middle; None for a short one, or where they are not in the prompt."""
+    middle, end = len(passage.tokens) // 2, len(tokens) - 1
+    if len(passage.tokens) <= MAX_COMPARED:
+        return None
+    anchor = list(passage.tokens[middle : middle + ANCHOR])
+    candidates = (i for i in range(after, end - ANCHOR) if tokens[i] == anchor[0])
+    at = next((i for i in candidates if list(tokens[i : i + ANCHOR]) == anchor), None)
+    if at is None:
+        return None
+    before = common(tokens[after:at][::-1], passage.tokens[:middle][::-1])
+    behind = common(tokens[at:end], passage.tokens[middle:])
+    return PassageSpan(at - before, at + behind, passage, middle - before)
 
 
 def blend(
@@ -118,7 +149,7 @@ def blend(
     reused = cache.length
     for span in locate(tokens, passages):
         yield from prefill_to(min(span.start + blending.recompute, span.stop))
-        for start, stop in _copied_ranges(model, cache, tokens, span, blending.deviate):
+        for start, stop in _pieces(_copied_ranges(model, cache, tokens, span, blending.deviate)):
             yield from prefill_to(start)
             splice_tokens(cache, span.passage.cache, span.at + start - span.start, span.at + stop - span.start)
             reused += stop - start
@@ -148,6 +179,11 @@ def _copied_ranges(
     worst = set(deviations.topk(round(deviate * len(deviations))).indices.tolist())
     runs = [list(run) for copied, run in groupby(range(len(deviations)), lambda i: i not in worst) if copied]
     return [(start + run[0] * BLOCK, min(start + (run[-1] + 1) * BLOCK, stop)) for run in runs]
+
+
+def _pieces(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns the ranges, cut into such of at most MAX_COPIED tokens."""
+    return [(at, min(stop, at + MAX_COPIED)) for start, stop in ranges for at in range(start, stop, MAX_COPIED)]
 
 
 def _deviation(model: PagedModel, cache: Cache, tokens: Sequence[int], span: PassageSpan) -> Tensor:

@@ -5,16 +5,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 import torch
 
 from localctx.budget import TierLimits, measure_device, measure_limits
-from localctx.errors import NoRoom
+from localctx.errors import NoRoom, UsageError
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import Keeper, make_keeper
 from localctx.kv.keepers.full import Full
+from localctx.kv.keepers.keeper import TokenBudget
 from localctx.kv.pool import Pool
 from localctx.kv.reencode import reencode
 from localctx.kv.rotary import Rope
@@ -76,8 +77,11 @@ def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int) -
     """Plan the cache of a prompt of ``tokens`` on this machine, as its memory is now.
 
     The chunk is the largest whose activations take at most half of what is free, and whose pages take at most half of
-    the device's budget. Raises UsageError for an unknown keeper.
+    the device's budget. Raises UsageError for an unknown keeper, and for one that evicts tokens of a model with states.
     """
+    keeper = make_keeper(settings.keep, tokens)
+    if isinstance(keeper, TokenBudget):
+        refuse_eviction(model, keeper.name)
     device, itemsize = str(model.device), model.dtype.itemsize
     room, kind = measure_device(device).free // 2, model.device.type
     chunk = largest_chunk(model.geometry, room, settings.chunk, context=tokens, itemsize=itemsize, device=kind)
@@ -87,7 +91,14 @@ def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int) -
         pages = limits.device // 2 // model.shape.page_bytes(codec)
         chunk = min(chunk, max(1, pages) * PAGE)
     caps = TierLimits(*(settings.caps[name] for name in ("memory", "ram", "disk")))
-    return CachePlan(codec, make_keeper(settings.keep, tokens), limits, min(chunk, settings.chunk), caps)
+    return CachePlan(codec, keeper, limits, min(chunk, settings.chunk), caps)
+
+
+def refuse_eviction(model: Model, keeper: str) -> None:
+    """Raise UsageError if layers of the model remember in states, of which this keeper can evict nothing."""
+    if model.engine == "torch" and cast(PagedModel, model).shape.states:
+        what = f"{model.name} has layers that remember all tokens in states, of which {keeper} can drop nothing"
+        raise UsageError(what, "use --keep full or select; in a full chat: summarize, or begin a new one")
 
 
 def choose_codec(shape: KVShape, passed: Callable[[str], bool | None]) -> str:

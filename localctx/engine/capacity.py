@@ -96,12 +96,12 @@ def capacity(
         weights_bytes=model.weights,
         adapter_bytes=adapter,
         activation_bytes=_activations(model, settings.chunk, tokens, device),
-        kv=_kv(model.shape, codec, tokens),
-        fits={c: largest_context(model.shape, c, lambda n: limits(n).device or 0) for c in FORMATS},
+        kv=_kv(model, codec, tokens),
+        fits={c: largest_context(model.shape, c, lambda n: limits(n).device or 0, model.itemsize) for c in FORMATS},
         context=tokens,
         window=window or None,
         longer=[vars(w) for w in _longer(settings, config)],
-        codecs={c: _kv(model.shape, c, tokens) for c in FORMATS},
+        codecs={c: _kv(model, c, tokens) for c in FORMATS},
         attention=_attention(model, codec),
         sliding=_sliding(model.shape, codec, tokens),
         device=str(device),
@@ -115,11 +115,14 @@ def capacity(
     )
 
 
-def largest_context(shape: KVShape, codec: str, free_bytes: Callable[[int], int]) -> int:
-    """Returns the most tokens, in whole pages, whose cache in ``codec`` takes at most ``free_bytes(tokens)`` bytes."""
+def largest_context(shape: KVShape, codec: str, free_bytes: Callable[[int], int], itemsize: int = 4) -> int:
+    """Returns the most tokens, in whole pages, whose cache in ``codec`` takes at most ``free_bytes(tokens)`` bytes.
+
+    The model computes in ``itemsize`` bytes.
+    """
 
     def too_many(pages: int) -> bool:
-        return shape.cache_bytes(codec, pages * PAGE) > free_bytes(pages * PAGE)
+        return shape.cache_bytes(codec, pages * PAGE, itemsize) > free_bytes(pages * PAGE)
 
     top = 1
     while not too_many(top):
@@ -150,12 +153,20 @@ def _activations(model: Sizing, chunk: int, tokens: int, device: torch.device) -
     return model.geometry.activation_bytes(min(chunk, tokens), tokens, model.itemsize, device.type)
 
 
-def _kv(shape: KVShape, codec: str, tokens: int) -> dict[str, Any]:
-    return {
+def _kv(model: Sizing, codec: str, tokens: int) -> dict[str, Any]:
+    """Returns what keys, values and states take, as JSON: a snapshot of states ``state_bytes``, and one is stored every
+    ``snapshot_step`` tokens.
+    """
+    shape, itemsize = model.shape, model.itemsize
+    kv = {
         "codec": codec,
         "bytes_per_token": shape.bytes_per_token(codec),
-        "bytes": shape.cache_bytes(codec, tokens),
+        "bytes": shape.cache_bytes(codec, tokens, itemsize),
     }
+    if not shape.states:
+        return kv
+    step = shape.snapshot_step(codec, itemsize)
+    return kv | {"state_bytes": shape.state_bytes(itemsize), "snapshot_step": step}
 
 
 def _attention(model: Sizing, codec: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ COUNTED = {
     "checking": "pages",
     "verifying": "pages",
     "ranking": "passages",
+    "passages": "passages",
     "asking": "passages",
     "measuring": "passes",
     "quoting": "passes",
@@ -82,6 +83,15 @@ class Note:
 
 
 @dataclass(frozen=True)
+class WholeOffered(Note):
+    """A note that the question may be about the whole of documents of which only passages are read. ``ways`` of reading
+    all of them, ``summarize`` and ``everywhere``, with the seconds each would take (None: not measured yet).
+    """
+
+    ways: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Evicted:
     """The keeper evicted pages: ``tokens`` so far in total, in ``ranges`` [start, stop) of the prompt."""
 
@@ -105,6 +115,15 @@ class PassageAnswered:
 
     answer: str
     citation: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class SentenceChecked:
+    """A sentence of the first answer is complete; ``sentence`` is as in the report, with its characters in the answer
+    and the passage that says it, if one does.
+    """
+
+    sentence: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -140,4 +159,4 @@ class InUse:
     kv: Mapping[str, int] = field(default_factory=dict)
 
 
-Event = Planned | Progress | Note | Evicted | Quoted | PassageAnswered | Token | Done
+Event = Planned | Progress | Note | Evicted | Quoted | PassageAnswered | SentenceChecked | Token | Done

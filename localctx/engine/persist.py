@@ -10,6 +10,7 @@ from localctx.engine.persister import CacheIdentity, Persister
 from localctx.kv.cache import Cache
 from localctx.kv.pages import page_names
 from localctx.kv.pool import Pool
+from localctx.kv.sequence_states import States
 from localctx.kv.tiers import StoredBytes
 from localctx.shape import PAGE, SINK_PAGES
 from localctx.store.documents import StoredDocument
@@ -17,6 +18,7 @@ from localctx.store.page_store import PageKey, PrefixMatch
 from localctx.store.remote_sync import RemoteSync
 from localctx.store.store import Store
 
+MIN_STATE_TOKENS = 256  # of which a snapshot of a recurrence, 50 MB or more, saves the reading
 COMMIT = 16  # pages between commits: a power cut costs at most the prefill of 1,024 tokens
 
 
@@ -37,6 +39,8 @@ class CachePersister(Persister[Cache]):
         super().__init__(open_store, documents, identity, tokens, disk)
         self._pages, self._remote = -(-len(tokens) // PAGE), remote
         self._written = self._committed = 0
+        self._states_at = 0  # the tokens before the last stored snapshot of states
+        self._closing = False
         self._whole: int | None = None  # pages that a sequence which was extended had in whole
         self._uncommitted = list[tuple[Pool, int, int]]()  # (pool, page id, position) of pages written since
 
@@ -52,22 +56,34 @@ class CachePersister(Persister[Cache]):
 
     def close(self, cache: Cache, rate: float | None = None) -> None:
         """See ``Persister``."""
+        self._closing = True  # of a sequence that was interrupted, the last states are written too
         super().close(cache, rate)
         if self._writer and self._remote:
             self.notes += self._remote.take_notes()
 
     def _restore(self, store: Store, cache: Cache) -> list[str]:
-        prefix = store.pages.longest_prefix(self._identity.fingerprint, self._tokens, self._identity.activation)
+        identity, with_states = self._identity, bool(cache.pool.shape.states)
+        prefix = store.pages.longest_prefix(
+            identity.fingerprint, self._tokens, identity.activation, with_states=with_states
+        )
+        if with_states:
+            self._remote = None  # pages are of no use there without snapshots, which stay here
         cache.adopt(prefix.payloads)
         remote_notes = self._restore_remote(store, cache, prefix)
-        if prefix.tail is not None:
-            cache.adopt_tail(prefix.tail)
-        tail_bytes = 0 if prefix.tail is None else len(prefix.tail)
-        self.nbytes = sum(map(len, prefix.payloads)) + tail_bytes
+        self._adopt_end(cache, prefix)
+        self.nbytes = sum(len(x) for x in (*prefix.payloads, prefix.tail, prefix.states) if x is not None)
         self.rate = store.caches.rate(self._identity.fingerprint)
         if prefix.fault:
             return [f"{prefix.fault}; reading again from token {cache.length:,}", *remote_notes]
         return remote_notes if cache.length or self._identity.part else remote_notes + self._other_readings(store)
+
+    def _adopt_end(self, cache: Cache, prefix: PrefixMatch) -> None:
+        """Take the open page that ends ``prefix``, and the states after it."""
+        if prefix.tail is not None:
+            cache.adopt_tail(prefix.tail)
+        if prefix.states is not None:
+            cache.adopt_states(prefix.states)
+            self._states_at = cache.length
 
     def _restore_remote(self, store: Store, cache: Cache, prefix: PrefixMatch) -> list[str]:
         """Continue ``prefix`` with full pages of the remote store, which are written to the local one and mapped."""
@@ -88,7 +104,7 @@ class CachePersister(Persister[Cache]):
         assert self._remote
         slot_bytes, first = cache.pool.shape.slot_bytes(self._identity.codec), cache.length // PAGE
         sizes = [cache.pool.page_bytes(first + i) for i in range(len(keys))]
-        stored = store.pages.nbytes()
+        stored = store.disk_bytes()
         need = sum(-(-size // slot_bytes) * slot_bytes for size in sizes)
         if stored + need > measure_store_budget(store.home, stored, self._disk):  # nothing is evicted for them
             return []
@@ -106,7 +122,22 @@ class CachePersister(Persister[Cache]):
         self._whole = min(self._written, len(self._tokens) // PAGE, len(cache.pages))
         self._tokens, self._pages = tokens, -(-len(tokens) // PAGE)
         self._identity = replace(self._identity, branch=branch)
+        if cache.pool.shape.states:
+            self._go_back(store, cache)
         self._open(store, cache)
+
+    def _go_back(self, store: Store, cache: Cache) -> None:
+        """Restore what is stored of the sequence, if that is more than the cache was trimmed to: in memory there are
+        states for few lengths.
+        """
+        identity = self._identity
+        prefix = store.pages.longest_prefix(identity.fingerprint, self._tokens, identity.activation, with_states=True)
+        if len(prefix.payloads) * PAGE > cache.length:
+            cache.trim(0)
+            cache.adopt(prefix.payloads)
+            self._adopt_end(cache, prefix)
+            self._whole = None
+        self._states_at = min(self._states_at, cache.length)
 
     def _open_writer(self, store: Store, cache: Cache) -> None:
         """Open the writer; the first pages, restored or written before, are stored already. An open page that was
@@ -116,11 +147,23 @@ class CachePersister(Persister[Cache]):
         identity, self._written, self._committed = self._identity, stored, stored
         slot_bytes = cache.pool.shape.slot_bytes(identity.codec)
         self._writer = store.pages.writer(
-            identity.fingerprint, self._tokens, slot_bytes, self._cache_id, identity.activation
+            identity.fingerprint,
+            self._tokens,
+            slot_bytes,
+            self._cache_id,
+            identity.activation,
+            with_states=bool(cache.pool.shape.states),
         )
         self._writer.commit(stored)  # restored pages are this cache's too, and not evicted for the rest
         if self._remote:
             self._upload(list(self._writer.mapped(range(min(stored, len(self._tokens) // PAGE)))))
+
+    def stops(self, cache: Cache) -> Sequence[int]:
+        """See ``Persister``: the states of a recurrence are known only where a pass ends."""
+        shape, end = cache.pool.shape, len(self._tokens)
+        if not shape.recurrent:
+            return ()
+        return [*self._pages_with_states, *range(0, end, shape.snapshot_step(cache.pool.codec, cache.dtype.itemsize))]
 
     def _is_commit_due(self, cache: Cache) -> bool:
         return self._written - self._committed >= _pages_per_commit(cache.pool)
@@ -137,6 +180,55 @@ class CachePersister(Persister[Cache]):
             if sealed:
                 self._uncommitted.append((cache.pool, cache.pages[self._written], self._written))
             self._written, self.nbytes = self._written + 1, self.nbytes + len(payload)
+        for length, states in self._due_states(cache):
+            if not self._write_states(store, length, cache.states.snapshot(states)):
+                break
+
+    def _due_states(self, cache: Cache) -> list[tuple[int, States]]:
+        """Returns the snapshots to be written now, with the tokens before each: those at the ends of pages, and of
+        convolutions alone, whose snapshots are small, the one after the last token.
+        """
+        if self._full or not cache.states.now or not cache.exact:
+            return []
+        written = min(self._written * PAGE, len(self._tokens))
+        ends = [end for end in sorted(cache.states.ends) if self._states_at < end <= written]
+        if not cache.pool.shape.recurrent:
+            due = [(end, cache.states.ends[end]) for end in ends]
+            whole = cache.length == len(self._tokens) and self._written == self._pages
+            return [*due, (cache.length, cache.states.now)] if whole and cache.length % PAGE else due
+        return [(end, cache.states.ends[end]) for end in ends if self._is_worth_states(cache, end, end == ends[-1])]
+
+    def _is_worth_states(self, cache: Cache, end: int, last: bool) -> bool:
+        """True if a snapshot of a recurrence after ``end`` tokens is worth its bytes: a step after the one before, or
+        where the documents or the sequence end, or where it is interrupted. Of a passage its pages are not much less.
+        """
+        shape, codec, itemsize = cache.pool.shape, cache.pool.codec, cache.dtype.itemsize
+        more = end - self._states_at
+        if self._identity.part and more * shape.bytes_per_token(codec) < shape.state_bytes(itemsize) // 2:
+            return False
+        ends_here = end in self._pages_with_states or (self._closing and last)
+        return more >= shape.snapshot_step(codec, itemsize) or (ends_here and more >= MIN_STATE_TOKENS)
+
+    def _write_states(self, store: Store, length: int, snapshot: np.ndarray) -> bool:
+        """Write a snapshot of the states after ``length`` tokens, if it is not stored. Returns False if there was no
+        room.
+        """
+        assert self._writer
+        position = -(-length // PAGE) - 1
+        if not self._writer.has_states(position):
+            if not self._make_room(store, len(snapshot), self._states_at):
+                return False
+            self._writer.write_states(position, snapshot)
+            self.nbytes += len(snapshot)
+        self._states_at = length
+        return True
+
+    @property
+    def _pages_with_states(self) -> frozenset[int]:
+        """The tokens before the ends of the last whole pages of the documents and of the sequence: an edited document
+        or chat goes on from there.
+        """
+        return frozenset(end // PAGE * PAGE for end in (self._identity.document_tokens, len(self._tokens)))
 
     def _writable(self, cache: Cache) -> int:
         """Returns how many pages can be written: the sealed ones, and the open one if the sequence ends in it."""
@@ -149,8 +241,16 @@ class CachePersister(Persister[Cache]):
         self._writer.commit(self._written)
         self._committed = self._written
         self._back_pages()
-        if self._written == self._pages:
+        if self._written == self._pages and not self._full:
             store.caches.mark_ready(self._cache_id)
+        self._share_documents(store)
+
+    @property
+    def _document_pages(self) -> int:
+        """See ``Persister``: the open page that ends the documents is one where the sequence ends with them."""
+        of_documents = self._identity.document_tokens
+        whole = self._pages if len(self._tokens) == of_documents else of_documents // PAGE
+        return min(self._committed, whole)
 
     def _back_pages(self) -> None:
         """Let the pool know which of its pages the store holds now."""

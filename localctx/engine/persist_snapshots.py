@@ -102,7 +102,8 @@ class SnapshotPersister(Persister[LlamaCache]):
         if self._full or not cache.exact or not self._at < length <= end:
             return
         step = STATE_STEP if cache.memory.kind.recurrent else STEP
-        if length not in (end, self._documents_end) and length - self._at < step and not self._closing:
+        ends_here = length in (end, self._documents_end, self._identity.document_tokens)
+        if not ends_here and length - self._at < step and not self._closing:
             return
         key = self._writer.next_key(self._tokens[self._at : length])
         try:
@@ -132,6 +133,13 @@ class SnapshotPersister(Persister[LlamaCache]):
         self._committed = len(self._keys)
         if self._at == len(self._tokens):
             store.caches.mark_ready(self._cache_id)
+        self._share_documents(store)
+
+    @property
+    def _document_pages(self) -> int:
+        """See ``Persister``."""
+        ends = _ends_of(self._keys[: self._committed]).values()
+        return sum(end <= self._identity.document_tokens for end in ends)
 
     def _extend(self, store: Store, cache: LlamaCache, tokens: Sequence[int], branch: int) -> None:
         assert self._writer

@@ -12,7 +12,7 @@ from localctx.budget import measure_store_budget
 from localctx.errors import StoreError, format_bytes
 from localctx.kv.pages import Activation
 from localctx.kv.sequence_cache import SequenceCache
-from localctx.store.caches import CacheRow
+from localctx.store.caches import ANSWER_RATE, CacheRow, cache_id
 from localctx.store.documents import StoredDocument
 from localctx.store.eviction import make_room
 from localctx.store.page_writer import PageWriter
@@ -27,7 +27,8 @@ class CacheIdentity:
 
     ``part`` names the part of the documents that is read, if not all is. ``chat`` and ``branch`` are set if the cache
     belongs to a chat; branch 0 is the prompt that the chat read last, before its answer. ``activation`` is that of the
-    tokens that an adapter computes.
+    tokens that an adapter computes. The first ``document_tokens`` are those of the documents alone: of a chat's cache
+    they are stored under the documents' own cache too, and so outlive the chat.
     """
 
     fingerprint: bytes
@@ -37,6 +38,7 @@ class CacheIdentity:
     chat: str | None = None
     branch: int = 0
     activation: Activation | None = None
+    document_tokens: int = 0
 
 
 class Persister(ABC, Generic[AnyCache]):
@@ -72,6 +74,10 @@ class Persister(ABC, Generic[AnyCache]):
         self._try(lambda store: notes.extend(self._restore(store, cache)))
         return notes
 
+    def stops(self, cache: AnyCache) -> Sequence[int]:
+        """Returns the tokens where a prefill has to stop, so that snapshots can be taken there."""
+        return ()
+
     def enter(self, cache: AnyCache) -> None:
         """Enter the documents and their cache in the store. To be called once the plan is accepted."""
         self._try(lambda store: self._enter(store, cache))
@@ -98,6 +104,11 @@ class Persister(ABC, Generic[AnyCache]):
             self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, rate))
         self._writer.close()
 
+    def note_answer_rate(self, per_second: float) -> None:
+        """Store how many tokens a second an answer was generated at. Does nothing if ``enter`` was not called."""
+        if self._writer:
+            self._try(lambda store: store.caches.note_rate(self._identity.fingerprint, per_second, ANSWER_RATE))
+
     @property
     @abstractmethod
     def kept(self) -> int:
@@ -115,7 +126,13 @@ class Persister(ABC, Generic[AnyCache]):
     def _write(self, store: Store, cache: AnyCache) -> None: ...
 
     @abstractmethod
-    def _commit(self, store: Store) -> None: ...
+    def _commit(self, store: Store) -> None:
+        """Make durable what was written, and ``_share_documents``."""
+
+    @property
+    @abstractmethod
+    def _document_pages(self) -> int:
+        """How many of the committed pages or snapshots hold nothing but the documents."""
 
     @abstractmethod
     def _extend(self, store: Store, cache: AnyCache, tokens: Sequence[int], branch: int) -> None: ...
@@ -159,11 +176,18 @@ class Persister(ABC, Generic[AnyCache]):
         )
         self._open_writer(store, cache)
 
+    def _share_documents(self, store: Store) -> None:
+        """Enter what a chat's cache holds of its documents under their own cache too."""
+        identity, documents = self._identity, [row.id for row, _, _ in self._documents]
+        if identity.chat and documents and (pages := self._document_pages):
+            own = cache_id(identity.fingerprint, documents, part=identity.part)
+            store.caches.share(self._cache_id, own, identity.document_tokens, pages)
+
     def _make_room(self, store: Store, need: int, written: int) -> bool:
         """Evict other caches until ``need`` bytes more fit in the budget; returns False, for good, if they do not.
         ``written`` tokens were.
         """
-        stored = store.pages.nbytes()
+        stored = store.disk_bytes()
         budget = measure_store_budget(store.home, stored, self._disk)
         if stored + need <= budget:
             return True

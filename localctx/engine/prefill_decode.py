@@ -27,15 +27,17 @@ def prefill(
     *,
     chunk: int | MemoryRelief,
     cuts: Sequence[int] = (),
+    stops: Sequence[int] = (),
     total: int | None = None,
     after_chunk: Callable[[Any], None] = lambda cache: None,
 ) -> EngineCoroutine[Tensor]:
     """Prefill ``tokens[cache.length:]`` in chunks; returns the logits [vocabulary] after the last token.
 
     A chunk ends at each of ``cuts``, the first of which is where the documents end: a run that reuses what is kept then
-    computes exactly what a run that prefilled everything computed. When memory runs out, a ``MemoryRelief`` given as
-    ``chunk`` makes room and prefill goes on. ``total`` is for the progress, where ``tokens`` are only the beginning of
-    a prompt. Raises Cancelled, with the chunks before it in the cache; NoRoom when nothing is left to try.
+    computes exactly what a run that prefilled everything computed. It ends at each of ``stops`` too. When memory runs
+    out, a ``MemoryRelief`` given as ``chunk`` makes room and prefill goes on. ``total`` is for the progress, where
+    ``tokens`` are only the beginning of a prompt. Raises Cancelled, with the chunks before it in the cache; NoRoom when
+    nothing is left to try.
     """
     relief = chunk if isinstance(chunk, MemoryRelief) else MemoryRelief(chunk)
     reused, start, dropped = cache.length, time.perf_counter(), cache.dropped
@@ -43,7 +45,7 @@ def prefill(
     yield Progress("reading", reused, total, reused)
     while cache.length < len(tokens):
         at = cache.length
-        stop = next((cut for cut in cuts if at < cut), len(tokens))
+        stop = min((cut for cut in (*cuts, *stops) if at < cut), default=len(tokens))
         cache.enter_phase("reading" if at < min(cuts, default=0) else "asking")
         try:
             logits = yield ForwardRequest(tokens[at : min(at + relief.chunk, stop)], cache)

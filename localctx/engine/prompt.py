@@ -28,7 +28,8 @@ class Conversation:
 
     ``form`` is the wording of a first question about documents (``prompt_wording``), with ``{question}`` and ``{s}``
     (plural) in it. ``adapter`` is that of the model which answers (None: none). ``messages`` replace all of that by a
-    conversation word for word, with ``max_tokens`` of answer (0: the setting).
+    conversation word for word, with ``max_tokens`` of answer (0: the setting). An answer that was ``begun`` is
+    continued: the model goes on after its text.
     """
 
     chat: str | None = None
@@ -38,6 +39,7 @@ class Conversation:
     adapter: Adapter | None = None
     messages: Messages = ()
     max_tokens: int = 0
+    begun: str = ""
 
 
 NO_CONVERSATION = Conversation()

@@ -15,11 +15,11 @@ SUMMARIZE_CHAT = "Summarize what was said so far."
 
 
 def content(texts: Sequence[str], question: str, form: str) -> str:
-    """The first message of a conversation: the documents, numbered if there are several, and the question in ``form``,
-    which is one of the wordings above. ``attribution`` finds the documents again by the line break after the colon.
+    """The first message of a conversation: the documents, and the question in ``form``, which is one of the wordings
+    above. The first document has no number, so that the pages of a question about it alone are reused where others
+    follow it. ``attribution`` finds the documents again by the line break after the colon.
     """
     if not texts:
         return question
-    one = len(texts) == 1
-    parts = [f"{'Document' if one else f'Document {i}'}:\n{text.strip()}" for i, text in enumerate(texts, 1)]
-    return "\n\n".join([*parts, form.format(s="" if one else "s", question=question)])
+    parts = [f"{'Document' if i == 1 else f'Document {i}'}:\n{text.strip()}" for i, text in enumerate(texts, 1)]
+    return "\n\n".join([*parts, form.format(s="" if len(texts) == 1 else "s", question=question)])

@@ -1,6 +1,6 @@
 """A request: one question, or one document to be read, from its prompt to its result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -29,9 +29,9 @@ PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token"
 Decoding = Literal["free", "quote"]
 """How an answer is decoded: in the model's own words, or limited to runs of the documents' words."""
 
-AnswerFrom = Literal["prompt", "sentences", "nothing", "everywhere"]
+AnswerFrom = Literal["prompt", "sentences", "nothing", "everywhere", "summary"]
 """The source of an answer: the whole prompt, the best sentences of its passage (a small model reads closely), nothing,
-because no passage makes the question likelier, or every passage, each asked alone.
+because no passage makes the question likelier, every passage, each asked alone, or a summary of the documents.
 """
 
 
@@ -40,12 +40,13 @@ class Request:
     """One request: its state while it runs, and what is reported at the end.
 
     Set by the builder: the ``engine``, the ``model`` and its name in the settings; ``documents`` and the ``tokens`` of
-    the prompt, in which the documents end at ``boundary``; ``cuts``, where its prefill is cut (it is persisted up to
-    the last); the prompt of a passage's ``ranking``, which is the same up to the boundary; the ``adapter`` that
-    computes the prompt's last tokens, if one does; its ``cache``, in which the first ``restored`` tokens come from the
-    store (``restore_notes`` say why not more); ``persister``, if pages are kept; the ``plan``; ``relief`` for when
-    memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this answer to the tokens that a
-    next question of the conversation begins with; ``continues``, if the question follows others.
+    the prompt, in which the documents end at ``boundary``, all but the last at ``document_ends``; ``cuts``, where its
+    prefill is cut (it is persisted up to the last); the prompt of a passage's ``ranking``, which is the same up to the
+    boundary; the ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first
+    ``restored`` tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the
+    ``plan``; ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this
+    answer to the tokens that a next question of the conversation begins with; ``continues``, if the question follows
+    others; ``begun``, the beginning of an answer that is continued: ``text`` and ``texts`` begin with it.
 
     Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled`` and
     those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy
@@ -53,8 +54,9 @@ class Request:
 
     Set by the workflow: ``until``, as JSON what is read of a document of which only the beginning is.
 
-    Set by retrieval: the ``passages`` it answers from, the ``candidates`` found (as JSON), and the requests that
-    ``ranked`` them. ``everywhere`` is set if every passage is asked.
+    Set by retrieval: the ways ``offered`` to answer from the whole, with seconds; the ``passages`` it answers from, the
+    ``candidates`` found (as JSON), and the requests that ``ranked`` them. ``everywhere`` is set if every passage is
+    asked, ``token_totals`` where the answer is made of those to other prompts.
     """
 
     engine: KVEngine
@@ -73,6 +75,8 @@ class Request:
     started: float
     seconds: dict[str, float]
     continues: bool = False
+    begun: str = ""
+    document_ends: Sequence[int] = ()
     restored: int = 0
     restore_notes: list[str] = field(default_factory=list)
     next_prompt: Callable[[str], list[int]] = lambda answer: []
@@ -82,6 +86,7 @@ class Request:
     prefilled: int = 0
     prefilled_to_rank: int = 0
     citations: list[dict[str, Any]] = field(default_factory=list)
+    sentences: list[dict[str, Any]] = field(default_factory=list)
     lookup: PromptLookup = field(default_factory=lambda: PromptLookup((), 0))
     likelihood: float = 0.0
     repetition: Repetition = field(default_factory=Repetition)
@@ -95,8 +100,10 @@ class Request:
     candidates: Sequence[dict[str, Any]] = ()
     ranked: Sequence["Request"] = ()
     everywhere: EverywhereReport | None = None
+    token_totals: dict[str, int] | None = None
     evicted: list[EvictedRange] = field(default_factory=list)
     until: dict[str, Any] | None = None
+    offered: Mapping[str, float | None] = field(default_factory=dict)
     _kv: KVReport | None = None
 
     def begin_persisting(self) -> None:
@@ -118,12 +125,12 @@ class Request:
     @property
     def text(self) -> str:
         """The first answer as it was generated, with its white space."""
-        return "".join(token.text for token in self.answers[0])
+        return self.begun + "".join(token.text for token in self.answers[0])
 
     @property
     def texts(self) -> list[str]:
         """The answers as text, stripped."""
-        return ["".join(token.text for token in answer).strip() for answer in self.answers]
+        return [(self.begun + "".join(token.text for token in answer)).strip() for answer in self.answers]
 
     @property
     def persist_error(self) -> str | None:
@@ -161,6 +168,7 @@ class Request:
             kv=self._recorded_kv(),
             memory={"peak_bytes": measure_process().peak},
             citations=self.citations,
+            sentences=self.sentences,
             everywhere=self.everywhere,
             decoding=self.decoding,
             confidence=self.confidence,
@@ -181,12 +189,14 @@ class Request:
         counts = {"tokens": asdict(self.token_counts()), "seconds": self._seconds()}
         until = {"until": self.until} if self.until else {}
         used = {"model": self.model_name, "adapter": self.adapter.name if self.adapter else None}
-        return {**used, "mode": self.plan.mode, **counts, "kv": kv, **until}
+        offered = {"offered": dict(self.offered)} if self.offered else {}
+        told = {"kv": kv, "sentences": self.sentences}
+        return {**used, "mode": self.plan.mode, **counts, **told, **until, **offered}
 
     def token_counts(self) -> TokenCounts:
-        """Returns the tokens counted so far; of a question to every passage, those of all of them."""
-        if self.everywhere:
-            return TokenCounts(**self.everywhere.tokens, longest=0)
+        """Returns the tokens counted so far; of an answer that is made of many, those of all."""
+        if totals := self.everywhere.tokens if self.everywhere else self.token_totals:
+            return TokenCounts(**totals, longest=0)
         return TokenCounts(
             prompt=len(self.tokens),
             reused=self.plan.reused,

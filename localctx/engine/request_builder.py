@@ -12,7 +12,15 @@ from localctx.engine.kv_engine import KVEngine, PlannedCache
 from localctx.engine.llama_engine import LlamaEngine
 from localctx.engine.persister import CacheIdentity
 from localctx.engine.plan import refuse_too_long
-from localctx.engine.prompt import NO_CONVERSATION, Conversation, Prompt, estimate_tokens, make_prompt, plain_prompt
+from localctx.engine.prompt import (
+    NO_CONVERSATION,
+    Conversation,
+    Prompt,
+    common,
+    estimate_tokens,
+    make_prompt,
+    plain_prompt,
+)
 from localctx.engine.prompt_wording import RANKING
 from localctx.engine.request import Request
 from localctx.engine.runtime import Runtime
@@ -68,9 +76,14 @@ class RequestBuilder:
         ranking = self._ranking_prompt(prompt, texts, question or "", part, conversation)
         boundary, adapter = _boundary(prompt, ranking), conversation.adapter
         activation = prompt.activation(adapter) if adapter else None
-        cuts = [boundary] if ranking else engine.cuts(prompt)
-        persisted = prompt.tokens[: cuts[-1]]
-        tokens = prompt.tokens if question is not None else persisted
+        document_tokens = min(boundary, prompt.documents) if documents else 0
+        cuts = sorted({document_tokens, *([boundary] if ranking else engine.cuts(prompt))} - {0})
+        begun = model.tokenizer.encode(conversation.begun) if conversation.begun else []
+        if begun:  # it was persisted when it was cut; its last token is computed again, to go on from
+            cuts.append(len(prompt.tokens) + len(begun) - 1)
+        tokens = [*prompt.tokens, *begun]
+        persisted = tokens[: cuts[-1]]
+        tokens = tokens if question is not None else persisted
         planned = engine.plan_cache(settings, len(tokens))
         if not planned.keeper.unbounded_positions:
             refuse_too_long(len(tokens), model.context, model.name)
@@ -79,6 +92,7 @@ class RequestBuilder:
         cache = engine.open_cache(planned)
         cache.activation = activation
         identity = self._identity(documents, planned, part, conversation, activation)
+        identity = replace(identity, document_tokens=document_tokens)
         remote = identity.part == _how_far(documents)  # a passage is not worth a request to a remote store
         persister = engine.persister(documents, persisted, identity, boundary, remote) if persist else None
         restoring = time.perf_counter()
@@ -108,6 +122,8 @@ class RequestBuilder:
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
             continues=bool(conversation.history),
+            begun=conversation.begun,
+            document_ends=() if part else self._document_ends(prompt, texts),
             restored=cache.length,
             restore_notes=restore_notes,
             next_prompt=lambda answer: self._next_prompt(texts, conversation, question or "", answer),
@@ -169,6 +185,11 @@ class RequestBuilder:
         if conversation.form == RANKING:
             return prompt
         return make_prompt(self.model.tokenizer, texts, question, (), RANKING) if part else None
+
+    def _document_ends(self, prompt: Prompt, texts: Sequence[str]) -> list[int]:
+        """The tokens at which all but the last of ``texts`` end: as far as the prompt of those before is the same."""
+        before = (make_prompt(self.model.tokenizer, texts[:i], "") for i in range(1, len(texts)))
+        return [min(one.documents, common(one.tokens, prompt.tokens)) for one in before]
 
     def _next_prompt(self, texts: Sequence[str], conversation: Conversation, question: str, answer: str) -> list[int]:
         """The tokens that any next question of the conversation begins with."""

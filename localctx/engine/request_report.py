@@ -61,11 +61,11 @@ class EverywhereReport:
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-    them; ``decoding`` is ``quote`` where the answer consists of words of the documents, else ``free``;
-    ``confidence`` the probability that the text answers it, None where no adapter rates its answers; ``withheld`` what
-    was not given because that is too low; ``adapter`` the name of that which answered, None if none did. ``chat`` and
-    ``message`` (its id) where the answer is part of a chat; ``until`` (``ReadUntil``) where only the beginning of a
-    document was read; ``everywhere`` where every passage was asked.
+    them, ``sentences`` of the answer as ``AnswerSentence``; ``decoding`` is ``quote`` where the answer consists of
+    words of the documents, else ``free``; ``confidence`` the probability that the text answers it, None where no
+    adapter rates its answers; ``withheld`` what was not given because that is too low; ``adapter`` the name of that
+    which answered, None if none did. ``chat`` and ``message`` (its id) where the answer is part of a chat; ``until``
+    (``ReadUntil``) where only the beginning of a document was read; ``everywhere`` where every passage was asked.
     """
 
     answer: str
@@ -80,6 +80,7 @@ class AnswerReport:
     kv: KVReport
     memory: dict[str, int]
     citations: list[dict[str, Any]]
+    sentences: list[dict[str, Any]]
     decoding: str = "free"
     confidence: float | None = None
     withheld: str | None = None

@@ -8,6 +8,7 @@ from functools import partial
 from torch import Tensor
 
 from localctx.engine.beams import beam_search
+from localctx.engine.continued_text import ContinuedTokenizer
 from localctx.engine.coroutine import CancelCheck, EngineCoroutine, compute_alone, map_events, run_to_end
 from localctx.engine.drafting import PromptLookup
 from localctx.engine.events import Event, Token
@@ -15,11 +16,13 @@ from localctx.engine.prefill_decode import decode, decode_each, likelihood, pref
 from localctx.engine.prompt import common
 from localctx.engine.request import Request
 from localctx.errors import Cancelled, NoRoom
+from localctx.models.base import Tokenizer
 from localctx.models.sampling import Sampler
 from localctx.settings import Settings
 
 MAX_DRAFTED_PROMPT = 8192  # tokens; in longer prompts a wrong guess costs as much attention as a right one saves
 MIN_RATED_TOKENS = 256  # a shorter prefill says little about speed
+MIN_RATED_ANSWER = 16  # tokens; nor does a shorter answer
 
 
 def run_request(request: Request, coroutine: EngineCoroutine[None]) -> EngineCoroutine[None]:
@@ -62,12 +65,14 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
     if request.cache.length >= len(tokens):
         return
     cuts = request.persister or request.engine.always_cuts
+    snapshots = request.persister.stops(request.cache) if request.persister else ()
     try:
         logits = yield from prefill(
             request.cache,
             tokens,
             chunk=request.relief,
             cuts=request.cuts if cuts else (),
+            stops=(*request.document_ends, *snapshots) if cuts else (),
             after_chunk=request.persister or (lambda cache: None),
         )
         request.logits = logits if len(tokens) == len(request.tokens) else None
@@ -122,17 +127,27 @@ def persist_answer(request: Request, branch: int, cancelled: CancelCheck) -> Non
     request.persister.extend(cache, tokens, branch)
     with suppress(Cancelled, NoRoom):
         if cache.length < len(tokens):
-            rest = prefill(cache, tokens, chunk=request.relief, cuts=[len(tokens)])
+            stops = request.persister.stops(cache)
+            rest = prefill(cache, tokens, chunk=request.relief, cuts=[len(tokens)], stops=stops)
             run_to_end(rest, compute_alone(request.model, cancelled))
 
 
 def close_request(request: Request) -> None:
     """Persist what was prefilled, record what is reported of the cache, and drop the cache."""
     if request.persister:
+        if (answer_rate := _answer_rate(request)) is not None:
+            request.persister.note_answer_rate(answer_rate)
         enough = request.prefilled >= MIN_RATED_TOKENS
         request.persister.close(request.cache, request.prefilled / request.seconds["prefill"] if enough else None)
     request.record_kv()
     request.cache.drop()
+
+
+def _answer_rate(request: Request) -> float | None:
+    """The tokens a second of a single answer; None of a short one, which says little."""
+    count = len(request.answers[0]) - 1 if len(request.answers) == 1 else 0
+    seconds = request.seconds.get("decode", 0.0)
+    return count / seconds if count >= MIN_RATED_ANSWER and seconds else None
 
 
 def _samplers(s: Settings) -> list[Sampler]:
@@ -143,7 +158,7 @@ def _samplers(s: Settings) -> list[Sampler]:
 
 def _decode(request: Request, logits: Tensor, settings: Settings, samplers: Sequence[Sampler]) -> EngineCoroutine[None]:
     """The coroutine that generates as the settings say: beam search, several answers, or one with drafting."""
-    cache, tokenizer, limit = request.cache, request.model.tokenizer, request.plan.answer_tokens
+    cache, limit, tokenizer = request.cache, request.plan.answer_tokens, _tokenizer(request)
     if settings.beams > 1:
         return beam_search(cache, logits, tokenizer=tokenizer, width=settings.beams, limit=limit)
     request.answers = [[] for _ in samplers]
@@ -162,6 +177,11 @@ def _decode(request: Request, logits: Tensor, settings: Settings, samplers: Sequ
         repetition=request.repetition if sampler.greedy and settings.repeats == "stop" else None,
         at_once=request.engine.max_tokens_at_once,
     )
+
+
+def _tokenizer(request: Request) -> Tokenizer:
+    tokenizer = request.model.tokenizer
+    return ContinuedTokenizer(tokenizer, request.begun) if request.begun else tokenizer
 
 
 def _record(request: Request, event: Event) -> Event:

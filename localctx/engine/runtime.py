@@ -65,6 +65,11 @@ class Runtime:
         return cast(PagedModel, self.model)
 
     @property
+    def has_states(self) -> bool:
+        """True if layers of the model remember in states, which snapshots on disk hold beside the pages."""
+        return self.model.engine == "torch" and bool(self.paged_model.shape.states)
+
+    @property
     def llama_model(self) -> LlamaModel:
         """The model, which llama.cpp computes. Raises ModelError."""
         assert self.model.engine == "llama.cpp", "the engine is that of the model"

@@ -71,13 +71,14 @@ def attend_cache(
     softcap: float = 0,
     sinks: Tensor | None = None,
     expand: Expand | None = None,
+    shared: bool = False,
 ) -> Tensor:
     """Causal attention of q [Hq, T, D] at positions position..position+T over the cache and the new k, v [H, T, D].
 
     ``window`` hides keys ``window`` or more positions back; ``softcap`` and ``sinks`` [Hq] as in
     ``localctx.kernels.attention_reference``. ``expand`` makes keys and values of what a latent layer keeps (MLA); the
-    new k, v are already expanded. Returns [Hq, T, Dv]. The cache is read, not extended; its keeper observes, and its
-    attention mass is recorded.
+    new k, v are already expanded. ``shared``: another layer of the model has attended over this one in this step.
+    Returns [Hq, T, Dv]. The cache is read, not extended; its keeper observes, and its attention mass is recorded.
     """
     call = _AttentionCall(cache, layer, q, scale, window, softcap, expand)
     path = call.path
@@ -85,7 +86,8 @@ def attend_cache(
     out, lse = merge(parts, sinks)
     _report_masses(call, lse)
     if call.observation is Observation.TOKEN_VOTES and window is None:
-        cache.keeper.observe(cache.history, layer, _token_votes(call, lse))
+        votes = _token_votes(call, lse)
+        cache.keeper.observe(cache.history, layer, votes + cache.history.token_votes[layer] if shared else votes)
     return out
 
 

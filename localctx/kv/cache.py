@@ -19,12 +19,13 @@ from localctx.kv.open_page import OpenPage
 from localctx.kv.pages import Activation
 from localctx.kv.pool import Pool
 from localctx.kv.rerotation import move_sinks_to_window, rebase_pages
+from localctx.kv.sequence_states import SequenceStates
 from localctx.kv.sketches import KeySketches
 from localctx.shape import PAGE, SINK_PAGES
 
 
 class Cache:
-    """The KV cache of one sequence: sealed pages (``table``) and an ``open_page``.
+    """The KV cache of one sequence: sealed pages (``table``) and an ``open_page``; ``states`` of layers without pages.
 
     ``length`` counts the committed tokens, ``position`` is where the next one goes; they differ once a keeper has
     rebased positions. ``reach`` is the model's window. ``history`` is what its pages received of attention,
@@ -43,6 +44,7 @@ class Cache:
         self.length = self.position = 0
         self.table, self.open_page = BlockTable(pool, dtype), OpenPage(pool, dtype)
         self.sketches = KeySketches(self.table)
+        self.states = SequenceStates(pool.shape.states, dtype, pool.device)
         self.history, self.evictions = AttentionHistory(), EvictionLog()
         self._pending: list[int] = []  # pages that the open step fills
         self._step = 0  # its tokens
@@ -107,10 +109,10 @@ class Cache:
         return self.open_page.payload()
 
     def bytes_with(self, tokens: int) -> int:
-        """Bytes of the sequence with ``tokens`` more: its pages, in any tier, and its open page."""
+        """Bytes of the sequence with ``tokens`` more: its pages, in any tier, its open page and its states."""
         first, pool = self.num_pages, self.pool
         more = sum(pool.page_bytes(i) for i in range(first, first + (self.tail + tokens) // PAGE))
-        return pool.bytes_of(self.table.ids) + more + self.open_page.nbytes
+        return pool.bytes_of(self.table.ids) + more + self.open_page.nbytes + self.states.nbytes
 
     def sketch_bytes(self) -> int:
         """Bytes of the sketches made so far, beside the pages."""
@@ -177,6 +179,7 @@ class Cache:
             self.table.append(page, self.length - self.tail + i * PAGE, self.position - self.tail + i * PAGE)
         self.open_page.commit(self._step)
         self.length, self.position = self.length + self._step, self.position + self._step
+        self.states.commit(self.length)
         self.history.advance(self.num_pages, self._step)
         self._pending, self._step = [], 0
         self._evict()
@@ -184,6 +187,7 @@ class Cache:
     def rollback(self) -> None:
         """Forget the open step, if there is one."""
         self.open_page.rollback()
+        self.states.rollback()
         self.pool.release(self._pending)
         self._pending, self._step = [], 0
 
@@ -205,6 +209,10 @@ class Cache:
         assert not self._step
         self.open_page.adopt(payload)
         self.length, self.position = self.length + self.tail, self.position + self.tail
+
+    def adopt_states(self, snapshot: np.ndarray) -> None:
+        """Take the bytes of a snapshot as the states after the tokens that were adopted."""
+        self.states.adopt(snapshot, self.length)
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
         """Replace the sealed pages from the sinks to page ``stop`` by ``slots`` pages with the tokens of the best
@@ -240,14 +248,17 @@ class Cache:
         twin.length, twin.position = self.length, self.position
         twin.activation, twin.joins_chunks = self.activation, self.joins_chunks
         twin.table, twin.open_page = self.table.fork(), self.open_page.fork()
-        twin.sketches = self.sketches.fork(twin.table)
+        twin.sketches, twin.states = self.sketches.fork(twin.table), self.states.fork()
         twin.history, twin.evictions = self.history.fork(recording), self.evictions.fork()
         twin._pending, twin._step = [], 0
         return twin
 
     def trimmable(self, length: int) -> int:
-        """See ``SequenceCache``: a sealed page that is reopened is not what was prefilled."""
-        return length if length >= self.num_pages * PAGE else length // PAGE * PAGE
+        """See ``SequenceCache``: a sealed page that is reopened is not what was prefilled, and states are not known
+        after every token.
+        """
+        whole = length if length >= self.num_pages * PAGE else length // PAGE * PAGE
+        return self.states.restorable(whole, self.length)
 
     def trim(self, length: int) -> None:
         """Keep the first ``length`` tokens. Cutting inside a sealed page reopens it at its codec's precision.
@@ -257,6 +268,7 @@ class Cache:
         assert 0 <= length <= self.length
         assert not self._step
         assert length == 0 or self.evictions.allows_trim(length), "a keeper evicted what lies before"
+        self.states.restore(length, self.length)
         placed = self.table.placed
         keep = sum(p.token + PAGE <= length for p in placed) if length else 0
         if keep < len(placed):

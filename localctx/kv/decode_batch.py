@@ -50,8 +50,10 @@ class DecodeBatch:
         window: int | None = None,
         softcap: float = 0,
         sinks: Tensor | None = None,
+        shared: bool = False,
     ) -> Tensor:
-        """``attend_cache`` for each row: q [Hq, n, D] and the new k, v [H, n, D], which are put into the caches.
+        """``attend_cache`` for each row: q [Hq, n, D] and the new k, v [H, n, D], which are put into the caches; where
+        ``shared``, they are there already.
 
         Returns [Hq, n, Dv].
         """
@@ -79,7 +81,8 @@ class DecodeBatch:
             squared = np.square(shares, dtype=np.float64)  # as ``attend_cache`` records it
             heads = 1 if chosen is None else len(chosen)
             self._add_mass(squared.reshape(heads, len(squared) // heads, squared.shape[1]).sum(1), chosen)
-        self._seal(layer, k, v)
+        if not shared:
+            self._seal(layer, k, v)
         return torch.from_numpy(out).to(q.dtype).transpose(0, 1)
 
     def report_attention(self) -> None:

@@ -118,8 +118,8 @@ def max_tokens_at_once(cache: Cache) -> int:
     """Returns how many tokens may be computed in one step with the same results as one by one, so that all but the
     first can be trimmed (``Cache.trim``) as if they had never been computed.
     """
-    if cache.dtype != torch.float32:  # only float32 is computed row by row
-        return 1
+    if cache.dtype != torch.float32 or cache.pool.shape.states:
+        return 1  # only float32 is computed row by row; states cannot be trimmed by a token
     count = min(cache.pool.backend.max_batch_tokens, PAGE - 1 - cache.tail)
     return count if count > 1 and joins_batch(cache, count) else 1
 

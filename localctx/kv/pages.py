@@ -59,6 +59,11 @@ def page_names(
         yield name, packed
 
 
+def states_key(page: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    """The name of the snapshot of the states after a page, whose (name, packed tokens) these are; it has no tokens."""
+    return next_name(page[0], b"states"), b""
+
+
 class PageReferences:
     """Reference counts over page ids. Ids are never used twice, so that a stale id raises instead of naming another
     page.

@@ -75,6 +75,7 @@ class TritonDecodeBatch(DecodeBatch):
         window: int | None = None,
         softcap: float = 0,
         sinks: Tensor | None = None,
+        shared: bool = False,
     ) -> Tensor:
         """See ``DecodeBatch``."""
         inputs, i = self.graph_inputs, self._views[0][layer]
@@ -103,7 +104,8 @@ class TritonDecodeBatch(DecodeBatch):
         )
         if shares is not None:
             inputs["mass"].add_(shares.double().square().sum(0))
-        self._seal(layer, k, v)
+        if not shared:
+            self._seal(layer, k, v)
         return out.transpose(0, 1)
 
     def report_attention(self) -> None:

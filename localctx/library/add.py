@@ -2,18 +2,24 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from localctx.budget import measure_store_budget
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.read_document import Document, matches_ocr, read_document
 from localctx.store.documents import DocumentRow, text_id
+from localctx.store.eviction import make_room
 from localctx.store.store import Store
 
 
 @dataclass(frozen=True)
 class Added:
-    """The result for one file: ``status`` is added, unchanged, new version or failed; ``why`` is the error."""
+    """The result for one file: ``status`` is added, unchanged, new version or failed; ``why`` is the error.
+
+    ``pages`` counts the parts of the kind ``part``: pages, slides, rows or messages.
+    """
 
     path: str
     id: str
@@ -22,6 +28,7 @@ class Added:
     characters: int
     pages: int
     seconds: float
+    part: str = "page"
 
 
 def add_documents(
@@ -30,33 +37,55 @@ def add_documents(
     progress: Callable[[str, int, int], None],
     ocr: str = "auto",
     cancelled: Callable[[], bool] = lambda: False,
+    disk: int | None = None,
 ) -> Iterator[Added]:
     """Reads and stores the files ``sources`` one by one; a document is durable when its result is yielded.
 
-    Calls ``progress(source, pages done, pages in all)``. ``ocr`` is as in ``read_document``. Raises StoreError when the
-    store cannot be written, and Cancelled.
+    Calls ``progress(source, pages done, pages in all)``. ``ocr`` is as in ``read_document``; ``disk`` is as in
+    ``store_document``. Raises StoreError when the store cannot be written, and Cancelled.
     """
     for source in sources:
         start = time.perf_counter()
         try:
-            row, status, pages = _add(store, source, progress, ocr, cancelled)
-            result = Added(source, row.id, status, "", row.chars, pages, time.perf_counter() - start)
+            row, status = _add(store, source, progress, ocr, cancelled, disk)
+            part, count = store.documents.count_parts(row.id)
+            result = Added(source, row.id, status, "", row.chars, count, time.perf_counter() - start, part)
         except DocumentError as e:
             result = Added(source, "", "failed", str(e), 0, 0, time.perf_counter() - start)
         yield result
 
 
 def _add(
-    store: Store, source: str, progress: Callable[[str, int, int], None], ocr: str, cancelled: Callable[[], bool]
-) -> tuple[DocumentRow, str, int]:
+    store: Store,
+    source: str,
+    progress: Callable[[str, int, int], None],
+    ocr: str,
+    cancelled: Callable[[], bool],
+    disk: int | None,
+) -> tuple[DocumentRow, str]:
     if cancelled():
         raise Cancelled
     if stored := _stored_and_unchanged(store, source, ocr):
-        return stored, "unchanged", store.documents.count_spans(stored.id, "page")
+        return stored, "unchanged"
     progress(source, 0, 0)
     document = read_document(source, lambda done, total: progress(source, done, total), ocr, cancelled)
-    status = store.documents.add(document.row, document.text, document.spans)
-    return document.row, status, sum(s.kind == "page" for s in document.spans)
+    status = store_document(store, document, source, disk)
+    return document.row, status
+
+
+def store_document(store: Store, document: Document, source: str, disk: int | None = None) -> str:
+    """Stores a document that was read from the path ``source``, and where its words are; returns what ``Documents.add``
+    returns. A file that was uploaded is kept, if it fits into the disk budget (``disk`` bytes, None: the default).
+    """
+    with store.db.atomic():
+        status = store.documents.add(document.row, document.text, document.spans)
+        store.word_places.add(document.row.id, document.boxes)
+    if store.originals.is_upload(source) and document.row.content:
+        budget = measure_store_budget(store.home, store.disk_bytes(), disk)
+        with suppress(FileNotFoundError):  # it was deleted meanwhile
+            store.originals.keep(document.row.id, Path(source), document.row.content, budget)
+        make_room(store, budget)
+    return status
 
 
 def find_stored(store: Store, source: str, ocr: str = "auto") -> Document | None:

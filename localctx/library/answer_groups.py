@@ -6,6 +6,7 @@ from typing import Any
 
 from localctx.library.cite import split_words
 from localctx.library.sentences import ENDS
+from localctx.store.document_parts import tell_place
 
 MAX_PLACES = 12  # told of one group; the citations have all
 MAX_SENTENCE = 200  # characters
@@ -65,7 +66,7 @@ def describe_groups(
 def place_of(citation: Mapping[str, Any], length: int, with_name: bool) -> str:
     """Returns where a citation begins: its page, else how far into the text; with the document's name if wanted."""
     share = 100 * citation["start"] // max(1, length)
-    where = f"page {citation['page']}" if citation["page"] else f"{share} %"
+    where = tell_place(citation["page"], citation["heading"]) if citation["page"] else f"{share} %"
     return f"{citation['name']}, {where}" if with_name else where
 
 

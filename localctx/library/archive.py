@@ -1,7 +1,8 @@
-"""Reads documents that are zip files (Word, EPUB), within limits. Runs in the child process."""
+"""Reads documents that are zip files (Office, OpenDocument, EPUB), within limits. Runs in the child process."""
 
 import io
 import zipfile
+from collections.abc import Callable
 from xml.etree import ElementTree
 
 from localctx.errors import DocumentError
@@ -9,12 +10,10 @@ from localctx.errors import DocumentError
 MAX_UNPACKED = 256 << 20
 """Limit on the bytes unpacked from one document, all members together."""
 
+_LOCKED = ("is locked with a password", "save a copy without one")
 _DAMAGED_REMEDY = "get it again, or open it in its own program and save it anew"
-_OTHERS = {
-    "xl/": ("is a spreadsheet", "save each sheet as CSV"),
-    "ppt/": ("is a presentation", "save it as PDF"),
-    "content.xml": ("is an OpenDocument file", "save it as .docx or PDF"),
-}
+_KINDS = {"word/": "docx", "xl/": "xlsx", "ppt/": "pptx"}  # what the names of members begin with
+_OPEN_DOCUMENT = {"text": "odt", "presentation": "odp", "spreadsheet": "ods"}
 
 
 class Archive:
@@ -24,7 +23,7 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(data))
         except (zipfile.BadZipFile, ValueError, NotImplementedError) as e:
-            raise DocumentError("is a damaged zip, Word or EPUB file", _DAMAGED_REMEDY) from e
+            raise DocumentError("is a damaged zip, Office or EPUB file", _DAMAGED_REMEDY) from e
         self.names = set(self._zip.namelist())
         self._left = MAX_UNPACKED
 
@@ -35,7 +34,7 @@ class Archive:
         if name not in self.names:
             raise DocumentError(f"is damaged: {name[:80]} is missing in it", _DAMAGED_REMEDY)
         if self._zip.getinfo(name).flag_bits & 1:
-            raise DocumentError("is locked with a password", "save a copy without one")
+            raise DocumentError(*_LOCKED)
         with self._zip.open(name) as member:  # the size in its header may be wrong
             data = member.read(self._left + 1)
         self._left -= len(data)
@@ -52,16 +51,40 @@ class Archive:
         except ElementTree.ParseError as e:
             raise DocumentError(f"is damaged: {name[:80]} in it is not XML ({e})", _DAMAGED_REMEDY) from e
 
+    def repacked(self, wanted: Callable[[str], bool] = lambda name: True) -> bytes:
+        """Returns a copy of the file for a library that unpacks without a limit: within the limit, not compressed, and
+        the members that are not ``wanted``, such as pictures, empty. Raises DocumentError.
+        """
+        copy = io.BytesIO()
+        with zipfile.ZipFile(copy, "w") as archive:
+            for name in sorted(self.names):
+                archive.writestr(name, self.read(name) if wanted(name) else b"")
+        return copy.getvalue()
+
     def kind(self) -> str:
-        """Returns ``docx`` or ``epub``. Raises DocumentError for every other archive."""
-        if "META-INF/container.xml" in self.names and "content.xml" not in self.names:
+        """Returns ``docx``, ``xlsx``, ``pptx``, ``odt``, ``odp``, ``ods`` or ``epub``. Raises DocumentError for every
+        other archive.
+        """
+        if "content.xml" in self.names:
+            return self._open_document()
+        if "META-INF/container.xml" in self.names:
             return "epub"
-        if any(name.startswith("word/") for name in self.names):
-            return "docx"
-        for begins, (problem, remedy) in _OTHERS.items():
+        for begins, kind in _KINDS.items():
             if any(name.startswith(begins) for name in self.names):
-                raise DocumentError(problem, remedy)
+                return kind
+        if any(name.endswith(".iwa") for name in self.names):
+            raise DocumentError("is a file of Apple's Pages, Numbers or Keynote", "export it as PDF, Word or Excel")
         raise DocumentError("is a zip file", "unpack it and add the documents in it")
+
+    def _open_document(self) -> str:
+        manifest = "META-INF/manifest.xml"
+        if manifest in self.names and b"encryption-data" in self.read(manifest):
+            raise DocumentError(*_LOCKED)
+        told = self.read("mimetype") if "mimetype" in self.names else b""
+        name = told.decode("latin-1").strip().rpartition("opendocument.")[2].removesuffix("-template")
+        if name not in _OPEN_DOCUMENT:
+            raise DocumentError("is an OpenDocument file without text to read, or damaged", "export it as PDF")
+        return _OPEN_DOCUMENT[name]
 
 
 def local(tag: str) -> str:

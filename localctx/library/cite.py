@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from localctx.library.search import Passage
 from localctx.library.sentences import LONG, sentences
-from localctx.store.documents import DocumentRow, Span, StoredDocument, labels
+from localctx.store.documents import DocumentRow, Span, StoredDocument, labels, part_labels
 
 ENOUGH = 0.5  # weighted share of the answer's words that a quote must contain to be cited as its support
 MAX_SENTENCES = 3  # in a quote
@@ -32,6 +32,8 @@ AttendedRange = tuple[int, int, int, float]  # number of the document, start, en
 @dataclass(frozen=True)
 class Citation:
     """Characters ``start..end`` of a document's text, which read ``quote``, with the heading and page they begin under.
+
+    ``page`` is the label of a page, or ``slide 3``, ``row 12``, ``message 4``: a part that ``tell_part`` puts in words.
 
     ``source`` ``passage``: ``weight`` is the weighted share of the answer's words that the quote contains.
     ``source`` ``attention``: ``weight`` is the share of the attention that went to the KV page that holds the quote.
@@ -76,7 +78,7 @@ def cite_range(answer: str, passage: Passage, start: int, end: int) -> Citation:
 def cite_characters(document: StoredDocument, start: int, end: int) -> Citation:
     """Returns characters ``start..end`` of a document as a citation of an answer that consists of these words."""
     row, text, spans = document
-    page, heading = (labels(spans, kind)(start) for kind in ("page", "heading"))
+    page, heading = part_labels(spans)(start), labels(spans, "heading")(start)
     return Citation(row.id, row.name, page, heading, start, end, text[start:end], "quote", 1.0)
 
 
@@ -150,7 +152,8 @@ def cite_words(answer: str, question: str, documents: Sequence[StoredDocument]) 
 def _cite_passage(p: Passage, quote: "_Quote") -> Citation:
     words, at = p.text[quote.start : quote.end], p.start
     weight = round(quote.answer, 4)
-    return Citation(p.document, p.name, p.page, p.heading, at + quote.start, at + quote.end, words, "passage", weight)
+    page, start, end = p.page_at(at + quote.start), at + quote.start, at + quote.end
+    return Citation(p.document, p.name, page, p.heading, start, end, words, "passage", weight)
 
 
 class _Quote(NamedTuple):
@@ -174,7 +177,7 @@ class _SentenceRange:
     def cite(self, quote: _Quote | None) -> Citation:
         """Returns the quote as a citation or, without one, the sentences that lie mostly inside the range."""
         start, end = (quote.start, quote.end) if quote else self._mostly_inside()
-        page, heading = (labels(self.spans, kind)(start) for kind in ("page", "heading"))
+        page, heading = part_labels(self.spans)(start), labels(self.spans, "heading")(start)
         source: Source = "attention" if self.share else "passage"
         weight = round(self.share or (quote.answer if quote else 0), 4)
         words = self.text[start:end]

@@ -1,6 +1,7 @@
 """Turns boxes of text that OCR found on a page into text in reading order: columns, lines, paragraphs."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
@@ -26,18 +27,34 @@ _HYPHENATED = re.compile(r"(?<=[^\W\d_])-\n(?=[^\W\d_A-Z])")
 
 def text_of(boxes: Sequence[Box]) -> str:
     """Returns the text in reading order. Lines end in one newline, paragraphs in two. Hyphenated words are joined."""
+    return place(boxes)[0]
+
+
+def place(boxes: Sequence[Box]) -> tuple[str, list[tuple[int, int, Box]]]:
+    """Returns what ``text_of`` returns, and the start and end of each box's characters in it."""
     if not boxes:
-        return ""
-    rows = [row for block in _blocks(list(boxes)) for row in _rows(block)]
+        return "", []
+    rows = [row for block in _blocks(list(boxes)) for row in rows_of(block)]
     paragraph_gap = 0.7 * median(box.bottom - box.top for box in boxes)
-    text = _line(rows[0])
-    for above, row in pairwise(rows):
-        text += ("\n\n" if _gap(above, row) > paragraph_gap else "\n") + _line(row)
-    return _HYPHENATED.sub("", text)
+    text, placed = "", list[tuple[int, int, Box]]()
+    for above, row in zip([None, *rows], rows, strict=False):
+        gap = "" if above is None else "\n\n" if _gap(above, row) > paragraph_gap else "\n"
+        for box in row:
+            text += gap
+            placed.append((len(text), len(text) + len(box.text), box))
+            text, gap = text + box.text, " "
+    return _joined(text, placed)
 
 
-def _line(row: list[Box]) -> str:
-    return " ".join(box.text for box in row)
+def _joined(text: str, placed: Sequence[tuple[int, int, Box]]) -> tuple[str, list[tuple[int, int, Box]]]:
+    """Removes the hyphens and newlines inside words, and moves the places of the boxes accordingly."""
+    cuts = [match.start() for match in _HYPHENATED.finditer(text)]  # two characters each
+
+    def moved(position: int) -> int:
+        before = bisect_right(cuts, position)
+        return position - 2 * before + (before > 0 and position - cuts[before - 1] == 1)
+
+    return _HYPHENATED.sub("", text), [(moved(start), moved(end), box) for start, end, box in placed]
 
 
 def _blocks(boxes: list[Box]) -> Iterator[list[Box]]:
@@ -84,7 +101,7 @@ def _split_at_gaps(boxes: list[Box], axis: _Axis, gap: float) -> list[list[Box]]
     return groups
 
 
-def _rows(block: list[Box]) -> list[list[Box]]:
+def rows_of(block: list[Box]) -> list[list[Box]]:
     """Groups boxes at about the same height into lines from the top, each sorted from left to right."""
     rows: list[list[Box]] = []
     for box in sorted(block, key=_middle):

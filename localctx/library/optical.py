@@ -4,11 +4,14 @@ It uses the models in RapidOCR's package; nothing is downloaded.
 """
 
 import os
+import re
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from localctx.library.layout import Box, text_of
+from localctx.library.layout import Box, place
+from localctx.library.word_boxes import WORD, WordBox, clamp
 
 INSTALL = "pip install 'localctx[ocr]'"
 _MAX_THREADS = 4  # each takes address space, which the child process may use only so much of
@@ -44,19 +47,23 @@ class OpticalReader:
             }
         )
 
-    def read(self, picture: Any) -> str:
-        """Returns the text of a page in any of four orientations, given as gray values, uint8 [height, width]."""
-        trimmed = _trimmed(picture)
+    def read(self, picture: Any) -> tuple[str, list[WordBox]]:
+        """Returns the text of a page in any of four orientations, given as gray values, uint8 [height, width], and the
+        boxes of its words on the picture as it was given.
+        """
+        top, left, trimmed = _trimmed(picture)
         if not trimmed.size:
-            return ""
-        best, highest = list[Box](), 0.0
+            return "", []
+        best, highest, turned = list[Box](), 0.0, 0
         for quarters in (0, 2, 1, 3):
             boxes, confidence = self._detect(trimmed, quarters)
             if confidence > highest:
-                best, highest = boxes, confidence
+                best, highest, turned = boxes, confidence, quarters
             if highest > _SURE or not boxes:
                 break
-        return text_of(best)
+        text, placed = place(best)
+        upright = [(start, end, _turned_back(box, turned, *trimmed.shape)) for start, end, box in placed]
+        return text, list(_words(text, upright, left, top, *picture.shape))
 
     def _detect(self, picture: Any, quarters: int) -> tuple[list[Box], float]:
         """Rotates the picture left by ``quarters`` of 90 degrees; returns the boxes found, and the mean confidence of
@@ -77,16 +84,18 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _trimmed(picture: Any) -> Any:
-    """Crops empty margins, which take as long to process as text; returns an empty array for an empty page."""
+def _trimmed(picture: Any) -> tuple[int, int, Any]:
+    """Crops empty margins, which take as long to process as text; returns how many pixels were cropped at the top and
+    at the left, and what is left of the picture: an empty array for an empty page.
+    """
     import numpy as np
 
     ink = picture < int(picture.max()) - _INK
     rows, columns = np.flatnonzero(ink.any(1)), np.flatnonzero(ink.any(0))
     if not rows.size:
-        return picture[:0]
-    top, left = max(0, rows[0] - _MARGIN), max(0, columns[0] - _MARGIN)
-    return picture[top : rows[-1] + _MARGIN, left : columns[-1] + _MARGIN]
+        return 0, 0, picture[:0]
+    top, left = max(0, int(rows[0]) - _MARGIN), max(0, int(columns[0]) - _MARGIN)
+    return top, left, picture[top : rows[-1] + _MARGIN, left : columns[-1] + _MARGIN]
 
 
 def _box(corners: Any, text: str) -> Box:
@@ -95,3 +104,36 @@ def _box(corners: Any, text: str) -> Box:
     """
     across, down = corners[:, 0], corners[:, 1]
     return Box(across.min(), down[:2].mean(), across.max(), down[2:].mean(), text)
+
+
+def _turned_back(box: Box, quarters: int, height: int, width: int) -> Box:
+    """Returns where a box is on a picture of ``height`` and ``width`` that was rotated left by ``quarters`` of 90
+    degrees before the box was found.
+    """
+    left, top, right, bottom, text = box
+    if quarters == 1:
+        return Box(width - bottom, left, width - top, right, text)
+    if quarters == 2:
+        return Box(width - right, height - bottom, width - left, height - top, text)
+    return Box(top, height - right, bottom, height - left, text) if quarters == 3 else box
+
+
+def _words(
+    text: str, placed: Sequence[tuple[int, int, Box]], left: int, top: int, height: int, width: int
+) -> Iterator[WordBox]:
+    """Yields the boxes of words: each takes a share of its piece's box by its letters, and half a letter at each end,
+    because letters are not equally wide. ``left`` and ``top`` were cropped from a picture of ``height`` and ``width``.
+    """
+    for start, end, box in placed:
+        across = box.right - box.left >= box.bottom - box.top  # else the line runs up or down the page
+        begin, length = (box.left, box.right - box.left) if across else (box.top, box.bottom - box.top)
+        for match in WORD.finditer(text, start, end):
+            a, b = (begin + length * share / max(1, end - start) for share in _shares(match, start, end))
+            edges = (a, box.top, b, box.bottom) if across else (box.left, a, box.right, b)
+            x0, y0, x1, y1 = edges
+            corners = (x0 + left) / width, (y0 + top) / height, (x1 + left) / width, (y1 + top) / height
+            yield WordBox(*match.span(), *map(clamp, corners))
+
+
+def _shares(match: re.Match[str], start: int, end: int) -> tuple[float, float]:
+    return max(0, match.start() - start - 0.5), min(end - start, match.end() - start + 0.5)

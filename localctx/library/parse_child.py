@@ -1,7 +1,8 @@
 """The child process that parses one document. It sets its own limits, then imports the one parser it needs.
 
 Standard input: a line of JSON (kind, number of bytes, limits), then the bytes. Standard output: JSON lines
-``{"done", "total"}`` for progress, and last ``{"text", "marks", "format"}`` or ``{"problem", "remedy"}``. The process
+``{"done", "total"}`` for progress, and last ``{"text", "marks", "format", "boxes"}``, for one page of a PDF ``{"png",
+"text", "width", "height", "words"}``, or ``{"problem", "remedy"}``. The process
 ends when its parent does.
 """
 
@@ -11,11 +12,19 @@ import os
 import resource
 import sys
 import threading
+from base64 import b64encode
 from contextlib import suppress
-from typing import Any
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 from localctx.errors import DocumentError
 from localctx.library.text_builder import TextBuilder
+
+if TYPE_CHECKING:
+    from localctx.library.archive import Archive
+
+_PARTS_A_SECOND = 5  # pages or messages; a full page of a PDF takes a twentieth of a second
+_parts_read = count(1)
 
 
 def main() -> None:
@@ -29,48 +38,101 @@ def main() -> None:
 
 def _result(request: dict[str, Any], data: bytes) -> dict[str, Any]:
     try:
+        if request["what"] == "page":
+            return _draw(data, request["number"])
         document_format, builder = _parse(request, data)
         text, marks = builder.done()
         if len(text) > request["characters"]:
             raise DocumentError(f"holds more than {request['characters']:,} characters", "split it into parts")
-        return {"text": text, "marks": marks, "format": document_format}
+        boxes = [(page, width, height, _base64(words)) for page, width, height, words in builder.boxes]
+        return {"text": text, "marks": marks, "format": document_format, "boxes": boxes}
     except DocumentError as e:
         return {"problem": e.problem, "remedy": e.remedy}
     except MemoryError:
         needs = f"needs more than {request['memory'] >> 20:,} MiB of memory to be read"
         return {"problem": needs, "remedy": "split it into parts, or do not trust it"}
-    except Exception as e:  # parsers raise anything for damaged files
+    except RecursionError:
+        return {"problem": "is nested too deeply to be read", "remedy": "do not trust it, or save it anew elsewhere"}
+    except BaseException as e:  # parsers raise anything for damaged files, and those in Rust no Exception
         return {"problem": f"is damaged ({type(e).__name__}: {e})", "remedy": "open it elsewhere and save it anew"}
+
+
+def _draw(data: bytes, number: int) -> dict[str, Any]:
+    """Returns the picture of one page of a PDF, its text, its size in points, and the places of its words."""
+    from localctx.library import page_image
+
+    png, text, (width, height, words) = page_image.draw(data, number)
+    return {"png": _base64(png), "text": text, "width": width, "height": height, "words": _base64(words)}
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
 
 
 def _parse(request: dict[str, Any], data: bytes) -> tuple[str, TextBuilder]:
     """Parses, and imports only the parser for this kind: so the process starts in a tenth of a second."""
-    if request["what"] == "pdf":
+    kind = request["what"]
+    if kind == "pdf":
         from localctx.library import pdf
 
         return pdf.read(data, _progress, request["ocr"], lambda: _renew(request))
-    if request["what"] == "html":
-        from localctx.library import html
+    if kind == "zip":
+        from localctx.library.archive import Archive
 
-        html.read(data.decode(), builder := TextBuilder())
-        return "html", builder
-    return _unpack(data)
+        archive = Archive(data)
+        return archive.kind(), _unpack(archive.kind(), archive)
+    return kind, _read(kind, data)
 
 
-def _unpack(data: bytes) -> tuple[str, TextBuilder]:
-    from localctx.library.archive import Archive
+def _read(kind: str, data: bytes) -> TextBuilder:
+    match kind:
+        case "eml" | "mbox":
+            from localctx.library import mail
 
-    archive = Archive(data)
-    if (kind := archive.kind()) == "docx":
-        from localctx.library import docx
+            return mail.read(data) if kind == "eml" else mail.read_mailbox(data, _progress)
+        case "rtf":
+            from localctx.library import rtf
 
-        return kind, docx.read(archive)
+            return rtf.read(data)
+        case "xls":
+            from localctx.library import spreadsheet
+
+            return spreadsheet.read(data, _progress)
+    from localctx.library import html
+
+    html.read(data.decode(), builder := TextBuilder())
+    return builder
+
+
+def _unpack(kind: str, archive: "Archive") -> TextBuilder:
+    match kind:
+        case "docx":
+            from localctx.library import docx
+
+            return docx.read(archive)
+        case "odt" | "odp":
+            from localctx.library import odf
+
+            return odf.read(archive)
+        case "pptx":
+            from localctx.library import pptx
+
+            return pptx.read(archive, _progress)
+        case "xlsx" | "ods":
+            from localctx.library import spreadsheet
+
+            return spreadsheet.read(archive.repacked(spreadsheet.is_read), _progress)
     from localctx.library import epub
 
-    return kind, epub.read(archive, _progress)
+    return epub.read(archive, _progress)
 
 
 def _progress(done: int, total: int) -> None:
+    """Tells the parent that a page or message was read. A long document gets more CPU time, a second for every five."""
+    if next(_parts_read) % _PARTS_A_SECOND == 0:
+        with suppress(ValueError, OSError):
+            soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+            resource.setrlimit(resource.RLIMIT_CPU, (soft + 1 if soft != resource.RLIM_INFINITY else soft, hard))
     _send({"done": done, "total": total})
 
 

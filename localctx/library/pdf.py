@@ -10,10 +10,14 @@ from pypdfium2.raw import FPDF_ERR_PASSWORD
 
 from localctx.errors import DocumentError
 from localctx.library import optical
+from localctx.library.pdf_page import text_with_tables
+from localctx.library.pdf_words import find_words
 from localctx.library.text_builder import OPTICAL, TextBuilder
+from localctx.library.word_boxes import WordBox
 
 _UNREADABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd]")
 _MAX_PIXELS = 2_000_000  # of a page rendered for OCR: A4 at 145 dots an inch
+_MAX_TABLE_TEXT = 4_000_000  # characters, after which tables are not looked for: it takes time
 _MAX_SIDE = 8_000  # pixels of its longer side
 
 
@@ -26,15 +30,16 @@ def read(
     damaged, has a password, or has no text.
     """
     builder, with_text, unreadable = TextBuilder(), Counter[bool](), 0
-    with closing(_open(data)) as pdf:
+    with closing(open_pdf(data)) as pdf:
         pages, outline, reader = len(pdf), _outline(pdf), _PageReader(ocr, renew)
         for i in range(pages):
-            text = _page(pdf, i)
+            text, seen = page_text(pdf, i, with_tables=builder.length < _MAX_TABLE_TEXT), list[WordBox]()
             if by_ocr := reader.needs_ocr(text):
-                text = reader.read(pdf, i)
+                text, seen = reader.read(pdf, i)
             with_text[by_ocr] += bool(text.strip())
             unreadable += 0 if by_ocr else len(_UNREADABLE.findall(text))
-            _add(builder, pdf.get_page_label(i) or str(i + 1), text, outline[i])
+            stored = _add(builder, pdf.get_page_label(i) or str(i + 1), text, outline[i])
+            builder.add_boxes(i, *_places(pdf, i, stored, seen if by_ocr else None))
             progress(i + 1, pages)
     if not builder.length:
         raise DocumentError(f"has {_count(pages)} but no text: it is scanned", reader.remedy)
@@ -64,8 +69,8 @@ class _PageReader:
         usable = text.strip() and len(_UNREADABLE.findall(text)) <= len(text) // 20
         return self._ocr == "on" or (self._ocr == "auto" and self._installed and not usable)
 
-    def read(self, pdf: pypdfium2.PdfDocument, i: int) -> str:
-        """Returns the text that OCR finds on page ``i``."""
+    def read(self, pdf: pypdfium2.PdfDocument, i: int) -> tuple[str, list[WordBox]]:
+        """Returns the text that OCR finds on page ``i``, and the boxes of its words."""
         self._renew()
         self._models = self._models or optical.OpticalReader()
         with closing(pdf[i]) as page:
@@ -82,7 +87,8 @@ def _format(by_ocr: int, plain: int, pages: int) -> str:
     return f"pdf, {by_ocr:,} of {pages:,} pages read optically" if plain else OPTICAL
 
 
-def _open(data: bytes) -> pypdfium2.PdfDocument:
+def open_pdf(data: bytes) -> pypdfium2.PdfDocument:
+    """Opens a PDF. Raises DocumentError for one that is damaged or has a password."""
     try:
         return pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as e:
@@ -91,18 +97,24 @@ def _open(data: bytes) -> pypdfium2.PdfDocument:
         raise DocumentError("is a damaged PDF", "open it elsewhere and save or print it to a new PDF") from e
 
 
-def _page(pdf: pypdfium2.PdfDocument, i: int) -> str:
-    """Returns the text layer of one page. Frees the page at once, because a PDF may have thousands."""
+def page_text(pdf: pypdfium2.PdfDocument, i: int, with_tables: bool = True) -> str:
+    """Returns the text layer of one page, from 0, with its tables row by row if wanted.
+
+    Frees the page at once, because a PDF may have thousands.
+    """
     try:
-        with closing(pdf[i]) as page, closing(page.get_textpage()) as text:
-            return text.get_text_bounded().replace("\r\n", "\n")
+        with closing(pdf[i]) as page:
+            return text_with_tables(page, with_tables)
     except pypdfium2.PdfiumError as e:
         problem = f"is a damaged PDF: page {i + 1:,} of {len(pdf):,} cannot be read"
         raise DocumentError(problem, "open it elsewhere and print the pages that can be seen to a new PDF") from e
 
 
-def _add(builder: TextBuilder, label: str, text: str, titles: list[str]) -> None:
-    """Appends a page. Each heading in ``titles`` begins where its words are on the page, else at the page's start."""
+def _add(builder: TextBuilder, label: str, text: str, titles: list[str]) -> str:
+    """Appends a page. Each heading in ``titles`` begins where its words are on the page, else at the page's start.
+
+    Returns the text that was appended.
+    """
     start = builder.length
     builder.mark("page", label)
     text = builder.verbatim(text.strip())
@@ -110,6 +122,18 @@ def _add(builder: TextBuilder, label: str, text: str, titles: list[str]) -> None
         found = re.search(r"\s+".join(map(re.escape, title.split())), text)
         builder.mark("heading", title, start + found.start() if found else start)
     builder.line(2)
+    return text
+
+
+def _places(
+    pdf: pypdfium2.PdfDocument, i: int, text: str, seen: list[WordBox] | None
+) -> tuple[float, float, list[WordBox]]:
+    """Returns the width and height of a page in points, and the boxes of the words of its ``text``.
+
+    ``seen`` are those that OCR found, None where the text is that of the text layer.
+    """
+    with closing(pdf[i]) as page:
+        return *page.get_size(), find_words(page, text) if seen is None else seen
 
 
 def _outline(pdf: pypdfium2.PdfDocument) -> dict[int, list[str]]:

@@ -8,39 +8,40 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
 from localctx.errors import DocumentError
+from localctx.library.file_kind import kind_of
 from localctx.library.sandbox import Parsed, parse
 from localctx.library.text import decode_text, headings
 from localctx.library.text_builder import OPTICAL, Mark
 from localctx.store.documents import DocumentRow, Span, text_id
+from localctx.store.originals import content_id
+from localctx.store.word_places import PageBoxes
 
 MAX_BYTES = 512 << 20
-_OTHERS = {
-    b"\xd0\xcf\x11\xe0": ("an old Office file, or a new one with a password", "save it as .docx without a password"),
-    **dict.fromkeys(
-        (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*"),
-        ("a picture", "turn what is written in it into text with an OCR program first"),
-    ),
-    b"{\\rtf": ("an RTF file", "save it as .docx"),
-    b"\x1f\x8b": ("compressed", "unpack it first"),
-}
-_HTML = re.compile(r"\s*(<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_COMMENT = r"<!--(?:(?!-->).)*-->"  # one, never several: a text of many would take for ever
+_HTML = re.compile(
+    rf"\s*(<\?xml[^>]*>\s*|{_COMMENT}\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
+)
 _TAG = re.compile(r"<[a-zA-Z/!]")
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document: its row in the library, its text (newlines are \\n), and the spans of its pages and headings."""
+    """A document: its row in the library, its text (newlines are \\n), the spans of its pages and headings, and of a
+    PDF where its words are (of one that was stored: nothing, they are in the store).
+    """
 
     row: DocumentRow
     text: str = field(repr=False)
     spans: tuple[Span, ...] = field(repr=False)
+    boxes: tuple[PageBoxes, ...] = field(default=(), repr=False)
 
 
 def _no_progress(done: int, total: int) -> None:
@@ -66,7 +67,8 @@ def read_document(
     if not text.strip():
         raise DocumentError(f"{shown} is empty", "give a file with text in it")
     row = DocumentRow(text_id(text), name, path, parsed.format, len(data), len(text), now, now, modified)
-    return Document(row, text, tuple(make_spans(parsed.marks, len(text))))
+    row = replace(row, content=content_id(data))
+    return Document(row, text, tuple(make_spans(parsed.marks, len(text))), parsed.boxes)
 
 
 def matches_ocr(form: str, ocr: str) -> bool:
@@ -76,41 +78,33 @@ def matches_ocr(form: str, ocr: str) -> bool:
 
 
 def make_spans(marks: list[Mark], length: int) -> list[Span]:
-    """Returns the spans of a text of ``length`` characters; each ends where the next of its kind begins."""
+    """Returns the spans of a text of ``length`` characters; each ends where the next of its kind begins. A mark without
+    a label only ends the span before it.
+    """
     spans = []
-    for kind in sorted({kind for _, kind, _ in marks}, reverse=True):  # pages before headings
+    for kind in sorted({kind for _, kind, _ in marks}, reverse=True):  # pages, slides, rows before headings
         own = [(start, label) for start, mark_kind, label in marks if mark_kind == kind]
-        spans += [Span(start, end, kind, label) for (start, label), (end, _) in pairwise([*own, (length, "")])]
+        spans += [Span(start, end, kind, label) for (start, label), (end, _) in pairwise([*own, (length, "")]) if label]
     return sorted(spans, key=lambda s: s.start)
 
 
 def _parsed(data: bytes, name: str, shown: str, parse_in_child: Callable[[str, bytes], Parsed]) -> Parsed:
-    if kind := _kind(data, shown):
-        return _with_name(kind, data, shown, parse_in_child)
+    with _named(shown):
+        if kind := kind_of(data, name):
+            return parse_in_child(kind, data)
     text, encoding = decode_text(data, shown)
     suffix = Path(name).suffix.lower()
     if _HTML.match(text[:4096]) or (suffix in (".html", ".htm", ".xhtml") and _TAG.search(text)):
-        return _with_name("html", text.encode(), shown, parse_in_child)
+        with _named(shown):
+            return parse_in_child("html", text.encode())
     return Parsed(encoding, text, headings(text) if suffix in (".md", ".markdown") else [])
 
 
-def _kind(data: bytes, shown: str) -> str:
-    """Returns ``pdf``, ``zip``, or empty text where it may be text. Raises DocumentError for unsupported formats."""
-    head = data[:1024]
-    if head.lstrip().startswith(b"%PDF-") or (b"%PDF-" in head and b"%%EOF" in data[-1024:]):
-        return "pdf"
-    if data.startswith((b"PK\3\4", b"PK\5\6")):
-        return "zip"
-    for magic, (kind, remedy) in _OTHERS.items():
-        if data.startswith(magic):
-            raise DocumentError(f"{shown} is {kind}", remedy)
-    return ""
-
-
-def _with_name(kind: str, data: bytes, shown: str, parse_in_child: Callable[[str, bytes], Parsed]) -> Parsed:
-    """Parses in the child process; puts the document's name into the error it raises."""
+@contextmanager
+def _named(shown: str) -> Iterator[None]:
+    """Puts the document's name into the error raised inside the ``with`` block."""
     try:
-        return parse_in_child(kind, data)
+        yield
     except DocumentError as e:
         raise DocumentError(f"{shown} {e.problem}", e.remedy) from e
 

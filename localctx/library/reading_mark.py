@@ -1,28 +1,32 @@
 """The mark up to which a document is read: the end of a page, a share of its text, or words that occur in it."""
 
 import re
+from contextlib import suppress
 
 from localctx.errors import UsageError
+from localctx.store.document_parts import PARTS
 from localctx.store.documents import StoredDocument
 
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
-_PAGE = re.compile(r"\d+|page\s+(?:\d+|[ivxlcdm]+)", re.IGNORECASE)
+_PART = re.compile(rf"(?:({'|'.join(PARTS)})\s+)?(\d+)|(page)\s+([ivxlcdm]+)", re.IGNORECASE)
 _QUOTED = re.compile(r'"(.+)"', re.DOTALL)
 _LIKE = {"'": "['\u2018\u2019]", '"': '["\u201c\u201d]'}  # typed, and what a book may have instead
 
+_NEAR, _LAST_WORDS = 400, 12  # characters before a place among which its last words are taken as its mark
+
 
 def find_mark(document: StoredDocument, mark: str) -> int:
-    """Returns how many characters of ``document`` lie before ``mark``: ``40%``, ``12`` or ``page 12`` (the end of that
-    page), else words (the end of their first occurrence, whatever their case and white space; in double quotes where
-    they look like one of the others).
+    """Returns how many characters of ``document`` lie before ``mark``: ``40%``, ``12``, ``page 12`` or ``slide 12``
+    (the end of that page, or other part), else words (the end of their first occurrence, whatever their case and white
+    space; in double quotes where they look like one of the others).
 
     Raises UsageError for a mark that the document does not have.
     """
     mark = mark.strip()
     if percent := _PERCENT.fullmatch(mark):
         return _share(document, float(percent.group(1)))
-    if _PAGE.fullmatch(mark):
-        return _end_of_page(document, mark.split()[-1])
+    if part := _PART.fullmatch(mark):
+        return _end_of_part(document, part.group(1) or part.group(3), part.group(2) or part.group(4))
     quoted = _QUOTED.fullmatch(mark)
     return _end_of_words(document, quoted.group(1) if quoted else mark)
 
@@ -33,16 +37,18 @@ def _share(document: StoredDocument, percent: float) -> int:
     return int(len(document.text) * percent / 100)
 
 
-def _end_of_page(document: StoredDocument, label: str) -> int:
-    pages = [span for span in document.spans if span.kind == "page"]
-    if not pages:
+def _end_of_part(document: StoredDocument, kind: str | None, label: str) -> int:
+    """Returns the end of the part with this label; ``kind`` is one of PARTS, or None for whatever the document has."""
+    kind = kind and kind.lower()
+    parts = [span for span in document.spans if span.kind in PARTS and kind in (None, span.kind)]
+    if not parts:
         remedy = 'give a share of it (--until 40%) or the words that were read last (--until "...")'
-        raise UsageError(f"{document.name} has no pages", remedy)
-    ends = [page.end for page in pages if page.label.casefold() == label.casefold()]
+        raise UsageError(f"{document.name} has no {PARTS[kind or 'page']}", remedy)
+    ends = [part.end for part in parts if part.label.casefold() == label.casefold()]
     if not ends:
-        raise UsageError(
-            f"{document.name} has no page {label}", f"its pages are called {pages[0].label} to {pages[-1].label}"
-        )
+        own = parts[0].kind
+        problem = f"{document.name} has no {own} {label}"
+        raise UsageError(problem, f"its {PARTS[own]} are called {parts[0].label} to {parts[-1].label}")
     return ends[0]
 
 
@@ -55,3 +61,18 @@ def _end_of_words(document: StoredDocument, words: str) -> int:
         remedy = "copy a few words from where you stopped, or give a share of it (--until 40%)"
         raise UsageError(f'"{shown}" does not occur in {document.name}', remedy)
     return found.end()
+
+
+def mark_at(document: StoredDocument, end: int) -> str:
+    """Returns a mark for which ``find_mark`` returns ``end``, or else the nearest share of the text: the page (or other
+    part) that ends there, or the last words before it.
+    """
+    part = next((span for span in document.spans if span.kind in PARTS and span.end == end), None)
+    words = document.text[max(0, end - _NEAR) : end].split()[-_LAST_WORDS:]
+    tried = [f"{part.kind} {part.label}"] if part else []
+    for mark in [*tried, f'"{" ".join(words)}"']:
+        with suppress(UsageError):
+            found = find_mark(document, mark)
+            if found == end or not document.text[min(found, end) : max(found, end)].strip():
+                return mark
+    return f"{100 * end / max(1, len(document.text)):.3f}%"

@@ -14,7 +14,7 @@ import numpy as np
 from localctx.errors import Cancelled, ModelError
 from localctx.library.chunk import Chunk, chunks, views
 from localctx.models.embedder import Embedder
-from localctx.store.documents import DocumentRow, Span, StoredDocument, labels
+from localctx.store.documents import DocumentRow, Span, StoredDocument, labels, part_labels, part_starts
 from localctx.store.search_index import ChunkRow
 from localctx.store.store import Store
 
@@ -26,15 +26,17 @@ WEIGHTS = {"words": 1.0, "vectors": 0.5}  # words alone rank the right paragraph
 DEPTH = 20  # hits of each list that are fused
 BATCH = 4  # chunks embedded between two checks for cancellation: half a second on one slow core
 _SEPARATORS = re.compile(r"[_.-]+")
-_PROSE = {"", ".txt", ".md", ".markdown", ".rst", ".html", ".htm", ".xhtml", ".pdf", ".docx", ".odt", ".epub", ".tex"}
+_PROSE = {"", ".txt", ".md", ".markdown", ".rst", ".html", ".htm", ".xhtml", ".tex"}
+_PROSE |= {".pdf", ".docx", ".odt", ".rtf", ".epub", ".pptx", ".odp", ".eml", ".mbox"}
 
 
 @dataclass(frozen=True)
 class Passage:
     """Characters ``start..end`` of a document, found by a search.
 
-    ``heading`` and ``page`` are those it begins under, None where there is none. ``ranks`` is its rank, from 1, in each
-    list that contains it (``words``, ``vectors``). ``score`` orders the passages of one search.
+    ``heading`` and ``page`` (or other part, as in a Citation) are those it begins under, None where there is none.
+    ``parts`` are the starts and names of those that begin further inside, such as rows of a sheet. ``ranks`` is its
+    rank, from 1, in each list that contains it (``words``, ``vectors``). ``score`` orders the passages of one search.
     """
 
     document: str
@@ -46,6 +48,11 @@ class Passage:
     page: str | None
     score: float
     ranks: dict[str, int]
+    parts: tuple[tuple[int, str], ...] = ()
+
+    def page_at(self, position: int) -> str | None:
+        """Returns the page, or other part, around a position of the document inside the passage."""
+        return next((name for start, name in reversed(self.parts) if start <= position), self.page)
 
 
 @dataclass(frozen=True)
@@ -161,7 +168,10 @@ def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
         if last and _adjacent(last, p, text):
             ranks = {n: min(r[n] for r in (last.ranks, p.ranks) if n in r) for n in last.ranks | p.ranks}
             score, inside = max(last.score, p.score), text[last.start : p.end]
-            joined[-1] = replace(last, end=p.end, text=inside, score=score, ranks=ranks)
+            begun = ((p.start, p.page),) if p.page else ()
+            joined[-1] = replace(
+                last, end=p.end, text=inside, score=score, ranks=ranks, parts=(*last.parts, *begun, *p.parts)
+            )
         else:
             joined.append(p)
     return sorted(joined, key=lambda p: -p.score)
@@ -169,7 +179,7 @@ def join_adjacent(store: Store, passages: Sequence[Passage]) -> list[Passage]:
 
 def cut_passages(passages: Sequence[Passage], document: StoredDocument) -> list[Passage]:
     """Returns passages of ``document``, which may be a document's beginning, as far as its text goes."""
-    text, (heading, page) = document.text, (labels(document.spans, kind) for kind in ("heading", "page"))
+    text, heading, page = document.text, labels(document.spans, "heading"), part_labels(document.spans)
     return [
         replace(p, end=end, text=text[p.start : end], heading=heading(p.start), page=page(p.start))
         for p in passages
@@ -194,6 +204,7 @@ class _LoadedDocument:
     text: str
     heading: Callable[[int], str | None]
     page: Callable[[int], str | None]
+    parts: Callable[[int, int], tuple[tuple[int, str], ...]]
 
 
 def _beginning_before(store: Store, chunks: Sequence[int], before: int) -> list[int]:
@@ -208,7 +219,7 @@ def _document_cache(store: Store) -> Callable[[str], _LoadedDocument]:
     def load(document: str) -> _LoadedDocument:
         spans = store.documents.spans(document)
         text = store.documents.text(document)
-        return _LoadedDocument(rows[document], text, labels(spans, "heading"), labels(spans, "page"))
+        return _LoadedDocument(rows[document], text, labels(spans, "heading"), part_labels(spans), part_starts(spans))
 
     return load
 
@@ -224,6 +235,7 @@ def _passage(document: _LoadedDocument, chunk: ChunkRow, score: float, ranks: di
         document.page(chunk.start),
         score,
         ranks,
+        document.parts(chunk.start, chunk.end),
     )
 
 

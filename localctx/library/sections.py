@@ -11,14 +11,15 @@ from itertools import groupby
 from typing import NamedTuple
 
 from localctx.library.chunk import Chunk, chunks, views
-from localctx.store.documents import Span, labels
+from localctx.store.document_parts import name_range
+from localctx.store.documents import Span, labels, part_labels
 
 SHORT_DIVISOR = 4  # a part with less than a quarter of the tokens allowed joins a neighbour
 
 
 @dataclass(frozen=True)
 class Section:
-    """Characters ``start..end`` of a document, with its heading and pages (``3-5``), None where it has none.
+    """Characters ``start..end`` of a document, with its heading and pages (``3-5``, ``slides 3-5``), or None.
 
     ``heading`` of a section made of several short ones contains the first and the last heading.
     """
@@ -53,11 +54,9 @@ def sections(
 
 def section_at(spans: Sequence[Span], start: int, end: int) -> Section:
     """Returns characters ``start..end`` as a section, with their headings and pages."""
-    first, last = ({kind: labels(spans, kind)(at) for kind in ("heading", "page")} for at in (start, end - 1))
-    heading, pages = (
-        " … ".join(dict.fromkeys(filter(None, both))) for both in zip(first.values(), last.values(), strict=True)
-    )
-    return Section(start, end, heading or None, pages.replace(" … ", "-") or None)
+    heading, part = labels(spans, "heading"), part_labels(spans)
+    headings = " … ".join(dict.fromkeys(filter(None, (heading(start), heading(end - 1)))))
+    return Section(start, end, headings or None, name_range(part(start), part(end - 1)))
 
 
 def _fitting(text: str, chunk: Chunk, count: Callable[[str], int], max_tokens: int, lines: bool) -> Iterator[_Piece]:

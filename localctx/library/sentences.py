@@ -9,30 +9,46 @@ _GAP = re.compile(
     r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+"  # noqa: RUF001
     r"|(?<=[。！？])\s*"  # noqa: RUF001
     r"|\n[^\S\n]*\n\s*"
-    r"|\n(?=[^\S\n]*(?:[-*•#|>]|\d+[.)])\s)"  # items of a list, headings, rows
+    r"|\n(?=[^\S\n]*(?:[-*•#|>]|\d{1,2}[.)]|\(?[a-zA-Z0-9]{1,3}\))\s)"  # items of a list, headings, rows
+    r"|\n(?=[^\S\n]*\d+(?:\.\d+)+[.)]?\s+[A-Z])"  # numbered clauses: 4.2 The rent
+)
+_NUMBER = re.compile(  # of a clause or an item, which begins a sentence and does not end one
+    r"(?:(?:article|art\.|chapter|clause|item|paragraph|part|schedule|section|sec\.|step|§+)\s*)?"
+    r"[(\[]?(?:\d{1,3}(?:\.\d{1,3})*|[a-zA-Z]|[ivxIVX]{1,5})[.)\]]+",
+    re.IGNORECASE,
 )
 _ABBREVIATED = re.compile(
     r"(?:\n|\b(?:am|vom|zum|bis|dem|den|der|ab|seit)\s)[^\S\n]*\d{1,2}\.$|"  # numbers of items, days of German dates
     r"(?:\b(?:[^\W\d_]|Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Gen|Col|Sgt|Capt|Lt|Rev|Hon|Gov|Sen|Rep|vs|etc|al|cf|ca|approx|"
-    r"Inc|Ltd|Co|Corp|No|Nos|Nr|Fig|Figs|Eq|Sec|Ch|Vol|Vols|ed|eds|pp|Art|bzw|usw|resp)|\b[a-z](?:\.[a-z])+)\.$",
+    r"Inc|Ltd|Co|Corp|Nos|Nr|Fig|Figs|Eq|Sec|Ch|Vol|Vols|ed|eds|pp|Art|bzw|usw|resp)|\b[a-z](?:\.[a-z])+)\.$",
 )
+_BEFORE_NUMBER = re.compile(r"\bNo\.$", re.IGNORECASE)
 
 
 def sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yields the sentences of ``text[start:end]`` as (start, end), in order, without white space around them."""
     at = start
     for gap in _GAP.finditer(text, start, end):
-        if not _continues(text, gap.start(), gap.end()):
+        if not _continues(text, at, gap.start(), gap.end()):
             yield from _lines(text, at, gap.start())
             at = gap.end()
     yield from _lines(text, at, end)
 
 
-def _continues(text: str, stop: int, after: int) -> bool:
-    """Returns True if the sentence continues at ``after``: after an abbreviation, or with a lower case letter."""
-    if not text.endswith(".", 0, stop) or "\n\n" in text[stop:after]:
+def _continues(text: str, start: int, stop: int, after: int) -> bool:
+    """Returns True if the sentence that began at ``start`` continues at ``after``: after its number or an abbreviation,
+    or with a lower case letter.
+    """
+    if "\n\n" in text[stop:after]:
         return False
-    return text[after : after + 1].islower() or bool(_ABBREVIATED.search(text, max(0, stop - 16), stop))
+    if stop - start <= 20 and _NUMBER.fullmatch(text[start:stop].strip()):
+        return True
+    if not text.endswith(".", 0, stop):
+        return False
+    tail = max(0, stop - 16)
+    if _BEFORE_NUMBER.search(text, tail, stop):
+        return text[after : after + 1].isdigit()
+    return text[after : after + 1].islower() or bool(_ABBREVIATED.search(text, tail, stop))
 
 
 def _lines(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

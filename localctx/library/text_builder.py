@@ -1,10 +1,13 @@
 """TextBuilder: parsers append text, line breaks, and marks where a page or a heading begins. Standard library only."""
 
 import re
+from collections.abc import Sequence
+
+from localctx.library.word_boxes import WordBox, pack
 
 Mark = tuple[int, str, str]
-"""The start of a page or heading: position in characters, kind (``page``, ``heading``), label. It ends where the next
-mark of its kind begins."""
+"""The start of a page or heading: position in characters, kind (``heading``, ``page``, ``slide``, ``row`` or
+``message``), label. It ends where the next mark of its kind begins; one without a label only ends the one before."""
 
 OPTICAL = "pdf, read optically"
 """The format of a PDF whose whole text comes from OCR."""
@@ -24,6 +27,7 @@ class TextBuilder:
         self._gap = ""  # white space to write before the next word: a space, or a tab between cells
         self._newlines = 2  # at the end of the text so far
         self.length = 0
+        self.boxes: list[tuple[int, float, float, bytes]] = []
 
     def words(self, text: str) -> None:
         """Appends running text; runs of white space become one space."""
@@ -71,6 +75,12 @@ class TextBuilder:
             self.mark("heading", label, self._heading[0])
             self.line(2)
         self._heading = None
+
+    def add_boxes(self, page: int, width: float, height: float, words: Sequence[WordBox]) -> None:
+        """Keeps the boxes of a page's words in ``boxes``: the page's number from 0, its size in points, and ``words``
+        as ``word_boxes.pack`` packs them; their starts count from the page's start.
+        """
+        self.boxes.append((page, width, height, pack(words)))
 
     def done(self) -> tuple[str, list[Mark]]:
         """Returns the text and its marks in order."""

@@ -106,7 +106,7 @@ def prefill_all(setup: Setup, cache: Cache, tokens: Sequence[int], read: Callabl
 def _trimmed(setup: Setup, cache: Cache, variant: Variant, common: int, tokens: int) -> Cache:
     """Trims the cache to whole pages of the ``common`` first tokens; returns a new one where pages may be missing."""
     if variant.shares_prefill:
-        cache.trim(common // PAGE * PAGE)
+        cache.trim(cache.trimmable(common // PAGE * PAGE))
         return cache
     cache.drop()
     return setup.new_cache(variant, tokens)

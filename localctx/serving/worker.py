@@ -5,15 +5,16 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from localctx.engine.events import Done, Event, InUse
-from localctx.engine.request_report import AnswerReport
+from localctx.engine.events import Event, InUse
 from localctx.errors import Cancelled, UserError
+from localctx.serving.last_reports import LastReports
 from localctx.settings import Settings
+from localctx.store.process_locks import at_work
 
 if TYPE_CHECKING:
     from localctx.engine.model_loader import ModelLoader
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from localctx.session import Session
 
 POLL_INTERVAL = 0.1  # seconds after which an iterating thread gets a Queued event and may cancel
-MAX_REPORTS = 32  # chats whose last report is kept
 _END = object()
 
 SessionJob = Callable[["Session"], Generator[Any, Any, None]]
@@ -40,11 +40,12 @@ class EventStream:
     """The events of one job, from its submission to its end. Iterate it once, from one thread.
 
     An ``exclusive`` job runs while no other does. A ``background`` job lets later jobs overtake it in the queue and
-    leaves one slot free for them.
+    leaves one slot free for them. A ``yielding`` job runs while no other does, and is cancelled when another comes.
     """
 
-    def __init__(self, job: SessionJob, worker: "EngineWorker", exclusive: bool, background: bool) -> None:
-        self.job, self.exclusive, self.background, self._worker = job, exclusive, background, worker
+    def __init__(self, job: SessionJob, worker: "EngineWorker", exclusive: bool, background: bool, yielding: bool):
+        self.job, self._worker, self._held = job, worker, ExitStack()
+        self.exclusive, self.background, self.yielding = exclusive or yielding, background or yielding, yielding
         self._events = queue.SimpleQueue[Any]()
         self.cancelled = threading.Event()
 
@@ -66,6 +67,10 @@ class EventStream:
         self.cancelled.set()
         self._worker.cancel(self)
 
+    def hold(self, held: AbstractContextManager[None]) -> None:
+        """Enter ``held``, until the job has ended."""
+        self._held.enter_context(held)
+
     def put(self, event: Any) -> None:
         """Append an event that the job yielded."""
         self._events.put(event)
@@ -80,6 +85,7 @@ class EventStream:
         """End the stream. An ``error`` is raised in the iterating thread; the worker goes on."""
         if error and not isinstance(error, UserError | Cancelled):
             logging.getLogger(__name__).error("a job failed", exc_info=error)
+        self._held.close()
         self._events.put(error or _END)
 
     def _next(self) -> Any:
@@ -114,17 +120,23 @@ class EngineWorker:
         self._changed = threading.Condition()
         self._open = True
         self.in_use = InUse()  # memory of the sessions at the last event
-        self._reports: dict[str, dict[str, Any]] = {}
+        self._reports = LastReports()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, job: SessionJob, exclusive: bool = False, background: bool = False) -> EventStream:
+    def submit(
+        self, job: SessionJob, exclusive: bool = False, background: bool = False, yielding: bool = False
+    ) -> EventStream:
         """Append ``job`` to the queue. Returns the stream of its events."""
-        stream = EventStream(job, self, exclusive, background)
+        stream = EventStream(job, self, exclusive, background, yielding)
+        if not yielding:
+            stream.hold(at_work(self._settings.home))
         with self._changed:
-            overtaken = 0 if background else sum(other.background for other in self._queue)
+            overtaken = 0 if stream.background else sum(other.background for other in self._queue)
             self._queue.insert(len(self._queue) - overtaken, stream)
             self._changed.notify()
+        for other in (other for other in self._streams() if other.yielding and other is not stream):
+            other.cancel()
         return stream
 
     def queue_position(self, stream: EventStream) -> int:
@@ -147,8 +159,7 @@ class EngineWorker:
 
     def last_report(self, chat: str = "") -> dict[str, Any] | None:
         """Return the report of the last answer in ``chat``; without one, of the last answer in any chat."""
-        with self._changed:
-            return self._reports.get(chat) or next(reversed(self._reports.values()), None)
+        return self._reports.last(chat)
 
     @contextmanager
     def drained(self) -> Iterator[None]:
@@ -174,8 +185,7 @@ class EngineWorker:
 
     def clear_reports(self) -> None:
         """Forget the reports of all chats."""
-        with self._changed:
-            self._reports.clear()
+        self._reports.clear()
 
     def change_settings(self, settings: Settings) -> None:
         """Run jobs that have not started yet under other settings."""
@@ -208,19 +218,10 @@ class EngineWorker:
     def _deliver(self, slot: _Slot, event: Any) -> None:
         assert slot.stream, "a running slot has a stream"
         slot.stream.put(event)
-        self._record(event)
+        self._update_usage()
+        self._reports.note(event)
         if slot.stream.cancelled.is_set():
             slot.session.cancel()
-
-    def _record(self, event: Any) -> None:
-        """Update the memory in use and keep the report of an answer in a chat."""
-        self._update_usage()
-        if isinstance(event, Done) and isinstance(event.report, AnswerReport) and (chat := event.report.chat):
-            with self._changed:
-                self._reports.pop(chat, None)
-                self._reports[chat] = event.report.to_json()
-                if len(self._reports) > MAX_REPORTS:
-                    del self._reports[next(iter(self._reports))]
 
     def _wait_for_work(self) -> bool:
         """Wait until a job is queued or runs. Returns False once the worker is closed and has no job left."""

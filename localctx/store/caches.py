@@ -10,6 +10,9 @@ from sqlite_utils import Database
 
 from localctx.store.page_file import IN_SLOTS
 
+ANSWER_RATE = "answer"
+"""The name of the rate at which answers are generated, in tokens a second."""
+
 _UNEVICTABLE = """caches.id = ? OR caches.id IN
     (SELECT cache FROM cache_documents JOIN documents ON documents.id = document WHERE pinned)"""
 
@@ -65,7 +68,8 @@ class Caches:
         """Enter the cache of these documents, in this order, under this fingerprint as ``writing``; returns its id.
 
         ``part`` names the part of them that was read, if not all was. A cache with a ``chat`` belongs to one ``branch``
-        of it (``Chats.branch_of``), and is removed with the chat or with one of its documents.
+        of it (``Chats.branch_of``), and is removed with the chat or with one of its documents. What it holds of the
+        documents alone is entered under their own cache too (``share``).
         """
         cache = cache_id(fingerprint, documents, chat, branch, part)
         now = time.time()
@@ -81,6 +85,24 @@ class Caches:
             self._db.execute(f"UPDATE caches SET used = ?, {new_tokens} WHERE id = ?", [now, tokens, tokens, cache])
         return cache
 
+    def share(self, cache: str, own: str, tokens: int, pages: int) -> None:
+        """Enter the first ``pages`` of a chat's ``cache`` under ``own`` too, the cache of its documents alone, which is
+        to hold ``tokens``. They stay when the chat is removed. Does nothing if ``cache`` was removed.
+        """
+        new = "'writing', created, used FROM caches WHERE id = ?"
+        with self._db.atomic():
+            self._db.execute(
+                f"""INSERT OR IGNORE INTO caches (id, fingerprint, model, codec, keeper, tokens, state, created, used)
+                SELECT ?, fingerprint, model, codec, keeper, ?, {new}""",
+                [own, tokens, cache],
+            )
+            self._copy("cache_documents", "document", cache, own)
+            self._copy("cache_pages", "page", cache, own, pages)
+            held = """SELECT sum(length(pages.tokens)) / 4 FROM pages JOIN cache_pages ON page = name
+                WHERE cache = caches.id"""
+            ready = f"state = CASE tokens WHEN ({held}) THEN 'ready' ELSE state END"
+            self._db.execute(f"UPDATE caches SET used = ?, {ready} WHERE id = ?", [time.time(), own])
+
     def mark_ready(self, cache: str) -> None:
         """Note that every page of the cache is stored."""
         self._db.execute("UPDATE caches SET state = 'ready' WHERE id = ?", [cache])
@@ -88,6 +110,11 @@ class Caches:
     def of_document(self, document: str) -> list[CacheRow]:
         """Returns the caches of a document, the last used first."""
         return self._rows("caches.id IN (SELECT cache FROM cache_documents WHERE document = ?)", document)
+
+    def documents(self, cache: str) -> list[str]:
+        """Returns the ids of the documents of a cache, in the order in which they were read."""
+        rows = self._db.query("SELECT document FROM cache_documents WHERE cache = ? ORDER BY position", [cache])
+        return [row["document"] for row in rows]
 
     def ready_tokens(self, ids: Sequence[str]) -> dict[str, int]:
         """Returns the tokens of those of the caches ``ids`` whose pages are all stored."""
@@ -101,11 +128,16 @@ class Caches:
         self._db.execute(f"UPDATE caches SET used = ? WHERE {where}", [time.time(), json.dumps(list(ids))])
 
     def usage(self, document: str) -> tuple[int, int, int]:
-        """Returns (pages, tokens, bytes) stored of a document; a page of several caches counts once."""
+        """Returns (pages, tokens, bytes) stored of a document; a page of several caches counts once.
+
+        Only caches of this document alone count: pages of several documents, or of a chat, are not its own.
+        """
         (row,) = self._db.query(
-            """SELECT count(*) AS pages, coalesce(sum(length(tokens)), 0) / 4 AS tokens,
+            """SELECT count(nullif(length(tokens), 0)) AS pages, coalesce(sum(length(tokens)), 0) / 4 AS tokens,
             coalesce(sum(bytes), 0) AS bytes FROM pages WHERE name IN (SELECT page
-            FROM cache_pages JOIN cache_documents USING (cache) WHERE document = ?)""",
+            FROM cache_pages JOIN cache_documents USING (cache) JOIN caches ON caches.id = cache
+            WHERE document = ? AND chat IS NULL
+            AND (SELECT count(*) FROM cache_documents AS all_of_it WHERE all_of_it.cache = caches.id) = 1)""",
             [document],
         )
         return row["pages"], row["tokens"], row["bytes"]
@@ -146,10 +178,23 @@ class Caches:
         """Remove a chat's caches."""
         self._remove("SELECT id FROM caches WHERE chat = ?", chat)
 
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove the caches ``ids``."""
+        self._remove("SELECT value FROM json_each(?)", json.dumps(list(ids)))
+
+    def _copy(self, table: str, column: str, cache: str, to: str, rows: int = -1) -> None:
+        """Copy a cache's entries of the first ``rows`` pages in ``table`` to another, with their states (-1: all)."""
+        some = f"AND position BETWEEN {-rows} AND {rows - 1}" if rows >= 0 else ""
+        self._db.execute(
+            f"""INSERT OR IGNORE INTO {table} (cache, position, {column}) SELECT ?, position, {column} FROM {table}
+            WHERE cache = ? {some}""",
+            [to, cache],
+        )
+
     def _rows(self, where: str, value: str) -> list[CacheRow]:
         rows = self._db.query(
-            f"""SELECT caches.*, count(pages.name) AS pages, coalesce(sum(pages.bytes), 0) AS bytes,
-            coalesce(sum(length(pages.tokens)), 0) / 4 AS kept
+            f"""SELECT caches.*, count(nullif(length(pages.tokens), 0)) AS pages,
+            coalesce(sum(pages.bytes), 0) AS bytes, coalesce(sum(length(pages.tokens)), 0) / 4 AS kept
             FROM caches LEFT JOIN cache_pages ON cache_pages.cache = caches.id
             LEFT JOIN pages ON pages.name = cache_pages.page
             WHERE {where} GROUP BY caches.id ORDER BY used DESC""",
@@ -169,6 +214,25 @@ class Caches:
         key = [_rate_key(fingerprint, what)]
         row = next(iter(self._db.query("SELECT per_second FROM rates WHERE what = ?", key)), None)
         return row["per_second"] if row else None
+
+    def rates_of_models(self, what: str = "prefill") -> dict[str, float]:
+        """Returns a rate as last measured of each model with a stored cache, by the model's name."""
+        rows = self._db.query(
+            """SELECT DISTINCT model, per_second, measured FROM caches
+            JOIN rates ON what = ? || lower(hex(fingerprint)) ORDER BY measured""",
+            [_rate_key(b"", what)],
+        )
+        return {row["model"]: row["per_second"] for row in rows}
+
+    def prepared_documents(self, model: str) -> dict[str, int]:
+        """Returns the documents that need not be read again by the model of this name: their characters by id."""
+        rows = self._db.query(
+            """SELECT id, chars FROM documents WHERE id IN (SELECT document FROM cache_documents
+            JOIN caches ON caches.id = cache WHERE model = ? AND state = 'ready' AND chat IS NULL
+            AND caches.id IN (SELECT cache FROM cache_pages))""",
+            [model],
+        )
+        return {row["id"]: row["chars"] for row in rows}
 
     def note_rate(self, fingerprint: bytes, per_second: float, what: str = "prefill") -> None:
         """Store a rate under a fingerprint: tokens prefilled per second, or ``what`` else is counted."""

@@ -43,6 +43,13 @@ class Chat:
     created: float
     used: float
 
+    @property
+    def removed_documents(self) -> str:
+        """The names of its documents, if all of them left the library and it is not about all that is there; or ""."""
+        gone = [d.name for d in self.documents if d.removed]
+        wider = self.settings.get("library") or self.settings.get("collection")
+        return "" if wider or len(gone) < len(self.documents) else ", ".join(gone)
+
 
 @dataclass(frozen=True)
 class Message:
@@ -59,6 +66,14 @@ class Message:
     stats: dict[str, Any]
     stopped: str
     created: float
+
+    @property
+    def unfinished(self) -> bool:
+        """True for an answer that was cut at its longest or stopped, and that can go on after its last word: not one
+        that was put together from others.
+        """
+        cut = self.role == "assistant" and self.stopped in ("length", "cancelled") and bool(self.text)
+        return cut and self.stats.get("mode") in ("full", "retrieve")
 
 
 class Chats:
@@ -82,9 +97,10 @@ class Chats:
         return self.create("", [d.id for d in self.get(chat).documents], settings)
 
     def get(self, chat: str) -> Chat:
-        """Returns the chat with this id, which must exist."""
-        (row,) = self._db.query("SELECT * FROM chats WHERE id = ?", [chat])
-        return self._chat(row)
+        """Returns the chat with this id. Raises ChatError if it was deleted."""
+        for row in self._db.query("SELECT * FROM chats WHERE id = ?", [chat]):
+            return self._chat(row)
+        raise _deleted()
 
     def all(self) -> list[Chat]:
         """Returns every chat, the last used first."""
@@ -110,11 +126,20 @@ class Chats:
         )
 
     def set_documents(self, chat: str, documents: Sequence[str]) -> None:
-        """Replace a chat's documents by these stored ones, in this order."""
+        """Replace a chat's documents by these stored ones, in this order. Documents that left the library stay named
+        (``forget_removed``). Raises ChatError if the chat was deleted.
+        """
         with self._db.atomic():
-            self._db.execute("DELETE FROM chat_documents WHERE chat = ?", [chat])
+            self.get(chat)
+            stored = "SELECT id FROM documents"
+            self._db.execute(f"DELETE FROM chat_documents WHERE chat = ? AND document IN ({stored})", [chat])
             for document in documents:
                 self.add_document(chat, document)
+
+    def forget_removed(self, chat: str) -> None:
+        """Take the documents that left the library out of a chat: it goes on without them."""
+        gone = "document NOT IN (SELECT id FROM documents)"
+        self._db.execute(f"DELETE FROM chat_documents WHERE chat = ? AND {gone}", [chat])
 
     def set(self, chat: str, settings: dict[str, Any]) -> None:
         """Change some of a chat's settings."""
@@ -127,7 +152,8 @@ class Chats:
         return chats[0]
 
     def rename(self, chat: str, title: str) -> None:
-        """Give a chat another title."""
+        """Give a chat another title. Raises ChatError if it was deleted."""
+        self.get(chat)
         self._db.table("chats").update(chat, {"title": _line(title)})
 
     def remove(self, chat: str) -> None:
@@ -155,14 +181,26 @@ class Chats:
             self._db.table("chats").update(chat, {"leaf": message, "used": now})
         return self.message(message)
 
+    def extend(
+        self, message: int, text: str, citations: Iterable[dict[str, Any]], stats: dict[str, Any], stopped: str
+    ) -> Message:
+        """Give an answer that was continued its whole ``text``. Raises ChatError if its chat was deleted."""
+        chat = self.message(message).chat
+        more = {"citations": json.dumps(list(citations)), "stats": json.dumps(stats)}
+        with self._db.atomic():
+            self._db.table("messages").update(message, {"text": text, "stopped": stopped, **more})
+            self._db.table("chats").update(chat, {"used": time.time()})
+        return self.message(message)
+
     def edit(self, message: Message, text: str) -> Message:
         """Returns the same message in other words: a new branch beside it, which is shown from now on."""
         return self.append(message.chat, message.parent, message.role, text)
 
     def message(self, message: int) -> Message:
-        """Returns one message, which must exist."""
-        (row,) = self._db.query("SELECT * FROM messages WHERE id = ?", [message])
-        return _message(row)
+        """Returns one message. Raises ChatError if its chat was deleted."""
+        for row in self._db.query("SELECT * FROM messages WHERE id = ?", [message]):
+            return _message(row)
+        raise _deleted()
 
     def messages(self, chat: str, leaf: int | None = None) -> list[Message]:
         """Returns the branch that ends at ``leaf`` (None: the one shown), from its first message."""
@@ -172,6 +210,14 @@ class Chats:
         )
         return [_message(row) for row in rows]
 
+    def recent_stats(self, count: int) -> list[dict[str, Any]]:
+        """Returns the statistics of the last ``count`` answers in any chat, the latest first."""
+        rows = self._db.query(
+            "SELECT stats FROM messages WHERE role = 'assistant' AND stopped <> 'cancelled' ORDER BY id DESC LIMIT ?",
+            [count],
+        )
+        return [json.loads(row["stats"]) for row in rows]
+
     def tree(self, chat: str) -> list[Message]:
         """Returns every message of every branch, in the order they were written."""
         return [_message(row) for row in self._db.query("SELECT * FROM messages WHERE chat = ? ORDER BY id", [chat])]
@@ -180,6 +226,13 @@ class Chats:
         """Returns the messages that follow ``parent`` (None: the first messages), in the order they were written."""
         rows = self._db.query("SELECT * FROM messages WHERE chat = ? AND parent IS ? ORDER BY id", [chat, parent])
         return [_message(row) for row in rows]
+
+    def versions(self, chat: str) -> dict[int | None, list[int]]:
+        """Returns the ids of the messages that follow each message (None: the first messages), as they were written."""
+        following: dict[int | None, list[int]] = {}
+        for row in self._db.query("SELECT id, parent FROM messages WHERE chat = ? ORDER BY id", [chat]):
+            following.setdefault(row["parent"], []).append(row["id"])
+        return following
 
     def branches(self, chat: str) -> list[Message]:
         """Returns the leaves of a chat, the last written first."""
@@ -216,6 +269,10 @@ class Chats:
         )
         documents = tuple(ChatDocument(d["id"], d["name"], bool(d["gone"])) for d in rows)
         return Chat(**{**row, "settings": json.loads(row["settings"]), "documents": documents})
+
+
+def _deleted() -> ChatError:
+    return ChatError("this chat was deleted", "begin a new one")
 
 
 def _message(row: dict[str, Any]) -> Message:

@@ -1,7 +1,7 @@
 """Stored documents: their text, where it came from, and the spans that name its parts."""
 
 import hashlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,11 +10,12 @@ from typing import NamedTuple
 from sqlite_utils import Database
 
 from localctx.errors import DocumentError
+from localctx.store.document_parts import PARTS, name_part
 
 
 @dataclass(frozen=True)
 class Span:
-    """Characters ``start..end`` of a document are a ``kind`` (heading, page) called ``label``."""
+    """Characters ``start..end`` of a document are a ``kind`` (heading, or one of PARTS) called ``label``."""
 
     start: int
     end: int
@@ -26,9 +27,9 @@ class Span:
 class DocumentRow:
     """A document as listed; ``bytes`` of the file as it came, times in seconds since 1970.
 
-    ``encoding`` of a text, or the format it was parsed from (pdf, docx, epub, html). ``modified``: when the file was
+    ``encoding`` of a text, or the format it was parsed from (pdf, docx, eml, ...). ``modified``: when the file was
     last written, in nanoseconds (0: unknown). ``superseded``: the id of the next version read from the same path.
-    A ``pinned`` document's pages are never evicted.
+    A ``pinned`` document's pages are never evicted. ``content``: SHA-256 of the file in hex ("": unknown).
     """
 
     id: str
@@ -42,6 +43,7 @@ class DocumentRow:
     modified: int = 0
     superseded: str | None = None
     pinned: bool = False
+    content: str = ""
 
 
 class StoredDocument(NamedTuple):
@@ -94,12 +96,47 @@ def text_id(text: str) -> str:
 
 def labels(spans: Sequence[Span], kind: str) -> Callable[[int], str | None]:
     """Returns a function from a position to the label of the span of this kind around it; ``spans`` are in order."""
-    of_kind = [s for s in spans if s.kind == kind]
-    starts = [s.start for s in of_kind]
+    around = _span_around([s for s in spans if s.kind == kind])
 
     def at(position: int) -> str | None:
+        return span.label if (span := around(position)) else None
+
+    return at
+
+
+def part_labels(spans: Sequence[Span]) -> Callable[[int], str | None]:
+    """Returns a function from a position to the name of the page, slide, row or message around it, as ``name_part``
+    gives it; ``spans`` are in order.
+    """
+    around = _span_around([s for s in spans if s.kind in PARTS])
+
+    def at(position: int) -> str | None:
+        return name_part(span.kind, span.label) if (span := around(position)) else None
+
+    return at
+
+
+def part_starts(spans: Sequence[Span]) -> Callable[[int, int], tuple[tuple[int, str], ...]]:
+    """Returns a function that returns the starts and names of the parts that begin after its first position and before
+    its second; ``spans`` are in order.
+    """
+    parts = [s for s in spans if s.kind in PARTS]
+    starts = [s.start for s in parts]
+
+    def between(start: int, end: int) -> tuple[tuple[int, str], ...]:
+        inside = parts[bisect_right(starts, start) : bisect_left(starts, end)]
+        return tuple((s.start, name_part(s.kind, s.label)) for s in inside)
+
+    return between
+
+
+def _span_around(spans: Sequence[Span]) -> Callable[[int], Span | None]:
+    """Returns a function from a position to the one of ``spans``, which are in order, that is around it."""
+    starts = [s.start for s in spans]
+
+    def at(position: int) -> Span | None:
         i = bisect_right(starts, position) - 1
-        return of_kind[i].label if i >= 0 and position < of_kind[i].end else None
+        return spans[i] if i >= 0 and position < spans[i].end else None
 
     return at
 
@@ -142,6 +179,15 @@ class Documents:
     def has(self, document: str) -> bool:
         """Returns True if the document is stored."""
         return bool(self._db.table("documents").count_where("id = ?", [document]))
+
+    def get(self, document: str) -> DocumentRow | None:
+        """Returns the row of the document with this id, or None."""
+        return next(iter(self._rows("id = ?", document)), None)
+
+    def stored(self, document: str) -> StoredDocument | None:
+        """Returns the document with this id, with its text and its spans, or None."""
+        row = self.get(document)
+        return StoredDocument(row, self.text(document), self.spans(document)) if row else None
 
     def all(self) -> list[DocumentRow]:
         """Returns every document, the last used first."""
@@ -187,9 +233,12 @@ class Documents:
         """Protect this document's pages from eviction, or stop doing so."""
         self._db.table("documents").update(document, {"pinned": pinned})
 
-    def count_spans(self, document: str, kind: str) -> int:
-        """Returns how many pages, or headings, a document has."""
-        return self._db.table("spans").count_where("document = ? AND kind = ?", [document, kind])
+    def count_parts(self, document: str) -> tuple[str, int]:
+        """Returns the kind of a document's parts, one of PARTS, and their number; ``page`` and 0 where it has none."""
+        marks = ", ".join("?" * len(PARTS))
+        counted = f"SELECT kind, COUNT(*) AS n FROM spans WHERE document = ? AND kind IN ({marks}) GROUP BY kind"
+        row = next(iter(self._db.query(counted, [document, *PARTS])), None)
+        return (row["kind"], row["n"]) if row else ("page", 0)
 
     def remove(self, document: str) -> None:
         """Remove a document, whose caches must have been removed; its previous version is then followed by its next."""

@@ -1,4 +1,6 @@
-"""Eviction from the store: pages stay within a budget of bytes. Documents and chats are never evicted."""
+"""Eviction from the store: pages and original files stay within a budget of bytes. Documents and chats are never
+evicted.
+"""
 
 import time
 from dataclasses import dataclass, field
@@ -32,18 +34,21 @@ class EvictionResult:
 
 
 def make_room(store: Store, budget: int, need: int = 0, using: str = "") -> EvictionResult:
-    """Evict pages until page files take at most ``budget`` bytes less ``need``, the lowest score first.
+    """Evict pages until page files and original files together take at most ``budget`` bytes less ``need``, the lowest
+    score first; when there are no more, original files, which cannot be made again.
 
     The cache ``using`` and pinned documents are never evicted; nothing is if evicting all the rest would not do. A page
     of several caches goes with the last of them. Processes that have an evicted page mapped go on reading it.
     """
     result = EvictionResult()
-    if store.pages.nbytes() + need > budget and store.caches.unevictable_bytes(using) + need <= budget:
+    least = store.caches.unevictable_bytes(using) + store.originals.pinned_nbytes()
+    if store.disk_bytes() + need > budget and least + need <= budget:
         _sweep(store)
-        while store.pages.nbytes() + need > budget:
-            if not (store.pages.compact(WASTE) or _evict_one(store, using, result) or store.pages.compact()):
+        while store.disk_bytes() + need > budget:
+            pages_went = store.pages.compact(WASTE) or _evict_one(store, using, result) or store.pages.compact()
+            if not (pages_went or store.originals.evict_one()):
                 break
-    result.enough = store.pages.nbytes() + need <= budget
+    result.enough = store.disk_bytes() + need <= budget
     return result
 
 
@@ -67,7 +72,7 @@ def _evict_one(store: Store, using: str, result: EvictionResult) -> bool:
     average = sum(known) / len(known) if known else 1.0  # of a model that was never timed
     per_token = {fingerprint: 1 / rate if rate else average for fingerprint, rate in rates.items()}
     lowest = min(caches, key=lambda c: eviction_score(c, per_token[c.fingerprint], now))
-    names, before = tuple(store.caches.names(lowest.id)), store.pages.live()
+    names, before = tuple(store.caches.names(lowest.id)) or ("a deleted document",), store.pages.live()
     _sweep(store, lowest.id)
     if freed := before - store.pages.live():  # else other caches hold all of it still
         result.evicted.append(EvictedCache(names, lowest.kept, freed))

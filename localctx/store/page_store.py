@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from localctx.kv.pages import Activation, page_names
+from localctx.kv.pages import Activation, page_names, states_key
 from localctx.shape import PAGE
 
 PageKey = tuple[bytes, bytes]
@@ -61,19 +61,26 @@ class PrefixMatch:
     """The stored pages that a prompt begins with, as mapped bytes, and why they end early if a page was damaged.
 
     ``tail`` is the open page at the prompt's end, if it was stored too; ``damaged`` are the names of damaged pages.
+    ``states`` is the snapshot of the model's states after the last of them.
     """
 
     payloads: list[np.ndarray] = field(default_factory=list)
     tail: np.ndarray | None = None
+    states: np.ndarray | None = None
     fault: str | None = None
     damaged: list[bytes] = field(default_factory=list)
 
 
 def longest_prefix(
-    pages: PageStore, fingerprint: bytes, tokens: Sequence[int], activation: Activation | None = None
+    pages: PageStore,
+    fingerprint: bytes,
+    tokens: Sequence[int],
+    activation: Activation | None = None,
+    *,
+    with_states: bool = False,
 ) -> PrefixMatch:
     """Returns the longest run of stored pages that ``tokens`` begin with, all verified; names are those of
-    ``page_names``.
+    ``page_names``. ``with_states``: the run ends with the last page that has a snapshot of states.
 
     Pages behind a damaged one are verified too, so that one reading repairs all of them.
     """
@@ -86,6 +93,22 @@ def longest_prefix(
             break
         elif page.payload is not None and not match.damaged:
             match.payloads.append(page.payload)
+    if with_states:
+        _cut_to_states(pages, match, keys)
     if len(match.payloads) * PAGE > len(tokens):
         match.tail = match.payloads.pop()
     return match
+
+
+def _cut_to_states(pages: PageStore, match: PrefixMatch, keys: Sequence[PageKey]) -> None:
+    """Drop the pages after the last snapshot of states, which is looked for from the end."""
+    while match.payloads:
+        key = states_key(keys[len(match.payloads) - 1])
+        (opened,) = pages.open([key])
+        if opened.payload is not None:
+            match.states = opened.payload
+            return
+        if opened.fault:
+            match.fault = match.fault or f"a kept snapshot {opened.fault}"
+            match.damaged.append(key[0])
+        match.payloads.pop()

@@ -1,4 +1,8 @@
-"""PageWriter: pages of one sequence, written behind its reading and named once they are durable."""
+"""PageWriter: pages of one sequence and snapshots of its states, written behind its reading and named once they are
+durable.
+
+A cache has the page at position i of the sequence as its entry i, and the states after that page as its entry -i - 1.
+"""
 
 import contextlib
 import sqlite3
@@ -9,6 +13,8 @@ import numpy as np
 from sqlite_utils import Database
 
 from localctx.errors import StoreError
+from localctx.kv.pages import states_key
+from localctx.shape import SLOT_ALIGN
 from localctx.store.page_checksum import page_checksum
 from localctx.store.page_file import SELECT_PAGES, PageFile, PageReader
 from localctx.store.page_store import PageKey
@@ -17,10 +23,13 @@ from localctx.store.page_store import PageKey
 class PageWriter:
     """Writes the pages ``keys`` of one sequence. ``commit`` makes what was written durable and names it."""
 
-    def __init__(self, db: Database, folder: Path, keys: list[PageKey], slot_bytes: int, cache: str) -> None:
+    def __init__(
+        self, db: Database, folder: Path, keys: list[PageKey], slot_bytes: int, cache: str, *, with_states: bool = False
+    ) -> None:
         self._db, self._folder, self.keys, self._slot_bytes, self._cache = db, folder, keys, slot_bytes, cache
-        self._file: PageFile | None = None
-        self._rows: list[dict] = []
+        self._with_states, self._states = with_states, set[int]()  # positions after which states were written
+        self._files = dict[int, PageFile]()  # by the bytes of a slot
+        self._rows = dict[int, list[dict]]()  # of pages written since the last commit, by the same
         self._entered = 0
 
     def disk_bytes(self, position: int, nbytes: int) -> int:
@@ -29,31 +38,44 @@ class PageWriter:
 
     def write(self, position: int, payload: np.ndarray) -> None:
         """Append page ``position`` of the sequence, unless a page of that name is stored. Raises OSError."""
-        if is_stored(self._db, self.keys[position][0]):
-            return
-        if self._file is None:
-            self._file = PageFile(self._folder, self._slot_bytes)
-        self._rows.append(append_page(self._file, self.keys[position], payload))
+        self._append(self.keys[position], payload, self._slot_bytes)
+
+    def has_states(self, position: int) -> bool:
+        """Returns True if the states after page ``position`` are stored."""
+        return is_stored(self._db, states_key(self.keys[position])[0])
+
+    def write_states(self, position: int, snapshot: np.ndarray) -> None:
+        """Append a snapshot of the states after page ``position``, unless it is stored. Raises OSError."""
+        self._append(states_key(self.keys[position]), snapshot, SLOT_ALIGN)
+        self._states.add(position)
 
     def commit(self, pages: int) -> None:
         """Make all written pages durable, then name them and enter the sequence's first ``pages`` under the cache.
 
         Raises StoreError if the cache was removed meanwhile: then nothing more of it is stored.
         """
-        if self._file:
-            self._file.sync()
+        for file in self._files.values():
+            file.sync()
         with self._db.atomic():
             if not self._db.table("caches").count_where("id = ?", [self._cache]):
                 raise StoreError("the document was removed while it was read", "ask again to read it anew")
-            if self._file:
-                insert_pages(self._db, self._file, self._rows)
-            self._db.table("cache_pages").insert_all(
-                ({"cache": self._cache, "position": i, "page": self.keys[i][0]} for i in range(self._entered, pages)),
-                replace=True,
-            )
-            beyond = [self._cache, len(self.keys)]  # entries of a longer sequence that the cache had before
-            self._db.execute("DELETE FROM cache_pages WHERE cache = ? AND position >= ?", beyond)
-        self._rows, self._entered = [], max(self._entered, pages)
+            for slot_bytes, rows in self._rows.items():
+                insert_pages(self._db, self._files[slot_bytes], rows)
+            new = range(self._entered, pages)
+            where = "cache = ? AND position BETWEEN ? AND ?"  # states after other pages that were at these positions
+            self._db.execute(f"DELETE FROM cache_pages WHERE {where}", [self._cache, -new.stop, -new.start - 1])
+            entries = [{"cache": self._cache, "position": i, "page": page} for i, page in self._entries(new)]
+            self._db.table("cache_pages").insert_all(entries, replace=True)
+            beyond = [self._cache, -len(self.keys), len(self.keys) - 1]  # entries of a longer sequence it had before
+            self._db.execute("DELETE FROM cache_pages WHERE cache = ? AND position NOT BETWEEN ? AND ?", beyond)
+        self._rows, self._states, self._entered = {}, set(), max(self._entered, pages)
+
+    def _entries(self, new: range) -> Iterator[tuple[int, bytes]]:
+        """Yield the entries that the cache lacks, of the pages at ``new`` positions and of states: (position, name)."""
+        yield from ((i, self.keys[i][0]) for i in new)
+        for i in {*new, *self._states} if self._with_states else ():
+            if self.has_states(i):
+                yield -i - 1, states_key(self.keys[i])[0]
 
     def mapped(self, positions: Iterable[int]) -> Iterator[tuple[int, Callable[[], np.ndarray | None]]]:
         """Map the stored pages at these positions. Yields (position, function that returns the verified bytes)."""
@@ -64,11 +86,20 @@ class PageWriter:
 
     def close(self) -> None:
         """Close the file. What was not committed is lost; a file without a named page is removed."""
-        if self._file:
+        for file in self._files.values():
             named = True  # if the database cannot be read, the next writer removes the file
             with contextlib.suppress(sqlite3.Error):
-                named = bool(self._db.table("segments").count_where("id = ?", [self._file.id]))
-            self._file.close(named)
+                named = bool(self._db.table("segments").count_where("id = ?", [file.id]))
+            file.close(named)
+
+    def _append(self, key: PageKey, payload: np.ndarray, slot_bytes: int, **more: object) -> None:
+        """Append what has this name to the file of slots of this size, unless it is stored; ``more`` as its row has."""
+        if is_stored(self._db, key[0]):
+            return
+        if slot_bytes not in self._files:
+            self._files[slot_bytes] = PageFile(self._folder, slot_bytes)
+        row = append_page(self._files[slot_bytes], key, payload)
+        self._rows.setdefault(slot_bytes, []).append({**row, **more})
 
 
 def append_page(file: PageFile, key: PageKey, payload: np.ndarray) -> dict:

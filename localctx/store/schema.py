@@ -207,3 +207,76 @@ def snapshots(db: Database) -> None:
     """Let rows of pages be snapshots of a sequence's state, each of which continues its ``parent``."""
     db.execute("ALTER TABLE pages ADD COLUMN parent BLOB")
     db.table("pages").create_index(["parent"])
+
+
+@migrate()
+def watched_folders(db: Database) -> None:
+    """Add folders that are watched, and what was made of their files."""
+    db.table("watched_folders").create({"path": str, "added": float, "paused": int}, pk="path")
+    db.table("watched_files").create(
+        {
+            "path": str,
+            "bytes": int,
+            "modified": int,  # nanoseconds since 1970
+            "content": str,  # a hash of the file's bytes
+            "document": str,  # which may have left the library
+            "indexed": int,
+            "recipe": str,
+            "note": str,
+            "gone": float,  # 0: the file is there
+        },
+        pk="path",
+        not_null={"document"},
+    )
+    db.table("watched_files").create_index(["document"])
+    db.table("watched_files").create_index(["content"])
+
+
+@migrate()
+def collections(db: Database) -> None:
+    """Add collections: named groups of documents."""
+    db.table("collections").create({"id": int, "name": str, "created": float}, pk="id", not_null={"name"})
+    db.table("collection_documents").create(
+        {"collection": int, "document": str},
+        pk=("collection", "document"),
+        foreign_keys=[("collection", "collections", "id"), ("document", "documents", "id")],
+    )
+    db.table("collection_documents").create_index(["document"])
+
+
+@migrate()
+def originals(db: Database) -> None:
+    """Add what the pages of documents look like: the hash of each file, files that are kept, and where words stand."""
+    db.table("documents").add_column("content", str, not_null_default="")  # SHA-256 in hex; empty: not known
+    db.table("originals").create(
+        {"document": str, "content": str, "bytes": int},  # the file <content> in originals/
+        pk="document",
+        not_null={"content", "bytes"},
+        foreign_keys=[("document", "documents", "id")],
+    )
+    db.table("originals").create_index(["content"])
+    db.table("word_boxes").create(
+        {"document": str, "page": int, "width": float, "height": float, "words": bytes},  # page from 0; points
+        pk=("document", "page"),
+        not_null={"width", "height", "words"},
+        foreign_keys=[("document", "documents", "id")],
+    )
+
+
+@migrate()
+def deletions(db: Database) -> None:
+    """Add what was deleted and can be brought back for a while: all rows of a document or a chat, packed."""
+    db.table("deletions").create(
+        {
+            "id": int,
+            "kind": str,  # document or chat
+            "item": str,
+            "name": str,
+            "deleted": float,
+            "content": str,  # the document's file in originals/, if one is kept
+            "rows": bytes,  # JSON of lists of rows by table, compressed
+        },
+        pk="id",
+        not_null={"kind", "item", "name", "deleted", "rows"},
+    )
+    db.table("deletions").create_index(["deleted"])

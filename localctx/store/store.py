@@ -4,8 +4,10 @@ A rollback journal with full syncs, not WAL: what a commit acknowledged survives
 can corrupt a WAL database on reset.
 """
 
+import math
 import sqlite3
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +19,26 @@ from localctx.errors import StoreError
 from localctx.store.batch_results import BatchResults
 from localctx.store.caches import Caches
 from localctx.store.chats import Chats
+from localctx.store.collections import Collections
+from localctx.store.deletions import UNDO_SECONDS, Deletion, Deletions, Kind
 from localctx.store.documents import Documents
+from localctx.store.originals import Originals
 from localctx.store.passage_answers import PassageAnswers
 from localctx.store.quality_results import QualityResults
 from localctx.store.schema import migrate
 from localctx.store.search_index import SearchIndex
 from localctx.store.stored_pages import StoredPages
 from localctx.store.stored_snapshots import StoredSnapshots
+from localctx.store.watch_list import WatchList
+from localctx.store.word_places import WordPlaces
 
 T = TypeVar("T")
 
 
 class Store:
-    """``documents``, ``index``, ``pages``, ``snapshots``, ``caches``, ``chats``, ``results``, ``passage_answers`` and
-    ``quality_results`` of one data folder. One thread; close it.
+    """``documents``, ``originals``, ``word_places``, ``index``, ``pages``, ``snapshots``, ``caches``, ``chats``,
+    ``collections``, ``results``, ``passage_answers``, ``quality_results``, ``watch_list`` and ``deletions`` of one data
+    folder. One thread; close it.
 
     Raises StoreError if the folder cannot be used.
     """
@@ -46,12 +54,18 @@ class Store:
         self.pages = StoredPages(self.db, self.folder)
         self.snapshots = StoredSnapshots(self.db, self.folder, self.pages)
         self.documents = Documents(self.db)
+        self.originals = Originals(self.db, home / "originals", home / "uploads")
+        self.word_places = WordPlaces(self.db)
         self.index = SearchIndex(self.db)
         self.caches = Caches(self.db)
         self.chats = Chats(self.db)
+        self.collections = Collections(self.db)
         self.results = BatchResults(self.db)
         self.passage_answers = PassageAnswers(self.db)
         self.quality_results = QualityResults(self.db)
+        self.watch_list = WatchList(self.db)
+        self.deletions = Deletions(self.db)
+        self.forget_deleted(time.time() - UNDO_SECONDS)
 
     @staticmethod
     def is_at(home: Path) -> bool:
@@ -62,39 +76,82 @@ class Store:
         """Close the database."""
         self.db.close()
 
+    def disk_bytes(self) -> int:
+        """Returns the bytes that count towards the disk budget: of page files and of original files."""
+        return self.pages.nbytes() + self.originals.nbytes()
+
     def remove_document(self, document: str) -> int:
-        """Remove a document, its chunks, results, passage answers, caches and the pages no other cache has; returns the
-        bytes freed.
+        """Remove a document for good: its file, chunks, results, passage answers, caches and the pages no other cache
+        has; returns the bytes freed.
         """
         with store_errors(self.home):
             with self.db.atomic():
-                self.caches.remove_document(document)
-                if self.index.has(document):
-                    self.index.remove(document, self.documents.text(document))
-                self.results.remove_document(document)
-                self.passage_answers.remove_document(document)
-                self.documents.remove(document)
-                empty = self.pages.forget_unused()
-            return self.pages.unlink_files(empty)
+                empty = self._forget_document(document)
+            return self.originals.sweep() + self.pages.unlink_files(empty)
 
     def remove_chat(self, chat: str) -> int:
-        """Remove a chat, its caches and the pages no other cache has; returns the bytes freed."""
+        """Remove a chat for good, with its caches and the pages no other cache has; returns the bytes freed."""
         with store_errors(self.home):
             with self.db.atomic():
-                self.caches.remove_chat(chat)
-                self.chats.remove(chat)
-                empty = self.pages.forget_unused()
+                empty = self._forget_chat(chat)
             return self.pages.unlink_files(empty)
 
+    def delete(self, kind: Kind, item: str) -> Deletion:
+        """Remove a document or a chat; ``deletions.restore`` brings it back, for UNDO_SECONDS. Raises StoreError.
+
+        The pages of a document are kept for as long; those of a chat's questions and answers are read again.
+        """
+        with store_errors(self.home):
+            with self.db.atomic():
+                deletion = self.deletions.keep(kind, item)
+                empty = self._forget_document(item) if kind == "document" else self._forget_chat(item)
+            self.pages.unlink_files(empty)
+            return deletion
+
+    def forget_deleted(self, before: float = math.inf, only: Sequence[int] | None = None) -> int:
+        """Delete for good what was deleted before a time (seconds since 1970), or only these deletions (ids) of it;
+        returns the bytes freed.
+        """
+        with store_errors(self.home):
+            if not self.deletions.any_before(before):
+                return 0
+            with self.db.atomic():
+                self.caches.remove(self.deletions.forget(before, only))
+                empty = self.pages.forget_unused()
+            return self.originals.sweep() + self.pages.unlink_files(empty)
+
+    def _forget_document(self, document: str) -> list[str]:
+        """Remove the rows of a document; returns the page files that are then empty."""
+        self.caches.remove_document(document)
+        if self.index.has(document):
+            self.index.remove(document, self.documents.text(document))
+        self.results.remove_document(document)
+        self.passage_answers.remove_document(document)
+        self.originals.remove_document(document)
+        self.word_places.remove_document(document)
+        self.watch_list.forget_readings(document)
+        self.collections.remove_document(document)
+        self.documents.remove(document)
+        return self.pages.forget_unused()
+
+    def _forget_chat(self, chat: str) -> list[str]:
+        self.caches.remove_chat(chat)
+        self.chats.remove(chat)
+        return self.pages.forget_unused()
+
     def clear(self) -> int:
-        """Remove every chat, document and page; returns the bytes freed. Measurements stay.
+        """Remove every chat, document, collection and page, and watch no folder; returns the bytes freed. Measurements
+        stay.
 
         The database file is rewritten, because deleted text could still be read in it.
         """
         before = self.file.stat().st_size
         freed = sum(self.remove_chat(chat.id) for chat in self.chats.all())
         freed += sum(self.remove_document(document.id) for document in self.documents.all())
+        freed += self.forget_deleted()
+        self.watch_list.clear()
         with store_errors(self.home):
+            self.collections.clear()
             self.db.execute("VACUUM")
         return freed + before - self.file.stat().st_size
 

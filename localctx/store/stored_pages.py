@@ -28,10 +28,17 @@ class StoredPages:
         self._db, self._folder = db, folder
 
     def longest_prefix(
-        self, fingerprint: bytes, tokens: Sequence[int], activation: Activation | None = None
+        self,
+        fingerprint: bytes,
+        tokens: Sequence[int],
+        activation: Activation | None = None,
+        *,
+        with_states: bool = False,
     ) -> PrefixMatch:
-        """Returns the longest run of stored pages that ``tokens`` begin with; removes the damaged pages it meets."""
-        match = longest_prefix(self, fingerprint, tokens, activation)
+        """Returns the longest run of stored pages that ``tokens`` begin with, and ends where the states are stored too
+        if ``with_states``; removes the damaged pages it meets.
+        """
+        match = longest_prefix(self, fingerprint, tokens, activation, with_states=with_states)
         if match.damaged:
             self.unlink(match.damaged)
         return match
@@ -87,21 +94,29 @@ class StoredPages:
         slot_bytes: int,
         cache: str,
         activation: Activation | None = None,
+        *,
+        with_states: bool = False,
     ) -> PageWriter:
-        """Returns a writer for the pages of ``tokens``, entered under ``cache`` as they become durable."""
+        """Returns a writer for the pages of ``tokens``, and for snapshots of states if ``with_states``, entered under
+        ``cache`` as they become durable.
+        """
         self.sweep()
         keys = list(page_names(fingerprint, tokens, activation))
-        return PageWriter(self._db, self._folder, keys, slot_bytes, cache)
+        return PageWriter(self._db, self._folder, keys, slot_bytes, cache, with_states=with_states)
 
     def of_cache(self, cache: str) -> Iterator[tuple[dict, np.ndarray]]:
         """Yields the rows and the verified bytes of a cache's pages in order, until one is missing or damaged."""
         reader = PageReader(self._folder)
-        rows = list(self._db.query(f"{_OF_CACHE} WHERE cache = ? ORDER BY position", [cache]))
+        rows = list(self._db.query(f"{_OF_CACHE} WHERE cache = ? AND position >= 0 ORDER BY position", [cache]))
         for i, row in enumerate(rows):
             payload = reader.open(row, row["tokens"]).payload
             if row["position"] != i or payload is None:
                 return
             yield row, payload
+
+    def has_states(self, cache: str) -> bool:
+        """Returns True if snapshots of states are stored beside a cache's pages."""
+        return bool(self._db.table("cache_pages").count_where("cache = ? AND position < 0", [cache]))
 
     def nbytes(self) -> int:
         """Returns the bytes that the page files take."""

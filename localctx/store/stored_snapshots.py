@@ -14,9 +14,9 @@ from sqlite_utils import Database
 
 from localctx.kv.pages import next_name, pack_tokens
 from localctx.shape import SLOT_ALIGN
-from localctx.store.page_file import SELECT_PAGES, PageFile, PageReader
+from localctx.store.page_file import SELECT_PAGES, PageReader
 from localctx.store.page_store import OpenedPage, PageKey
-from localctx.store.page_writer import PageWriter, append_page, is_stored
+from localctx.store.page_writer import PageWriter, is_stored
 from localctx.store.stored_pages import StoredPages
 
 
@@ -119,11 +119,8 @@ class SnapshotWriter(PageWriter):
         """Append a snapshot to the sequence; None if it is stored already. Raises OSError."""
         parent = self.parent
         self.keys.append(key)
-        if payload is None:
-            return
-        if self._file is None:
-            self._file = PageFile(self._folder, self._slot_bytes)
-        self._rows.append({**append_page(self._file, key, payload), "parent": parent})
+        if payload is not None:
+            self._append(key, payload, self._slot_bytes, parent=parent)
 
 
 def common_tokens(packed: bytes, other: bytes) -> int:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from localctx.store.chats import Chat, Chats, Message
+from localctx.store.document_parts import tell_place
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#|!&~])")
 _DEFINITION = re.compile(r"^([\s>*+-]*)\[(?=[^\]]*\]:)")  # of a link or footnote: it would count in all of the file
@@ -28,17 +29,18 @@ def transcript(chats: Chats, chat: Chat, as_json: bool) -> str:
 
 def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
     """Returns one branch of a chat. Messages are quoted, so that a heading or an open fence ends with its message.
-    Citations are footnotes with document, page or heading, and quoted text.
+    Citations are footnotes with document, place, and quoted text: of an answer's sentences after each, others below it.
     """
     lines = [f"# {one_line(chat.title)}", ""]
     lines += [f"- {one_line(d.name)}{' (removed from the library)' if d.removed else ''}" for d in chat.documents]
     notes = list[str]()
     for message in messages:
-        lines += ["", f"## {_heading(message)}", "", *_quoted(message.text)]
-        if message.citations:
-            marks = range(len(notes) + 1, len(notes) + 1 + len(message.citations))
-            notes += [f"[^{n}]: {reference(c)}" for n, c in zip(marks, message.citations, strict=True)]
-            lines += ["", " ".join(f"[^{n}]" for n in marks)]
+        text, cited = _with_marks(message, len(notes))
+        lines += ["", f"## {_heading(message)}", "", *_quoted(text)]
+        others = [c for c in message.citations if not any(_overlap(c, source) for source in cited)]
+        marks = range(len(notes) + len(cited) + 1, len(notes) + len(cited) + len(others) + 1)
+        notes += [f"[^{n}]: {reference(c)}" for n, c in enumerate(cited + others, len(notes) + 1)]
+        lines += ["", " ".join(f"[^{n}]" for n in marks)] if others else []
     return "\n".join([*lines, *([""] if notes else []), *notes, ""])
 
 
@@ -47,6 +49,24 @@ def to_json(chat: Chat, messages: Sequence[Message]) -> dict[str, Any]:
     rows = [{**asdict(m), "created": _iso(m.created)} for m in messages]
     times = {"created": _iso(chat.created), "used": _iso(chat.used)}
     return {"format": "localctx chat", "version": 1, **asdict(chat), **times, "messages": rows}
+
+
+def _with_marks(message: Message, before: int) -> tuple[str, list[dict[str, Any]]]:
+    """Returns the text of a message with the marks of footnotes after those of its sentences that a passage says, and
+    these passages; ``before`` footnotes are above.
+    """
+    if not (sentences := [s for s in message.stats.get("sentences", ()) if s["source"]]):
+        return message.text, []
+    text, marked, at = message.text.strip(), "", 0
+    for sentence in sentences:
+        marked += f"{text[at : sentence['end']]}[^{before + sentence['number']}]"
+        at = sentence["end"]
+    sources = {sentence["number"]: sentence["source"] for sentence in sentences}
+    return marked + text[at:], [sources[number] for number in sorted(sources)]
+
+
+def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one["document"] == other["document"] and one["start"] < other["end"] and other["start"] < one["end"]
 
 
 def _heading(message: Message) -> str:
@@ -62,9 +82,10 @@ def _quoted(text: str) -> Iterator[str]:
 
 
 def reference(citation: dict[str, Any]) -> str:
-    """Returns a citation as one line: document, page or heading, and the quoted text."""
+    """Returns a citation as one line: document, place, and the quoted text."""
     page, heading = citation.get("page"), citation.get("heading")
-    where = f", page {one_line(str(page))}" if page else f", {one_line(str(heading))}" if heading else ""
+    told = tell_place(str(page or ""), str(heading or ""))
+    where = f", {one_line(told)}" if told else ""
     quote = one_line(str(citation.get("quote") or ""))
     return f"{one_line(str(citation.get('name') or 'a document'))}{where}" + (f': "{quote}"' if quote else "")
 

@@ -7,9 +7,8 @@ from dataclasses import asdict
 from localctx.engine.attribution import attention_by_text
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.decoding import choose_decoding
-from localctx.engine.effective_context import MEASURED, effective_context
 from localctx.engine.events import Done, Note, Quoted
-from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
+from localctx.engine.prompt import NO_CONVERSATION, Conversation
 from localctx.engine.quotation import quotation_first
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
@@ -20,14 +19,17 @@ from localctx.library.language import language_warnings
 from localctx.library.search import Passage
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
+from localctx.workflows.checked_answer import check_sentences
 from localctx.workflows.close_reading import answer_from_sentences, invents, rank_sentences, without_tokens
 from localctx.workflows.confident_answer import answer_if_confident, is_rated
+from localctx.workflows.effective_length import longer_than_effective
 from localctx.workflows.everywhere import EverywhereWorkflow
 from localctx.workflows.quoted_answer import answer_in_quotes, may_be_quoted
 from localctx.workflows.rag import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
 from localctx.workflows.reader import with_reader
+from localctx.workflows.several_documents import begin_together, in_best_order
 
 INVENTED = "the answer has a name or a number that the passage does not have: trust the quotation"
 
@@ -97,10 +99,10 @@ class AskWorkflow:
         except TooLong as e:
             if not conversation.history:
                 raise
+            evict = "" if self._builder.runtime.has_states else "sink-window (only the end is remembered), "
             raise ChatFull(
                 f"this chat is full: with what was said before, {e.problem}",
-                "go on with --when-full sink-window (only the end is remembered), summarize (what was said becomes one "
-                "message) or new (a new chat)",
+                f"go on with --when-full {evict}summarize (what was said becomes one message) or new (a new chat)",
             ) from e
 
     def open_whole(
@@ -110,21 +112,37 @@ class AskWorkflow:
         persist: bool,
         conversation: Conversation = NO_CONVERSATION,
     ) -> EngineCoroutine[Request]:
-        """Build the request that reads documents whole, and a question if there is one. Raises TooLong."""
-        texts = [document.text for document in documents]
+        """Build the request that reads documents whole, and a question if there is one; several stand in the order of
+        which most is kept. Raises TooLong.
+        """
         if question is not None and documents:
             conversation = with_reader(self._runtime, conversation, question)
-        request = self._builder.build(documents, texts, question, persist=persist, conversation=conversation)
+        ordered = in_best_order(self._builder, documents, question or "", conversation)
+        texts = [document.text for document in ordered]
+        request = self._builder.build(ordered, texts, question, persist=persist, conversation=conversation)
         warnings = language_warnings(self._runtime.settings, documents)
         yield from map(Note, (*request.restore_notes, *warnings))
-        yield request.plan
-        request.begin_persisting()
+        if len(documents) > 1:
+            yield from begin_together(self._builder, documents, request)
+        else:
+            yield request.plan
+            request.begin_persisting()
         return request
+
+    def open_everywhere(
+        self, documents: Sequence[StoredDocument] | None, question: str, persist: bool
+    ) -> EngineCoroutine[Request]:
+        """Build the request that asks every passage of ``documents``, or of the library (None). Raises NothingFound."""
+        return (yield from self._everywhere.open(documents, question, persist))
 
     def answer(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
         """The coroutine that prefills what is left and answers; an answer from passages comes after a quotation of
-        them. At its end the request has its citations. Raises Cancelled, NoRoom; what was generated stands.
+        them. At its end the request has its citations, and its sentences their sources. Raises Cancelled, NoRoom; what
+        was generated stands.
         """
+        return check_sentences(request, question, self._answer(request, question, settings))
+
+    def _answer(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
         if request.answer_from == "everywhere":
             yield from self._everywhere.answer(request, question, settings)
         elif request.answer_from == "nothing":
@@ -210,7 +228,7 @@ class AskWorkflow:
             return None
         if settings.mode in ("retrieve", "everywhere"):
             return "passages were asked for"
-        return None if settings.keep != "full" else self._longer_than_effective(documents)
+        return None if settings.keep != "full" else longer_than_effective(self._builder, documents)
 
     def _open(
         self,
@@ -219,8 +237,8 @@ class AskWorkflow:
         persist: bool,
         conversation: Conversation,
     ) -> EngineCoroutine[Request]:
-        if self._runtime.settings.mode == "everywhere" and documents != []:
-            return (yield from self._everywhere.open(documents, question, persist))
+        if self._runtime.settings.mode == "everywhere" and documents != [] and not conversation.begun:
+            return (yield from self.open_everywhere(documents, question, persist))
         why = self.why_passages(documents)
         if why is None:
             assert documents is not None
@@ -232,18 +250,6 @@ class AskWorkflow:
                     raise
                 why = e.problem
         return (yield from self._retrieval.open(documents, question, persist, why, conversation))
-
-    def _longer_than_effective(self, documents: Sequence[StoredDocument]) -> str | None:
-        model, runtime = self._builder.model, self._runtime
-        name = runtime.settings.model
-        measured = lambda: runtime.read_store(lambda store: store.quality_results.of_model(name).get(MEASURED))  # noqa: E731
-        effective = effective_context(runtime.settings, model, measured, runtime.adapter)
-        texts = [document.text for document in documents]
-        tokens = estimate_tokens(model.tokenizer, texts, effective.tokens, runtime.cancelled)
-        if tokens <= effective.tokens:
-            return None
-        best = f"{model.name} answers best from up to {effective.description}"
-        return f"passages, because {best}, and here are about {tokens:,}"
 
     def _fits_alone(self, documents: Sequence[StoredDocument], question: str) -> bool:
         """True if the documents can be read whole with nothing said before."""

@@ -1,30 +1,33 @@
 """Chat: answers questions with the messages of a chat's branch as their history, and stores questions and answers.
 
-A question is stored before it is answered, and an answer, whole or cancelled, before its pages are persisted.
+A question is stored before the model is loaded, and an answer, whole or cancelled, before its pages are persisted.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
+from localctx.engine.cache_plan import refuse_eviction
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Done, Note, Token
 from localctx.engine.prompt import Conversation
 from localctx.engine.prompt_wording import SUMMARIZE_CHAT
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
-from localctx.engine.run_request import answer_request, persist_answer, run_request
+from localctx.engine.run_request import answer_request, run_request
 from localctx.errors import Cancelled, ChatError, StoreError, TooLong, UsageError
 from localctx.settings import Settings
 from localctx.store.chats import SUMMARY, UNTITLED, Chat, Chats, Message
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.ask import AskWorkflow
-from localctx.workflows.chat_history import answered, history, messages_until
+from localctx.workflows.chat_history import answered, history, last_question, messages_until
+from localctx.workflows.continued_answer import continue_answer
 from localctx.workflows.read_sources import store_sources
 from localctx.workflows.read_until import locate_mark
 from localctx.workflows.small_talk import is_small_talk
+from localctx.workflows.stored_answer import StoreOutcome, store_answer
+from localctx.workflows.whole_document import WholeDocumentWorkflow, WholeWay
 
 TITLE_LENGTH = 60  # characters of its first question that name a chat
 
@@ -35,7 +38,8 @@ chat about the same documents begins.
 
 
 class ChatWorkflow:
-    """Answers questions in the chats of the store. A chat whose settings say ``library`` is about the whole library.
+    """Answers questions in the chats of the store. A chat whose settings say ``library`` is about the whole library;
+    ``collection``, the id of one, adds the documents of that.
 
     Coroutines end with the event Done, whose report names the chat. They raise ChatFull if the documents fit in the
     prompt without the history only; the question is then answered by ``make_room``.
@@ -43,6 +47,7 @@ class ChatWorkflow:
 
     def __init__(self, builder: RequestBuilder, ask: AskWorkflow) -> None:
         self._builder, self._ask, self._runtime = builder, ask, builder.runtime
+        self._whole = WholeDocumentWorkflow(builder, ask)
 
     def start(self, sources: Sequence[str]) -> Chat:
         """Create a chat about the files ``sources``, which are added to the library. Raises UserError."""
@@ -64,94 +69,118 @@ class ChatWorkflow:
 
     def ask(self, chat: str, text: str, until: str = "") -> EngineCoroutine[None]:
         """Answer ``text`` after the last answer of the chat's current branch."""
-        with self._running() as loaded:
-            yield from self._ask_next(chat, text, loaded, until)
+        with self._runtime.running():
+            yield from self._ask_next(chat, text, until)
 
     def edit(self, chat: str, text: str, message: int | None = None, until: str = "") -> EngineCoroutine[None]:
         """Answer ``text`` in place of the question ``message`` (None: the last), on a branch of its own.
 
         Raises ChatError.
         """
-        with self._running() as loaded:
+        with self._runtime.running():
+            self._documents_asked(chat)
             with store_errors(self._runtime.store.home):
-                before, old = self._question(chat, message)
+                before, old = last_question(self._chats, chat, message)
                 question = self._chats.edit(old, text)
-            yield from self._answer(question, before, self._runtime.settings, loaded, until)
+            yield from self._answer(question, before, self._runtime.settings, until)
 
     def make_room(self, chat: str, action: FullChatAction, until: str = "") -> EngineCoroutine[None]:
         """Make room in a full chat by ``action``, then answer its last question. With ``new`` that is done in another
         chat, which Done's report names. Raises ChatError.
         """
-        with self._running() as loaded:
-            yield from self._make_room(chat, action, loaded, until)
+        with self._runtime.running():
+            yield from self._make_room(chat, action, until)
 
     def regenerate(self, chat: str, temperature: float | None = None, until: str = "") -> EngineCoroutine[None]:
         """Answer the last question again, on a branch of its own; each answer has the next seed.
 
         Raises ChatError; UsageError where the answer would be the same.
         """
-        with self._running() as loaded:
-            yield from self._regenerate(chat, temperature, loaded, until)
+        with self._runtime.running():
+            yield from self._regenerate(chat, temperature, until)
+
+    def ask_whole(self, chat: str, way: WholeWay, until: str = "") -> EngineCoroutine[None]:
+        """Answer the last question again, on a branch of its own, from the whole of the chat's documents.
+
+        Raises ChatError; UsageError for a way that is not possible.
+        """
+        with self._runtime.running():
+            self._documents_asked(chat)
+            with store_errors(self._runtime.store.home):
+                before, question = last_question(self._chats, chat)
+            yield from self._answer(question, before, self._runtime.settings, until, way)
+
+    def continue_answer(self, chat: str) -> EngineCoroutine[None]:
+        """Go on with the last answer of a chat's current branch, which was cut at its longest or stopped. The report at
+        the end has all of it. Raises ChatError if it is complete.
+        """
+        with self._runtime.running():
+            with store_errors(self._runtime.store.home):
+                before, question = last_question(self._chats, chat)
+                answer = self._chats.messages(chat)[-1]
+            if not answer.unfinished:
+                raise ChatError("the last answer is complete", "ask something else")
+            until = (answer.stats.get("until") or {}).get("mark", "")
+            yield from self._answer(question, before, self._runtime.settings, until, begun=answer)
 
     def summarize(self, chat: str) -> EngineCoroutine[None]:
         """Generate a summary that replaces the history in later prompts; the messages stay in the chat.
 
         While the history alone does not fit, its older half is left out, with a note. Raises Cancelled.
         """
-        with self._running():
-            yield from self._summarize(chat)
-
-    @contextmanager
-    def _running(self) -> Iterator[float]:
-        """Load the model, in this number of seconds, and accept a cancel while the block runs."""
         with self._runtime.running():
-            yield self._runtime.load()
+            yield from self._summarize(chat)
 
     @property
     def _chats(self) -> Chats:
         return self._runtime.store.chats
 
-    def _ask_next(self, chat: str, text: str, loaded: float, until: str) -> EngineCoroutine[None]:
+    def _ask_next(self, chat: str, text: str, until: str) -> EngineCoroutine[None]:
+        documents = self._documents_asked(chat)
         if until:
-            locate_mark(self._documents_asked(chat), until)  # before the question is stored
+            locate_mark(documents, until)  # before the question is stored
         with store_errors(self._runtime.store.home):
             before = answered(self._chats.messages(chat))
             if not before and self._chats.get(chat).title == UNTITLED:
                 self._chats.rename(chat, text[:TITLE_LENGTH])
             question = self._chats.append(chat, before[-1].id if before else None, "user", text)
-        yield from self._answer(question, before, self._runtime.settings, loaded, until)
+        yield from self._answer(question, before, self._runtime.settings, until)
 
-    def _make_room(self, chat: str, action: FullChatAction, loaded: float, until: str) -> EngineCoroutine[None]:
+    def _make_room(self, chat: str, action: FullChatAction, until: str) -> EngineCoroutine[None]:
+        self._documents_asked(chat)
+        if action == "sink-window":
+            refuse_eviction(self._runtime.model, action)  # before the chat has it
         with store_errors(self._runtime.store.home):
-            _, question = self._question(chat)
+            _, question = last_question(self._chats, chat)
             if action == "sink-window":
                 self._chats.set(chat, {"keep": action})
             elif action == "new":
                 chat = self._chats.restart(chat, {"model": self._runtime.settings.model}).id
         if action == "sink-window":
             yield Note("from here on only the beginning and the end of this chat are seen")
-            yield from self._regenerate(chat, None, loaded, until)
+            yield from self._regenerate(chat, None, until)
             return
         if action == "new":
             yield Note("this is a new chat about the same documents")
         else:
             yield Note("summarizing what was said")
             yield from map_events(self._summarize(chat), lambda event: None if isinstance(event, Token) else event)
-        yield from self._ask_next(chat, question.text, loaded, until)
+        yield from self._ask_next(chat, question.text, until)
 
-    def _regenerate(self, chat: str, temperature: float | None, loaded: float, until: str) -> EngineCoroutine[None]:
+    def _regenerate(self, chat: str, temperature: float | None, until: str) -> EngineCoroutine[None]:
         s = self._runtime.settings
         s = replace(s, temperature=s.temperature if temperature is None else temperature)
         with store_errors(self._runtime.store.home):
-            before, question = self._question(chat)
+            before, question = last_question(self._chats, chat)
             older = self._chats.replies(chat, question.id)
         read_alike = (m for m in older if (m.stats.get("until") or {}).get("mark", "") == until)
         if not s.temperature and any(m.stopped != "cancelled" and m.stats["model"] == s.model for m in read_alike):
             raise UsageError("at temperature 0 the answer would be the same", "give a temperature, for example 0.8")
         s = replace(s, seed=None if s.seed is None else s.seed + len(older))
-        yield from self._answer(question, before, s, loaded, until)
+        yield from self._answer(question, before, s, until)
 
     def _summarize(self, chat: str) -> EngineCoroutine[None]:
+        self._runtime.load()
         messages = answered(self._chats.messages(chat))
         exchanges = history(messages)
         while True:
@@ -174,19 +203,33 @@ class ChatWorkflow:
         yield Note("what was said before is remembered as a summary from here on")
 
     def _answer(
-        self, question: Message, before: Sequence[Message], settings: Settings, loaded: float, until: str
+        self,
+        question: Message,
+        before: Sequence[Message],
+        settings: Settings,
+        until: str,
+        way: WholeWay | None = None,
+        begun: Message | None = None,
     ) -> EngineCoroutine[None]:
         chat, documents = self._chats.get(question.chat), self._documents_asked(question.chat)
+        loaded = self._runtime.load()
         for document in chat.documents:
             if document.removed:
                 yield Note(f"{document.name} was removed from the library: the answer does without it")
-        if documents != [] and is_small_talk(question.text):  # with documents or history it is answered from these
-            request = yield from self._ask.open_whole([], question.text, persist=False)
+        if way:
+            request = yield from self._whole.open(documents, question.text, way, until)
+        elif documents != [] and is_small_talk(question.text):  # with documents or history it is answered from these
+            alone = Conversation(begun=begun.text if begun else "")
+            request = yield from self._ask.open_whole([], question.text, False, alone)
         else:
-            request = yield from self._open(question.text, before, chat, documents, until)
+            request = yield from self._open(question.text, before, chat, documents, until, begun)
         request.seconds["load"] = loaded
-        stored = _StoredAnswer()
-        yield from run_request(request, self._answer_and_store(request, question, settings, stored))
+        stored = StoreOutcome()
+        if begun:
+            answering = continue_answer(self._ask, request, question.text, settings, begun.citations)
+        else:
+            answering = self._whole.answer(request, question.text, settings)
+        yield from run_request(request, self._answer_and_store(request, question, answering, stored, begun))
         yield from map(Note, request.persist_notes)
         report = replace(request.answer_report(), chat=chat.id, message=stored.message)
         yield Done(report, stored.error or request.persist_error)
@@ -198,6 +241,7 @@ class ChatWorkflow:
         chat: Chat,
         documents: Sequence[StoredDocument] | None,
         until: str,
+        begun: Message | None,
     ) -> EngineCoroutine[Request]:
         """Build the request that answers a question after the messages ``before``."""
         known = messages_until(before, locate_mark(documents, until)) if until else before
@@ -205,69 +249,56 @@ class ChatWorkflow:
         exchanges, all_said = history(known, about_documents), history(before, about_documents)
         if exchanges != all_said:
             yield Note("what was answered from further on is left out")
-        conversation = Conversation(chat.id, exchanges, chat.settings.get("keep", ""))
-        return (yield from self._ask.open(documents, question, True, conversation, until))
+        keeper = chat.settings.get("keep", "")
+        conversation = Conversation(chat.id, exchanges, keeper, begun=begun.text if begun else "")
+        request = yield from self._ask.open(documents, question, True, conversation, until)
+        if documents and request.plan.mode == "full" and not until:
+            self._keep_order(chat, request)
+        return request
+
+    def _keep_order(self, chat: Chat, request: Request) -> None:
+        """Have later questions of the chat read the documents that it names in the order in which this one does."""
+        places = {document.id: place for place, document in enumerate(request.documents)}
+        with store_errors(self._runtime.store.home), self._runtime.store.db.atomic():
+            named = [d.id for d in self._chats.get(chat.id).documents if not d.removed]  # now: some may be new
+            order = sorted(named, key=lambda document: places.get(document, len(places)))
+            if order != named:
+                self._chats.set_documents(chat.id, order)
 
     def _answer_and_store(
-        self, request: Request, question: Message, settings: Settings, stored: "_StoredAnswer"
+        self,
+        request: Request,
+        question: Message,
+        answering: EngineCoroutine[None],
+        stored: StoreOutcome,
+        begun: Message | None,
     ) -> EngineCoroutine[None]:
         """Answer, and store what was generated, also if it is cancelled or the coroutine is closed."""
         try:
-            yield from self._ask.answer(request, question.text, settings)
+            yield from answering
         finally:
             try:
-                stored.message = self._store_answer(request, question)
-            except StoreError as e:
+                stored.message = store_answer(self._runtime, request, question, begun)
+            except (StoreError, ChatError) as e:  # or the chat was deleted meanwhile
                 stored.error = str(e)
 
-    def _store_answer(self, request: Request, question: Message) -> int | None:
-        """Store the answer, then its pages; returns the message's id, None if nothing was generated."""
-        if not request.text and request.stopped == "cancelled":
-            return None
-        with store_errors(self._runtime.store.home):
-            message = self._chats.append(
-                question.chat,
-                question.id,
-                "assistant",
-                request.text,
-                request.citations,
-                request.chat_stats(),
-                request.stopped,
-            ).id
-            persist_answer(request, self._chats.branch_of(message), self._runtime.cancelled)
-        return message
-
     def _documents_asked(self, chat: str) -> list[StoredDocument] | None:
-        """The documents of a chat; None for the whole library."""
+        """The documents of a chat; None for the whole library. Raises ChatError if every one was removed."""
         with store_errors(self._runtime.store.home):
             found = self._chats.get(chat)
+            if names := found.removed_documents:
+                raise ChatError(
+                    f"{names}: removed from the library, and this chat has no other document",
+                    "add it to the chat again, or begin a new one",
+                )
             return None if found.settings.get("library") else self._documents(found)
 
     def _documents(self, chat: Chat) -> list[StoredDocument]:
-        documents = self._runtime.store.documents
+        """The documents of a chat: those it names, then those that its collection has by now. Raises ChatError."""
+        documents, collection = self._runtime.store.documents, chat.settings.get("collection")
         rows = {row.id: row for row in documents.all()}
-        return [
-            StoredDocument(rows[d.id], documents.text(d.id), documents.spans(d.id))
-            for d in chat.documents
-            if not d.removed
-        ]
-
-    def _question(self, chat: str, message: int | None = None) -> tuple[list[Message], Message]:
-        """Returns the messages before a question (None: the last of the current branch), and the question.
-
-        Raises ChatError.
-        """
-        messages = self._chats.messages(chat, message)
-        while messages and messages[-1].role != "user":
-            messages.pop()
-        if not messages:
-            raise ChatError("nothing was asked in this chat yet", "ask something first")
-        return messages[:-1], messages[-1]
-
-
-@dataclass
-class _StoredAnswer:
-    """The result of storing an answer: its message's id, or why it could not be stored."""
-
-    message: int | None = None
-    error: str | None = None
+        ids = [d.id for d in chat.documents if not d.removed]
+        ids += self._runtime.store.collections.documents(collection) if collection else []
+        if collection and not ids:
+            raise ChatError("the collection of this chat is empty or was deleted", "choose another one, or a document")
+        return [StoredDocument(rows[d], documents.text(d), documents.spans(d)) for d in dict.fromkeys(ids)]

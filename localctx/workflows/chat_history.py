@@ -4,13 +4,27 @@ from collections.abc import Sequence
 
 from localctx.engine.prompt import Exchange
 from localctx.engine.prompt_wording import SUMMARIZE_CHAT
-from localctx.store.chats import SUMMARY, Message
+from localctx.errors import ChatError
+from localctx.store.chats import SUMMARY, Chats, Message
 from localctx.workflows.small_talk import is_small_talk
 
 
 def answered(messages: Sequence[Message]) -> list[Message]:
     """The messages of a branch up to its last answer."""
     return list(messages[:-1] if messages and messages[-1].role == "user" else messages)
+
+
+def last_question(chats: Chats, chat: str, message: int | None = None) -> tuple[list[Message], Message]:
+    """Returns the messages before a question (None: the last of the branch that is shown), and the question.
+
+    Raises ChatError.
+    """
+    messages = chats.messages(chat, message)
+    while messages and messages[-1].role != "user":
+        messages.pop()
+    if not messages:
+        raise ChatError("nothing was asked in this chat yet", "ask something first")
+    return messages[:-1], messages[-1]
 
 
 def messages_until(messages: Sequence[Message], end: int) -> list[Message]:

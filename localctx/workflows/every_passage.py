@@ -35,7 +35,7 @@ class EverywhereCost:
     seconds: float | None
 
     def __str__(self) -> str:
-        time = f", about {_duration(self.seconds)}" if self.seconds is not None else ""
+        time = f", about {format_seconds(self.seconds)}" if self.seconds is not None else ""
         return f"{self.passages:,} passages, {self.tokens - self.reused:,} tokens to read{time}"
 
 
@@ -94,5 +94,6 @@ def _seconds(passages: int, unread: int, asking: int, tokens_rate: float | None,
     return reading + passages * asking / tokens_rate if tokens_rate else None
 
 
-def _duration(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
+    """Returns a time that something will take, as ``40 s`` or ``3 minutes``."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"

@@ -6,7 +6,7 @@ from typing import Any
 from localctx.library.cite import Citation
 from localctx.library.extract import extract
 from localctx.library.sections import section_at
-from localctx.store.documents import StoredDocument, labels
+from localctx.store.documents import StoredDocument, labels, part_labels
 from localctx.workflows.summary_method import extract_words
 from localctx.workflows.summary_task import SummaryTask
 
@@ -17,7 +17,7 @@ EXTRACTED = "sentences of the document"
 def extract_summary(document: StoredDocument, task: SummaryTask) -> dict[str, Any]:
     """Returns the summary as JSON, as ``SummarizeWorkflow.summarize`` does. Every sentence is cited."""
     (row, text, spans), before = document, "- " if task.style == "bullets" else ""
-    page, heading = (labels(spans, kind) for kind in ("page", "heading"))
+    page, heading = part_labels(spans), labels(spans, "heading")
     summary, citations = "", list[dict[str, Any]]()
     for start, end in extract(text, extract_words(task.length)):
         summary += ("\n" if before else " ") * bool(summary) + before + " ".join(text[start:end].split())

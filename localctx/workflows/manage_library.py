@@ -30,7 +30,8 @@ class LibraryWorkflow:
         runtime = self._runtime
         with store_errors(runtime.store.home):
             mode = ocr or runtime.settings.ocr
-            yield from add_documents(runtime.store, sources, self._report_pages, mode, runtime.cancelled)
+            disk = runtime.settings.caps["disk"]
+            yield from add_documents(runtime.store, sources, self._report_pages, mode, runtime.cancelled, disk)
 
     def index(self, documents: Container[str] | None = None) -> str | None:
         """Make these documents (ids), or all, searchable; returns a warning if there is no embedder, so that they are
@@ -69,7 +70,7 @@ class LibraryWorkflow:
         """
         store, settings = self._runtime.store, self._runtime.settings
         with store_errors(store.home):
-            budget = measure_store_budget(settings.home, store.pages.nbytes(), settings.caps["disk"])
+            budget = measure_store_budget(settings.home, store.disk_bytes(), settings.caps["disk"])
             return import_document(store, bundle, caches.__contains__, budget)
 
     def _index(self, embedder: Embedder | None, documents: Container[str] | None) -> None:

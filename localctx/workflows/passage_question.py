@@ -61,7 +61,7 @@ class PassageAnswer:
         assert self.answer, "only what was said is cited"
         p, (_, start, end) = self.passage, self.answer
         quote = p.text[start - p.start : end - p.start]
-        return Citation(p.document, p.name, p.page, p.heading, start, end, quote, "passage", 1.0)
+        return Citation(p.document, p.name, p.page_at(start), p.heading, start, end, quote, "passage", 1.0)
 
 
 class PassageQuestion:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Container, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from localctx.engine.blending import Blending, CachedPassage, blend, choose_blending
+from localctx.engine.blending import CachedPassage, blend
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Note, Planned
 from localctx.engine.prompt import NO_CONVERSATION, Conversation, estimate_tokens
@@ -17,19 +17,28 @@ from localctx.engine.request_report import PrepareReport
 from localctx.engine.run_request import close_request, prefill_request, rank_request
 from localctx.errors import NothingFound
 from localctx.library.language import language_warnings
-from localctx.library.search import Passage, cut_passages, index_all, join_adjacent, search, try_with_embedder
+from localctx.library.search import (
+    Passage,
+    all_passages,
+    cut_passages,
+    index_all,
+    join_adjacent,
+    search,
+    try_with_embedder,
+)
 from localctx.models.catalog import load_catalog
 from localctx.models.embedder import Embedder
 from localctx.store.documents import DocumentBeginning, StoredDocument
 from localctx.store.store import Store, store_errors
 from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
 from localctx.workflows.confident_answer import is_rated
-from localctx.workflows.every_passage import current_documents, estimate_cost, open_store, part_of
-from localctx.workflows.reader import FOR_SUMMARY, OF_THE_WHOLE, OVER_ALL, with_reader
+from localctx.workflows.every_passage import open_store, part_of
+from localctx.workflows.reader import OF_THE_WHOLE, with_reader
+from localctx.workflows.several_documents import measured_blending
+from localctx.workflows.whole_offers import offer_whole
 
 MAX_RANKED = 5  # passages whose likelihood is computed
 SEARCH_WEIGHT = 20  # nats for a search score of 1; the first and the fifth passage then differ by about two nats
-MAY_ASK_ABOUT_WHOLE = "this may ask about the whole, but only the best passages are read"
 
 
 @dataclass(frozen=True)
@@ -118,11 +127,13 @@ class RetrievalWorkflow:
         yield from map(Note, language_warnings(self._runtime.settings, list(found.documents.values())))
         if found.warning:
             yield Note(found.warning)
-        if OVER_ALL.search(question.text):
-            yield Note(self._offer_everywhere(store, documents, found, question))
+        offer = offer_whole(self._builder, store, documents, [p.text for p in found.passages], question.text)
+        if offer:
+            yield offer
         yield self._plan(requests, question.why)
         start = time.perf_counter()
         request = yield from self._best(store, requests, found, question)
+        request.offered = offer.ways if offer else {}
         request.started -= searched
         request.seconds |= {"search": searched, "rank": time.perf_counter() - start}
         return request
@@ -136,6 +147,8 @@ class RetrievalWorkflow:
             top, beginning = max(MAX_RANKED, self.count), _beginning(documents)
             before = len(beginning.text) if beginning else None
             passages = search(store, question.text, embedder, list(rows), top, before).passages
+            if not passages and OF_THE_WHOLE.search(question.text):  # which need not be like anything in the text
+                passages = all_passages(store, list(rows))[:top]
             return cut_passages(passages, beginning) if beginning else passages
 
         passages, warning = try_with_embedder(lambda: self._runtime.embedder, find)
@@ -146,19 +159,6 @@ class RetrievalWorkflow:
         named = {p.document for p in passages}
         found = {d: given.get(d) or StoredDocument(rows[d], text_of(d), spans_of(d)) for d in named}
         return _Candidates(passages, found, warning)
-
-    def _offer_everywhere(
-        self, store: Store, documents: Sequence[StoredDocument] | None, found: _Candidates, question: _Question
-    ) -> str:
-        """Say how every passage can be asked, and what that would cost, or where there are summaries."""
-        if FOR_SUMMARY.search(question.text):
-            return f"{MAY_ASK_ABOUT_WHOLE}: localctx summarize reads all of it"
-        ids = [d.id for d in documents] if documents is not None else [d.id for d in current_documents(store)]
-        ends = {document.id: len(document.text) for document in documents or ()}
-        chunks = [c for d in ids for c in store.index.of_document(d) if c.start < ends.get(d, c.end)]
-        sample = [p.text for p in found.passages]
-        cost = estimate_cost(self._builder, store, chunks, sample, question.text)
-        return f"{MAY_ASK_ABOUT_WHOLE}: --mode everywhere asks each of {cost}"
 
     def _index(self, store: Store, embedder: Embedder | None, documents: Container[str]) -> None:
         index_all(store, embedder, documents, self._runtime.report, self._runtime.cancelled)
@@ -252,7 +252,7 @@ class RetrievalWorkflow:
         the same prompt. Adjacent passages are joined, unless their caches are blended.
         """
         passages = [passage for passage, _ in chosen]
-        blending = choose_blending(self._runtime.settings.blend, self._blending_passed)
+        blending = measured_blending(self._builder)
         if not blending:
             passages = sorted(join_adjacent(store, passages), key=lambda p: (p.document, p.start))
         used = [documents[d] for d in dict.fromkeys(p.document for p in passages)]
@@ -279,11 +279,6 @@ class RetrievalWorkflow:
             raise
         request.passages = passages
         return request
-
-    def _blending_passed(self, blending: Blending) -> bool | None:
-        """True if ``blending`` passed ``localctx quality --blend`` with this model and codec; None if not measured."""
-        key = blending.key(self._builder.fingerprint)
-        return self._runtime.read_store(lambda store: store.quality_results.passed(key))
 
 
 def _beginning(documents: Sequence[StoredDocument] | None) -> DocumentBeginning | None:

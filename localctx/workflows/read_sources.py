@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from localctx.engine.runtime import Runtime
-from localctx.library.add import find_stored
-from localctx.library.read_document import read_document
+from localctx.library.add import find_stored, store_document
+from localctx.library.read_document import Document, read_document
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 
@@ -15,24 +15,25 @@ def read_sources(runtime: Runtime, sources: Sequence[str], reuse_stored: bool = 
     With ``reuse_stored`` a file that did not change since it was stored is not parsed again: OCR takes minutes.
     Raises DocumentError, UsageError, Cancelled.
     """
-    return [_read_source(runtime, source, reuse_stored) for source in sources]
+    documents = [_read_source(runtime, source, reuse_stored) for source in sources]
+    return [StoredDocument(found.row, found.text, found.spans) for found in documents]
 
 
 def store_sources(runtime: Runtime, sources: Sequence[str]) -> list[str]:
     """Read ``sources`` and add them to the library; returns the ids of their documents. Raises UserError, Cancelled."""
     with runtime.running():
-        documents = read_sources(runtime, sources)
-    with store_errors(runtime.store.home), runtime.store.db.atomic():
-        for document in documents:
-            runtime.store.documents.add(*document)
-    return [document.id for document in documents]
+        documents = [_read_source(runtime, source, True) for source in sources]
+    with store_errors(runtime.store.home):
+        for source, document in zip(sources, documents, strict=True):
+            store_document(runtime.store, document, source, runtime.settings.caps["disk"])
+    return [document.row.id for document in documents]
 
 
-def _read_source(runtime: Runtime, source: str, reuse_stored: bool) -> StoredDocument:
+def _read_source(runtime: Runtime, source: str, reuse_stored: bool) -> Document:
     ocr = runtime.settings.ocr
     found = runtime.read_store(lambda store: find_stored(store, source, ocr)) if reuse_stored else None
     if not found:
         found = read_document(
             source, lambda done, total: runtime.report(f"pages of {source}", done, total), ocr, runtime.cancelled
         )
-    return StoredDocument(found.row, found.text, found.spans)
+    return found

@@ -16,7 +16,9 @@ OF_THE_WHOLE = re.compile(rf"\b({_WHOLE})\b", re.IGNORECASE)
 """Finds instructions about the whole of a text, which no passage and no short answer follows."""
 
 _EVER = r"(any(one|body|thing|where)|does|did|do) .*\bever"
-OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|(all|every|each) of|in total|{_EVER})\b", re.IGNORECASE)
+_SEVERAL = "all|each|every|both"
+_OVER = rf"(in|of|for|from|between) ({_SEVERAL})|({_SEVERAL}) of|compare[ds]?|differ(s|ent|ences?)?|in total"
+OVER_ALL = re.compile(rf"\b({_WHOLE}|how (many|often)|{_OVER}|{_EVER})\b", re.IGNORECASE)
 """Finds these, and questions whose answer may be in many places."""
 
 

@@ -19,14 +19,15 @@ from localctx.library.repeated_sentences import without_repeated_sentences
 from localctx.library.search import Passage, is_line_based
 from localctx.library.sections import Section, section_at, sections
 from localctx.library.sentences import sentences
+from localctx.library.source_index import SourceIndex, SourceText
+from localctx.library.support import SupportFinder
 from localctx.store.batch_results import part_of
-from localctx.store.documents import StoredDocument, labels
+from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.extract_summary import EXTRACTED, extract_summary
-from localctx.workflows.summary_task import SECTION_LENGTH, SummaryTask, digest
-from localctx.workflows.text_generator import TextGenerator, zero_token_counts
+from localctx.workflows.summary_task import MAX_SECTION, SECTION_LENGTH, SummaryTask, digest
+from localctx.workflows.text_generator import GeneratedAnswer, TextGenerator, zero_token_counts
 
-MAX_SECTION = 2048  # tokens; longer ones can be read, but small models then summarize their first and last sentences
 MIN_SECTION = 64  # tokens; a document whose sections would have to be shorter cannot be summarized
 MIN_SUPPORT = 0.3  # of a sentence's words, by weight, that its source must have: a summary uses other words
 MAX_SOURCES = 2  # sections in which the words that support a sentence are searched for
@@ -99,10 +100,19 @@ class _DocumentSummary:
             try:
                 answer = yield from self._generator.answer(question)
                 found = {"answer": answer.text, "mode": answer.mode, "citations": answer.citations, "why": ""}
+                found["sentences"] = self._checked(question, answer)
             except NothingFound as e:  # the other questions may find something
-                found = {"answer": "", "mode": "retrieve", "citations": [], "why": str(e)}
+                found = {"answer": "", "mode": "retrieve", "citations": [], "sentences": [], "why": str(e)}
             answers.append({"question": question, **found})
         return {"summary": None, "answers": answers, "sections": [], "citations": [], "mode": "questions"}
+
+    def _checked(self, question: str, answer: GeneratedAnswer) -> list[dict[str, Any]]:
+        """The sentences of an answer, each with the passage of the document that says it, as JSON."""
+        if answer.mode == "everywhere":  # it names its places itself
+            return []
+        near = [(c["document"], c["start"], c["end"]) for c in answer.citations]
+        checked = SupportFinder([SourceText.of(self._document)], question).check(answer.text, near=near)
+        return [sentence.to_json() for sentence in checked]
 
     def summary(self, persist: bool) -> EngineCoroutine[dict[str, Any]]:
         """Summarize the document; with the summaries of its sections and the summary's citations."""
@@ -204,16 +214,14 @@ def cite_summary(document: StoredDocument, summary: str, parts: Sequence[_Sectio
     A sentence leads to the sections whose summaries have its words, these to their text, and the text to its page: a
     small model that had to carry page numbers along would garble them.
     """
-    (row, text, spans), citations = document, list[dict[str, Any]]()
-    page, heading = (labels(spans, kind) for kind in ("page", "heading"))
-    summaries = [_passage(str(i), row.name, 0, part.summary) for i, part in enumerate(parts)]
+    citations = list[dict[str, Any]]()
+    summaries = [_passage(str(i), document.name, 0, part.summary) for i, part in enumerate(parts)]
     for start, end in sentences(summary, 0, len(summary)):
         sentence = summary[start:end]
         sources = [parts[int(quote.document)].section for quote in cite_passages(sentence, "", summaries)[:MAX_SOURCES]]
-        passages = [_passage(row.id, row.name, s.start, text[s.start : s.end]) for s in sources]
-        for c in cite_passages(sentence, "", passages)[:1]:
-            if c.weight >= MIN_SUPPORT:
-                citations.append({**asdict(c), "page": page(c.start), "heading": heading(c.start), "at": end})
+        match = SourceIndex([SourceText.of(document, s.start, s.end) for s in sources]).best_match(sentence)
+        if match and match.share >= MIN_SUPPORT:
+            citations.append({**asdict(match.cite()), "at": end})
     return citations
 
 

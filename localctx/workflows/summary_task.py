@@ -23,6 +23,7 @@ LENGTHS = {
 }  # in words for the model, and in the most tokens
 MAX_WORDS = 2000
 STYLES = {"prose": "", "bullets": " Write a list of short points.", "simple": " Use simple words."}
+MAX_SECTION = 2048  # tokens; longer ones can be read, but small models then summarize their first and last sentences
 SECTION_LENGTH = ("in two or three sentences", 120)  # of the summary of a section, as in LENGTHS
 
 _DOCUMENT = "Summarize the document above {length}.{style}{language}"
@@ -47,7 +48,7 @@ _GENERATION_SETTINGS = (
     "beams",
     "max_tokens",
 )
-EXTRACT_VERSION = 1  # of the choice of sentences; another one is another result
+EXTRACT_VERSION = 2  # of the choice of sentences; another one is another result
 _RETRIEVAL_SETTINGS = ("mode", "passages", "embedder", "blend")
 
 
@@ -124,6 +125,7 @@ class SummaryTask:
         names += () if settings.careful == "auto" or not self.questions else ("careful",)
         names += () if settings.answers == "auto" or not self.questions else ("answers",)
         names += ("effective_context",) if self.questions and settings.effective_context else ()
+        settings = replace(settings, blend="off") if settings.blend == "auto" else settings  # the default was off once
         names += () if settings.engine == "auto" else ("engine",)
         wanted: dict[str, Any] = {**self._instructions, "sentences": "once"}
         if self.questions:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from localctx.engine.coroutine import EngineCoroutine, flat_map_events
-from localctx.engine.events import Event, Note, Token
+from localctx.engine.events import Event, Note, Planned, Quoted, Token
 from localctx.engine.prompt import Conversation
 from localctx.engine.prompt_wording import AS_IT_IS
 from localctx.engine.request import Request
@@ -26,6 +26,11 @@ MAX_REPEATS = 2  # sentences in a row that were said before
 def zero_token_counts() -> Counter[str]:
     """Token counts of a result, all zero."""
     return Counter(prompt=0, reused=0, prefilled=0, generated=0, dropped=0)
+
+
+def without_text(event: Event) -> Event | None:
+    """Returns ``event``, or None for what belongs to a text that is generated on the way to another."""
+    return None if isinstance(event, Token | Quoted | Planned) else event
 
 
 @dataclass(frozen=True)

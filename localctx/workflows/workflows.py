@@ -14,9 +14,12 @@ from localctx.workflows.ask import AskWorkflow
 from localctx.workflows.chat import ChatWorkflow
 from localctx.workflows.manage_library import LibraryWorkflow
 from localctx.workflows.rag import RetrievalWorkflow
+from localctx.workflows.read_ahead import ReadAheadWorkflow
 from localctx.workflows.read_sources import read_sources, store_sources
+from localctx.workflows.readiness import ReadinessWorkflow
 from localctx.workflows.reply import reply
 from localctx.workflows.summarize import SummarizeWorkflow
+from localctx.workflows.take_in import TakeInWorkflow
 from localctx.workflows.text_generator import LocalGenerator, TextGenerator
 
 
@@ -45,6 +48,22 @@ class Workflows:
         """The library, to add files or search it; a cancel is accepted from the start of the block."""
         with self.runtime.running(cancellable=True):
             yield LibraryWorkflow(self._builder)
+
+    @contextmanager
+    def watched_files(self) -> Iterator[TakeInWorkflow]:
+        """Files of watched folders, to add them to the library; a cancel is accepted from the start of the block."""
+        with self.library() as library:
+            yield TakeInWorkflow(self.runtime, library)
+
+    @cached_property
+    def reading_ahead(self) -> ReadAheadWorkflow:
+        """Documents that are read before anybody asks."""
+        return ReadAheadWorkflow(self._builder, self.questions)
+
+    @cached_property
+    def readiness(self) -> ReadinessWorkflow:
+        """Documents that are read before anything is asked about them."""
+        return ReadinessWorkflow(self._builder, self.questions)
 
     @contextmanager
     def summaries(

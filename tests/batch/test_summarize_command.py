@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from localctx.batch.outputs import JsonLines, file_name
 from localctx.batch.run_batch import Outcome
 from localctx.engine.events import Progress
 from localctx.errors import UsageError
+from localctx.library.cite import Citation
 from localctx.store.store import Store
 
 
@@ -96,7 +98,7 @@ ENTRY = {
         {"heading": "# One\n\nTwo", "pages": "3-5", "start": 0, "end": 9, "summary": "x [^9]: y"},
         {"heading": None, "pages": None, "start": 9, "end": 1200, "summary": "z"},
     ],
-    "citations": [{"name": "n", "page": "3", "heading": None, "quote": "a\n# b", "at": 15}],
+    "citations": [{**asdict(Citation("a" * 64, "n", "3", None, 0, 5, "a\n# b", "passage", 1.0)), "at": 15}],
 }
 
 

@@ -145,8 +145,9 @@ def test_chats_are_listed_shown_renamed_exported_and_removed(run, chat, document
     assert json.loads((tmp_path / "a.json").read_text())["title"] == "Rivers"
     assert "Rivers removed, " in run("chats", "rm", "Rivers").stdout
     assert listed(run) == []
-    assert not list((home / "pages").iterdir())
     assert "rivers.txt" in run("library", "list").stdout
+    assert run("library", "rm", "rivers.txt").returncode == 0
+    assert not list((home / "pages").iterdir()), "what was read of a document goes with the document"
     assert_one_line(run("chats", "rm", "Rivers"), 1, "no chat 'Rivers'", "begin")
 
 

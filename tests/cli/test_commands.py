@@ -262,6 +262,7 @@ FIELDS = {
     "passages": list,
     "ranking": type(None),
     "citations": list,
+    "sentences": list,
 }
 
 

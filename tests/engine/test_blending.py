@@ -26,7 +26,7 @@ from localctx.kv.splice import rerotated_to_follow, splice_tokens
 from localctx.models.transformers_model import TransformersModel
 from localctx.shape import PAGE
 
-FAMILIES = ("llama", "gemma2", "qwen2", "deepseek-v3")
+FAMILIES = ("llama", "gemma2", "qwen2", "deepseek-v3", "gemma4")
 HEAD, TAIL = TOKENS[:21], TOKENS[21:30]  # what a chat puts around a passage
 BODIES = [TOKENS[at : at + 150] for at in (100, 300, 500)]
 QUESTION = TOKENS[700:720]
@@ -106,7 +106,7 @@ def test_what_attends_only_to_itself_is_the_same_in_every_layer_wherever_it_is_r
     moved.position = cache.position = 77
     model.forward(TOKENS[:200], moved)
     splice_tokens(cache, source, 0, 200)
-    for layer in range(4):
+    for layer in range(len(cache.pool.shape.layers)):
         close(kept(cache, layer), kept(moved, layer), 1e-4)
 
 
@@ -114,7 +114,7 @@ def test_at_its_own_place_not_a_bit_changes(models):
     source, cache = new_cache(models["llama"]), new_cache(models["llama"])
     models["llama"].forward(TOKENS[:200], source)
     splice_tokens(cache, source, 0, 200)
-    for layer in range(4):
+    for layer in range(len(cache.pool.shape.layers)):
         assert all(map(torch.equal, kept(cache, layer), kept(source, layer)))
 
 
@@ -189,7 +189,7 @@ def test_with_everything_read_again_it_is_a_plain_prefill(models, family, how):
     assert reused == 0
     assert cache.exact
     assert cache.length == whole
-    for layer in range(4):
+    for layer in range(len(cache.pool.shape.layers)):
         close(kept(cache, layer), kept(plain, layer), 1e-4)
 
 
@@ -222,7 +222,7 @@ def test_what_is_read_again_has_seen_the_blended_past(models, family, how):
     again.trim(spans[-1].start)
     upto = spans[-1].start + how.recompute
     model.forward(tokens[spans[-1].start : upto], again)
-    for layer in range(4):
+    for layer in range(len(cache.pool.shape.layers)):
         close([x[:, :upto] for x in kept(cache, layer)], [x[:, :upto] for x in kept(again, layer)], 1e-4)
 
 
@@ -324,7 +324,7 @@ def test_what_is_there_already_is_not_done_again(models):
     run(model, plain, tokens, passages)
     run(model, cache, tokens, passages[:1])
     run(model, cache, tokens, passages)
-    for layer in range(4):
+    for layer in range(len(cache.pool.shape.layers)):
         close(kept(cache, layer), kept(plain, layer), 1e-4)
     length = cache.length
     assert run(model, cache, tokens, passages) == (length, [])
@@ -388,3 +388,16 @@ def test_deviation_is_measured_on_what_would_come_next(models):
     model.forward(TOKENS[:100], source)
     seen = model.probe_layer(TOKENS[:100], cache, 1)
     close(seen, rerotated_to_follow(cache, source, 1, 0, 100))
+
+
+def test_a_long_passage_is_found_by_its_middle(monkeypatch):
+    monkeypatch.setattr("localctx.engine.blending.MAX_COMPARED", 100)
+    monkeypatch.setattr("localctx.engine.blending.ANCHOR", 8)
+    body, other = list(range(1000, 1200)), list(range(1100, 1110)) * 3  # a piece of the body stands before it, too
+    alone = [7, 8, *body, 9]
+    tokens = [1, 2, *other, 3, 8, *body, 4, 5]
+    (span,) = locate(tokens, [CachedPassage(alone, None)])
+    assert (span.start, span.at) == (len(other) + 3, 1)
+    assert tokens[span.start : span.stop] == [8, *body]
+    (none,) = locate([1, 2, 3], [CachedPassage(alone, None)])
+    assert none.start == none.stop

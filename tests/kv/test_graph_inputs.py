@@ -79,9 +79,15 @@ class Counted:
         return counted, result
 
 
-@pytest.mark.parametrize(("family", "codec"), [("gemma2", "int4+hadamard"), ("gpt-oss", "int8")])
-def test_replayed_steps_give_what_is_computed_anew(family, codec):
-    model = TransformersModel(build(family, num_hidden_layers=2).to(torch.bfloat16))
+TWO_SHARE = {"layer_types": ["full_attention"] * 2, "num_kv_shared_layers": 1}
+
+
+@pytest.mark.parametrize(
+    ("family", "codec", "more"),
+    [("gemma2", "int4+hadamard", {}), ("gpt-oss", "int8", {}), ("gemma4-shared", "int8", TWO_SHARE)],
+)
+def test_replayed_steps_give_what_is_computed_anew(family, codec, more):
+    model = TransformersModel(build(family, num_hidden_layers=2, **more).to(torch.bfloat16))
     assert model.graphs is None, "there is no GPU to capture on"
     expected = answered(model, codec)
     model.graphs = G.GraphCache(count := Counted())

@@ -1,6 +1,5 @@
 """Citations: what is quoted is there, and is what supports the answer or was looked at."""
 
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +17,7 @@ from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
 from localctx.library.cite import ENOUGH, Citation, cite_from_attention, cite_passages, cite_words
+from localctx.library.search import Passage
 from localctx.library.sentences import LONG, sentences
 from localctx.models.catalog import DEFAULT
 from localctx.models.chat_tokenizer import chat_tokenizer_of
@@ -27,20 +27,9 @@ from localctx.store.documents import DocumentRow, Span, StoredDocument
 PROSE = st.text(st.sampled_from(list("ab R.!?…。\"'”)\n\t1-#é漢\x0b\u2028"))) | st.text()
 
 
-@dataclass(frozen=True)
-class Found:
+def found(text: str, start: int = 0, heading: str | None = None, page: str | None = None) -> Passage:
     """A passage as a search gives it."""
-
-    text: str
-    start: int = 0
-    document: str = "d"
-    name: str = "d.txt"
-    heading: str | None = None
-    page: str | None = None
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.text)
+    return Passage("d", "d.txt", start, start + len(text), text, heading, page, 1.0, {})
 
 
 def held(text: str, *spans: Span) -> tuple[DocumentRow, str, tuple[Span, ...]]:
@@ -100,7 +89,7 @@ def test_a_quote_is_what_stands_there(answer, question, parts, gap):
     text, passages = "", []
     for part in parts:
         text += " " * gap
-        passages.append(Found(part, len(text)))
+        passages.append(found(part, len(text)))
         text += part
     for c in cite_passages(answer, question, passages):
         assert text[c.start : c.end] == c.quote == c.quote.strip() != ""
@@ -110,15 +99,15 @@ def test_a_quote_is_what_stands_there(answer, question, parts, gap):
 
 def test_the_sentence_with_the_answer_is_quoted_and_what_does_not_support_it_is_not():
     (c,) = cite_passages(
-        "431 km", "How long is the Aru?", [Found(LAKES), Found(RIVERS, 100, page="7", heading="Rivers")]
+        "431 km", "How long is the Aru?", [found(LAKES), found(RIVERS, 100, page="7", heading="Rivers")]
     )
     at = 100 + RIVERS.index("It is")
     assert c == Citation("d", "d.txt", "7", "Rivers", at, 100 + len(RIVERS), "It is 431 km long.", "passage", 1.0)
 
 
 def test_the_passage_that_says_it_exactly_comes_first():
-    apart = Found("The hills there are blue.")
-    assert [c.quote for c in cite_passages("Blue Hills", "Where?", [apart, Found(RIVERS)])] == [
+    apart = found("The hills there are blue.")
+    assert [c.quote for c in cite_passages("Blue Hills", "Where?", [apart, found(RIVERS)])] == [
         "Its source is in the Blue Hills.",
         apart.text,
     ]
@@ -126,27 +115,27 @@ def test_the_passage_that_says_it_exactly_comes_first():
 
 def test_of_two_sentences_with_the_answer_the_one_with_the_question_is_quoted():
     text = "Ulm is old. In 1890 rain fell. The spire was finished in 1890. Much happened in 1890."
-    assert [c.quote for c in cite_passages("1890", "When was the spire finished?", [Found(text)])] == [
+    assert [c.quote for c in cite_passages("1890", "When was the spire finished?", [found(text)])] == [
         "The spire was finished in 1890."
     ]
 
 
 def test_an_answer_of_two_sentences_is_quoted_with_both_and_not_with_a_third():
     (c,) = cite_passages(
-        "From the Blue Hills, 431 km long", "Which way?", [Found("Rain fell. " + RIVERS + " Boats go.")]
+        "From the Blue Hills, 431 km long", "Which way?", [found("Rain fell. " + RIVERS + " Boats go.")]
     )
     assert c.quote == "Its source is in the Blue Hills. It is 431 km long."
 
 
 def test_words_are_found_in_a_language_that_does_not_part_them():
-    (c,) = cite_passages("青い丘", "川はどこから?", [Found("川は長い。川は青い丘から流れる。雨が降った。")])
+    (c,) = cite_passages("青い丘", "川はどこから?", [found("川は長い。川は青い丘から流れる。雨が降った。")])
     assert (c.quote, c.weight) == ("川は青い丘から流れる。", 1.0)
 
 
 def test_where_nothing_supports_the_answer_the_nearest_is_cited_as_weak():
-    (c,) = cite_passages("Napoleon", "Where do fish live?", [Found(LAKES), Found(RIVERS)])
+    (c,) = cite_passages("Napoleon", "Where do fish live?", [found(LAKES), found(RIVERS)])
     assert (c.quote, c.weight) == ("Fish live there.", 0.0)
-    assert cite_passages("Napoleon", "Who?", [Found(" \n")]) == cite_passages("Napoleon", "Who?", []) == []
+    assert cite_passages("Napoleon", "Who?", [found(" \n")]) == cite_passages("Napoleon", "Who?", []) == []
 
 
 # --- What was looked at

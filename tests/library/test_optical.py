@@ -29,6 +29,7 @@ from localctx.library.layout import Box, text_of
 from localctx.library.read_document import make_spans, matches_ocr, read_document
 from localctx.library.sandbox import _Watchdog
 from localctx.library.text_builder import OPTICAL
+from localctx.library.word_boxes import GRID, unpack
 from localctx.store.store import Store
 
 PAGES = [
@@ -102,8 +103,8 @@ def test_paragraphs_stand_apart_and_divided_words_are_put_together():
 class Fake:
     """Sees the size of a page, and nothing on an empty one."""
 
-    def read(self, picture) -> str:
-        return f"seen {picture.shape}" if picture.min() < picture.max() else ""
+    def read(self, picture) -> tuple[str, list]:
+        return f"seen {picture.shape}" if picture.min() < picture.max() else "", []
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_pages_without_usable_text_are_read_optically_and_only_those(fake):
 def test_a_page_of_any_size_makes_a_picture_of_bounded_size(fake, box, most):
     data = pdf([GARBAGE]).replace(b"[0 0 600 800]", f"[0 0 {box}]".encode())
     sizes: list[int] = []
-    Fake.read = lambda self, picture: sizes.append(picture.size) or "x"  # type: ignore[method-assign]
+    Fake.read = lambda self, picture: sizes.append(picture.size) or ("x", [])  # type: ignore[method-assign]
     read(data)
     assert 0.9 * most / 8 < sizes[0] < 1.01 * most
 
@@ -151,7 +152,7 @@ def test_a_page_of_any_size_makes_a_picture_of_bounded_size(fake, box, most):
 def test_what_is_left_without_text_is_refused_with_what_would_help(fake, monkeypatch, data):
     with pytest.raises(DocumentError, match=r"; read it with --ocr$"):
         read(data, "off")
-    monkeypatch.setattr(Fake, "read", lambda self, picture: "")
+    monkeypatch.setattr(Fake, "read", lambda self, picture: ("", []))
     with pytest.raises(DocumentError, match=r"no text.*; scan it anew"):
         read(data)
     monkeypatch.setattr(optical, "is_installed", lambda: False)
@@ -265,8 +266,8 @@ def test_the_models_are_on_this_machine(monkeypatch):
     with closing(pypdfium2.PdfDocument(scanned(["Two words"]))) as source:
         picture = source[0].render(scale=2, grayscale=True).to_numpy()
     reader = optical.OpticalReader()
-    assert reader.read(picture) == "Two words"
-    assert reader.read(picture[:100]) == ""
+    assert reader.read(picture)[0] == "Two words"
+    assert reader.read(picture[:100]) == ("", [])
 
 
 @needs_ocr
@@ -275,7 +276,26 @@ def test_a_page_on_its_side_or_head_is_read_too():
     with closing(pypdfium2.PdfDocument(scanned([text]))) as source:
         picture = source[0].render(scale=2, grayscale=True).to_numpy()
     reader = optical.OpticalReader()
-    assert [reader.read(np.rot90(picture, quarters)) for quarters in (1, 2, 3)] == [text] * 3
+    assert [reader.read(np.rot90(picture, quarters))[0] for quarters in (1, 2, 3)] == [text] * 3
+
+
+@needs_ocr
+@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+def test_boxes_of_a_scanned_page_hold_the_ink_of_their_words(tmp_path, degrees):
+    file = tmp_path / "scan.pdf"
+    file.write_bytes(scanned(PAGES[:1]).replace(b"/Type /Page\n", f"/Type /Page\n/Rotate {degrees}\n".encode()))
+    document, picture = read_document(str(file)), None
+    with closing(pypdfium2.PdfDocument(file)) as source:
+        assert source[0].get_rotation() == degrees
+        picture = source[0].render(scale=2, grayscale=True).to_numpy().squeeze()
+    boxes, outside = unpack(document.boxes[0].words), picture.copy()
+    assert len(boxes) == len(document.text.split())
+    for box in boxes:
+        rows = slice(box.top * picture.shape[0] // GRID - 3, box.bottom * picture.shape[0] // GRID + 4)
+        columns = slice(box.left * picture.shape[1] // GRID - 3, box.right * picture.shape[1] // GRID + 4)
+        assert (picture[rows, columns] < 128).sum() > 20, document.text[box.start : box.end]
+        outside[rows, columns] = 255
+    assert (outside < 128).sum() < 0.02 * (picture < 128).sum()
 
 
 @needs_ocr

@@ -10,7 +10,7 @@ import pytest
 from clock import seconds_since
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_files import docx, epub, pdf, with_member, zipped
+from made_files import docx, epub, old_office, pdf, with_member, zipped
 
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.find import find_documents
@@ -123,6 +123,13 @@ def test_a_web_page_in_another_encoding(read, encoding):
     assert read(f"<html>{declared}<p>Реки</p></html>".encode(encoding)).text == "Реки"
 
 
+@pytest.mark.parametrize("data", [b"<!---->" * 400 + b"x", b"A: b\n" + b" " * 60_000])
+def test_what_only_begins_as_a_page_or_a_message_is_known_at_once(read, data):
+    start = time.monotonic()
+    assert read(data, "a.txt").text
+    assert seconds_since(start) < 5
+
+
 @pytest.mark.parametrize(("name", "text"), [("page.html", "x"), ("page.txt", "<p>x</p>")])
 def test_tags_in_a_text_or_a_text_called_html_stay_as_they_are(read, name, text):
     assert read(text, name).text == text
@@ -198,14 +205,18 @@ def test_a_wrong_extension_is_read_as_what_it_is(read, name):
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (zipped({"xl/workbook.xml": ""}), "a spreadsheet"),
-        (zipped({"ppt/presentation.xml": ""}), "a presentation"),
-        (zipped({"content.xml": "", "META-INF/manifest.xml": ""}), "an OpenDocument file"),
+        (zipped({"xl/workbook.xml": ""}), "a damaged spreadsheet"),
+        (zipped({"content.xml": "", "META-INF/manifest.xml": ""}), "an OpenDocument file without text"),
+        (zipped({"Index/Document.iwa": ""}), "a file of Apple's Pages"),
         (zipped({"notes.txt": "x"}), "a zip file"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(500), "an old Office file"),
+        (old_office("WordDocument"), "an old Word file"),
+        (old_office("PowerPoint Document"), "an old PowerPoint file"),
+        (old_office("EncryptedPackage"), "locked with a password"),
+        (old_office("__properties_version1.0"), "an Outlook message"),
+        (old_office("Workbook"), "a damaged spreadsheet"),
+        (old_office("Contents"), "an old Office file"),
         (b"\x89PNG\r\n\x1a\n" + bytes(50), "a picture"),
         (b"\x1f\x8b\x08" + bytes(50), "compressed"),
-        (b"{\\rtf1 x}", "an RTF file"),
     ],
 )
 def test_what_is_no_document_here_is_named(read, data, problem):

@@ -23,7 +23,7 @@ START = len(TEXT) + 2
 
 
 def load_with_transformers(folder: Path) -> TransformersModel:
-    module, tokenizer = load_module(folder, torch.device("cpu"), torch.float32, {})
+    module, tokenizer = load_module(folder, torch.device("cpu"), torch.float32, "full")
     return TransformersModel(module, tokenizer, row_by_row=block_linears(module))
 
 

@@ -92,7 +92,7 @@ def test_an_adapter_changes_what_packed_layers_compute(tiny_model, tmp_path, pac
 
 
 def save_decoder(folder: Path, family: str, tied: bool) -> Path:
-    """A random decoder with biases, or with experts whose weights are fused, whose heads are a third of its weights."""
+    """A random decoder with biases, or with experts, whose heads are a third of its weights."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     sizes = {"vocab_size": 2000, "hidden_size": 128, "intermediate_size": 320, "num_hidden_layers": 2}
@@ -118,7 +118,7 @@ def tensor_bytes() -> int:
     ("family", "tied"), [("llama", True), ("llama", False), ("qwen2", True), ("qwen2", False), ("qwen3_moe", False)]
 )
 def test_plan_is_within_a_hundredth_of_what_is_allocated(run, tmp_path, packing, weights, dtype, family, tied):
-    """The last layer is not packed, nor are experts whose weights are one parameter."""
+    """The last layer is not packed."""
     folder = save_decoder(tmp_path / "m", family, tied)
     shown = run("plan", "--json", "--model", folder, "--dtype", dtype, "--weights", weights)
     planned = json.loads(shown.stdout)["weights_bytes"]
@@ -157,7 +157,9 @@ def test_a_gpu_needs_bitsandbytes(monkeypatch):
 
 
 def test_its_layers_are_placed_on_the_gpu_while_they_are_loaded():
-    options = bitsandbytes_options("nf4", GPU)
+    from localctx.models.packing_quantizers import packing_options
+
+    options = packing_options(None, "nf4", GPU)
     assert options["device_map"] == {"": GPU}
     assert options["quantization_config"].bnb_4bit_quant_type == "nf4"
 

@@ -12,7 +12,8 @@ from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.base import ForwardRequest
 from localctx.models.geometry import shape_of
-from localctx.models.transformers_model import TransformersModel, refuse_unfit
+from localctx.models.transformers_model import TransformersModel
+from localctx.models.trial import refuse_unfit
 
 DYNAMIC = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}
 PLAIN = [*(name for name in FAMILIES if name.startswith("llama")), "qwen2", "qwen3", "mistral-window"]
@@ -82,9 +83,7 @@ def test_a_window_is_told_layer_by_layer():
     ("config", "reason"),
     [
         (tf.DeepseekV32Config(num_hidden_layers=2), "index"),
-        (tf.KimiLinearConfig(num_hidden_layers=4), "linear_attention"),
         (tf.T5Config(), "encoder"),
-        (tf.Lfm2Config(num_hidden_layers=2, layer_types=["conv", "full_attention"]), "conv"),
         (tf.LlamaConfig(**SIZE, rope_parameters=DYNAMIC), "frequencies"),
     ],
 )

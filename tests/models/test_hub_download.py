@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,13 +10,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from fake_sources import COMMIT, Hub, running_hub, silent, stop_at
 from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
+from localctx.models import download
 from localctx.models import hub_download as hub_child
+from localctx.models.catalog import HubSource
+from localctx.models.installed import MANIFEST
 from localctx.models.resolve import check_known, list_installed, pull, resolve_gguf, resolve_model
 
 FILES = {
@@ -48,7 +53,8 @@ def test_safetensors_arrive_and_nothing_else(hub: Hub, models: Path) -> None:
     names = {"config.json", "model.safetensors", "tokenizer.json"}
     assert {path.name for path in folder.iterdir()} == {*names, "localctx.json"}
     assert set(hub.asked) == names
-    assert json.loads((folder / "localctx.json").read_text())["source"]["commit"] == COMMIT
+    source = json.loads((folder / "localctx.json").read_text())["source"]
+    assert (source["commit"], source["licence"]) == (COMMIT, "mit")
     assert resolve_model("org/tiny", models, stop_at("fetching")) == folder
     assert resolve_model("org--tiny", models, stop_at("fetching")) == folder
 
@@ -75,6 +81,100 @@ def test_files_that_came_whole_are_not_fetched_again(hub: Hub, models: Path) -> 
     folder = resolve_model("org/tiny", models, silent)
     assert (folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
     assert Counter(hub.asked) == {"model.safetensors": 2, "config.json": 1, "tokenizer.json": 1}
+
+
+def test_a_file_goes_on_where_it_was_cut(hub: Hub, models: Path) -> None:
+    hub.go.clear()
+    with pytest.raises(KeyboardInterrupt):
+        resolve_model("org/tiny", models, stop_at("fetching", 10 << 20))
+    (part,) = (models / ".partial/org--tiny/hub").glob("model.safetensors.*.part")
+    kept, sent = part.stat().st_size, hub.sent["model.safetensors"]
+    assert kept >= 10 << 20
+    hub.go.set()
+    folder = resolve_model("org/tiny", models, silent)
+    assert (folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+    assert hub.sent["model.safetensors"] - sent == len(FILES["model.safetensors"]) - kept
+    assert {path.name for path in folder.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json", MANIFEST}
+
+
+def test_a_download_that_is_killed_goes_on(hub: Hub, models: Path) -> None:
+    """As with a power cut: neither process gets to clean up."""
+    hub.go.clear()
+    code = f"""from pathlib import Path; from localctx.models.resolve import pull
+pull("org/tiny", Path({str(models)!r}), lambda *p: print(*p, flush=True))"""
+    command, pipe = [sys.executable, "-c", code], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, text=True, start_new_session=True) as process:
+        assert process.stdout
+        assert any(int(line.split()[1]) >= 10 << 20 for line in process.stdout if "fetching" in line)
+        os.killpg(process.pid, signal.SIGKILL)
+    kept = sum(path.stat().st_size for path in models.rglob("*.part"))
+    assert kept >= 10 << 20
+    hub.go.set()
+    sent = hub.sent["model.safetensors"]
+    assert (pull("org/tiny", models, silent) / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+    assert hub.sent["model.safetensors"] - sent == len(FILES["model.safetensors"]) - kept
+
+
+def test_a_hub_that_cannot_continue_sends_all_again(hub: Hub, models: Path) -> None:
+    hub.go.clear()
+    with pytest.raises(KeyboardInterrupt):
+        resolve_model("org/tiny", models, stop_at("fetching", 10 << 20))
+    hub.go.set()
+    hub.whole = True
+    folder = resolve_model("org/tiny", models, silent)
+    assert (folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_another_content_than_announced_is_refused_and_fetched_again(hub: Hub, models: Path, name: str) -> None:
+    hub.told = {name: "0" * (64 if name.endswith("safetensors") else 40)}
+    with pytest.raises(ModelError, match=f"{name} came with another content"):
+        resolve_model("org/tiny", models, silent)
+    hub.told.clear()
+    folder = resolve_model("org/tiny", models, silent)
+    assert (folder / name).read_bytes() == FILES[name]
+
+
+def test_a_part_that_is_longer_than_its_file_is_not_continued(hub: Hub, models: Path) -> None:
+    hub.go.clear()
+    with pytest.raises(KeyboardInterrupt):
+        resolve_model("org/tiny", models, stop_at("fetching", 10 << 20))
+    hub.go.set()
+    (part,) = (models / ".partial/org--tiny/hub").glob("model.safetensors.*.part")
+    part.write_bytes(b"x" * (len(FILES["model.safetensors"]) + 1))
+    folder = resolve_model("org/tiny", models, silent)
+    assert (folder / "model.safetensors").read_bytes() == FILES["model.safetensors"]
+
+
+def test_a_part_of_another_version_is_not_continued(hub: Hub, models: Path) -> None:
+    hub.go.clear()
+    with pytest.raises(KeyboardInterrupt):
+        resolve_model("org/tiny", models, stop_at("fetching", 10 << 20))
+    hub.go.set()
+    hub.files = {**FILES, "model.safetensors": os.urandom(3 << 20)}
+    folder = resolve_model("org/tiny", models, silent)
+    assert (folder / "model.safetensors").read_bytes() == hub.files["model.safetensors"]
+
+
+def test_a_full_disk_is_told_with_what_to_do(hub: Hub, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = "hub.shutil.disk_usage = lambda _: SimpleNamespace(free=0); hub.main(*sys.argv[1:])"
+    imports = "import sys; from types import SimpleNamespace; import localctx.models.hub_download as hub"
+    command = [sys.executable, "-c", f"{imports}; {calls}"]
+    made = download._hub_command
+    monkeypatch.setattr(download, "_hub_command", lambda *given: [*command, *made(*given)[3:]])
+    with pytest.raises(ModelError, match=r"the disk is too full: it needs 0.0 GB more.*free some space"):
+        resolve_model("org/tiny", models, silent)
+    assert hub.asked == []
+
+
+def test_what_the_hub_tells_of_a_model_is_known_before_it_is_fetched(hub: Hub) -> None:
+    entry = download.look_up("org/tiny", HubSource("org/tiny"))
+    named = [content for name, content in FILES.items() if hub_child.wanted(name)]
+    assert (entry.title, entry.licence, entry.family) == ("tiny", "mit", "llama")
+    assert (entry.parameters, entry.bytes) == (12_000_000, sum(map(len, named)))
+    assert hub.asked == []
+    with pytest.raises(download.SourceFailed, match="no such model"):
+        download.look_up("org/none", HubSource("org/none"))
 
 
 def test_a_half_filled_folder_is_no_model_when_the_network_goes(
@@ -108,6 +208,20 @@ def test_a_model_without_safetensors_is_refused(hub: Hub, models: Path, files: d
     with pytest.raises(ModelError, match="pickled weights are never loaded"):
         resolve_model("org/tiny", models, silent)
     assert hub.asked == []
+
+
+@pytest.mark.parametrize(
+    ("card", "licence"),
+    [
+        ({"license": "mit", "license_name": "x"}, "mit"),
+        ({"license": "other", "license_name": "lfm1.0"}, "lfm1.0"),
+        ({"license": "other"}, "other"),
+        ({}, ""),
+    ],
+)
+def test_a_licence_that_the_hub_does_not_know_has_the_name_its_makers_gave(card, licence):
+    info = SimpleNamespace(sha="1", card_data=card, safetensors=None, config=None)
+    assert hub_child._described(info, [])["licence"] == licence
 
 
 @pytest.mark.parametrize(("name", "why"), [("org/none", "no such model"), ("org/gated", "accept its licence at")])

@@ -20,12 +20,25 @@ from localctx.machine import FILE, Machine, Rates, measure_machine, measure_rate
 from localctx.models import model_advice as advising
 from localctx.models.catalog import DEFAULT, load_catalog
 from localctx.models.installed import install
-from localctx.models.model_advice import advise, describe_estimate, estimate, format_rate, recommend
+from localctx.models.model_advice import advise, recommend
+from localctx.models.model_estimate import (
+    MeasuredSpeed,
+    correct,
+    describe_estimate,
+    describe_memory,
+    estimate,
+    format_rate,
+    usefulness,
+    with_speed,
+)
 from localctx.settings import load_settings
 
 GIB, GB = 1 << 30, 10**9
 CPU = torch.device("cpu")
 KNOWN = load_catalog()
+NAMES = f"{DEFAULT} qwen3-0.6b granite-4.0-1b qwen3-1.7b smollm3-3b granite-4.1-3b"
+NAMES += " qwen3-4b-instruct-2507 qwen3-8b granite-4.1-8b qwen3-14b"
+SOME = [KNOWN[name] for name in NAMES.split()]  # so that what is recommended does not change with the catalogue
 STEADY = Rates(20 * GB, 150 * GB)
 
 
@@ -45,27 +58,34 @@ GPU = machine(22.5, 1000, 150_000, "bfloat16", "cuda")
 @pytest.mark.parametrize(
     ("here", "name", "weights", "why"),
     [
-        (TINY, DEFAULT, "full", "the next, Qwen3 0.6B, needs 1.8 GiB"),
-        (machine(0.05, 8, 40), DEFAULT, "full", "no larger known model"),
+        (TINY, DEFAULT, "full", "the next, Qwen3 0.6B, needs 936.2 MiB"),
+        (machine(0.05, 8, 40), DEFAULT, "int8", "no larger known model"),
         (machine(16, 1, 5), DEFAULT, "full", "no larger known model"),
-        (LAPTOP, "qwen3-1.7b", "full", "the next, Granite 3.3 2B Instruct, needs 11.8 GiB"),
-        (replace(LAPTOP, free=4 * GIB), "qwen3-1.7b", "int8", "Granite"),
+        (LAPTOP, "qwen3-1.7b", "full", "the next, SmolLM3 3B, needs 14.3 GiB"),
+        (replace(LAPTOP, free=4 * GIB), "qwen3-1.7b", "int8", "SmolLM3"),
         (
             machine(11, 60, 600, "bfloat16"),
             "qwen3-4b-instruct-2507",
             "full",
-            "Granite 3.3 8B Instruct, needs",
+            "Qwen3 8B, needs",
         ),
-        (machine(50, 20, 140), "qwen3-0.6b", "full", "Qwen3 1.7B, would read only about 28 a second"),
-        (machine(50, 20, 400), "granite-3.3-2b-instruct", "int8", "SmolLM3 3B, would answer about 2.7"),
-        (GPU, "qwen3-8b", "full", "fits and answers at least 4 tokens a second"),
-        (machine(79, 2000, 400_000, "bfloat16", "cuda"), "qwen3-8b", "full", "the largest known model"),
-        (machine(7.5, 300, 60_000, "bfloat16", "cuda"), "smollm3-3b", "full", "Qwen3 4B"),
+        (machine(50, 20, 140), "granite-4.0-1b", "full", "Qwen3 1.7B, would read only about 28 a second"),
+        (machine(50, 20, 300), "qwen3-1.7b", "full", "SmolLM3 3B, would answer about 2.7"),
+        (machine(50, 28, 400), "qwen3-4b-instruct-2507", "int8", "Qwen3 8B, would answer"),
+        (GPU, "qwen3-14b", "nf4", "fits and answers at least 4 tokens a second"),
+        (machine(79, 2000, 400_000, "bfloat16", "cuda"), "qwen3-14b", "full", "the largest known model"),
+        (machine(7.5, 300, 60_000, "bfloat16", "cuda"), "granite-4.1-8b", "nf4", "Qwen3 14B, needs 11.7 GiB"),
+        (
+            machine(3.7, 200, 40_000, "bfloat16", "cuda"),
+            "granite-4.1-3b",
+            "nf4",
+            "Qwen3 4B Instruct 2507, needs 4.1 GiB",
+        ),
         (Machine("cuda", "full", "bfloat16", GIB, 8 * GIB, Rates()), DEFAULT, "full", "no larger known model"),
     ],
 )
 def test_the_largest_that_fits_and_is_fast_enough_is_recommended(here, name, weights, why):
-    best = recommend(KNOWN.values(), here)
+    best = recommend(SOME, here)
     assert (best.name, best.weights, best.title, best.bytes) == (name, weights, KNOWN[name].title, KNOWN[name].bytes)
     assert why in best.reason
     assert "\n" not in best.reason
@@ -89,6 +109,25 @@ def test_who_chose_fewer_bits_gets_estimates_of_them():
     assert recommend(KNOWN.values(), LAPTOP, "int8").weights == "int8"
 
 
+def test_a_mixture_of_experts_is_as_fast_as_what_a_token_uses_and_ranks_between():
+    dense = KNOWN["qwen3-8b"]
+    mixture = replace(dense, active=dense.parameters // 4)
+    slow, fast = (estimate(e, LAPTOP, "int8") for e in (dense, mixture))
+    assert fast.prefill_per_second == pytest.approx(4 * slow.prefill_per_second)
+    assert fast.decode_per_second > 3 * slow.decode_per_second
+    assert fast.memory == slow.memory
+    assert mixture.comparable_parameters == pytest.approx(dense.parameters / 2)
+
+
+@pytest.mark.parametrize("here", [LAPTOP, GPU, machine(50, 20, 140), TINY])
+def test_models_are_sorted_by_what_a_machine_runs(here):
+    found = sorted([estimate(e, here) for e in KNOWN.values() if e.kind == "chat"], key=usefulness)
+    assert found[0].name == recommend(KNOWN.values(), here).name
+    groups = [0 if e.good else 1 if e.fits else 2 for e in found]
+    assert groups == sorted(groups)
+    assert usefulness(None) > usefulness(found[-1])
+
+
 rates = st.builds(Rates, *[st.floats(0, 1e13)] * 2)
 sizes = st.integers(0, 200 * GIB)
 made_up = st.builds(
@@ -109,7 +148,7 @@ def test_more_memory_and_speed_never_lead_to_a_smaller_model(here, more, times):
     assert best.entry.kind == "chat"
     better = Rates(*(rate * times for rate in vars(here.rates).values()))
     there = recommend(KNOWN.values(), replace(here, free=here.free + more, rates=better))
-    assert there.entry.parameters >= best.entry.parameters
+    assert there.entry.comparable_parameters >= best.entry.comparable_parameters
 
 
 @pytest.mark.parametrize(("rate", "said"), [(0.04, "0.0"), (3.84, "3.8"), (12.4, "12"), (1074.0, "1,100")])
@@ -117,13 +156,51 @@ def test_an_estimate_is_told_to_two_digits(rate, said):
     assert format_rate(rate) == said
 
 
+def test_what_was_measured_corrects_the_estimates_of_other_models():
+    here, small = machine(30, 20, 200), KNOWN[DEFAULT]
+    expected = estimate(small, here)
+    half = MeasuredSpeed(expected.prefill_per_second / 2, 1 / (2 / expected.decode_per_second - 0.01))
+    there = correct(here, KNOWN, {DEFAULT: half})
+    assert vars(there.rates) == pytest.approx({"bandwidth": 10 * GB, "arithmetic": 100 * GB}, rel=1e-3)
+    other, corrected = (estimate(KNOWN["qwen3-8b"], m) for m in (here, there))
+    assert corrected.prefill_per_second == pytest.approx(other.prefill_per_second / 2)
+    assert not corrected.measured
+    known = with_speed(estimate(small, there), half)
+    assert (known.prefill_per_second, known.decode_per_second) == (half.prefill, half.decode)
+    assert known.measured
+
+
+def test_the_largest_model_that_was_measured_counts_and_what_is_unknown_changes_nothing():
+    here = machine(30, 20, 200)
+    larger = estimate(KNOWN["qwen3-1.7b"], here).prefill_per_second
+    speeds = {DEFAULT: MeasuredSpeed(1, 1), "qwen3-1.7b": MeasuredSpeed(prefill=1.5 * larger)}
+    rates = correct(here, KNOWN, speeds).rates
+    assert vars(rates) == pytest.approx({"bandwidth": 20 * GB, "arithmetic": 300 * GB}, rel=1e-3)
+    assert correct(here, KNOWN, {"/a/model": MeasuredSpeed(1, 1)}) == here
+    assert correct(here, KNOWN, {}) == here
+
+
+@pytest.mark.parametrize("times", [1e-6, 1e6])
+def test_a_busy_machine_spoils_no_estimate(times):
+    here = machine(30, 20, 200)
+    e = estimate(KNOWN[DEFAULT], here)
+    speed = MeasuredSpeed(e.prefill_per_second * times, e.decode_per_second * times)
+    rates = correct(here, KNOWN, {DEFAULT: speed}).rates
+    assert 100 * GB <= rates.arithmetic <= 400 * GB
+    assert 10 * GB <= rates.bandwidth <= 40 * GB
+
+
 def test_what_does_not_fit_or_is_slow_is_said_in_a_few_words():
-    assert describe_estimate(estimate(KNOWN["qwen3-8b"], TINY), TINY) == "needs 19.1 GiB"
+    assert describe_estimate(estimate(KNOWN["qwen3-8b"], TINY), TINY) == "too large"
+    assert describe_memory(estimate(KNOWN["qwen3-8b"], TINY)) == "12.0 GiB, int8"
+    assert describe_memory(estimate(KNOWN["granite-4.1-8b"], TINY)) == "40.9 GiB"
+    assert describe_memory(estimate(KNOWN["qwen3-8b"], replace(GPU, free=GIB))) == "7.5 GiB, nf4"
     assert describe_estimate(estimate(KNOWN["qwen3-0.6b"], LAPTOP), LAPTOP) == "about 15 tokens/s"
     slow = machine(50, 20, 150)
     assert describe_estimate(estimate(KNOWN["qwen3-8b"], slow), slow) == "about 1.0 tokens/s, slow"
     small = replace(LAPTOP, free=4 * GIB)
-    assert describe_estimate(estimate(KNOWN["qwen3-1.7b"], small), small) == "about 8.1 tokens/s as int8"
+    assert describe_estimate(estimate(KNOWN["qwen3-1.7b"], small), small) == "about 8.1 tokens/s"
+    assert describe_memory(estimate(KNOWN["qwen3-1.7b"], small)) == "2.6 GiB, int8"
 
 
 # This machine
@@ -216,7 +293,11 @@ def test_the_list_says_what_runs_here_and_how_the_best_is_got(run):
 def test_the_list_for_programs_has_what_it_had_and_more(run):
     rows = json.loads(run("models", "list", "--json").stdout)
     assert {"name", "kind", "licence", "context", "longer", "bytes", "gpu_gib", "here"} < rows[0].keys()
-    assert [row["name"] for row in rows] == list(KNOWN)
+    assert sorted(row["name"] for row in rows) == sorted(KNOWN)
+    assert rows[0]["name"] == "qwen3-1.7b"
+    assert rows[-1]["kind"] == "embedder"
+    fits = [row["fits_here"] for row in rows[:-1]]
+    assert fits == sorted(fits, reverse=True)
     assert [row["name"] for row in rows if row["recommended"]] == ["qwen3-1.7b"]
     by_name = {row["name"]: row for row in rows}
     assert by_name["qwen3-1.7b"]["fits_here"] is True

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,20 +70,31 @@ def small_files(index: Path) -> Iterator[None]:
 def test_the_catalogue_is_sound() -> None:
     catalog = load_catalog()
     assert next(iter(catalog)) == DEFAULT
-    assert {0, 8, 12, 24} == {entry.fits for entry in catalog.values()}
+    assert {entry.fits for entry in catalog.values()} <= {0, 4, 8, 12, 24}
     for entry in catalog.values():
         assert entry.name == entry.name.lower()
-        assert entry.licence in {"Apache-2.0", "MIT"}
+        assert bool(entry.terms) == (entry.licence not in {"Apache-2.0", "MIT"})
         if entry.kind == "chat":
             assert entry.context >= 8192
             assert 2 * entry.parameters <= entry.bytes <= 3 * entry.parameters  # bf16, embeddings perhaps twice
-        assert not entry.fits or 1.25 * entry.bytes <= entry.fits << 30
         assert isinstance(entry.sources[-1], HubSource)
         assert resolve._HUB_ID.fullmatch(entry.sources[-1].repo)
     for name in (DEFAULT, EMBEDDER):
         pip = catalog[name].sources[0]
         assert isinstance(pip, PipSource)
         assert all(len(bytes.fromhex(file.sha256)) == 32 for file in pip.files)
+
+
+@pytest.mark.usefixtures("index")
+def test_no_question_downloads_a_model_whose_licence_is_not_open_source(models, monkeypatch):
+    entry = replace(resolve.load_catalog()["tiny"], licence="Some Licence", terms="not for sale (https://a.b/c).")
+    monkeypatch.setattr(resolve, "load_catalog", lambda: {"tiny": entry})
+    with pytest.raises(ModelError) as error:
+        resolve_model("tiny", models, silent)
+    why = "tiny is not here, and its licence, Some Licence, is not open source: not for sale (https://a.b/c)."
+    assert (error.value.problem, error.value.remedy) == (why, "localctx models pull tiny")
+    folder = pull("tiny", models, silent)
+    assert resolve_model("tiny", models, silent) == folder
 
 
 def test_a_first_start_fetches_and_a_second_finds(index: Path, models: Path) -> None:

@@ -4,7 +4,8 @@ import os
 import pty
 
 import pytest
-from fake_machine import PYTHON, SOON, Stage, eventually, interrupt
+from clock import wait_until
+from fake_machine import PYTHON, SOON, Stage, interrupt
 
 TORCH = "install torch==2.13.*"
 
@@ -123,7 +124,7 @@ def test_an_interrupted_run_is_repaired_by_the_next(stage):
 def test_of_two_at_once_the_second_waits(stage):
     (stage.path / "slow").touch()
     first = stage.begin("start", "1")
-    eventually((stage.path / "calls").exists)
+    wait_until((stage.path / "calls").exists)
     second = stage.begin("start", "2")
     assert second.stderr.readline().startswith("Another installation is at work")
     assert second.poll() is None

@@ -43,6 +43,7 @@ FLOORS = {
     "localctx.kv.attention_history": 1,
     "localctx.settings": 1,
     "localctx.budget": 1,
+    "localctx.idle": 1,
     "localctx.docs": 0,
     "localctx.kernels": 0,
     "localctx.errors": 0,
@@ -71,7 +72,7 @@ HOMES = {
     "filelock": "store models",
     "fsspec": "store",
     "cryptography": "store",
-    "psutil": "budget",
+    "psutil": "budget idle",
     "platformdirs": "settings",
     "tomlkit": "settings",
     "llvmlite": "kernels",
@@ -87,9 +88,13 @@ HOMES = {
     "charset_normalizer": "library",
     "py3langid": "library",
     "pypdfium2": "library",
+    "pptx": "library",
+    "python_calamine": "library",
     "rapidocr": "library",
     "ray": "batch",
     "selectolax": "library",
+    "watchfiles": "library",
+    "striprtf": "library",
 }
 
 
@@ -359,7 +364,8 @@ def test_the_wheel_holds_every_file_of_ours_and_nothing_else(installed):
         for path in files()
         if ROOT / path.parent == place and path.name != "README.md"
     }
-    wanted |= {"localctx" / path for path in files() if path.parts[:2] == ("models", "readers")}  # with their cards
+    data = ("models", "readers"), ("models", "configs")  # readers with their cards
+    wanted |= {"localctx" / path for path in files() if path.parts[:2] in data}
     found = {path.relative_to(installed) for path in (installed / "localctx").rglob("*") if path.is_file()}
     assert found == wanted
 

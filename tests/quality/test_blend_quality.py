@@ -98,8 +98,8 @@ def test_the_setting_is_one_of_three(home, monkeypatch):
     from localctx.errors import UsageError
     from localctx.settings import load_settings
 
-    assert load_settings().blend == "off"
-    assert load_settings(blend="auto").blend == "auto"
+    assert load_settings().blend == "auto"
+    assert load_settings(blend="off").blend == "off"
     monkeypatch.setenv("LOCALCTX_BLEND", "perhaps")
     with pytest.raises(UsageError, match="off, auto, on"):
         load_settings()

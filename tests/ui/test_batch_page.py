@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from browser import Tab, Watch, launched
-from clock import seconds_since
-from fake_machine import eventually
+from clock import seconds_since, wait_until
 from payloads import payloads
 from window_checks import barriers, normal
 
@@ -151,7 +150,7 @@ def test_a_batch_is_forgotten_in_the_middle_with_all_that_was_made(window, texts
     batches.forget()
     assert (batches.items, batches.running) == ([], False)
     with window.answer_worker.drained():
-        eventually(lambda: not any(item.state == "running" for item in before))  # their threads hear of it last
+        wait_until(lambda: not any(item.state == "running" for item in before))  # their threads hear of it last
 
 
 def made(text: str) -> BatchItem:
@@ -214,7 +213,7 @@ def tab(chromium, address):
 
 def show(tab: Tab, until: str) -> str:
     """The batch tab, when it tells something of how far it is."""
-    tab.page.get_by_role("tab", name="Batch").click()
+    tab.page.get_by_role("tab", name="Summaries").click()
     return tab.wait_for(until, "#batch-progress")
 
 
@@ -272,7 +271,7 @@ def test_a_folder_is_done_through_pauses_reloads_and_bad_files(tab, window, text
     tab.page.wait_for_function("document.querySelectorAll('#batch-table tbody tr').length == 1")
     tab.page.locator(".lc-open").focus()
     tab.page.keyboard.press("Enter")
-    assert HOSTILE in tab.wait_for("tokens read", "#batch-result")
+    assert HOSTILE in tab.wait_for("words read", "#batch-result")
     tab.page.evaluate("document.querySelectorAll('#batch-result details').forEach(d => d.open = true)")
     assert barriers(tab.page) == {}
     files = packed(tab, tmp_path)

@@ -1,6 +1,5 @@
 """The window over llama.cpp in a browser: a question about a document, a restart, and the pages beside the chat."""
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,9 +49,7 @@ def go_to(tab: Tab, name: str) -> None:
 
 def reuse(tab: Tab) -> float:
     """The share of the last prompt that was kept from before."""
-    line = tab.page.locator(".lc-cost").last.inner_text()
-    reused, prompt = re.search(r"reused ([0-9,]+) / ([0-9,]+)", line).groups()
-    return int(reused.replace(",", "")) / int(prompt.replace(",", ""))
+    return tab.read_share() / 100
 
 
 def test_an_answer_has_sources_and_what_was_read_is_reused_after_a_restart(started):
@@ -66,7 +63,8 @@ def test_an_answer_has_sources_and_what_was_read_is_reused_after_a_restart(start
         assert "lamps.txt" in source
         assert tab.page.locator(".lc-chip mark").first.inner_text().strip() in TEXT
         assert "llama.cpp does not tell what the model attended to" in source
-        go_to(tab, "Memory")
+        go_to(tab, "Settings")
+        go_to(tab, "Advanced")
         told = tab.wait_for("The last answer in this chat", "#page-map")
         assert "llama.cpp does not tell it" in told
         assert "attention of the answer" not in told
@@ -90,27 +88,29 @@ def test_the_other_pages_offer_what_llama_cpp_has(started, tmp_path):
     (folder / "lamps.txt").write_text(TEXT)
     with started() as tab:
         page = tab.page
-        go_to(tab, "Memory")
+        go_to(tab, "Settings")
+        go_to(tab, "Advanced")
         table = tab.wait_for("longest context in memory", "#what-fits")
         assert "f16" in table
         assert "int2" not in table
+        page.get_by_label("f16: F16 of llama.cpp").wait_for()
         offered = page.locator("#codec label").all_inner_texts()
         assert "f16: F16 of llama.cpp" in [label.strip() for label in offered]
         assert not any(label.startswith("int2") for label in offered)
         assert not page.locator("#gate").is_visible()
         page.get_by_label("int8: Q8_0 of llama.cpp", exact=True).check()
-        tab.wait_for("saved", "#memory-said")
+        tab.wait_for("Saved", "#memory-said")
         assert barriers(page) == {}
 
         go_to(tab, "Library")
         page.locator("#path textarea, #path input").fill(str(folder / "lamps.txt"))
         page.locator("#path button").click()
-        page.locator("#documents tbody label").get_by_text("lamps.txt").wait_for()
+        page.locator("#documents tbody th").get_by_text("lamps.txt").wait_for()
         page.locator("#words textarea, #words input").fill("keeper of lamp 7")
         page.locator("#words button").click()
         assert "Lamp" in page.locator("#hits .lc-hit").first.inner_text()
 
-        go_to(tab, "Batch")
+        go_to(tab, "Summaries")
         tab.wait_for("Choose documents", "#batch-progress")
         page.locator("#batch-paths textarea").fill(str(folder))
         page.locator("#batch-begin").click()

@@ -68,12 +68,12 @@ def test_any_map_is_drawn_in_a_thousand_cells_and_a_sentence(where, looks, reuse
     assert len(cells) <= MAX_CELLS
     assert len(cells) == -(-len(where) // -(-len(where) // MAX_CELLS))
     assert cells.get("aria-label") == drawn[0].text
-    assert f"{len(where):,} pages" in cells.get("aria-label")
+    assert f"{len(where):,} blocks" in cells.get("aria-label")
 
 
 def test_the_sentence_adds_up_and_a_title_is_text():
     said = summary("dsxxo", [0, 0.2, 0, 0, 0], 2, "<b>Here</b>")
-    assert "5 pages of 64 tokens, 1 on the device, 1 on disk, 2 dropped" in said
+    assert "5 blocks of 64 tokens, 1 on the device, 1 on disk, 2 dropped" in said
     assert "2 were kept from before, 3 read or written now" in said
     assert "attended most to tokens 64 to 127" in said
     report = {"kv": {"map": {"where": "d", "reused": 0, "looks": []}}}
@@ -171,8 +171,8 @@ def test_the_page_shows_what_the_worker_holds_and_the_map_of_the_chat(window, pa
     assert window.answer_worker.in_use.weights > 100_000
     assert not any(window.answer_worker.in_use.kv.values()), "the cache is gone with the answer"
     updates = page._live(report["chat"], None)
-    assert "The last answer in this chat: 13 pages" in updates[page.map]
-    assert "weights" in updates[page.bars]
+    assert "The last answer in this chat: 13 blocks" in updates[page.map]
+    assert "Model <b>" in updates[page.bars]
     assert page.map not in page._live(report["chat"], updates[page.map_key]), "it is drawn once"
     assert "in another chat" in page._live("someone else's", None)[page.map]
 
@@ -181,15 +181,15 @@ def test_the_bars_count_the_adapter_that_answers(window, page):
     for adapter in (0, 2 << 20):
         window.answer_worker.in_use = InUse("cpu", 3 << 20, adapter)
         bars = page._bars()
-        assert ("adapter <b>2.0 MiB</b>" in bars) == bool(adapter)
-        assert "weights <b>3.0 MiB</b>" in bars
+        assert ("Reader <b>2.0 MiB</b>" in bars) == bool(adapter)
+        assert "Model <b>3.0 MiB</b>" in bars
 
 
 def test_the_gate_measures_as_a_job_and_the_choices_tell(window, page, document):
     assert "not measured on this machine" in dict(map(reversed, page._choices()[page.codec]["choices"]))["int8"]
     document = enter(window, document)
     *_, line, choices = page._measure(document, ["int8", "select:1/4"], 256, TAB)
-    assert "measured on 256 tokens" in line[page.progress]
+    assert "easured on" in line[page.progress]
     labels = dict(map(reversed, choices[page.codec]["choices"]))
     assert re.fullmatch(
         r"int8: (passed|not good enough) \(KL .*, top-1 .*%, needles \d of 5, 256 tokens\)", labels["int8"]
@@ -203,9 +203,9 @@ def test_the_gate_measures_as_a_job_and_the_choices_tell(window, page, document)
 def test_the_gate_is_stopped_in_the_middle(window, page, document):
     document = enter(window, document)
     lines = page._measure(document, ["int8", "int4", "int2"], 512, TAB)
-    next(line for line in lines if "reading" in line[page.progress])
+    next(line for line in lines if "Reading" in line[page.progress])
     page._stop(TAB)
-    assert "stopped" in [line[page.progress] for line in lines if page.progress in line][-1]
+    assert "Stopped" in [line[page.progress] for line in lines if page.progress in line][-1]
     start = time.monotonic()
     enter(window, Path(__file__))
     assert seconds_since(start) < 5, "the worker is free"
@@ -213,7 +213,7 @@ def test_the_gate_is_stopped_in_the_middle(window, page, document):
 
 def test_a_codec_is_chosen_and_nonsense_is_told(window, page, home):
     updates = next(page._save("kv", "k8v4"))
-    assert "saved" in updates[page.message]
+    assert "Saved" in updates[page.message]
     assert (window.settings.kv, updates[page.codec]["value"]) == ("k8v4", "k8v4")
     assert tomllib.loads((home / "settings.toml").read_text()) == {"kv": "k8v4"}
     assert 'role="alert"' in next(page._save("keep", "most:9"))[page.message]
@@ -231,14 +231,16 @@ def test_both_pages_in_a_browser(address, window, home):
         page.on("pageerror", lambda e: faults.append(str(e)))
         page.on("request", lambda r: asked.append(r.url))
         page.goto(address)
-        page.get_by_role("tab", name="Memory").click()
+        page.get_by_role("tab", name="Settings").click()
+        page.get_by_role("tab", name="Advanced").click()
         expect(page.locator("#what-fits svg[role=img]")).to_be_visible(timeout=30_000)
         expect(page.locator("#bars .lc-bar")).to_have_count(2)
-        page.get_by_label("int4: not measured on this machine", exact=True).check()
-        expect(page.locator("#memory-said")).to_contain_text("saved", timeout=15_000)
-        page.get_by_role("tab", name="Settings").click()
-        page.get_by_label("dark", exact=True).check()
+        page.get_by_label("int4: not measured on this machine", exact=True).check(timeout=60_000)
+        expect(page.locator("#memory-said")).to_contain_text("Saved", timeout=15_000)
+        page.get_by_role("tab", name="General").click()
+        page.get_by_label("Dark", exact=True).check()
         expect(page.locator("body")).to_have_class(re.compile(r"\bdark\b"))
+        page.get_by_role("tab", name="Advanced").click()
         page.get_by_label("Temperature").fill("99")
         page.get_by_role("button", name="Save").click()
         expect(page.locator("#settings-said [role=alert]")).to_contain_text("out of range", timeout=15_000)

@@ -113,7 +113,7 @@ def test_the_page_keeps_what_was_changed_and_all_workers_use_it(settings_page, w
     assert tomllib.loads((home / "settings.toml").read_text()) == {"temperature": 0.7, "seed": 12, "memory": "1GiB"}
     for worker in (window.answer_worker, window.library_worker, window.upkeep_worker):
         assert (worker._settings.temperature, worker._settings.seed) == (0.7, 12)
-    assert "nothing was changed" in settings_page._save(*values(settings_page))[settings_page.message]
+    assert "Nothing was changed" in settings_page._save(*values(settings_page))[settings_page.message]
     settings_page._save(*values(settings_page, seed=""))
     assert window.settings.seed is None
     assert "seed" not in (home / "settings.toml").read_text()
@@ -163,7 +163,7 @@ def test_everything_is_deleted_only_when_it_is_meant(settings_page, window, home
     *_, last = settings_page._delete("delete", False, TAB)
     assert "nothing was deleted" in last[settings_page.deleted]
     lines = [line for updates in settings_page._verify(TAB) for line in updates.values()]
-    assert "nothing is damaged: 1 documents" in lines[-1]
+    assert "No problems found: 1 documents" in lines[-1]
     assert b"River 7 is" in (home / "library.db").read_bytes()
     *_, said, last = settings_page._delete("Delete everything ", False, TAB)
     assert "freed" in said[settings_page.deleted]

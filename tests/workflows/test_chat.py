@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from ask_in_process import said, session, start
+from required_extras import needs_llama
+from tiny_ggufs import write_tiny_gguf
 
 from localctx.engine.events import Done, Note, Token
 from localctx.engine.prompt_wording import ASK
@@ -61,6 +63,12 @@ def readable_model(sharp_model, tmp_path_factory) -> Path:
     weights["lm_head.weight"] = head.index_fill(0, silent, 0.0)  # logit 0: some letter is likelier
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     return folder
+
+
+@pytest.fixture(scope="module")
+def models(tiny_model, tmp_path_factory) -> dict[str, Path]:
+    """A tiny model for each engine."""
+    return {"torch": tiny_model, "llama.cpp": write_tiny_gguf(tmp_path_factory.mktemp("gguf") / "tiny.gguf", "llama")}
 
 
 # What is read
@@ -199,13 +207,34 @@ def test_what_would_be_the_same_is_not_computed_and_a_seed_counts_on(home, docum
             last(s.run(s.workflows.chats.regenerate(empty)))
 
 
-def test_a_removed_chat_frees_its_pages_and_not_its_documents(home, document, tiny_model):
-    with session(home, tiny_model, **SMALL) as s:
-        chat, _ = talk(s, document, "How long?")
+@pytest.mark.parametrize("engine", ["torch", pytest.param("llama.cpp", marks=needs_llama)])
+def test_a_removed_chat_leaves_its_documents_and_what_was_read_of_them(home, document, models, engine):
+    with session(home, models[engine], engine=engine, **SMALL) as s:
+        last(s.prepare(str(document)))
+        prepared = last(s.stream("How long?", [str(document)]))["tokens"]["reused"]
+        alone = s.store.pages.live()
+        s.store.remove_document(s.store.documents.all()[0].id)
+        assert pages(home) == 0
+        chat, _ = talk(s, document, "How long?", "And 8?")
         last(s.run(s.workflows.chats.regenerate(chat, temperature=2)))
         assert s.store.remove_chat(chat) > 0
         assert len(s.store.documents.all()) == 1
+        assert 0 < s.store.pages.live() <= alone, "nothing that was said is left, and all that was read"
+        again = last(s.stream("How long?", [str(document)]))["tokens"]["reused"]
+        assert again > prepared - 2 * PAGE, "but for the words around a question, which llama.cpp keeps too"
+        s.store.remove_document(s.store.documents.all()[0].id)
     assert pages(home) == 0
+
+
+@pytest.mark.parametrize("engine", ["torch", pytest.param("llama.cpp", marks=needs_llama)])
+def test_documents_first_read_in_the_middle_of_a_chat_outlive_it(home, document, models, engine):
+    with session(home, models[engine], engine=engine, **SMALL) as s:
+        chat, _ = talk(s, None, "How are you?")
+        s.workflows.chats.add_documents(chat, [str(document)])
+        last(s.run(s.workflows.chats.ask(chat, "How long?")))
+        s.store.remove_chat(chat)
+        tokens = last(s.stream("How long?", [str(document)]))["tokens"]
+        assert tokens["prompt"] - tokens["reused"] < 2 * PAGE
 
 
 def test_a_document_added_is_read_with_the_rest_and_one_removed_is_told(home, tmp_path, document, tiny_model):
@@ -253,6 +282,58 @@ def test_a_cancelled_answer_stays_as_far_as_it_came(home, document, readable_mod
         following = last(s.run(s.workflows.chats.ask(chat, "And 8?")))
         assert following["tokens"]["reused"] >= 12 * PAGE
         assert history(s.store.chats.messages(chat))[0] == ("How long?", answer.text)
+
+
+@pytest.mark.parametrize("engine", ["torch", "llama.cpp"])
+def test_a_cut_answer_is_continued_where_it_ended(home, document, readable_model, models, engine):
+    model = readable_model if engine == "torch" else models[engine]
+    with session(home, model, max_tokens=70) as s:
+        chat, (first,) = talk(s, document, "How long is river 7?")
+        assert first["stopped"] == "length"
+    with session(home, model, max_tokens=80) as s:  # a restart later
+        events = list(s.run(s.workflows.chats.continue_answer(chat)))
+        more, answer = last(events), s.store.chats.messages(chat)[-1]
+        told = "".join(event.text for event in events if isinstance(event, Token))
+        assert len(s.store.chats.tree(chat)) == 2
+    assert (more["message"], answer.stopped) == (first["message"], "length")
+    assert answer.text.strip() == more["answer"]
+    assert answer.text.endswith(told)
+    assert more["answer"].startswith(first["answer"])
+    assert more["tokens"]["generated"] == 80
+    if engine == "torch":  # what the tiny GGUF says is no text that is read again as the same tokens
+        assert more["tokens"]["prefilled"] <= PAGE
+    with session(home, model, **SMALL) as s:
+        following = last(s.run(s.workflows.chats.ask(chat, "And 8?")))
+    assert following["tokens"]["prompt"] > first["tokens"]["prompt"] + (140 if engine == "torch" else 0)
+
+
+def test_a_stopped_answer_is_continued_too_and_a_complete_one_is_not(home, document, readable_model):
+    with session(home, readable_model, max_tokens=200) as s:
+        chat = s.workflows.chats.start([str(document)]).id
+        with pytest.raises(ChatError, match="nothing was asked"):
+            last(s.run(s.workflows.chats.continue_answer(chat)))
+        for n, event in enumerate(events := s.run(s.workflows.chats.ask(chat, "How long?"))):
+            if isinstance(event, Token) and n > 60:
+                s.cancel()
+                break
+        before = last(events)["answer"]
+        assert last(s.run(s.workflows.chats.continue_answer(chat)))["answer"].startswith(before)
+        answer = s.store.chats.messages(chat)[-1]
+        s.store.chats.extend(answer.id, answer.text, answer.citations, answer.stats, "eos")
+        with pytest.raises(ChatError, match="is complete"):
+            last(s.run(s.workflows.chats.continue_answer(chat)))
+        assert s.store.chats.messages(chat)[1].text == answer.text
+
+
+def test_a_continued_answer_that_is_stopped_at_once_stays(home, document, readable_model):
+    with session(home, readable_model, **SMALL) as s:
+        chat, _ = talk(s, document, "How long?")
+        before = s.store.chats.messages(chat)
+        events = s.run(s.workflows.chats.continue_answer(chat))
+        next(events)
+        s.cancel()
+        last(events)
+        assert s.store.chats.messages(chat) == before
 
 
 def test_a_question_cancelled_before_it_was_answered_waits(home, document, tiny_model):

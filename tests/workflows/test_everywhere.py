@@ -17,7 +17,7 @@ from localctx.library.read_document import read_document
 from localctx.store.passage_answers import PassageAnswers
 from localctx.store.store import Store
 from localctx.workflows import close_reading, everywhere, passage_question
-from localctx.workflows.rag import MAY_ASK_ABOUT_WHOLE
+from localctx.workflows.whole_offers import MAY_ASK_ABOUT_WHOLE
 
 QUESTION = "How long is the river?"
 NAMES = ("Avon", "Brue", "Cam", "Dee", "Esk", "Quell", "Frome", "Goyt", "Hull", "Irk", "Kent", "Lea")

@@ -45,7 +45,7 @@ def test_an_older_version_that_is_prepared_stays_an_older_version(home, tiny_mod
 
 def test_pages_of_another_model_are_of_no_use_and_the_text_is(home, tiny_model, sharp_model, document, tmp_path):
     from localctx.store.bundle import export_document, open_bundle
-    from localctx.ui.library_page import _import_bundle
+    from localctx.ui.library_jobs import import_bundle
 
     with session(home, tiny_model) as s:
         *_, done = s.prepare(str(document))
@@ -53,11 +53,11 @@ def test_pages_of_another_model_are_of_no_use_and_the_text_is(home, tiny_model, 
         export_document(s.store, row, tmp_path / "r.lctx")
     bundle = open_bundle(tmp_path / "r.lctx")
     for model, pages, words in (
-        (sharp_model, 0, "made by tiny with int8 KV, not by this"),
-        (tiny_model, 11, "11 pages"),
+        (sharp_model, 0, "read by tiny with int8 KV, not by"),
+        (tiny_model, 11, "already read"),
     ):
         with session(tmp_path / Path(model).name, model) as s:
-            (told,) = _import_bundle(s, bundle.path)
+            (told,) = import_bundle(s, bundle.path)
             assert words in told.text
             assert s.store.documents.text(bundle.row.id) == bundle.text
             assert s.store.caches.usage(bundle.row.id)[0] == pages

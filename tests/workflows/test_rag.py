@@ -17,7 +17,8 @@ from localctx.engine.prompt import make_prompt
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.read_document import read_document
 from localctx.store.store import Store
-from localctx.workflows.rag import MAY_ASK_ABOUT_WHOLE, SEARCH_WEIGHT
+from localctx.workflows.rag import SEARCH_WEIGHT
+from localctx.workflows.whole_offers import MAY_ASK_ABOUT_WHOLE
 
 QUESTION = "How long is the river Quell?"
 
@@ -180,6 +181,8 @@ def test_the_command_asks_the_library_and_refuses_files_beside_it(run, sharp_mod
         ("Summarize the rivers.", "localctx summarize"),
         ("How many rivers are there?", "--mode everywhere"),
         ("List all rivers.", "--mode everywhere"),
+        ("How long is the river in each land?", "--mode everywhere"),
+        ("Compare the two rivers.", "--mode everywhere"),
         ("Does anyone ever mention the mill?", "--mode everywhere"),
     ],
 )

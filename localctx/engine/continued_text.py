@@ -1,0 +1,36 @@
+"""The tokenizer of an answer that is continued: new tokens are decoded as what follows the text that is there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from localctx.models.base import Messages, Tokenizer
+
+
+@dataclass(frozen=True)
+class ContinuedTokenizer:
+    """A tokenizer whose streams go on after the text ``begun``: a space before a word stays, for example, that would be
+    left out at the beginning of a text.
+    """
+
+    tokenizer: Tokenizer
+    begun: str
+
+    @property
+    def stop_ids(self) -> frozenset[int]:
+        """The tokens that end an answer."""
+        return self.tokenizer.stop_ids
+
+    def encode_chat(self, messages: Messages) -> list[int]:
+        """See ``Tokenizer``."""
+        return self.tokenizer.encode_chat(messages)
+
+    def encode(self, text: str) -> list[int]:
+        """See ``Tokenizer``."""
+        return self.tokenizer.encode(text)
+
+    def stream(self) -> Callable[[int], str]:
+        """See ``Tokenizer``."""
+        text_of = self.tokenizer.stream()
+        for token in self.tokenizer.encode(self.begun):
+            text_of(token)
+        return text_of

@@ -1,0 +1,136 @@
+"""SequenceStates: what the layers of one sequence remember in states instead of pages, now and at some earlier lengths.
+
+Committed tensors are never written to: a step gets clones, and forks share what is there.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from localctx.shape import PAGE, StateKind, StateShape
+
+StateKey = tuple[int, StateKind, int]
+"""The model's layer, the kind of state, and which one of that kind."""
+States = Mapping[StateKey, Tensor]
+
+KEPT_BYTES = 32 << 20
+"""The bytes that states at the ends of earlier pages may take; the last one is kept, however large."""
+
+
+class SequenceStates:
+    """The states of one sequence, as ``shapes`` say, on ``device`` where the model computes in ``dtype``.
+
+    ``now`` are those after the last committed token, None before the first. ``ends`` are those at the ends of some
+    pages, by the number of tokens there.
+    """
+
+    def __init__(self, shapes: tuple[StateShape, ...], dtype: torch.dtype, device: torch.device) -> None:
+        self._shapes, self._dtype, self._device = shapes, dtype, device
+        self.now: States | None = None
+        self.ends: dict[int, States] = {}
+        self._next: dict[StateKey, Tensor] = {}
+        self._next_ends: dict[int, dict[StateKey, Tensor]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the states there are."""
+        held = {id(x): x.nbytes for states in (self.now or {}, *self.ends.values()) for x in states.values()}
+        return sum(held.values())
+
+    def get(self, key: StateKey) -> Tensor | None:
+        """Returns a state [1, ...] for the step to use, and to write the next one into; None in the first step."""
+        if self.now is None:
+            return None
+        if key not in self._next:
+            self._next[key] = self.now[key].clone()
+        return self._next[key]
+
+    def put(self, key: StateKey, state: Tensor) -> None:
+        """Take a state [1, ...] as it is after the step."""
+        self._next[key] = state
+
+    def put_end(self, length: int, key: StateKey, state: Tensor) -> None:
+        """Take a state [1, ...] as it is at the end of a page within the step, after ``length`` tokens in all."""
+        self._next_ends.setdefault(length, {})[key] = state
+
+    @property
+    def put_keys(self) -> frozenset[StateKey]:
+        """The states that the open step has computed."""
+        return frozenset(self._next)
+
+    def commit(self, length: int) -> None:
+        """Make the step's states those after ``length`` tokens."""
+        if not self._shapes:
+            return
+        self.now = dict(self._next)
+        self.ends |= {end: states for end, states in self._next_ends.items() if len(states) == len(self._shapes)}
+        if length % PAGE == 0:
+            self.ends[length] = self.now
+        self.rollback()
+        self._forget_early_ends()
+
+    def rollback(self) -> None:
+        """Forget the states of the open step."""
+        self._next, self._next_ends = {}, {}
+
+    def restorable(self, length: int, now: int) -> int:
+        """Returns the longest length up to ``length`` whose states are there, in a sequence of ``now`` tokens."""
+        if not self._shapes or length == now:
+            return length
+        return max((end for end in self.ends if end <= length), default=0)
+
+    def restore(self, length: int, now: int) -> None:
+        """Go back to the states after ``length`` tokens, in a sequence of ``now``."""
+        if self._shapes and length != now:
+            self.now = self.ends[length] if length else None
+        self.ends = {end: states for end, states in self.ends.items() if end <= length}
+
+    def fork(self) -> "SequenceStates":
+        """States of another sequence with the same past."""
+        twin = SequenceStates(self._shapes, self._dtype, self._device)
+        twin.now, twin.ends = self.now, dict(self.ends)
+        return twin
+
+    # Snapshots
+
+    def snapshot(self, states: States) -> np.ndarray:
+        """Returns ``states`` as bytes (uint8), one after the other as the model's shape lists them."""
+        parts = [states[_key(s)].contiguous().view(torch.uint8).flatten() for s in self._shapes]
+        return torch.cat(parts).cpu().numpy()
+
+    def adopt(self, snapshot: np.ndarray, length: int) -> None:
+        """Take what ``snapshot`` gave as the states after ``length`` tokens."""
+        flat, states = torch.from_numpy(snapshot.copy()).to(self._device), dict[StateKey, Tensor]()
+        for shape in self._shapes:
+            own, flat = flat.tensor_split([shape.nbytes(self._dtype.itemsize)])
+            states[_key(shape)] = own.clone().view(self._element(shape)).view(1, *shape.size)
+        assert not len(flat), "a snapshot has the bytes that its shape says"
+        self.now = states
+        if length % PAGE == 0:
+            self.ends[length] = states
+
+    def _element(self, shape: StateShape) -> torch.dtype:
+        assert shape.bits in (None, 32)
+        return torch.float32 if shape.bits else self._dtype
+
+    def _forget_early_ends(self) -> None:
+        size = sum(shape.nbytes(self._dtype.itemsize) for shape in self._shapes)
+        for end in sorted(self.ends)[: -max(1, KEPT_BYTES // size)]:
+            del self.ends[end]
+
+
+def _key(shape: StateShape) -> StateKey:
+    return shape.layer, shape.kind, shape.index
+
+
+def page_ends(state_inputs: Tensor, width: int, length: int, tokens: int) -> dict[int, Tensor]:
+    """Returns the last ``width`` inputs of a convolution [1, channels, width] at the end of each page in a step of
+    ``tokens`` tokens, by the number of tokens there. ``state_inputs`` [1, channels, n] are all inputs so far that
+    matter, the step's at the end; ``length`` tokens came before the step.
+    """
+    ends = range((length // PAGE + 1) * PAGE, length + tokens, PAGE)
+    padded = torch.nn.functional.pad(state_inputs, (max(0, width + tokens - state_inputs.shape[-1]), 0))
+    stops = {end: padded.shape[-1] - (length + tokens - end) for end in ends}
+    return {end: padded[..., stop - width : stop].clone() for end, stop in stops.items()}

@@ -1,0 +1,74 @@
+"""Decides what a file is by its content, and only where that leaves it open by its name."""
+
+import re
+from pathlib import Path
+
+from localctx.errors import DocumentError
+
+_OLE = b"\xd0\xcf\x11\xe0"
+_LOCKED = ("is locked with a password", "save a copy without one")
+_STREAMS = {
+    "EncryptedPackage": _LOCKED,
+    "WordDocument": ("is an old Word file", "save it as .docx"),
+    "PowerPoint Document": ("is an old PowerPoint file", "save it as .pptx"),
+    "__properties_version1.0": ("is an Outlook message", "save it as .eml"),
+    "Workbook": None,
+    "Book": None,
+}
+"""Streams of Office files before 2007, which tell the program that wrote them; None for those that are read."""
+
+_OTHERS = {
+    **dict.fromkeys(
+        (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*"),
+        ("is a picture", "turn what is written in it into text with an OCR program first"),
+    ),
+    b"\x1f\x8b": ("is compressed", "unpack it first"),
+}
+_FIELD = rb"[A-Za-z][\w-]*:[^\n]*\n(?:[ \t][^\n]*\n)*"  # of a message's head, with the lines that continue it
+_HEAD = re.compile(rb"(?:%b){2,200}" % _FIELD)
+_MBOX = re.compile(rb"From [^\n]*\d\d:\d\d[^\n]*\n(?:>?From [^\n]*\n)?%b" % _FIELD)
+_SENDER = re.compile(rb"^From:", re.IGNORECASE | re.MULTILINE)
+_SENT = re.compile(rb"^(?:Date|Message-ID|Received|MIME-Version):", re.IGNORECASE | re.MULTILINE)
+
+
+def kind_of(data: bytes, name: str) -> str:
+    """Returns ``pdf``, ``zip``, ``xls``, ``rtf``, ``eml`` or ``mbox``; empty text where the file may be text.
+
+    Raises DocumentError, whose problem lacks the file's name, for formats that are not read.
+    """
+    head = data[:1024]
+    if head.lstrip().startswith(b"%PDF-") or (b"%PDF-" in head and b"%%EOF" in data[-1024:]):
+        return "pdf"
+    if data.startswith((b"PK\3\4", b"PK\5\6")):
+        return "zip"
+    if data.startswith(b"{\\rtf"):
+        return "rtf"
+    if data.startswith(_OLE):
+        return _old_office(data)
+    for magic, error in _OTHERS.items():
+        if data.startswith(magic):
+            raise DocumentError(*error)
+    return _mail(data[: 1 << 16].removeprefix(b"\xef\xbb\xbf").lstrip().replace(b"\r\n", b"\n"), name)
+
+
+def _old_office(data: bytes) -> str:
+    """Returns ``xls``. Of several streams the first tells: those of embedded documents come after it."""
+    places = {name: data.find(name.encode("utf-16-le")) for name in _STREAMS}
+    found = [name for name in sorted(places, key=places.__getitem__) if places[name] >= 0]
+    error = _STREAMS[found[0]] if found else ("is an old Office file", "save it in a format of today, or as PDF")
+    if error:
+        raise DocumentError(*error)
+    return "xls"
+
+
+def _mail(head: bytes, name: str) -> str:
+    """Returns ``eml`` or ``mbox`` for mail. ``head`` is the file's beginning, where lines end in \\n.
+
+    A message begins with fields that tell its sender and when it was sent; in a file called .eml, any fields will do.
+    """
+    suffix = Path(name).suffix.lower()
+    if _MBOX.match(head) or suffix == ".mbox":
+        return "mbox"
+    fields = _HEAD.match(head)
+    told = fields and _SENDER.search(fields.group()) and _SENT.search(fields.group())
+    return "eml" if told or (fields and suffix == ".eml") else ""

@@ -1,0 +1,78 @@
+"""The pages of a stored PDF: drawn from the file it was read from, as long as that is the same file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from localctx.errors import DocumentError
+from localctx.library.sandbox import PageDrawing, draw_page
+from localctx.library.word_boxes import WordBox, unpack
+from localctx.store.documents import DocumentRow, Span
+from localctx.store.originals import content_id
+from localctx.store.store import Store
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """Where the file of a stored PDF is: a path, or among the kept originals (None)."""
+
+    document: DocumentRow
+    path: Path | None
+
+    def read(self, store: Store) -> bytes:
+        """Returns the file's bytes. Raises DocumentError if it is not the file any more that was read."""
+        try:
+            data = self.path.read_bytes() if self.path else store.originals.read(self.document.id) or b""
+        except OSError as e:
+            raise DocumentError(f"{self.document.name} cannot be opened", "add it to the library again") from e
+        if self.document.content not in ("", content_id(data)) or len(data) != self.document.bytes:
+            raise DocumentError(f"{self.document.name} has changed since it was read", "add it to the library again")
+        return data
+
+
+def has_pages(document: DocumentRow) -> bool:
+    """Returns True for a document whose pages can be drawn from its file: a PDF."""
+    return document.encoding.startswith("pdf")
+
+
+def find_source(store: Store, document: DocumentRow) -> SourceFile | str:
+    """Returns where the file of a stored PDF is, or in one sentence why its pages cannot be shown.
+
+    A kept file counts first. One at a path counts while its size and modification time are those of the file read.
+    """
+    if store.originals.has(document.id):
+        return SourceFile(document, None)
+    if document.path == "-" or store.originals.is_upload(document.path):
+        return "The file itself is not kept: this is the text that was read from it."
+    try:
+        about = Path(document.path).stat()
+    except (OSError, ValueError):
+        return "The file is no longer in its place: this is the text that was read from it."
+    if (about.st_size, about.st_mtime_ns) != (document.bytes, document.modified):
+        return "The file has changed since it was read: this is the text that was read from it."
+    return SourceFile(document, Path(document.path))
+
+
+def draw(data: bytes, number: int) -> PageDrawing:
+    """Draws page ``number``, from 0, of a PDF. Raises DocumentError."""
+    return draw_page(data, number)
+
+
+def stored_words(store: Store, document: DocumentRow, number: int, page: Span) -> list[WordBox] | None:
+    """Returns the boxes of the words of page ``number``, from 0, which is the span ``page``; None if none are kept."""
+    stored = store.word_places.of_page(document.id, number)
+    return _unpacked(stored.words, page.start) if stored else None
+
+
+def drawn_words(drawing: PageDrawing, text: str, page: Span) -> list[WordBox]:
+    """Returns the boxes of a page's words as found when it was drawn; none unless its text is the same as in ``text``,
+    the document's.
+    """
+    same = drawing.text == text[page.start : page.end].strip()
+    return _unpacked(drawing.boxes.words, page.start) if same else []
+
+
+def _unpacked(words: bytes, start: int) -> list[WordBox]:
+    try:
+        return unpack(words, start)
+    except ValueError:
+        return []

@@ -1,0 +1,61 @@
+"""Where words are on the pages of a document, and the compact form in which that is stored. Standard library only."""
+
+import re
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+GRID = 65_535
+"""Edges are in parts of the page's width and height: 0 is the left or upper edge, GRID the right or lower one."""
+
+WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+")  # kana and Chinese signs one by one
+_MAX_WORDS = 1 << 18  # of a page
+_ROW = 14  # bytes: the distance from the word before, the length, four edges
+
+
+class WordBox(NamedTuple):
+    """Characters ``start..end`` of a page's text stand in a box, whose edges are in parts of GRID from the upper left.
+
+    A word that is divided between two lines has two boxes.
+    """
+
+    start: int
+    end: int
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+def pack(words: Sequence[WordBox]) -> bytes:
+    """Returns ``words``, whose starts ascend, as compressed bytes."""
+    words = [w for w in words[:_MAX_WORDS] if w.end - w.start <= GRID]
+    steps = [w.start - before for w, before in zip(words, [0, *(w.start for w in words)], strict=False)]
+    columns = [[w.end - w.start for w in words], *([w[i] for w in words] for i in range(2, 6))]
+    shorts = [value for column in columns for value in column]
+    return zlib.compress(struct.pack(f"<{len(steps)}I{len(shorts)}H", *steps, *shorts))
+
+
+def unpack(packed: bytes, shift: int = 0) -> list[WordBox]:
+    """Returns the words of ``packed``, each moved by ``shift`` characters. Raises ValueError for other bytes."""
+    decompressor = zlib.decompressobj()
+    try:
+        data = decompressor.decompress(packed, _MAX_WORDS * _ROW)
+    except zlib.error as e:
+        raise ValueError("the boxes of words are damaged") from e
+    count, rest = divmod(len(data), _ROW)
+    if rest or not decompressor.eof:
+        raise ValueError("the boxes of words are damaged")
+    values = struct.unpack(f"<{count}I{5 * count}H", data)
+    lengths, *edges = (values[i * count : (i + 1) * count] for i in range(1, 6))
+    words, start = [], shift
+    for step, length, left, top, right, bottom in zip(values[:count], lengths, *edges, strict=True):
+        start += step
+        words.append(WordBox(start, start + length, left, top, right, bottom))
+    return words
+
+
+def clamp(edge: float) -> int:
+    """Returns an edge, given as a share of the page's side, in parts of GRID, within the page."""
+    return max(0, min(GRID, round(edge * GRID)))

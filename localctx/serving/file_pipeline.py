@@ -1,0 +1,222 @@
+"""The way of a watched file: it settles, is parsed, indexed and read ahead. What comes next is found in the store, so
+that a process that was killed goes on where it was.
+"""
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localctx.library.folder_scan import FileStamp, SettlingFiles, scan_folders
+from localctx.serving.watch_status import FileEvent, FileNews, FolderStatus, folder_statuses
+from localctx.serving.worker import SessionJob
+from localctx.settings import Settings
+from localctx.store.documents import DocumentRow
+from localctx.store.store import Store
+from localctx.store.watch_list import WatchedFile, WatchedFolder, is_below
+
+if TYPE_CHECKING:
+    from localctx.session import Session
+    from localctx.workflows.read_ahead import ReadAheadResult
+    from localctx.workflows.take_in import TakenIn
+
+GONE = 3  # times as long as a file needs to settle, until one that is missed counts as deleted: it may have moved
+
+
+@dataclass
+class Task:
+    """A job for one file; ``reads``: it reads ahead, which waits until the machine is idle. ``result`` is what the job
+    gave, once it has ended.
+    """
+
+    path: str
+    doing: str
+    job: SessionJob
+    reads: bool = False
+    document: str = ""
+    stamp: FileStamp | None = None
+    recipe: str = ""
+    result: Any = None
+    started: float = field(default_factory=time.perf_counter)
+
+
+class FilePipeline:
+    """The files of the watched folders in ``store``, and what is to be done with each. One thread."""
+
+    def __init__(self, store: Store, settle: float) -> None:
+        self._store, self._settle = store, settle
+        self._new = SettlingFiles(settle)
+        self._missed = dict[str, float]()  # since when a file is not there
+
+    @property
+    def is_settling(self) -> bool:
+        """True while files are expected to change: new ones, and those that are not there."""
+        return bool(self._new.paths or self._missed)
+
+    def retry_failed(self) -> None:
+        """Forget that files failed: what reads them may have been installed meanwhile."""
+        for file in self._store.watch_list.files():
+            if not file.document:
+                self._store.watch_list.forget(file.path)
+
+    def folders_there(self) -> list[str]:
+        """The folders that are watched, not paused, and there."""
+        return [folder.path for folder in self._folders if Path(folder.path).is_dir()]
+
+    def scan(self, now: float) -> Iterator[FileEvent]:
+        """Look at all files. Yields news of those that were deleted."""
+        folders = self.folders_there()
+        found, known = self._found(folders), {file.path: file for file in self._store.watch_list.files()}
+        fresh = {p: s for p, s in found.items() if not _is_same(known.get(p), s)}
+        self._new.see(fresh, now)
+        self._store.watch_list.note_gone([p for p in found if p in known and known[p].gone], 0.0)
+        missed = [f for p, f in known.items() if p not in found and not f.gone and _is_below(p, folders)]
+        self._missed = {file.path: self._missed.get(file.path, now) for file in missed}
+        yield from self._deleted([f for f in missed if now - self._missed[f.path] >= GONE * self._settle])
+
+    def _found(self, folders: Sequence[str]) -> dict[str, FileStamp]:
+        """The files of the folders now, without those of localctx's own data folder."""
+        ours = [str(self._store.home), str(self._store.home.resolve())]  # watched folders are resolved
+        return {path: stamp for path, stamp in scan_folders(folders).items() if not _is_below(path, ours)}
+
+    def look(self) -> None:
+        """Look at all files, to know which are new, and change nothing."""
+        known = {file.path: file for file in self._store.watch_list.files()}
+        found = self._found(self.folders_there())
+        self._new.see({p: s for p, s in found.items() if not _is_same(known.get(p), s)}, 0.0)
+
+    def next_task(self, settings: Settings, now: float) -> Task | None:
+        """Returns the most urgent task: to index, to parse a file that has settled, or to read ahead."""
+        waiting = [file for file in self._store.watch_list.files() if self._is_active(file.path)]
+        rows = {row.id: row for row in self._store.documents.all()}
+        for file in waiting:
+            if not file.indexed and file.document in rows:
+                return self._index(file)
+        for path, stamp in self._new.settled(now):
+            return self._take_in(path, stamp)
+        recipe = self._recipe(settings)
+        unread = [f for f in waiting if recipe and f.recipe != recipe and not f.gone and _is_current(f, rows)]
+        if not unread:
+            return None
+        return self._read_ahead(max(unread, key=lambda f: _recency(f, rows[f.document])), recipe)
+
+    def finish(self, task: Task) -> Iterator[FileEvent]:
+        """Note what a task gave. Yields the news of its file."""
+        if task.reads:
+            yield self._note_read(task)
+        elif task.stamp:
+            yield from self._note_taken(task.path, task.stamp, task.result)
+        else:
+            yield from self._note_indexed(task)
+
+    def fail(self, task: Task, why: str) -> FileEvent:
+        """Note that a task failed for a reason that concerns its file alone; it is not tried again as things are."""
+        if task.stamp:
+            return self._note_failed(task.path, task.stamp, why)
+        self._store.watch_list.note_indexed(task.document)
+        if task.reads:
+            self._store.watch_list.note_read(task.document, task.recipe, why)
+        return FileEvent(task.path, "searchable" if task.reads else "failed", task.document, why)
+
+    def statuses(self, settings: Settings) -> list[FolderStatus]:
+        """Returns the status of each folder."""
+        missing = [folder.path for folder in self._folders if not Path(folder.path).is_dir()]
+        return folder_statuses(self._store, self._recipe(settings), self._new.paths, missing)
+
+    @property
+    def _folders(self) -> list[WatchedFolder]:
+        return [folder for folder in self._store.watch_list.folders() if not folder.paused]
+
+    def _is_active(self, path: str) -> bool:
+        return _is_below(path, [folder.path for folder in self._folders])
+
+    def _recipe(self, settings: Settings) -> str:
+        from localctx.workflows.read_ahead import reading_recipe  # imports torch
+
+        return "" if settings.read_ahead == "off" else reading_recipe(settings)
+
+    def _deleted(self, files: Sequence[WatchedFile]) -> Iterator[FileEvent]:
+        from localctx.workflows.take_in import note_missing
+
+        for file in files:
+            del self._missed[file.path]
+            if file.document:
+                yield FileEvent(file.path, "deleted", file.document, note_missing(self._store, file))
+            else:
+                self._store.watch_list.forget(file.path)
+
+    # Tasks
+
+    def _take_in(self, path: str, stamp: FileStamp) -> Task:
+        def job(session: "Session") -> Generator[Any, None, None]:
+            with session.workflows.watched_files() as files:
+                task.result = files.take_in(path, stamp)
+            yield from ()
+
+        task = Task(path, f"parsing {Path(path).name}", job, stamp=stamp)
+        return task
+
+    def _note_taken(self, path: str, stamp: FileStamp, taken: "TakenIn | None") -> Iterator[FileEvent]:
+        if taken is None:  # it changed meanwhile
+            return
+        self._new.drop(path)
+        if taken.status == "failed":
+            yield self._note_failed(path, stamp, taken.why)
+        elif taken.status in ("moved", "copy"):
+            self._missed.pop(taken.why, None)
+            news: FileNews = "moved" if taken.status == "moved" else "copy"
+            yield FileEvent(path, news, taken.document, taken.why, taken.characters)
+
+    def _note_failed(self, path: str, stamp: FileStamp, why: str) -> FileEvent:
+        self._new.drop(path)
+        self._store.watch_list.put(WatchedFile(path, stamp.bytes, stamp.modified, "", "", note=why))
+        return FileEvent(path, "failed", why=why)
+
+    def _index(self, file: WatchedFile) -> Task:
+        def job(session: "Session") -> Generator[Any, None, None]:
+            with session.workflows.watched_files() as files:
+                task.result = files.index(file.document)
+            yield from ()
+
+        task = Task(file.path, f"indexing {Path(file.path).name}", job, document=file.document)
+        return task
+
+    def _note_indexed(self, task: Task) -> Iterator[FileEvent]:
+        row = self._store.documents.find(task.document)
+        seconds = time.perf_counter() - task.started
+        yield FileEvent(task.path, "found", row.id, task.result or "", row.chars, 0, round(seconds, 3))
+
+    def _read_ahead(self, file: WatchedFile, recipe: str) -> Task:
+        def job(session: "Session") -> Generator[Any, Any, None]:
+            task.result = yield from session.workflows.reading_ahead.read(file.document)
+
+        doing = f"reading {Path(file.path).name} ahead"
+        task = Task(file.path, doing, job, reads=True, document=file.document, recipe=recipe)
+        return task
+
+    def _note_read(self, task: Task) -> FileEvent:
+        result: ReadAheadResult = task.result
+        self._store.watch_list.note_read(task.document, task.recipe, result.note)
+        row = self._store.documents.find(task.document)
+        seconds = round(time.perf_counter() - task.started, 3)
+        news: FileNews = "searchable" if result.note else "ready"
+        return FileEvent(task.path, news, row.id, result.note, row.chars, result.tokens, seconds)
+
+
+def _is_same(file: WatchedFile | None, stamp: FileStamp) -> bool:
+    return file is not None and (file.bytes, file.modified) == (stamp.bytes, stamp.modified)
+
+
+def _is_below(path: str, folders: Sequence[str]) -> bool:
+    return any(is_below(path, folder) for folder in folders)
+
+
+def _is_current(file: WatchedFile, rows: dict[str, DocumentRow]) -> bool:
+    return file.document in rows and not rows[file.document].superseded
+
+
+def _recency(file: WatchedFile, row: DocumentRow) -> tuple[float, str]:
+    """When a document was last used or its file modified, in seconds; that it was added is no use."""
+    used = row.used if row.used > row.added else 0.0
+    return max(used, file.modified / 1e9), file.path

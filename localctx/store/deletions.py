@@ -1,0 +1,169 @@
+"""Deleted documents and chats that can be brought back for a while. Their rows are moved here from the tables where
+everything else is looked up, so that nothing finds them.
+"""
+
+import base64
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlite_utils import Database
+
+from localctx.errors import StoreError
+
+UNDO_SECONDS = 30 * 60  # how long what was deleted can be brought back
+
+Kind = Literal["document", "chat"]
+Rows = dict[str, list[dict[str, Any]]]
+_TABLES: dict[str, str] = {"document": "documents", "chat": "chats"}
+_MADE_AGAIN = ("chunks", "caches")  # of text and pages that are there; a chat's caches go with it
+_WITHOUT_KEY = (("document", "written", "document"),)  # tables with a column that names the item but is no foreign key
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """A ``document`` or ``chat`` (its id is ``item``) that was deleted under its last ``name``; seconds since 1970."""
+
+    id: int
+    kind: Kind
+    item: str
+    name: str
+    deleted: float
+
+
+class Deletions:
+    """What was deleted in a store and can be brought back."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def all(self) -> list[Deletion]:
+        """Returns what can be brought back, the last deleted first."""
+        rows = self._db.query("SELECT id, kind, item, name, deleted FROM deletions ORDER BY id DESC")
+        return [Deletion(**row) for row in rows]
+
+    def keep(self, kind: Kind, item: str) -> Deletion:
+        """Copy a stored document or chat here, before it is removed elsewhere. Raises StoreError if it is not stored.
+
+        The caches of a document lose it, but keep their pages until it is forgotten.
+        """
+        rows = {_TABLES[kind]: self._select(_TABLES[kind], "id", item)}
+        if not rows[_TABLES[kind]]:
+            raise StoreError(f"this {kind} was deleted already", "reload the page")
+        rows |= {table: self._select(table, column, item) for table, column in self._columns(kind)}
+        row: dict[str, Any] = {"kind": kind, "item": item, "name": self._name(kind, rows), "deleted": time.time()}
+        content = next((original["content"] for original in rows.get("originals", [])), "")
+        self._db.execute("DELETE FROM cache_documents WHERE document = ?", [item])
+        deletion: Any = self._db.table("deletions").insert({**row, "content": content, "rows": _packed(rows)}).last_pk
+        return Deletion(deletion, **row)
+
+    def restore(self, deletion: int) -> Deletion:
+        """Bring back what was deleted. Raises StoreError if it is too late."""
+        with self._db.atomic():
+            rows = list(self._db.query("SELECT * FROM deletions WHERE id = ?", [deletion]))
+            if not rows:
+                raise StoreError("this was deleted for good meanwhile", "add the document again, or begin a new chat")
+            row = rows[0]
+            kept = _unpacked(row.pop("rows"))
+            row.pop("content")
+            if row["kind"] == "chat":
+                self._free_numbers(kept)
+            self._insert(kept, _TABLES[row["kind"]])
+            if row["kind"] == "document":
+                self._order_versions(row["item"])
+            self._db.execute("DELETE FROM deletions WHERE id = ?", [deletion])
+        return Deletion(**row)
+
+    def forget(self, before: float, only: Sequence[int] | None = None) -> list[str]:
+        """Delete for good what was deleted before a time (seconds since 1970), or only these deletions of it; returns
+        the ids of the caches that had such documents, and have not got them again.
+        """
+        rows = self._db.query("SELECT id, rows FROM deletions WHERE deleted < ?", [before])
+        old = [row for row in rows if only is None or row["id"] in only]
+        links = [link for row in old for link in _unpacked(row["rows"]).get("cache_documents", [])]
+        for row in old:
+            self._db.execute("DELETE FROM deletions WHERE id = ?", [row["id"]])
+        again = "cache = :cache AND document = :document"
+        return [k["cache"] for k in links if not self._db.table("cache_documents").count_where(again, k)]
+
+    def any_before(self, before: float) -> bool:
+        """True if something was deleted before a time."""
+        return bool(self._db.table("deletions").count_where("deleted < ?", [before]))
+
+    def _columns(self, kind: Kind) -> list[tuple[str, str]]:
+        """Returns the tables, with their columns, that name a document or chat and are not made again of others."""
+        found = [(table, column) for of, table, column in _WITHOUT_KEY if of == kind]
+        for table in self._db.table_names():
+            keys = self._db.query(f"PRAGMA foreign_key_list([{table}])")
+            found += [
+                (table, key["from"]) for key in keys if key["table"] == _TABLES[kind] and table not in _MADE_AGAIN
+            ]
+        return found
+
+    def _select(self, table: str, column: str, item: str) -> list[dict[str, Any]]:
+        return list(self._db.query(f'SELECT * FROM [{table}] WHERE "{column}" = ? ORDER BY rowid', [item]))
+
+    def _name(self, kind: Kind, rows: Rows) -> str:
+        return rows["chats"][0]["title"] if kind == "chat" else rows["documents"][0]["name"]
+
+    def _insert(self, kept: Rows, first: str) -> None:
+        """Insert rows again, those of the table ``first`` before all others. What is there stays; so does what a row
+        cannot be without, such as a collection that was removed.
+        """
+        new = self._insert_rows(first, kept.pop(first))
+        for table, rows in kept.items():
+            if new or self._db.table(table).pks != ["rowid"]:  # else there would be two of each
+                self._insert_rows(table, rows)
+
+    def _insert_rows(self, table: str, rows: list[dict[str, Any]]) -> int:
+        inserted = 0
+        for row in rows:
+            columns, values = ", ".join(f"[{name}]" for name in row), ", ".join("?" * len(row))
+            sql = f"INSERT OR IGNORE INTO [{table}] ({columns}) VALUES ({values})"
+            try:
+                inserted += self._db.execute(sql, list(row.values())).rowcount
+            except sqlite3.IntegrityError:
+                continue
+        return inserted
+
+    def _free_numbers(self, kept: Rows) -> None:
+        """Give a chat's messages other numbers where new ones took theirs."""
+        taken = {row["id"] for row in self._db.query("SELECT id FROM messages")}
+        if not any(m["id"] in taken for m in kept["messages"]):
+            return
+        first = max([*taken, *(m["id"] for m in kept["messages"])]) + 1
+        numbers = {m["id"]: first + i for i, m in enumerate(kept["messages"])}
+        for message in kept["messages"]:
+            message["id"], message["parent"] = numbers[message["id"]], numbers.get(message["parent"])
+        for chat in kept["chats"]:
+            chat["leaf"] = numbers.get(chat["leaf"])
+
+    def _order_versions(self, document: str) -> None:
+        """Of several documents without a successor that were read from one path, only the last added has none.
+        A successor that was deleted meanwhile is none.
+        """
+        gone = "id = ? AND superseded NOT IN (SELECT id FROM documents)"
+        self._db.execute(f"UPDATE documents SET superseded = NULL WHERE {gone}", [document])
+        self._db.execute(
+            """UPDATE documents AS older SET superseded = newer.id FROM documents AS newer
+            WHERE older.superseded IS NULL AND newer.superseded IS NULL AND newer.path = older.path
+            AND newer.path = (SELECT path FROM documents WHERE id = ?) AND newer.path <> '-'
+            AND newer.added > older.added""",
+            [document],
+        )
+
+
+def _packed(rows: Rows) -> bytes:
+    return zlib.compress(json.dumps(rows, default=lambda data: {"base64": base64.b64encode(data).decode()}).encode())
+
+
+def _unpacked(packed: bytes) -> Rows:
+    def data(value: dict[str, Any]) -> Any:
+        return base64.b64decode(value["base64"]) if value.keys() == {"base64"} else value
+
+    rows: Rows = json.loads(zlib.decompress(packed), object_hook=data)
+    return rows

@@ -1,0 +1,125 @@
+"""Files that were uploaded, kept so that their pages can be shown: each in originals/ under the hash of its content.
+
+They count towards the disk budget together with stored pages, and the last used documents keep theirs longest.
+"""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from sqlite_utils import Database
+
+SHARE = 2  # files may take half of the disk budget; stored pages take what is left of all
+
+
+def content_id(data: bytes) -> str:
+    """Returns the name of a file with these bytes: their SHA-256 in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+class Originals:
+    """The files that a store keeps in ``folder``; those in ``uploads`` are deleted by others after a while."""
+
+    def __init__(self, db: Database, folder: Path, uploads: Path) -> None:
+        self._db, self._folder, self._uploads = db, folder, uploads
+
+    def is_upload(self, path: str) -> bool:
+        """Returns True if the file ``path`` was uploaded, and so will be deleted."""
+        return Path(path).is_relative_to(self._uploads)
+
+    def keep(self, document: str, path: Path, content: str, budget: int) -> bool:
+        """Keep the file ``path``, whose hash is ``content``, for a stored document; returns False if it is larger than
+        all kept files may be, given a ``budget`` of bytes on disk. Files of documents used longer ago make room for it.
+        """
+        size, limit = path.stat().st_size, budget // SHARE
+        if size > limit - sum(self._sizes(pinned_only=True, but=content)):
+            return False
+        with self._db.atomic():  # which other processes wait for: none takes the file for one that nobody needs
+            self._db.table("originals").insert({"document": document, "content": content, "bytes": size}, replace=True)
+            _copy(path, self._folder / content)
+            while self.nbytes() > limit and self.evict_one(but=content):
+                pass
+            self.sweep()  # the document may have had another file
+        return True
+
+    def read(self, document: str) -> bytes | None:
+        """Returns the file of a document; None if none is kept, or if it is damaged."""
+        content = self._content(document)
+        if not content:
+            return None
+        try:
+            data = (self._folder / content).read_bytes()
+        except OSError:
+            return None
+        return data if content_id(data) == content else None
+
+    def has(self, document: str) -> bool:
+        """Returns True if the file of a document is kept."""
+        return bool(self._content(document))
+
+    def nbytes(self) -> int:
+        """Returns the bytes of all files together."""
+        return sum(self._sizes())
+
+    def pinned_nbytes(self) -> int:
+        """Returns the bytes of those files that are never evicted: of pinned documents."""
+        return sum(self._sizes(pinned_only=True))
+
+    def evict_one(self, but: str = "") -> bool:
+        """Delete the file of the document used longest ago, except the file ``but``; returns False if there is none."""
+        rows = self._db.query(
+            """SELECT o.content AS content FROM originals AS o JOIN documents AS d ON d.id = o.document
+            WHERE o.content <> ? GROUP BY o.content HAVING max(pinned) = 0 ORDER BY max(used) LIMIT 1""",
+            [but],
+        )
+        for row in list(rows):
+            self._db.execute("DELETE FROM originals WHERE content = ?", [row["content"]])
+            self.sweep()
+            return True
+        return False
+
+    def remove_document(self, document: str) -> None:
+        """Forget the file of a document. ``sweep`` deletes it unless another document has it."""
+        self._db.execute("DELETE FROM originals WHERE document = ?", [document])
+
+    def sweep(self) -> int:
+        """Delete the files that no document has, nor one that can be brought back; returns their bytes."""
+        freed = 0
+        with self._db.atomic():
+            rows = self._db.query("SELECT content FROM originals UNION SELECT content FROM deletions")
+            kept = {row["content"] for row in rows}
+            for file in self._folder.iterdir() if self._folder.is_dir() else ():
+                if file.name not in kept:
+                    freed += file.stat().st_size
+                    file.unlink(missing_ok=True)
+        return freed
+
+    def _content(self, document: str) -> str:
+        rows = self._db.query("SELECT content FROM originals WHERE document = ?", [document])
+        return next((row["content"] for row in rows), "")
+
+    def _sizes(self, pinned_only: bool = False, but: str = "") -> Iterator[int]:
+        rows = self._db.query(
+            """SELECT max(o.bytes) AS bytes FROM originals AS o JOIN documents AS d ON d.id = o.document
+            WHERE o.content <> ? GROUP BY o.content HAVING max(pinned) >= ?""",
+            [but, int(pinned_only)],
+        )
+        return (row["bytes"] for row in rows)
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Copies a file, without its bytes where both names may be of one file."""
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    if target.exists():
+        return
+    part = target.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    with suppress(OSError):
+        os.link(path, part)
+    if not part.exists():
+        shutil.copyfile(path, part)
+    part.chmod(0o600)
+    part.replace(target)

@@ -1,0 +1,34 @@
+"""Storing the answer of a chat: as a new message, or as more of a message that is continued."""
+
+from dataclasses import dataclass
+
+from localctx.engine.request import Request
+from localctx.engine.run_request import persist_answer
+from localctx.engine.runtime import Runtime
+from localctx.store.chats import Message
+from localctx.store.store import store_errors
+
+
+@dataclass
+class StoreOutcome:
+    """The result of storing an answer: its message's id, or why it could not be stored."""
+
+    message: int | None = None
+    error: str | None = None
+
+
+def store_answer(runtime: Runtime, request: Request, question: Message, begun: Message | None) -> int | None:
+    """Store the answer to ``question``, or what was added to an answer that was ``begun``, then its pages; returns the
+    message's id, None if nothing was generated. Raises StoreError, ChatError.
+    """
+    chats = runtime.store.chats
+    if request.stopped == "cancelled" and not any(request.answers):
+        return begun.id if begun else None
+    with store_errors(runtime.store.home):
+        result = (request.text, request.citations, request.chat_stats(), request.stopped)
+        if begun:
+            message = chats.extend(begun.id, *result)
+        else:
+            message = chats.append(question.chat, question.id, "assistant", *result)
+        persist_answer(request, chats.branch_of(message.id), runtime.cancelled)
+    return message.id

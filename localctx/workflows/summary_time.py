@@ -1,0 +1,62 @@
+"""How long a summary of documents takes: at the rate of the last summary made here, else at those of the model."""
+
+from collections.abc import Sequence
+
+from localctx.engine.prompt import estimate_tokens
+from localctx.engine.request_builder import RequestBuilder
+from localctx.errors import StoreError
+from localctx.store.caches import ANSWER_RATE
+from localctx.store.documents import StoredDocument
+from localctx.store.store import Store, store_errors
+from localctx.workflows.summary_task import LENGTHS, MAX_SECTION, SECTION_LENGTH, SummaryTask
+
+MIN_RATED = 5_000  # characters; a shorter document says little about speed
+_LENGTH = LENGTHS["medium"][1]
+
+
+def estimate_summary_seconds(builder: RequestBuilder, documents: Sequence[StoredDocument]) -> float | None:
+    """Returns the seconds that summaries of ``documents`` take; None before anything of the kind was measured."""
+    runtime, fingerprint = builder.runtime, builder.fingerprint
+    rate = runtime.read_store(lambda store: store.caches.rate(fingerprint, _rate_name(builder)))
+    if rate:
+        return sum(len(document.text) for document in documents) / rate
+    if SummaryTask().method(runtime.settings).extracts:
+        return None
+    read = runtime.read_store(lambda store: store.caches.rate(fingerprint))
+    write = runtime.read_store(lambda store: store.caches.rate(fingerprint, ANSWER_RATE))
+    if not read or not write:
+        return None
+    return sum(_model_seconds(builder, document, read, write) for document in documents)
+
+
+def note_summary_seconds(builder: RequestBuilder, document: StoredDocument, seconds: float) -> None:
+    """Store the rate at which ``document`` was summarized, for the next estimate. A store that cannot be written costs
+    that only.
+    """
+
+    def write(store: Store) -> None:
+        store.caches.note_rate(builder.fingerprint, len(document.text) / seconds, _rate_name(builder))
+
+    if len(document.text) >= MIN_RATED and seconds > 0:
+        try:
+            with store_errors(builder.runtime.store.home):
+                write(builder.runtime.store)
+        except StoreError:
+            return
+
+
+def _model_seconds(builder: RequestBuilder, document: StoredDocument, read: float, write: float) -> float:
+    """The seconds of a summary that the model writes: its sections are read, and as many summaries are written."""
+    tokens = estimate_tokens(builder.model.tokenizer, [document.text], 0, builder.runtime.cancelled)
+    if tokens + _LENGTH < builder.model.trained:
+        return tokens / read + _LENGTH / write
+    section = min(MAX_SECTION, builder.model.trained // 2)
+    sections, written = -(-tokens // section), min(SECTION_LENGTH[1], section // 2)
+    again = sections * written  # the summaries are read again to be joined
+    joined = -(-again // section)
+    return (tokens + again) / read + (sections * written + joined * _LENGTH) / write
+
+
+def _rate_name(builder: RequestBuilder) -> str:
+    method = SummaryTask().method(builder.runtime.settings).name
+    return f"characters summarized ({method})"

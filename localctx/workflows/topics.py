@@ -1,0 +1,92 @@
+"""Topics: the headings of a document that say what the text under them is about."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from localctx.store.documents import Span
+
+MIN_BODY = 40  # characters under a heading, that it is worth a question
+MAX_WORDS = 7
+TITLED = 2  # headings; where there are more, one at the very beginning is the title of the whole
+MAX_HEADING = 70  # characters
+MAX_ABBREVIATION = 4  # letters; a longer word in capitals is shouted
+
+_NUMBER = r"(?:§\s*)?(?:\d{1,3}(?:\.\d{1,3})*|[IVXLC]{1,6}|[A-Z])[.):]?"
+_PART = "chapter|section|article|clause|part|schedule|appendix|annex|kapitel|abschnitt|artikel|chapitre|capítulo"
+_NUMBERED = re.compile(
+    rf"^[ \t]*(?:(?:{_PART})\s+)?"
+    rf"(?:{_NUMBER})\s*[-\u2013\u2014:.]?\s+(?P<title>[^\W\d_][^\n]{{1,{MAX_HEADING}}})$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_RUN_IN = re.compile(
+    rf"^[ \t]*(?:(?:{_PART})\s+)?(?:{_NUMBER})[ \t]+(?P<title>[^\W\d_][^\n.:]{{1,40}})"
+    r"[.:][ \t]+(?=[A-Z\u201c\"])",
+    re.MULTILINE,
+)
+_LEADING = re.compile(
+    rf"^(?:(?:{_PART})\s+)?"
+    rf"(?:{_NUMBER})(?:\s*[-\u2013\u2014:.]\s*|\s+|$)",
+    re.IGNORECASE,
+)
+_GENERAL_WORDS = """
+about abstract acknowledgements acknowledgments appendix author authors bibliography changelog conclusion conclusions
+contents copyright cover credits definitions example examples figures foreword further general glossary index
+introduction license licence miscellaneous notes other overview preface references remarks schedule signature
+signatures summary table tables title and the of
+einleitung inhalt inhaltsverzeichnis vorwort anhang literatur zusammenfassung sonstiges fazit
+sommaire avant-propos annexe bibliographie índice introducción prólogo conclusión conclusiones anexo bibliografía
+indice introduzione premessa conclusioni introdução conclusão inhoud inleiding voorwoord
+"""
+_GENERAL = frozenset(_GENERAL_WORDS.split())
+
+
+def find_topics(text: str, spans: Sequence[Span]) -> list[str]:
+    """Returns the topics of the headings of ``text``, in order, without numbers. Headings of parts that a document of
+    any kind has, or with little text, are left out.
+    """
+    marked = [span for span in spans if span.kind == "heading"]
+    found = [(span.label, span.end - span.start - len(span.label)) for span in marked if span.start < len(text)]
+    if len(found) > TITLED and not text[: marked[0].start].strip():
+        found = found[1:]  # the title of the whole
+    names = found if len(found) > 1 else list(_numbered_lines(text))
+    topics = (_topic(label) for label, body in names if body >= MIN_BODY)
+    return list(dict.fromkeys(filter(None, topics)))
+
+
+def _numbered_lines(text: str) -> Iterator[tuple[str, int]]:
+    """Yields numbered titles, on lines of their own or before a sentence (``1. Rent. The rent is``), with the number of
+    characters up to the next: for a text without marked headings, as that of a PDF is.
+    """
+    matches = [m for m in _NUMBERED.finditer(text) if m["title"].strip()[-1:] not in ".,;:"]
+    run_in = list(_RUN_IN.finditer(text))
+    found = max(matches, run_in, key=len)
+    ends = [*(m.start() for m in found[1:]), len(text)]
+    for match, end in zip(found, ends, strict=False):
+        yield match["title"].strip(), end - match.end("title")
+
+
+def _topic(label: str) -> str:
+    title = " ".join(_LEADING.sub("", label.strip()).split()).strip(" .:-\u2013\u2014*_`")
+    words = title.split()
+    if title.endswith("?"):
+        return title if len(words) <= 2 * MAX_WORDS else ""
+    letters = sum(c.isalpha() for c in title)
+    if not 0 < len(words) <= MAX_WORDS or letters < max(3, 0.7 * len(title.replace(" ", ""))):
+        return ""
+    if all(word.strip(",").lower() in _GENERAL for word in words):
+        return ""
+    return title
+
+
+def in_a_sentence(title: str, text: str) -> str:
+    """Returns an English title as it stands in a sentence: without capitals, but for names and terms that ``text``
+    writes with one inside of its sentences.
+    """
+    return " ".join(word if _is_name(word, text) else word.lower() for word in title.split())
+
+
+def _is_name(word: str, text: str) -> bool:
+    if word.isupper() and len(word) <= MAX_ABBREVIATION and len(word) > 1:
+        return True
+    inside = rf"[a-z,] {re.escape(word.capitalize())}\b"
+    return (any(c.isupper() for c in word[1:]) and not word.isupper()) or bool(re.search(inside, text))

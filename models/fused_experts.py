@@ -1,0 +1,90 @@
+"""Mixtures of experts, whose weights transformers keeps fused in parameters of three dimensions: they are found by
+that, whatever the family, and computed from weights that are packed.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class ExpertWeights(torch.nn.Module):
+    """One matrix [out, in] for each expert of a layer, packed. ``nbytes`` is what all take, ``size`` the number of
+    their elements.
+    """
+
+    nbytes: int
+    size: int
+
+    @abstractmethod
+    def multiply(self, x: Tensor, experts: Tensor) -> Tensor:
+        """Multiplies x [n, in] by the matrices of ``experts`` [n], which are sorted: [n, out], in the dtype of x."""
+
+
+PackExperts = Callable[[Tensor], ExpertWeights]
+"""Packs weights [experts, out, in]."""
+
+
+def fused_names(module: Any) -> tuple[str, ...]:
+    """Returns the names of the parameters in which ``module`` keeps the weights of all its experts; none if it has no
+    experts, or others than those which transformers lets another function compute.
+    """
+    if not hasattr(module, "has_gate"):
+        return ()
+    names = ("gate_up_proj" if module.has_gate else "up_proj", "down_proj")
+    found = (module._parameters.get(name) for name in names)
+    return tuple(name for name, weights in zip(names, found, strict=True) if weights is not None and weights.dim() == 3)
+
+
+def fused_experts(module: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the submodules of ``module`` that keep weights of experts fused, and their names."""
+    return ((name, child) for name, child in module.named_modules() if fused_names(child))
+
+
+def expert_shape(module: Any, name: str) -> tuple[int, int, int]:
+    """Returns how many experts there are, and the outputs and inputs of each in the parameter ``name``."""
+    experts, outputs, inputs = getattr(module, name).shape
+    return (experts, inputs, outputs) if module.is_transposed else (experts, outputs, inputs)
+
+
+def pack_weights(module: Any, name: str, weights: Tensor, pack: PackExperts) -> None:
+    """Replaces the parameter ``name`` of experts by ``weights``, which are of its shape, packed."""
+    packed = pack(weights.mT if module.is_transposed else weights)
+    delattr(module, name)
+    module.add_module(name, packed)
+    module.forward = MethodType(_mix, module)
+
+
+def pack_experts(module: Any, pack: PackExperts) -> None:
+    """Packs the weights of all experts of a loaded ``module``, one parameter after another."""
+    for _, experts in list(fused_experts(module)):
+        for name in fused_names(experts):
+            pack_weights(experts, name, getattr(experts, name).detach(), pack)
+
+
+def packed_experts(module: torch.nn.Module) -> Iterator[ExpertWeights]:
+    """Yields the packed weights of experts in ``module``."""
+    return (child for child in module.modules() if isinstance(child, ExpertWeights))
+
+
+def _mix(self: Any, hidden: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
+    """Computes experts for hidden [tokens, width]: ``chosen`` [tokens, k] by each token, with ``shares`` of the result.
+
+    The k results of a token are summed in the order of its choice, whatever other tokens choose.
+    """
+    experts, order = chosen.flatten().sort(stable=True)
+    x = hidden[order // chosen.shape[1]]
+    x = _project(self, "gate_up_proj" if self.has_gate else "up_proj", x, experts)
+    x = _project(self, "down_proj", self._apply_gate(x) if self.has_gate else self.act_fn(x), experts)
+    if self.has_post_expert_norm:
+        x = self.post_expert_norm(x)
+    x = (x * shares.flatten()[order, None])[order.argsort()]
+    return x.unflatten(0, chosen.shape).sum(1).to(hidden.dtype)
+
+
+def _project(module: Any, name: str, x: Tensor, experts: Tensor) -> Tensor:
+    out = getattr(module, name).multiply(x, experts)
+    return out + getattr(module, f"{name}_bias")[experts] if module.has_bias else out

@@ -1,0 +1,99 @@
+"""Writes the sizes that ``plan`` computes for each model into models/catalog.toml, and the table of all models into
+localctx/docs/models.md: ``python packaging/size_models.py``.
+
+They follow from the files in models/configs/, without weights and without a network. Run it after a change of these, or
+of what ``plan`` counts. It fails where this version does not run a model of the catalogue.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from localctx.engine.capacity import Capacity, capacity
+from localctx.models.catalog import CatalogEntry, load_catalog
+from localctx.models.sizing import read_config
+from localctx.models.trial import build_without_weights
+from localctx.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+CATALOG, PAGE = ROOT / "models" / "catalog.toml", ROOT / "localctx" / "docs" / "models.md"
+TABLE = re.compile(r"(?<=\n\n)\| name \| for \|.*?(?=\n\n)", re.DOTALL)
+COLUMNS = "name", "for", "licence", "window, tokens", "on disk", "weights in nf4", "KV of a token", "GPU"
+GPUS = 4, 8, 12, 24  # GiB
+FREE = 0.94  # of a GPU's memory; the rest is for the driver and a display
+CONTEXT = 4096  # tokens, in int8, that a model must have room for
+
+
+def sizes(entry: CatalogEntry) -> dict[str, int]:
+    """Returns the values of ``entry`` that are computed, by their names. Raises ModelError, ValueError."""
+    plan = _plan(entry, max(GPUS))
+    if plan.unfit:
+        raise ValueError(f"{entry.name}: {plan.unfit}")
+    found = {
+        "parameters": sum(p.numel() for p in _parameters(entry)),
+        "nf4": plan.weights_bytes,
+        "working": plan.activation_bytes,
+        "kv": plan.codecs["int8"]["bytes_per_token"],
+    }
+    return found | ({"fits": _smallest_gpu(entry)} if entry.fits else {})
+
+
+def _plan(entry: CatalogEntry, gib: int) -> Capacity:
+    settings = Settings(Path(), model=entry.name, device="cuda", dtype="bf16", weights="nf4", kv="int8", adapter="none")
+    return capacity(settings, entry.config_file, CONTEXT, int(FREE * (gib << 30)))
+
+
+def _parameters(entry: CatalogEntry) -> list[torch.nn.Parameter]:
+    return list(build_without_weights(read_config(entry.config_file)).parameters())
+
+
+def _smallest_gpu(entry: CatalogEntry) -> int:
+    found = next((gib for gib in GPUS if _plan(entry, gib).fits["int8"] >= CONTEXT), None)
+    if found is None:
+        raise ValueError(f"{entry.name} fits in no GPU of {max(GPUS)} GiB")
+    return found
+
+
+def updated(text: str, name: str, values: dict[str, int]) -> str:
+    """Returns the catalogue's ``text`` with these values in the table of the model ``name``."""
+    quoted = f'"{name}"' if "." in name else name
+    start = text.index(f"\n[{quoted}]\n") + 1
+    end = text.find("\n[", start)
+    table = text[start:] if end < 0 else text[start:end]
+    for key, value in values.items():
+        table = re.sub(rf"^{key} = .*$", f"{key} = {value:_}", table, count=1, flags=re.MULTILINE)
+    return text[:start] + table + ("" if end < 0 else text[end:])
+
+
+def table(entries: Iterable[CatalogEntry]) -> str:
+    """Returns the table of models in Markdown."""
+    return "\n".join([_row(COLUMNS), _row(["---"] * len(COLUMNS)).replace(" ", ""), *map(_model_row, entries)])
+
+
+def _model_row(e: CatalogEntry) -> str:
+    chat, licence = e.kind == "chat", e.licence + " (not open source)" * bool(e.terms)
+    known = [f"`{e.name}`", "answers" if chat else "search", licence, f"{e.context:,}", f"{e.bytes / 1e9:.1f} GB"]
+    computed = [f"{e.nf4 / 1e9:.1f} GB", f"{e.kv / 1e3:.0f} kB"] if chat else ["", ""]
+    return _row([*known, *computed, f"{e.fits} GB" if e.fits else "none needed"])
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> None:
+    """Updates the catalogue and the page."""
+    text = CATALOG.read_text(encoding="utf-8")
+    for entry in load_catalog().values():
+        if entry.kind == "chat":
+            text = updated(text, entry.name, sizes(entry))
+    CATALOG.write_text(text, encoding="utf-8")
+    load_catalog.cache_clear()
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(TABLE.sub(lambda _: table(load_catalog().values()), page, count=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

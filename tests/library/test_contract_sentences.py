@@ -1,0 +1,43 @@
+"""Sentences of contracts: the number of a clause begins a sentence and does not end one."""
+
+import pytest
+
+from localctx.library.cite import cite_passages
+from localctx.library.search import Passage
+from localctx.library.sentences import sentences
+
+
+def split(text: str) -> list[str]:
+    return [" ".join(text[a:b].split()) for a, b in sentences(text, 0, len(text))]
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("4. Rent. The rent is EUR 600.", ["4. Rent.", "The rent is EUR 600."]),
+        ("It began in 2024. 4. Rent. It is 600.", ["It began in 2024.", "4. Rent.", "It is 600."]),
+        ("It ends.\n4.2 The tenant pays.\n4.3. It rains.", ["It ends.", "4.2 The tenant pays.", "4.3. It rains."]),
+        ("The tenant shall:\n(a) pay;\n(b) go.", ["The tenant shall:", "(a) pay;", "(b) go."]),
+        ("Section 4. Rent. It is 600.", ["Section 4. Rent.", "It is 600."]),
+        ("§ 4. Miete. Sie ist 600 Euro.", ["§ 4. Miete.", "Sie ist 600 Euro."]),
+        ("IV. Rent. It is paid.", ["IV. Rent.", "It is paid."]),
+        ("See No. 7 of the list. No. It is not.", ["See No. 7 of the list.", "No.", "It is not."]),
+        ("It begins on 1 May\n2024. The rent is due.", ["It begins on 1 May 2024.", "The rent is due."]),
+        ("It grew to\n4.2 million people.", ["It grew to 4.2 million people."]),
+        ("He lives in flat 4. The door is red.", ["He lives in flat 4.", "The door is red."]),
+        ("Due on the 3. The tenant pays.", ["Due on the 3.", "The tenant pays."]),
+        ("1) One. 2) Two.", ["1) One.", "2) Two."]),
+    ],
+)
+def test_a_clause_is_not_cut_at_its_number(text, parts):
+    assert split(text) == parts
+
+
+def test_a_citation_of_the_rent_does_not_skip_its_sentence():
+    text = (
+        "3. Term. It has no end. 4. Rent. The rent is EUR 600 per month.\nIt is due on the third day. 5. Deposit. None."
+    )
+    passage = Passage("d", "lease.pdf", 0, len(text), text, None, None, 0.0, {})
+    (citation, *_) = cite_passages("EUR 600 per month", "What is the rent?", [passage])
+    assert "The rent is EUR 600 per month." in citation.quote
+    assert not citation.quote.startswith(("4", "Rent"))

@@ -1,0 +1,111 @@
+"""Snapshots of states beside the pages of a sequence: where a prefix ends, whose they are, and when they go."""
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+from stored_documents import MODEL, SLOT, TOKENS, add, open_cache, segments, write
+
+from localctx.shape import PAGE
+from localctx.store.caches import cache_id
+
+SNAPSHOT = np.arange(5000, dtype=np.uint8)
+
+
+def keep_with_states(store, documents, tokens, at, **chat) -> str:
+    """Keep the pages of ``tokens``, with states after the pages at these positions."""
+    cache = open_cache(store, documents, tokens) if not chat else _chat_cache(store, documents, tokens, **chat)
+    with closing(store.pages.writer(MODEL, tokens, SLOT, cache, with_states=True)) as writer:
+        pages = -(-len(tokens) // PAGE)
+        write(writer, 0, pages)
+        for position in at:
+            writer.write_states(position, SNAPSHOT)
+        writer.commit(pages)
+    return cache
+
+
+def _chat_cache(store, documents, tokens, chat):
+    how = {"model": "m", "codec": "int8", "keeper": "full", "tokens": len(tokens)}
+    return store.caches.open(MODEL, documents, chat=chat, branch=1, **how)
+
+
+def found(store, tokens) -> tuple[int, bool]:
+    """The pages of the longest prefix that ends with states, and whether there are any."""
+    match = store.pages.longest_prefix(MODEL, tokens, with_states=True)
+    return len(match.payloads) + (match.tail is not None), match.states is not None
+
+
+def test_a_prefix_ends_with_the_last_page_that_has_states(store):
+    keep_with_states(store, add(store, "a"), TOKENS, [1, 3])
+    assert found(store, TOKENS) == (4, True)
+    assert found(store, TOKENS[: 3 * PAGE]) == (2, True)
+    assert found(store, TOKENS[:PAGE]) == (0, False)
+    assert len(store.pages.longest_prefix(MODEL, TOKENS).payloads) == 5, "pages without states are asked for alone"
+    match = store.pages.longest_prefix(MODEL, TOKENS, with_states=True)
+    assert np.array_equal(match.states, SNAPSHOT)
+
+
+def test_states_after_an_open_page_belong_to_it(store):
+    tokens = TOKENS[: 2 * PAGE + 9]
+    keep_with_states(store, add(store, "a"), tokens, [1, 2])
+    assert found(store, tokens) == (3, True)
+    assert found(store, [*tokens, 7]) == (2, True)
+
+
+def test_states_that_were_stored_by_another_document_are_this_ones_too(store):
+    a, b = add(store, "a", "b")
+    keep_with_states(store, [a], TOKENS, [1])
+    keep_with_states(store, [b], TOKENS, [])
+    store.remove_document(a)
+    assert found(store, TOKENS) == (2, True)
+    store.remove_document(b)
+    assert found(store, TOKENS) == (0, False)
+    assert not segments(store)
+
+
+def test_what_a_chat_shares_of_its_documents_has_their_states(store):
+    (document,) = add(store, "a")
+    chat = store.chats.create("", [document], {}).id
+    cache = keep_with_states(store, [document], TOKENS, [1, 3], chat=chat)
+    store.caches.share(cache, cache_id(MODEL, [document]), 3 * PAGE, 3)
+    store.remove_chat(chat)
+    assert found(store, TOKENS) == (2, True)
+    assert len(store.pages.longest_prefix(MODEL, TOKENS).payloads) == 3
+
+
+def test_a_shorter_sequence_gives_up_the_states_of_the_longer_one(store):
+    documents = add(store, "a")
+    keep_with_states(store, documents, TOKENS, [1, 4])
+    keep_with_states(store, documents, TOKENS[: 2 * PAGE], [])
+    store.pages.forget_unused()
+    assert found(store, TOKENS) == (2, True)
+
+
+def test_states_may_be_written_after_their_page_was_committed(store):
+    cache = open_cache(store, add(store, "a"), TOKENS)
+    with closing(store.pages.writer(MODEL, TOKENS, SLOT, cache, with_states=True)) as writer:
+        write(writer, 0, 5)
+        writer.commit(5)
+        writer.write_states(2, SNAPSHOT)
+        writer.commit(5)
+    store.pages.forget_unused()
+    assert found(store, TOKENS) == (3, True)
+
+
+def test_states_go_with_the_page_that_another_takes_the_place_of(store):
+    documents = add(store, "a")
+    cache = keep_with_states(store, documents, TOKENS, [1, 4])
+    other = [*TOKENS[: 4 * PAGE], *range(7, 7 + PAGE)]
+    keep_with_states(store, documents, other, [])
+    store.pages.forget_unused()
+    assert found(store, TOKENS) == (2, True)
+    assert store.pages.has_states(cache)
+
+
+@pytest.mark.parametrize("pages", [2, 5])
+def test_snapshots_are_no_pages_in_lists_and_count_in_bytes(store, pages):
+    documents = add(store, "a")
+    keep_with_states(store, documents, TOKENS[: pages * PAGE], range(pages))
+    (listed,) = store.caches.of_document(documents[0])
+    assert (listed.pages, listed.kept, listed.bytes) == (pages, pages * PAGE, pages * (160 + len(SNAPSHOT)))
+    assert store.caches.usage(documents[0]) == (pages, pages * PAGE, pages * (160 + len(SNAPSHOT)))

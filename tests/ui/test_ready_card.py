@@ -1,0 +1,268 @@
+"""The card above the question box: what is read before anything is asked, what is said of it, and what is offered."""
+
+import re
+import threading
+from contextlib import closing
+
+import pytest
+from browser import Tab, Watch, launched, save_saying_model, served
+from clock import PATIENCE, wait_until
+
+from localctx.engine.events import Done, Progress
+from localctx.library import add
+from localctx.store.store import Store
+from localctx.ui import ready_text
+from localctx.ui.tab_reading import ReadDocument, ReadingState, TabReading, Wanted
+from localctx.workflows.readiness import Readiness
+
+LEASE = b"""1. Rent
+
+The monthly rent is 940 euros. It is payable in advance on the first day of each month, and by bank transfer only.
+
+2. Pets
+
+One cat or one small dog may be kept with the consent of the landlord. Reptiles and birds are not allowed at all.
+"""
+RIVERS = b"".join(b"River %d is %d km long and has %d mills.\n" % (i, i * 37, i) for i in range(260))
+
+
+@pytest.fixture
+def reading(window) -> TabReading:
+    return window.readings.of("a tab")
+
+
+@pytest.fixture
+def lease(tmp_path) -> str:
+    path = tmp_path / "lease.txt"
+    path.write_bytes(LEASE)
+    return str(path)
+
+
+@pytest.fixture
+def rivers(tmp_path) -> str:
+    path = tmp_path / "rivers.txt"
+    path.write_bytes(RIVERS[:3000])
+    return str(path)
+
+
+def until(reading: TabReading, phase: str) -> ReadingState:
+    wait_until(lambda: reading.state.phase == phase, phase)
+    return reading.state
+
+
+def test_a_file_in_the_question_box_is_parsed_read_and_asked_about_before_anybody_asks(reading, window, lease):
+    reading.want(Wanted((lease,)))
+    state = until(reading, "ready")
+    (document,) = state.documents
+    assert (document.name, document.characters) == ("lease.txt", len(LEASE))
+    assert state.ready.whole
+    assert state.ready.read > 0
+    assert "How much is the monthly rent?" in state.questions
+    with window.store() as store:
+        assert [c.kept > 200 for c in store.caches.of_document(document.document)] == [True]
+
+
+def test_a_question_asked_meanwhile_does_not_parse_the_file_twice_and_comes_first(reading, window, rivers, monkeypatch):
+    parsed, held, let_go = [], threading.Event(), threading.Event()
+    read = add.read_document
+
+    def slowly(source, *arguments):
+        parsed.append(source)
+        held.set()
+        assert let_go.wait(PATIENCE)
+        return read(source, *arguments)
+
+    monkeypatch.setattr(add, "read_document", slowly)
+    reading.want(Wanted((rivers,)))
+    assert held.wait(PATIENCE)
+    ids = []
+
+    def store(session):
+        ids.extend(session.workflows.store([rivers]))
+        yield from ()
+
+    stored = window.library_worker.submit(store)  # as a question does
+    let_go.set()
+    list(stored)
+    answer = list(window.answer_worker.submit(lambda s: s.workflows.questions.ask(ids, "How long is river 7?")))
+    assert isinstance(answer[-1], Done)
+    assert parsed == [rivers]
+    assert until(reading, "ready").ready.whole
+
+
+def test_what_was_read_before_a_question_came_is_used_by_it_and_reading_goes_on_after_it(reading, window, rivers):
+    reading.want(Wanted((rivers,)))
+    wait_until(lambda: reading.state.progress and reading.state.progress.done > 1200, "reading")
+    document = reading.state.documents[0].document
+    question = window.answer_worker.submit(lambda s: s.workflows.questions.ask([document], "How long is river 7?"))
+    *_, done = question
+    assert done.report.tokens.reused >= 1024
+    assert until(reading, "ready").ready.saved is not None
+
+
+def test_a_file_that_is_taken_out_of_the_box_is_not_read_on(reading, window, rivers, lease):
+    reading.want(Wanted((rivers,)))
+    wait_until(lambda: reading.state.progress and reading.state.phase == "reading", "reading")
+    reading.want(Wanted())
+    assert (reading.state.phase, reading.state.documents) == ("", [])
+    wait_until(lambda: not window.answer_worker.busy, "the end of its job")
+    reading.want(Wanted((lease,)))
+    assert [d.name for d in until(reading, "ready").documents] == ["lease.txt"]
+
+
+def test_cancel_stops_and_what_was_read_stays(reading, window, rivers):
+    reading.want(Wanted((rivers,)))
+    wait_until(lambda: reading.state.progress and reading.state.progress.done > 1200, "reading")
+    reading.stop()
+    assert reading.state.phase == "stopped"
+    assert ready_text.STOPPED in ready_text.card(reading.state)
+    wait_until(lambda: not window.answer_worker.busy, "the end of its job")
+    with window.store() as store:
+        assert store.caches.of_document(reading.state.documents[0].document)[0].kept >= 1024
+
+
+def test_a_second_file_leaves_the_first_as_it_was_parsed(reading, rivers, lease, monkeypatch):
+    parsed = []
+    read = add.read_document
+    monkeypatch.setattr(add, "read_document", lambda source, *more: parsed.append(source) or read(source, *more))
+    reading.want(Wanted((rivers,)))
+    until(reading, "ready")
+    reading.want(Wanted((rivers, lease)))
+    state = until(reading, "ready")
+    assert parsed == [rivers, lease]
+    assert [d.name for d in state.documents] == ["rivers.txt", "lease.txt"]
+
+
+def test_a_file_that_cannot_be_read_is_named_without_its_folder_and_the_others_are_read(reading, tmp_path, lease):
+    broken = tmp_path / "broken.pdf"
+    broken.write_bytes(b"%PDF-1.7 nothing")
+    reading.want(Wanted((str(broken), lease)))
+    state = until(reading, "ready")
+    html = ready_text.card(state)
+    assert "broken.pdf" in html
+    assert str(tmp_path) not in html
+    assert 'role="alert"' in html
+    assert "Ready" in html
+
+
+def test_nothing_but_broken_files_is_no_success(reading, tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    reading.want(Wanted((str(tmp_path / "empty.txt"),)))
+    assert "Ready" not in ready_text.card(until(reading, "failed"))
+
+
+def test_without_a_model_it_waits_and_reads_once_there_is_one(window, lease, monkeypatch):
+    reading, here = window.readings.of("another tab"), []
+    monkeypatch.setattr(TabReading, "_has_model", lambda self: bool(here))
+    reading.want(Wanted((lease,)))
+    assert "as soon as there is a model" in ready_text.card(until(reading, "no model"))
+    here.append(True)
+    until(reading, "ready")
+
+
+def test_documents_are_read_again_for_other_settings(reading, window, lease):
+    reading.want(Wanted((lease,)))
+    until(reading, "ready")
+    reading.refresh()
+    assert reading.state.phase == "ready", "nothing changed"
+    window.save_settings({"mode": "retrieve"})
+    reading.refresh()
+    assert reading.state.phase != "ready"
+    assert not until(reading, "ready").ready.whole
+
+
+def test_a_closed_window_reads_nothing_more(window, rivers):
+    reading = window.readings.of("a closed tab")
+    reading.want(Wanted((rivers,)))
+    window.readings.close()
+    wait_until(lambda: not [t for t in threading.enumerate() if t.name == "reading ahead"], "the end of the thread")
+
+
+READY = {
+    "starts and saves": (
+        Readiness(True, 0.6, 34.2, 33.0),
+        "Ready: answers start in about 1 s, 34 s of reading saved.",
+    ),
+    "took longer than its rate": (Readiness(True, 2.4, 10.0, 14.0), "Ready: answers start in about 2 s, 14 s of"),
+    "nothing measured": (Readiness(True), "Ready: already read."),
+    "nothing to save": (Readiness(True, 0.2, 0.3), "Ready: answers start in about 1 s."),
+    "minutes": (Readiness(True, 3.0, 300.0), "5 min of reading saved"),
+    "passages": (
+        Readiness(False),
+        "Ready: answers come from the passages that fit the question.",
+    ),
+    "passages, measured": (Readiness(False, 4.2), "fit the question, and start in about 4 s."),
+}
+
+
+@pytest.mark.parametrize("case", READY)
+def test_the_sentence_claims_what_was_measured_and_nothing_else(case):
+    ready, sentence = READY[case]
+    assert sentence in ready_text.ready_sentence(ready)
+
+
+def test_a_chat_that_is_opened_again_says_it_in_short():
+    documents, ready = [ReadDocument("id", "lease.pdf", "id", "page", 5, 900)], Readiness(True, 0.5, 30.0)
+    begun = ReadingState(Wanted(documents=("id",), begun=True), documents, "ready", ready=ready)
+    assert "lease.pdf" not in ready_text.card(begun)
+    assert "Ready: already read." in ready_text.card(begun)
+    new = ReadingState(Wanted(documents=("id",)), documents, "ready", ready=ready)
+    assert "5 pages" in ready_text.card(new)
+    assert "30 s of reading saved" in ready_text.card(new)
+
+
+def test_names_and_progress_are_shown_as_text():
+    documents = [ReadDocument("x", "<img src=x onerror=alert(1)>.txt", "x", characters=6000)]
+    html = ready_text.card(ReadingState(Wanted(), documents, "reading", Progress("reading", 50, 100, eta=20.0)))
+    assert "<img" not in html
+    assert "about 1,000 words" in html
+    assert "about 20 s left" in html
+
+
+@pytest.mark.parametrize(
+    ("way", "seconds", "label"),
+    [
+        ("summarize", None, "Summarize the whole document"),
+        ("summarize", 40.0, "Summarize the whole document (about 40 s)"),
+        ("everywhere", 180.0, "Ask every passage (about 3 min)"),
+    ],
+)
+def test_offers_have_the_time_where_it_is_known(way, seconds, label):
+    assert ready_text.offer_label(way, seconds) == label
+
+
+def test_dropping_reading_asking_a_suggestion_and_the_whole_document(tmp_path):
+    words = [f"{word} " for word in ("the", "rent", "is", "940", "euros", "each", "month")]
+    model = save_saying_model(tmp_path / "model", words)
+    with (
+        launched() as chromium,
+        served(tmp_path / "home", "--model", model, "--max-tokens", 30, "--threads", 1) as window,
+    ):
+        watch, context = Watch(window.origin), chromium.new_context()
+        tab = Tab(watch.over(context.new_page())).open(window.url)
+        tab.drop("lease.txt", LEASE)
+        tab.wait_for("Ready:", "#ready-card", PATIENCE)
+        suggestions = tab.page.locator("#suggestions button")
+        assert "How much is the monthly rent?" in suggestions.all_inner_texts()
+        suggestions.filter(has_text="How much is the monthly rent?").click()
+        tab.wait_for("already read", "#conversation", PATIENCE)
+        assert "How much is the monthly rent?" in tab.conversation.inner_text()
+        tab.answer()
+        tab.wait_for("Ready: already read.", "#ready-card", PATIENCE)
+        assert not suggestions.all_inner_texts() or not suggestions.first.is_visible()
+        with closing(Store(window.home)) as store:
+            (chat,) = store.chats.all()
+            stats = store.chats.messages(chat.id)[-1].stats
+        assert stats["tokens"]["reused"] >= len(LEASE) // 64 * 64
+
+        tab.page.locator("#new-chat").click()
+        tab.drop("rivers.txt", RIVERS * 15)
+        tab.ask("List all rivers.")
+        tab.page.locator("#whole-everywhere").wait_for(timeout=2 * PATIENCE * 1000)
+        assert re.fullmatch(r"Ask every passage( \(about .*\))?", tab.page.locator("#whole-everywhere").inner_text())
+        tab.page.locator("#whole-everywhere").click()
+        tab.wait_for("Asking", "#status", PATIENCE)
+        tab.stop.click()
+        tab.answer()
+        assert watch.seen == []
+        context.close()

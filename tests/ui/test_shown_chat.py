@@ -1,0 +1,102 @@
+"""What the chat page shows of stored chats, and what it does when a model cannot be loaded."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from chat_pages import build_chat_page
+from gradio.context import LocalContext
+
+from localctx.errors import ModelError
+from localctx.store.chats import Message
+from localctx.ui.shown_chat import UNANSWERED, first_shown
+
+REQUEST = SimpleNamespace(session_hash="tab")
+
+
+@pytest.fixture
+def page(window):
+    LocalContext.request.set(REQUEST)
+    return build_chat_page(window)
+
+
+@pytest.fixture
+def no_model(window):
+    """A function that makes the window use a model which is not there, and one that takes that back."""
+    good = window.settings
+    return lambda: window.change_settings(replace(good, model="/nowhere")), lambda: window.change_settings(good)
+
+
+def ask(page, text: str, *files: str) -> dict:
+    page._ask({"text": text, "files": list(files)}, "", [], "", "", REQUEST)
+    return end(page)
+
+
+def end(page) -> dict:
+    """What is shown at the end of the answer that was begun."""
+    *_, shown = page._updates.follow(REQUEST)
+    return shown
+
+
+def last_part(shown: dict, page) -> str:
+    return shown[page.conversation][-1]["content"]
+
+
+def test_a_question_that_no_model_answered_waits_in_its_chat_and_is_tried_again(page, window, no_model):
+    break_it, mend_it = no_model
+    break_it()
+    shown = ask(page, "Why?")
+    assert "nowhere" in shown[page.status]
+    assert last_part(shown, page) == UNANSWERED
+    chat = shown[page.chat]
+    mend_it()
+    page._messages.again(page._asking.regenerate)(chat, "")
+    shown = end(page)
+    assert "value" not in shown[page.question], "what is being typed stays"
+    with window.store() as store:
+        assert [m.role for m in store.chats.messages(chat)] == ["user", "assistant"]
+
+
+def test_what_no_chat_got_is_back_in_the_box(page, tmp_path):
+    missing = str(tmp_path / "gone.txt")
+    shown = ask(page, "Why?", missing)
+    assert "gone.txt" in shown[page.status]
+    assert shown[page.question]["value"] == {"text": "Why?", "files": [missing]}
+
+
+def test_an_unknown_model_is_not_saved(window, tmp_path):
+    before = window.settings
+    (tmp_path / "notes.txt").write_text("no model")
+    for name in ("smolm2", "owner/name", str(tmp_path), str(tmp_path / "notes.txt")):
+        with pytest.raises(ModelError):
+            window.save_settings({"model": name})
+    assert window.settings == before
+    window.save_settings({"temperature": 0.5})
+
+
+def test_a_long_chat_is_shown_from_its_end_and_edited_where_it_is_shown(page, window):
+    with window.store() as store:
+        chat, last = store.chats.create("x").id, None
+        for i in range(200):
+            last = store.chats.append(chat, last, "assistant" if i % 2 else "user", f"{i}").id
+        messages = store.chats.messages(chat)
+    shown = page._show_chat(chat)
+    assert (shown[page.hidden], shown[page.conversation][0]["content"]) == (170, "170")
+    edited = SimpleNamespace(index=2, value="another question")
+    page._messages.edit(chat, "", 170, edited)
+    end(page)
+    with window.store() as store:
+        now = store.chats.messages(chat)
+    assert [m.text for m in now[:172]] == [m.text for m in messages[:172]]
+    assert now[172].text == "another question"
+    shown = page._show_earlier(chat, 150)
+    assert shown[page.hidden] < 60
+    assert page._show_earlier(chat, 50)[page.hidden] == 0
+
+
+def test_what_is_shown_begins_with_a_question():
+    messages = [Message(i, "c", None, "assistant" if i % 2 else "user", "", [], {}, "", 0.0) for i in range(50)]
+    assert first_shown(messages, 30) == 20
+    assert first_shown(messages, 29) == 20
+    assert first_shown(messages, 99) == 0
+    assert first_shown([]) == 0

@@ -1,0 +1,30 @@
+"""Files that come with a question: the good ones are read, and the others are named, each with its reason."""
+
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from localctx.engine.events import Note
+from localctx.errors import DocumentError
+
+if TYPE_CHECKING:  # importing torch takes seconds
+    from localctx.session import Session
+
+
+def read_attached(session: "Session", files: Sequence[str]) -> Generator[Note, None, list[str]]:
+    """Read files into the library and return the ids of their documents. Yields a Note for each that cannot be read.
+
+    Raises DocumentError, which names files without their folders, if none can be read.
+    """
+    documents, bad = list[str](), list[DocumentError]()
+    for file in files:
+        try:
+            documents += session.workflows.store([file])
+        except DocumentError as e:
+            name = Path(file).name
+            bad.append(DocumentError(e.problem.replace(file, name), e.remedy.replace(file, name)))
+    if bad and not documents:
+        raise bad[0] if len(bad) == 1 else DocumentError("; ".join(e.problem for e in bad), bad[0].remedy)
+    for error in bad:
+        yield Note(f"Left out: {error}")
+    return documents

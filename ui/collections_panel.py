@@ -1,0 +1,101 @@
+"""Collections on the library page: documents are shown by collection, put into one, and asked as one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from localctx.errors import UserError
+from localctx.ui import render
+from localctx.ui.job_events import error_text
+from localctx.ui.window import AppWindow, Updates
+
+EVERYTHING = ""  # the value of the choice that shows all documents
+CHOOSE_FIRST = "Choose documents in the table first."
+
+
+class CollectionsPanel:
+    """The choice of a collection and its buttons, built inside a gr.Blocks. ``ticks`` is the JavaScript that sends the
+    ids of the documents that are ticked.
+    """
+
+    def __init__(self, window: AppWindow, ticks: str) -> None:
+        self._window, self._ticks = window, ticks
+
+    def build_choice(self) -> None:
+        """Build the choice of the collection that the table shows."""
+        self.shown = gr.Dropdown(
+            [("All documents", EVERYTHING)], value=EVERYTHING, label="Collection", elem_id="collection"
+        )
+
+    def build_actions(self) -> None:
+        """Build the field that puts ticked documents into a collection, and buttons for the collection shown."""
+        small: dict[str, Any] = {"size": "sm", "min_width": 80}
+        with gr.Accordion("Collections", open=False, elem_id="collections"):
+            self.name = gr.Dropdown(
+                [],
+                value=None,
+                label="Put the chosen documents into",
+                info="choose a collection, or type the name of a new one",
+                allow_custom_value=True,
+                elem_id="collection-name",
+            )
+            self.put = gr.Button("Put into collection", elem_id="collection-put", **small)
+            with gr.Row(visible=False) as self.tools:
+                self.ask = gr.Button("Ask this collection", elem_id="collection-ask", **small)
+                self.take_out = gr.Button("Take chosen out", elem_id="collection-take-out", **small)
+                self.remove = gr.Button("Delete collection", elem_id="collection-delete", **small)
+        self.message = gr.HTML("", elem_id="collection-said")
+
+    def wire(self, ticked: gr.Textbox, refresh: Callable[[Any], Any], ask: Callable[..., Any]) -> None:
+        """Connect the event handlers. ``refresh`` gets events after which the table is drawn again, ``ask`` the
+        button that begins a chat.
+        """
+        options: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        outputs = [self.shown, self.name, self.tools, self.message]
+        shown_ticked = f"(shown, _) => [shown, {self._ticks}]"
+        refresh(self.shown.input(self.show, [self.shown], outputs, **options))
+        refresh(self.put.click(self._put, [self.shown, self.name, ticked], outputs, **options, js=self._with_name))
+        refresh(self.take_out.click(self._take_out, [self.shown, ticked], outputs, **options, js=shown_ticked))
+        refresh(self.remove.click(self._remove, [self.shown], outputs, **options))
+        ask(self.ask, self.shown)
+
+    @property
+    def _with_name(self) -> str:
+        return f"(shown, name, _) => [shown, name, {self._ticks}]"
+
+    def show(self, shown: str | None) -> Updates:
+        """Return the choices as stored, with a collection (its id as text) shown; all documents if it was deleted."""
+        with self._window.store() as store:
+            collections = store.collections.all()
+        chosen = shown if shown in [str(c.id) for c in collections] else EVERYTHING
+        choices = [("All documents", EVERYTHING), *((f"{c.name} ({c.documents:,})", str(c.id)) for c in collections)]
+        return {
+            self.shown: gr.update(choices=choices, value=chosen),
+            self.name: gr.update(choices=[c.name for c in collections], value=None),
+            self.tools: gr.update(visible=chosen != EVERYTHING),
+            self.message: "",
+        }
+
+    def _put(self, shown: str, name: str | None, ticked: str) -> Updates:
+        if not ticked:
+            return {self.message: render.note(CHOOSE_FIRST)}
+        try:
+            with self._window.store() as store:
+                store.collections.add(name or "", ticked.split())
+        except UserError as e:
+            return {self.message: render.note(error_text(e), "error")}
+        return self.show(shown) | {self.message: render.note(f"In the collection “{name}” now.", "done")}
+
+    def _take_out(self, shown: str, ticked: str) -> Updates:
+        with self._window.store() as store:
+            store.collections.take_out(int(shown), ticked.split())
+        said = render.note("Taken out; they stay in the library." if ticked else CHOOSE_FIRST, "done")
+        return self.show(shown) | {self.message: said}
+
+    def _remove(self, shown: str) -> Updates:
+        with self._window.store() as store:
+            store.collections.remove(int(shown))
+        return self.show(EVERYTHING) | {
+            self.message: render.note("The collection was deleted; its documents stay.", "done")
+        }

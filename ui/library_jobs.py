@@ -1,0 +1,36 @@
+"""What the library page has done by a session: importing an exported document; and the line for one that was read."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from localctx.engine.events import Note
+from localctx.errors import TooLong, format_bytes
+from localctx.store.bundle import open_bundle
+
+if TYPE_CHECKING:
+    from localctx.session import Session
+
+
+def import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]:
+    """Import an exported document; only its text if the current model cannot use its pages."""
+    bundle, why = open_bundle(file), ""
+    with session.workflows.library() as workflow:
+        try:
+            usable = workflow.usable_caches(bundle)
+        except TooLong as e:
+            usable, why = [], e.problem
+        workflow.import_bundle(bundle, usable)
+    if bundle.caches and not usable:
+        why = why or f"it was read by {bundle.made_by}, not by {session.settings.model}"
+        yield Note(f"{bundle.row.name} imported, but not read yet: {why}. “Read now” reads it with this model.")
+    else:
+        yield Note(f"{bundle.row.name} imported, and already read")
+
+
+def prepared_line(r: dict[str, Any]) -> str:
+    """Return how much of a document was read ahead, how much of it before, and the time, from its report."""
+    tokens, kept = r["tokens"], r["kept"]
+    share = f"{100 * kept['tokens'] / tokens['prompt']:.0f} %" if tokens["prompt"] else "nothing"
+    text = f"{r['name']}: {share} is read and kept ({format_bytes(kept['bytes'])})"
+    return f"{text}, {r['seconds']['prefill']:.1f} s. Answers start at once."

@@ -1,0 +1,146 @@
+"""Answers that are being generated. They run in the server and belong to chats, whether or not a page shows them."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
+
+from localctx.errors import Cancelled, ChatFull, UsageError
+from localctx.serving.worker import EngineWorker, EventStream, SessionJob
+from localctx.ui import render
+from localctx.ui.conversation import StreamingAnswer
+from localctx.ui.job_events import error_text
+
+
+@dataclass(frozen=True)
+class TypedQuestion:
+    """What was typed in the question box of a browser ``tab``, and the files that were dropped there."""
+
+    text: str
+    files: Sequence[str]
+    tab: str
+
+
+@dataclass
+class RunningAnswer:
+    """An answer that is being generated in a ``chat``; ``shown`` is what a page shows of it.
+
+    ``typed`` is its question, if that was typed in a question box and not chosen in the conversation; ``known`` are the
+    ids of the messages that the chat had before. ``version`` is incremented with every change; ``failed`` is True if
+    it was stopped or ended with an error.
+    """
+
+    chat: str
+    shown: StreamingAnswer
+    typed: TypedQuestion | None = None
+    known: Set[int] = frozenset()
+    version: int = 0
+    running: bool = True
+    failed: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stream: EventStream | None = None
+    _stopped: bool = False
+
+    def stop(self) -> None:
+        """Stop, also between two jobs. What was generated is stored."""
+        with self._lock:
+            self._stopped, stream = True, self._stream
+        if stream:
+            stream.cancel()
+
+    def run(self, jobs: Sequence[tuple[SessionJob, EngineWorker]]) -> None:
+        """Run jobs one after the other, until all have ended or one fails."""
+        shown, self.failed = self.shown, True
+        try:
+            for job, worker in jobs:
+                for event in self._submit(job, worker):
+                    shown.handle(event)
+                    self.version += 1
+            self.failed = False
+        except Cancelled:
+            shown.status = render.note("Stopped")
+        except ChatFull as e:
+            shown.full, shown.status = True, render.note(f"{e.problem}. How should the chat continue?", "error")
+        except Exception as e:
+            shown.status = render.note(error_text(e), "error")
+        self.running = False
+        self.version += 1
+
+    def _submit(self, job: SessionJob, worker: EngineWorker) -> EventStream:
+        with self._lock:
+            if self._stopped:
+                raise Cancelled
+            self._stream = worker.submit(job)
+            return self._stream
+
+
+class RunningAnswers:
+    """The answers that are being generated, one in a chat at a time, and those that ended while no page showed it."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, RunningAnswer] = {}  # by chat
+        self._threads = list[threading.Thread]()
+        self._begun = Counter[str]()
+        self._lock = threading.Lock()
+
+    def begin(self, answer: RunningAnswer, jobs: Sequence[tuple[SessionJob, EngineWorker]]) -> None:
+        """Generate an answer by running ``jobs`` in a thread. Raises UsageError if its chat is being answered."""
+        with self._lock:
+            if self._is_running(answer.chat):
+                raise UsageError("this chat is being answered", "stop that, or wait for its end")
+            self._answers[answer.chat] = answer
+            self._begun[answer.chat] += 1
+            self._threads = [thread for thread in self._threads if thread.is_alive()]
+            self._threads.append(threading.Thread(target=answer.run, args=[jobs], daemon=True, name="answer"))
+            self._threads[-1].start()
+
+    def of(self, chat: str) -> RunningAnswer | None:
+        """Return the answer that is being generated in a chat, or that ended and was not shown since; or None."""
+        with self._lock:
+            return self._answers.get(chat)
+
+    def is_running(self, chat: str) -> bool:
+        """True if a chat is being answered."""
+        with self._lock:
+            return self._is_running(chat)
+
+    def begun(self, chat: str) -> int:
+        """Return the number of answers that were begun in a chat."""
+        with self._lock:
+            return self._begun[chat]
+
+    @property
+    def chats(self) -> frozenset[str]:
+        """The chats that are being answered."""
+        with self._lock:
+            return frozenset(chat for chat in self._answers if self._is_running(chat))
+
+    def note_shown(self, answer: RunningAnswer) -> None:
+        """Forget an answer that has ended: a page has shown how."""
+        with self._lock:
+            if not answer.running and self._answers.get(answer.chat) is answer:
+                del self._answers[answer.chat]
+
+    def stop(self, chat: str) -> None:
+        """Stop the answer of a chat, if it is being answered."""
+        if answer := self.of(chat):
+            answer.stop()
+
+    def stop_and_wait(self, chat: str, seconds: float = 3.0) -> None:
+        """Stop the answer of a chat, if it is being answered, and wait for its end, but no longer than that."""
+        self.stop(chat)
+        end = time.monotonic() + seconds
+        while self.is_running(chat) and time.monotonic() < end:
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        """Stop all, and wait for their ends."""
+        for chat in self.chats:
+            self.stop(chat)
+        for thread in self._threads:
+            thread.join()
+
+    def _is_running(self, chat: str) -> bool:
+        answer = self._answers.get(chat)
+        return answer is not None and answer.running

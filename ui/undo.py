@@ -1,0 +1,118 @@
+"""Deletions that can be undone: the line that names what was deleted, and the list of what was deleted last."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gradio as gr
+
+from localctx.errors import UserError
+from localctx.store.deletions import UNDO_SECONDS, Deletion
+from localctx.store.store import Store
+from localctx.ui import render
+from localctx.ui.job_events import error_text
+from localctx.ui.window import AppWindow, Updates
+
+MAX_NAMES = 3  # deleted things that are named; more are counted
+HOW_LONG = f"{UNDO_SECONDS // 60} minutes"
+
+
+class UndoLine:
+    """What was deleted last on a page, with a button that brings it back. It stays until the next action there."""
+
+    def __init__(self, elem_id: str) -> None:
+        self._id = elem_id
+
+    def build(self) -> None:
+        """Build the line, which is hidden until something is deleted."""
+        self.deletions = gr.Textbox("", visible=False)
+        with gr.Row(visible=False, elem_classes="lc-undo") as self.row:
+            self.line = gr.HTML("", elem_id=f"{self._id}-line")
+            self.button = gr.Button("Undo", size="sm", min_width=60, scale=0, elem_id=self._id)
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The components that ``show`` and ``hidden`` update."""
+        return [self.row, self.line, self.deletions]
+
+    @property
+    def hidden(self) -> Updates:
+        """Updates that hide the line."""
+        return {self.row: gr.update(visible=False), self.line: "", self.deletions: ""}
+
+    def show(self, deletions: Sequence[Deletion], stays: str) -> Updates:
+        """Name what was deleted, and say what ``stays``."""
+        return {
+            self.row: gr.update(visible=True),
+            self.line: render.note(f"Deleted {deleted_names(deletions)}. {stays}", "done"),
+            self.deletions: " ".join(str(d.id) for d in deletions),
+        }
+
+
+class RecentlyDeleted:
+    """The list of what can still be brought back, built inside a gr.Blocks."""
+
+    def __init__(self, window: AppWindow) -> None:
+        self._window = window
+
+    def build(self) -> None:
+        """Build the list, closed, and the buttons for what is chosen in it."""
+        with gr.Accordion("Recently deleted", open=False, elem_id="recently-deleted") as self.box:
+            gr.HTML(
+                f"<p>What is deleted in this window can be brought back for {HOW_LONG}; then it is gone for good. "
+                "On the command line, deleting is for good at once.</p>",
+                padding=True,
+            )
+            self.chosen = gr.CheckboxGroup([], label="Deleted", elem_id="deleted")
+            with gr.Row():
+                small: dict[str, Any] = {"size": "sm", "min_width": 80, "scale": 0}
+                self.restore = gr.Button("Restore", elem_id="restore", **small)
+                self.forget = gr.Button("Delete for good", variant="stop", elem_id="forget", **small)
+            self.status = gr.HTML("", elem_id="restored")
+
+    def wire(self, tab: gr.Tab, refresh: Callable[[Any], Any]) -> None:
+        """Connect the components; ``refresh`` gets each event after which there are other documents or chats."""
+        options: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        both = [self.chosen, self.status]
+        for event in (tab.select, self.box.expand):
+            event(self.listed, None, self.chosen, **options)
+        refresh(self.restore.click(self._restore, self.chosen, both, **options))
+        self.forget.click(self._forget, self.chosen, both, **options)
+
+    def listed(self) -> Any:
+        """Return the choices as stored, nothing chosen."""
+        with self._window.store() as store:
+            return gr.update(choices=[(_row(d), d.id) for d in store.deletions.all()], value=[])
+
+    def _restore(self, chosen: list[int]) -> tuple[Any, str]:
+        with self._window.store() as store:
+            line = restored_line(store, chosen) if chosen else ""
+        return self.listed(), line
+
+    def _forget(self, chosen: list[int]) -> tuple[Any, str]:
+        with self._window.store() as store:
+            store.forget_deleted(only=chosen)
+        return self.listed(), render.note("Deleted for good", "done") if chosen else ""
+
+
+def restored_line(store: Store, deletions: Sequence[int]) -> str:
+    """Bring back what was deleted; return as HTML what came back, or why not all did."""
+    back, failed = list[Deletion](), ""
+    for deletion in sorted(deletions, reverse=True):
+        try:
+            back.append(store.deletions.restore(deletion))
+        except UserError as e:
+            failed = render.note(error_text(e), "error")
+    return (render.note(f"Restored {deleted_names(back)}", "done") if back else "") + failed
+
+
+def deleted_names(deletions: Sequence[Deletion]) -> str:
+    """Return the names of what was deleted, in quotation marks."""
+    names = [f"“{d.name}”" for d in deletions[:MAX_NAMES]]
+    more = len(deletions) - MAX_NAMES
+    return ", ".join(names) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _row(d: Deletion) -> str:
+    minutes = max(1, round((d.deleted + UNDO_SECONDS - time.time()) / 60))
+    return f"{d.name} ({d.kind}, {minutes} min left)"
