@@ -1,10 +1,12 @@
 """KVShape: the geometry of a model's KV cache, layer by layer, and its size in bytes. Integers only.
 
-A *record* is one sealed page (64 tokens) of one layer; a *slot* is one page of all layers.
+A *record* is one sealed page (64 tokens) of one layer; a *slot* is one page of all layers. Where some layers slide
+and others attend to all, a page has two *parts*, and the part of the sliding layers lives no longer than their window.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from types import MappingProxyType
 from typing import Literal
@@ -15,10 +17,14 @@ LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the bytes of a re
 ALIGN = 64  # bytes; a record starts at a cache line
 FLOAT8 = 256  # in a number kind: its 8 bits are a float, e4m3
 SLOT_ALIGN = 4096  # bytes; a slot starts at a disk block and a memory page
-MIN_SNAPSHOT_STEP, MAX_SNAPSHOT_STEP = 4096, 16384  # tokens between snapshots of recurrent states
+MIN_SNAPSHOT_STEP, MAX_SNAPSHOT_STEP = 4096, 16384  # tokens between snapshots of recurrent states, and of windows
+SLACK_PAGES = 4  # pages before a sliding layer's window that stay in memory, so that a few tokens can be taken back
+FULL, SLIDING = 0, 1  # the parts of a page: the records of layers that attend to all, and of those that slide
 
 LayerKind = Literal["full", "sliding", "latent"]
 StateKind = Literal["convolution", "recurrent"]
+SnapshotKind = Literal["states", "sliding"]
+"""What is stored beside some pages, so that a sequence can go on there: states after a page, or its sliding part."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,29 @@ class KVShape:
     layers: tuple[LayerShape, ...]
     states: tuple[StateShape, ...] = ()
 
+    @cached_property
+    def window(self) -> int | None:
+        """The most tokens that a sliding layer attends to, where pages have two parts; None where they have one,
+        because no layer slides or all do.
+        """
+        windows = [layer.window for layer in self.layers]
+        return max(filter(None, windows)) if any(windows) and not all(windows) else None
+
+    @property
+    def snapshots(self) -> tuple[SnapshotKind, ...]:
+        """What is stored beside some pages; empty where a sequence can go on after every page."""
+        kinds: dict[SnapshotKind, bool] = {"states": bool(self.states), "sliding": self.window is not None}
+        return tuple(kind for kind, needed in kinds.items() if needed)
+
+    @cached_property
+    def parts(self) -> tuple[int, ...]:
+        """The part of a page, FULL or SLIDING, in which each layer's record lies."""
+        return tuple(SLIDING if self.window and layer.window else FULL for layer in self.layers)
+
+    def first_seen(self, length: int) -> int:
+        """Returns the first page that sliding layers see after ``length`` tokens; 0 where pages have one part."""
+        return max(0, length + 1 - self.window) // PAGE if self.window else 0
+
     def formats(self, codec: str, sinks: bool = False) -> list[str]:
         """Returns each layer's format in a page: the codec's, int8 in its edge layers, bf16 in a sink page."""
         f, n = FORMATS[codec], len(self.layers)
@@ -159,9 +188,14 @@ class KVShape:
         """Returns the bytes of one sealed page of all layers."""
         return sum(self.record_bytes(codec, sinks))
 
-    def slot_bytes(self, codec: str) -> int:
-        """Returns the bytes of one slot of a page file. A sink page may take several slots."""
-        return _round_up(self.page_bytes(codec), SLOT_ALIGN)
+    def part_bytes(self, codec: str, part: int, sinks: bool = False) -> int:
+        """Returns the bytes of one part of a sealed page."""
+        records = zip(self.record_bytes(codec, sinks), self.parts, strict=True)
+        return sum(nbytes for nbytes, of in records if of == part)
+
+    def slot_bytes(self, codec: str, part: int = FULL) -> int:
+        """Returns the bytes of one slot of a file of such parts. That of a sink page may take several slots."""
+        return _round_up(self.part_bytes(codec, part), SLOT_ALIGN)
 
     def bytes_per_token(self, codec: str) -> int:
         """Returns the bytes of one more token: 2 x layers x kv_heads x head_dim x bytes per element, plus scales."""
@@ -186,23 +220,42 @@ class KVShape:
         """
         if not self.recurrent:
             return PAGE
-        step = 2 * self.state_bytes(itemsize) // self.bytes_per_token(codec)
-        return _round_up(min(max(step, MIN_SNAPSHOT_STEP), MAX_SNAPSHOT_STEP), PAGE)
+        return _snapshot_step(self.state_bytes(itemsize), self.part_bytes(codec, FULL))
 
-    def cache_bytes(self, codec: str, tokens: int, itemsize: int = 4) -> int:
-        """Returns the bytes of a sequence of ``tokens``: sink pages, other sealed pages, the open page, and the states
-        after the last page, before a pass and after it.
+    def window_step(self, codec: str) -> int:
+        """Returns the tokens between two snapshots of the sliding layers' windows: see ``snapshot_step``."""
+        assert self.window
+        return _snapshot_step(self.window // PAGE * self.part_bytes(codec, SLIDING), self.part_bytes(codec, FULL))
+
+    def sealed_bytes(self, codec: str, tokens: int, chunk: int = 0) -> int:
+        """Returns the bytes of the sealed pages of a sequence of ``tokens``: sink pages, other pages and, of those that
+        sliding layers no longer see, the part of the other layers alone. The last ``chunk`` tokens were one step.
         """
-        pages = tokens // PAGE
-        sinks = min(pages, SINK_PAGES)
-        sealed = sinks * self.page_bytes(codec, True) + (pages - sinks) * self.page_bytes(codec)
-        return sealed + self.tail_bytes(itemsize) + 3 * self.state_bytes(itemsize)
+        pages, seen = tokens // PAGE, max(0, self.first_seen(max(0, tokens - chunk)) - SLACK_PAGES)
+        return self._bytes_of_pages(codec, FULL, 0, pages) + self._bytes_of_pages(codec, SLIDING, seen, pages)
+
+    def _bytes_of_pages(self, codec: str, part: int, first: int, stop: int) -> int:
+        """Returns the bytes of a part of the pages ``first..stop``."""
+        sinks = max(0, min(stop, SINK_PAGES) - first)
+        return sinks * self.part_bytes(codec, part, True) + (stop - first - sinks) * self.part_bytes(codec, part)
+
+    def cache_bytes(self, codec: str, tokens: int, itemsize: int = 4, chunk: int = 0) -> int:
+        """Returns the bytes of a sequence of ``tokens``, the last ``chunk`` of which are one step: sealed pages, the
+        open page, and the states after the last page, before a pass and after it.
+        """
+        return self.sealed_bytes(codec, tokens, chunk) + self.tail_bytes(itemsize) + 3 * self.state_bytes(itemsize)
 
     def to_json(self) -> list[list[object]]:
         """Returns the shape as plain lists, one for each layer and each state, for the fingerprint and the store."""
         layers: list[list[object]] = [[s.kind, s.kv_heads, s.k_dim, s.v_dim, s.window] for s in self.layers]
         states: list[list[object]] = [[s.kind, s.layer, s.index, [*s.size], s.bits] for s in self.states]
-        return layers + states
+        parts: list[list[object]] = [["parts", *self.parts]] if self.window else []
+        return layers + states + parts
+
+
+def _snapshot_step(snapshot: int, page: int) -> int:
+    """Returns the tokens between snapshots of so many bytes, beside pages of so many."""
+    return _round_up(min(max(2 * snapshot * PAGE // page, MIN_SNAPSHOT_STEP), MAX_SNAPSHOT_STEP), PAGE)
 
 
 def _round_up(n: int, unit: int) -> int:

@@ -33,7 +33,7 @@ class Plane:
 def kv_bytes(report: dict[str, Any], codec: str, tokens: float) -> float:
     """Return the bytes of a context of ``tokens`` in ``codec``, from a report of ``capacity``."""
     entry = report["codecs"][codec]
-    return entry["bytes"] - (report["context"] - tokens) * entry["bytes_per_token"]
+    return entry["bytes"] - (report["context"] - tokens) * entry["later_bytes_per_token"]
 
 
 def plot(report: dict[str, Any]) -> str:

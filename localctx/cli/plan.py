@@ -65,7 +65,7 @@ def _print_report(r: dict[str, Any]) -> None:
     print(f"KV           {format_bytes(kv['bytes'])} in {kv['codec']}, {kv['bytes_per_token']:,} bytes a token{states}")
     if step := kv.get("snapshot_step"):
         print(f"             on disk the states are stored every {step:,} tokens and where a document or a turn ends")
-    for line in filter(None, (_attention_line(r["attention"]), _sliding_line(r["sliding"], kv["bytes"]))):
+    for line in filter(None, (_attention_line(r["attention"]), _sliding_line(r["sliding"]))):
         print(line)
     rows = [
         {
@@ -96,12 +96,14 @@ def _attention_line(a: dict[str, Any]) -> str:
     return f"as multi-head attention with {a['heads']} KV heads it would be {whole}: {saves}"
 
 
-def _sliding_line(s: dict[str, Any] | None, nbytes: int) -> str:
+def _sliding_line(s: dict[str, Any] | None) -> str:
     if s is None:
         return ""
     return (
-        f"{s['layers']} of {s['of']} layers see only the last {s['window']:,} tokens: "
-        f"{format_bytes(s['bytes'])} would do at this length, but all layers store every page ({format_bytes(nbytes)})"
+        f"{s['layers']} of {s['of']} layers see only the last {s['window']:,} tokens and keep no more: "
+        f"with every page of every layer it would be {format_bytes(s['uncut_bytes'])}\n"
+        f"             on disk their windows are stored every {s['window_step']:,} tokens "
+        "and where a document or a turn ends"
     )
 
 

@@ -19,7 +19,7 @@ def measure_blending(
     from localctx.engine.blending import no_blending
     from localctx.quality.blend_quality import LENGTH, BlendGate
 
-    if session.runtime.has_states:
+    if not session.runtime.can_blend:
         raise no_blending(session.settings.model)
     results = []
     for result in BlendGate(setup, codec, text, count, terminal.show).run():

@@ -85,8 +85,8 @@ def choose_blending(setting: str, passed: Callable[[Blending], bool | None]) -> 
 
 
 def no_blending(model: str) -> UsageError:
-    """Returns the error of a model of this name whose layers remember the texts before in states."""
-    what = f"{model} has layers that remember in states: texts that were read alone cannot be put together"
+    """Returns the error of a model of this name some of whose layers do not keep every token."""
+    what = f"{model} has layers that do not keep every token: texts that were read alone cannot be put together"
     return UsageError(what, "use --blend off")
 
 

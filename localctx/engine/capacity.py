@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from localctx.models.rope import parse_rope
 from localctx.models.sizing import Sizing, find_config, sizing_of
 from localctx.models.weight_formats import precision_name, refuse_weights
 from localctx.settings import Settings
-from localctx.shape import FORMATS, PAGE, KVShape
+from localctx.shape import FORMATS, FULL, PAGE, KVShape
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ def capacity(
     free = measure_device(str(device)).free if device_memory is None else device_memory
     folder = find_adapter(settings.adapter, "" if config else settings.model)
     adapter = adapter_bytes(folder) if folder else 0
-    codec = choose_codec(model.shape, passed) if settings.kv == "auto" else settings.kv
+    codec, chunk = choose_codec(model.shape, passed) if settings.kv == "auto" else settings.kv, settings.chunk
 
     def limits(tokens: int) -> TierLimits:
-        reserve = model.weights + adapter + _activations(model, settings.chunk, tokens, device)
+        reserve = model.weights + adapter + _activations(model, chunk, tokens, device)
         return measure_limits(str(device), settings.home, reserve, free=free, **settings.caps)
 
     return Capacity(
@@ -95,34 +95,38 @@ def capacity(
         family=model.family,
         weights_bytes=model.weights,
         adapter_bytes=adapter,
-        activation_bytes=_activations(model, settings.chunk, tokens, device),
-        kv=_kv(model, codec, tokens),
-        fits={c: largest_context(model.shape, c, lambda n: limits(n).device or 0, model.itemsize) for c in FORMATS},
+        activation_bytes=_activations(model, chunk, tokens, device),
+        kv=_kv(model, codec, tokens, chunk),
+        fits={
+            c: largest_context(model.shape, c, lambda n: limits(n).device or 0, model.itemsize, chunk) for c in FORMATS
+        },
         context=tokens,
         window=window or None,
         longer=[vars(w) for w in _longer(settings, config)],
-        codecs={c: _kv(model, c, tokens) for c in FORMATS},
+        codecs={c: _kv(model, c, tokens, chunk) for c in FORMATS},
         attention=_attention(model, codec),
-        sliding=_sliding(model.shape, codec, tokens),
+        sliding=_sliding(model, codec, tokens),
         device=str(device),
         dtype=str(dtype).removeprefix("torch."),
         weights=settings.weights,
         weights_dtype=precision_name(model.weights_dtype),
-        chunk=settings.chunk,
+        chunk=chunk,
         free_bytes=free,
         limits=vars(limits(tokens)),
         unfit=model.unfit,
     )
 
 
-def largest_context(shape: KVShape, codec: str, free_bytes: Callable[[int], int], itemsize: int = 4) -> int:
+def largest_context(
+    shape: KVShape, codec: str, free_bytes: Callable[[int], int], itemsize: int = 4, chunk: int = 0
+) -> int:
     """Returns the most tokens, in whole pages, whose cache in ``codec`` takes at most ``free_bytes(tokens)`` bytes.
 
-    The model computes in ``itemsize`` bytes.
+    The model computes in ``itemsize`` bytes, and reads ``chunk`` tokens at a time.
     """
 
     def too_many(pages: int) -> bool:
-        return shape.cache_bytes(codec, pages * PAGE, itemsize) > free_bytes(pages * PAGE)
+        return shape.cache_bytes(codec, pages * PAGE, itemsize, chunk) > free_bytes(pages * PAGE)
 
     top = 1
     while not too_many(top):
@@ -153,15 +157,16 @@ def _activations(model: Sizing, chunk: int, tokens: int, device: torch.device) -
     return model.geometry.activation_bytes(min(chunk, tokens), tokens, model.itemsize, device.type)
 
 
-def _kv(model: Sizing, codec: str, tokens: int) -> dict[str, Any]:
+def _kv(model: Sizing, codec: str, tokens: int, chunk: int) -> dict[str, Any]:
     """Returns what keys, values and states take, as JSON: a snapshot of states ``state_bytes``, and one is stored every
-    ``snapshot_step`` tokens.
+    ``snapshot_step`` tokens. ``later_bytes_per_token`` is what a token takes that sliding layers no longer see.
     """
     shape, itemsize = model.shape, model.itemsize
     kv = {
         "codec": codec,
         "bytes_per_token": shape.bytes_per_token(codec),
-        "bytes": shape.cache_bytes(codec, tokens, itemsize),
+        "later_bytes_per_token": -(-shape.part_bytes(codec, FULL) // PAGE),
+        "bytes": shape.cache_bytes(codec, tokens, itemsize, chunk),
     }
     if not shape.states:
         return kv
@@ -184,13 +189,20 @@ def _attention(model: Sizing, codec: str) -> dict[str, Any]:
     }
 
 
-def _sliding(shape: KVShape, codec: str, tokens: int) -> dict[str, Any] | None:
-    """Returns, as JSON, the bytes of a cache that kept only the windows of sliding layers; None without such layers."""
-    windows = [layer.window for layer in shape.layers if layer.window]
-    if not windows:
+def _sliding(model: Sizing, codec: str, tokens: int) -> dict[str, Any] | None:
+    """Returns, as JSON, what is saved because sliding layers keep no more than they see: ``uncut_bytes`` are those of a
+    cache with every page of every layer, and the windows are stored every ``window_step`` tokens. None for models whose
+    layers are all alike.
+    """
+    shape = model.shape
+    if not shape.window:
         return None
-    by_span: dict[int, list] = {}
-    for layer in shape.layers:
-        by_span.setdefault(min(tokens, layer.window or tokens), []).append(layer)
-    need = sum(KVShape(tuple(layers)).cache_bytes(codec, span) for span, layers in by_span.items())
-    return {"layers": len(windows), "of": len(shape.layers), "window": max(windows), "bytes": need}
+    layers = [layer for layer in shape.layers if layer.window]
+    uncut = KVShape(tuple(replace(layer, window=None) for layer in shape.layers), shape.states)
+    return {
+        "layers": len(layers),
+        "of": len(shape.layers),
+        "window": shape.window,
+        "uncut_bytes": uncut.cache_bytes(codec, tokens, model.itemsize),
+        "window_step": shape.window_step(codec),
+    }

@@ -80,6 +80,7 @@ def _kv(sizes: LlamaSizes, codec: str, tokens: int) -> dict[str, Any]:
         "codec": codec,
         "types": list(KV_TYPES[codec]),
         "bytes_per_token": sizes.bytes_per_token(codec),
+        "later_bytes_per_token": sizes.bytes_per_token(codec),
         "bytes": round(at.kv + at.states),
         "state_bytes": round(at.states),
     }

@@ -32,7 +32,7 @@ def page_map(cache: Cache, restored: int) -> PageMap:
     for placed in cache.placed_pages:
         number = placed.token // PAGE
         if where[number] != "p":
-            where[number] = _TIERS[cache.pool.tier_of(placed.page)]
+            where[number] = _TIERS[cache.pool.tier_of(placed.parts.full)]
     if cache.tail:
         where[-1] = "o"
     reused = min(-(-restored // PAGE), len(where))

@@ -39,7 +39,7 @@ class CachePersister(Persister[Cache]):
         super().__init__(open_store, documents, identity, tokens, disk)
         self._pages, self._remote = -(-len(tokens) // PAGE), remote
         self._written = self._committed = 0
-        self._states_at = 0  # the tokens before the last stored snapshot of states
+        self._states_at = self._window_at = 0  # the tokens before the last stored snapshots, of either kind
         self._closing = False
         self._whole: int | None = None  # pages that a sequence which was extended had in whole
         self._uncommitted = list[tuple[Pool, int, int]]()  # (pool, page id, position) of pages written since
@@ -62,20 +62,22 @@ class CachePersister(Persister[Cache]):
             self.notes += self._remote.take_notes()
 
     def _restore(self, store: Store, cache: Cache) -> list[str]:
-        identity, with_states = self._identity, bool(cache.pool.shape.states)
-        prefix = store.pages.longest_prefix(
-            identity.fingerprint, self._tokens, identity.activation, with_states=with_states
-        )
-        if with_states:
+        prefix = self._longest_prefix(store, cache)
+        if cache.pool.shape.snapshots:
             self._remote = None  # pages are of no use there without snapshots, which stay here
-        cache.adopt(prefix.payloads)
+        cache.adopt(prefix.payloads, prefix.windows)
         remote_notes = self._restore_remote(store, cache, prefix)
         self._adopt_end(cache, prefix)
-        self.nbytes = sum(len(x) for x in (*prefix.payloads, prefix.tail, prefix.states) if x is not None)
+        restored = (*prefix.payloads, *prefix.windows.values(), prefix.tail, prefix.states)
+        self.nbytes = sum(len(x) for x in restored if x is not None)
         self.rate = store.caches.rate(self._identity.fingerprint)
         if prefix.fault:
             return [f"{prefix.fault}; reading again from token {cache.length:,}", *remote_notes]
         return remote_notes if cache.length or self._identity.part else remote_notes + self._other_readings(store)
+
+    def _longest_prefix(self, store: Store, cache: Cache) -> PrefixMatch:
+        identity = self._identity
+        return store.pages.longest_prefix(identity.fingerprint, self._tokens, identity.activation, cache.pool.shape)
 
     def _adopt_end(self, cache: Cache, prefix: PrefixMatch) -> None:
         """Take the open page that ends ``prefix``, and the states after it."""
@@ -84,6 +86,7 @@ class CachePersister(Persister[Cache]):
         if prefix.states is not None:
             cache.adopt_states(prefix.states)
             self._states_at = cache.length
+        self._window_at = cache.num_pages * PAGE
 
     def _restore_remote(self, store: Store, cache: Cache, prefix: PrefixMatch) -> list[str]:
         """Continue ``prefix`` with full pages of the remote store, which are written to the local one and mapped."""
@@ -122,22 +125,21 @@ class CachePersister(Persister[Cache]):
         self._whole = min(self._written, len(self._tokens) // PAGE, len(cache.pages))
         self._tokens, self._pages = tokens, -(-len(tokens) // PAGE)
         self._identity = replace(self._identity, branch=branch)
-        if cache.pool.shape.states:
+        if cache.pool.shape.snapshots:
             self._go_back(store, cache)
         self._open(store, cache)
 
     def _go_back(self, store: Store, cache: Cache) -> None:
         """Restore what is stored of the sequence, if that is more than the cache was trimmed to: in memory there are
-        states for few lengths.
+        states and windows for few lengths.
         """
-        identity = self._identity
-        prefix = store.pages.longest_prefix(identity.fingerprint, self._tokens, identity.activation, with_states=True)
+        prefix = self._longest_prefix(store, cache)
         if len(prefix.payloads) * PAGE > cache.length:
             cache.trim(0)
-            cache.adopt(prefix.payloads)
+            cache.adopt(prefix.payloads, prefix.windows)
             self._adopt_end(cache, prefix)
             self._whole = None
-        self._states_at = min(self._states_at, cache.length)
+        self._states_at, self._window_at = (min(at, cache.length) for at in (self._states_at, self._window_at))
 
     def _open_writer(self, store: Store, cache: Cache) -> None:
         """Open the writer; the first pages, restored or written before, are stored already. An open page that was
@@ -152,7 +154,7 @@ class CachePersister(Persister[Cache]):
             slot_bytes,
             self._cache_id,
             identity.activation,
-            with_states=bool(cache.pool.shape.states),
+            cache.pool.shape.snapshots,
         )
         self._writer.commit(stored)  # restored pages are this cache's too, and not evicted for the rest
         if self._remote:
@@ -163,7 +165,7 @@ class CachePersister(Persister[Cache]):
         shape, end = cache.pool.shape, len(self._tokens)
         if not shape.recurrent:
             return ()
-        return [*self._pages_with_states, *range(0, end, shape.snapshot_step(cache.pool.codec, cache.dtype.itemsize))]
+        return [*self._ends, *range(0, end, shape.snapshot_step(cache.pool.codec, cache.dtype.itemsize))]
 
     def _is_commit_due(self, cache: Cache) -> bool:
         return self._written - self._committed >= _pages_per_commit(cache.pool)
@@ -180,9 +182,40 @@ class CachePersister(Persister[Cache]):
             if sealed:
                 self._uncommitted.append((cache.pool, cache.pages[self._written], self._written))
             self._written, self.nbytes = self._written + 1, self.nbytes + len(payload)
+        for length in self._due_windows(cache):
+            if not self._write_window(store, cache, length):
+                break
         for length, states in self._due_states(cache):
             if not self._write_states(store, length, cache.states.snapshot(states)):
                 break
+
+    def _due_windows(self, cache: Cache) -> list[int]:
+        """Returns the tokens after which the windows of sliding layers are to be written now: every step, and where the
+        documents or the sequence end, or where it is interrupted.
+        """
+        shape, written = cache.pool.shape, min(self._written, cache.num_pages) * PAGE
+        if self._full or not shape.window or not cache.exact:
+            return []
+        steps = range(0, written + 1, shape.window_step(cache.pool.codec))
+        due = {*steps, *self._ends, *([written] if self._closing else [])}
+        return sorted(length for length in due if self._window_at < length <= written)
+
+    def _write_window(self, store: Store, cache: Cache, length: int) -> bool:
+        """Write what sliding layers see after ``length`` tokens, whole pages, as far as it is not stored; nothing if
+        the cache no longer has all of it. Returns False if there was no room.
+        """
+        assert self._writer
+        seen = range(cache.pool.shape.first_seen(length), length // PAGE)
+        new = {i: cache.sliding_payload(i) for i in seen if not self._writer.has_snapshot("sliding", i)}
+        payloads = {i: payload for i, payload in new.items() if payload is not None}
+        if len(payloads) == len(new):
+            if not self._make_room(store, sum(map(len, payloads.values())), self._window_at):
+                return False
+            for i, payload in payloads.items():
+                self._writer.write_snapshot("sliding", i, payload)
+                self.nbytes += len(payload)
+        self._window_at = length
+        return True
 
     def _due_states(self, cache: Cache) -> list[tuple[int, States]]:
         """Returns the snapshots to be written now, with the tokens before each: those at the ends of pages, and of
@@ -206,7 +239,7 @@ class CachePersister(Persister[Cache]):
         more = end - self._states_at
         if self._identity.part and more * shape.bytes_per_token(codec) < shape.state_bytes(itemsize) // 2:
             return False
-        ends_here = end in self._pages_with_states or (self._closing and last)
+        ends_here = end in self._ends or (self._closing and last)
         return more >= shape.snapshot_step(codec, itemsize) or (ends_here and more >= MIN_STATE_TOKENS)
 
     def _write_states(self, store: Store, length: int, snapshot: np.ndarray) -> bool:
@@ -215,16 +248,16 @@ class CachePersister(Persister[Cache]):
         """
         assert self._writer
         position = -(-length // PAGE) - 1
-        if not self._writer.has_states(position):
+        if not self._writer.has_snapshot("states", position):
             if not self._make_room(store, len(snapshot), self._states_at):
                 return False
-            self._writer.write_states(position, snapshot)
+            self._writer.write_snapshot("states", position, snapshot)
             self.nbytes += len(snapshot)
         self._states_at = length
         return True
 
     @property
-    def _pages_with_states(self) -> frozenset[int]:
+    def _ends(self) -> frozenset[int]:
         """The tokens before the ends of the last whole pages of the documents and of the sequence: an edited document
         or chat goes on from there.
         """

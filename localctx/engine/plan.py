@@ -14,7 +14,7 @@ from localctx.models.llama_model import llama_device
 from localctx.models.load import loading_bytes
 from localctx.models.weight_formats import refuse_weights
 from localctx.settings import Settings
-from localctx.shape import PAGE, KVShape
+from localctx.shape import FULL, PAGE, KVShape
 
 
 def refuse_too_long(tokens: int, context: float, model: str, about: str = "") -> None:
@@ -73,11 +73,11 @@ def plan(
         answer = min(answer, model.context - tokens)
     held = keeper.max_tokens_held(tokens + answer)
     beside = 0 if keeper.pages_may_persist else cache_plan.chunk  # tokens of a chunk, before the keeper evicts
-    kv_bytes = shape.cache_bytes(cache_plan.codec, held + beside, model.dtype.itemsize)
+    kv_bytes = shape.cache_bytes(cache_plan.codec, held + beside, model.dtype.itemsize, cache_plan.chunk)
     if keeper.unbounded_positions and held < tokens + answer:
         # sinks are held twice: at their own positions, and re-rotated
         kv_bytes += keeper.sink_pages * shape.page_bytes(cache_plan.codec, sinks=True)
-    fresh = kv_bytes - reused // PAGE * shape.page_bytes(cache_plan.codec)
+    fresh = kv_bytes - reused // PAGE * shape.part_bytes(cache_plan.codec, FULL)
     seconds = (tokens - reused) / per_second if per_second else None
     return Planned(
         mode="full",

@@ -70,6 +70,13 @@ class Runtime:
         return self.model.engine == "torch" and bool(self.paged_model.shape.states)
 
     @property
+    def can_blend(self) -> bool:
+        """True if the model has keys and values of all tokens of a text, wherever it lies: no states, and no sliding
+        layers that kept the last window alone.
+        """
+        return self.model.engine != "torch" or not self.paged_model.shape.snapshots
+
+    @property
     def llama_model(self) -> LlamaModel:
         """The model, which llama.cpp computes. Raises ModelError."""
         assert self.model.engine == "llama.cpp", "the engine is that of the model"

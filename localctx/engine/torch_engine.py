@@ -68,13 +68,13 @@ class TorchEngine(KVEngine):
 
     def report(self, cache: Cache, *, window: int, chunk: int, restored: int) -> KVReport:
         """See ``KVEngine``."""
-        pool, ids = cache.pool, cache.pages
+        pool = cache.pool
         return KVReport(
             codec=pool.codec,
             keeper=cache.keeper.name,
             bytes_per_token=pool.shape.bytes_per_token(pool.codec),
-            pages=pool.counts(ids),
-            bytes=pool.nbytes(ids),
+            pages=pool.counts(cache.pages),
+            bytes=pool.nbytes(cache.table.ids.tolist()),
             sketch_bytes=cache.sketch_bytes(),
             window=window,
             chunk=chunk,

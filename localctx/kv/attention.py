@@ -97,11 +97,11 @@ def _prefill(c: _AttentionCall, k: Tensor, v: Tensor) -> Part:
     if c.records and len(table):  # the prefill kernel does not return the mass of single pages
         indices = torch.arange(len(table))
         last = backend.attend(
-            c.layer, c.q[:, -1:], table.for_kernels, indices, c.scale, softcap=c.softcap, page_lse=True
+            c.layer, c.q[:, -1:], table.for_kernels(c.layer), indices, c.scale, softcap=c.softcap, page_lse=True
         )
         _note_page_lse(c, indices, last.page_lse)
     k, v = (torch.cat(pair, 1) for pair in zip(c.cache.open_tail(c.layer), (k, v), strict=True))
-    return backend.prefill(c.layer, c.q, k, v, table.for_kernels, c.scale, c.softcap)
+    return backend.prefill(c.layer, c.q, k, v, table.for_kernels(c.layer), c.scale, c.softcap)
 
 
 def _parts(c: _AttentionCall, path: Path, k: Tensor, v: Tensor) -> list[Part]:
@@ -137,7 +137,7 @@ def _over_pages(c: _AttentionCall, path: Path) -> Iterator[Part]:
 def _over_runs(c: _AttentionCall, first: int) -> Iterator[Part]:
     """The pages from ``first`` on, decoded in runs; one by one where the keeper observes the mass of each."""
     table = c.cache.table
-    for start, stop in table.runs(first, 1 if c.observes_page_mass else RUN):
+    for start, stop in table.runs(c.layer, first, 1 if c.observes_page_mass else RUN):
         k, v = _read(c, start, stop)
         part = _part(c, k, v, table.token_positions(c.layer, start, stop))
         if c.observes_page_mass:
@@ -152,7 +152,7 @@ def _in_place(c: _AttentionCall, indices: Tensor, skip: int = 0) -> Part:
     result = c.cache.pool.backend.attend(
         c.layer,
         c.q,
-        c.cache.table.for_kernels,
+        c.cache.table.for_kernels(c.layer),
         indices,
         c.scale,
         skip=skip,
@@ -267,7 +267,7 @@ def _token_votes(c: _AttentionCall, lse: Tensor) -> Tensor:
     """The mean weight that the last queries give each sealed token, [H, tokens] float32."""
     q, lse = c.q[:, -LAST_QUERIES:], lse[:, -LAST_QUERIES:]
     votes = []
-    for start, stop in c.cache.table.runs(0, RUN):
+    for start, stop in c.cache.table.runs(c.layer, 0, RUN):
         k, _ = _read(c, start, stop)
         weights = (_scores(c, q, k) - lse.unflatten(0, (k.shape[0], -1))[..., None]).exp().mean((1, 2))
         votes.append(weights.mean(0, keepdim=True) if c.expand else weights)

@@ -110,9 +110,9 @@ class TorchBackend:
     @torch.inference_mode()  # a page sealed while the model ran may only be written so
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
         """See ``Backend``."""
-        start, stop = self._format.offsets[kind, layer : layer + 2]
+        span = self._format.record_span(kind, layer)
         for payload, record in zip(payloads, self._format.codecs[kind][layer].encode(k, v), strict=True):
-            payload[start:stop].copy_(record)
+            payload[span].copy_(record)
 
     def unpack(self, layer: int, pages: PageAddresses) -> tuple[Tensor, Tensor]:
         """See ``Backend``."""

@@ -1,8 +1,9 @@
 """BlockTable: the sealed pages of one sequence, in order: their ids, addresses, kinds and positions."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,44 +12,68 @@ from torch import Tensor
 from localctx.kv.backend import PageAddresses
 from localctx.kv.page_format import ORDINARY
 from localctx.kv.pool import Pool
-from localctx.shape import PAGE
+from localctx.shape import FULL, PAGE, SLACK_PAGES, SLIDING
 
 RUN = 32  # pages decoded at a time: bounds the full-precision copy of history to 2,048 tokens
 ALL = slice(None)
 
 
+class PageParts(NamedTuple):
+    """The ids of the parts of one page: the layers that attend to all (every layer, where pages have one part), and the
+    sliding ones, None once they no longer see it.
+    """
+
+    full: int
+    sliding: int | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of the parts there are."""
+        return [page for page in self if page is not None]
+
+
 @dataclass(frozen=True)
 class PlacedPage:
-    """One sealed page in a sequence: its id, its first token's number in the text, and its first key's position."""
+    """One sealed page in a sequence: its parts, its first token's number in the text, and its first key's position."""
 
-    page: int
+    parts: PageParts
     token: int
     position: int
 
 
-class _Columns:
-    """The table as arrays [pages]. Rebuilt when the pool's version changes, since addresses change as pages move."""
+class _Column:
+    """The parts of one kind of all pages, as arrays [pages]; where a part is gone, its address is 0."""
 
-    def __init__(self, pool: Pool, placed: Sequence[PlacedPage]) -> None:
-        ids = [p.page for p in placed]
-        self.valid_for, self._pool = (pool.version, len(placed)), pool
-        self.ids, self.kinds = np.array(ids, np.int64), pool.kinds(ids)
-        self.bases = np.array([pool.payload(page).data_ptr() for page in ids], np.int64)
-        self.positions = np.array([p.position for p in placed], np.int64)
-        self.text_pages = np.array([p.token // PAGE for p in placed], np.int64)
+    def __init__(self, pool: Pool, ids: Sequence[int | None]) -> None:
+        self._pool, self._ids = pool, ids
+        self.present = [page for page in ids if page is not None]
+        self.kinds = pool.kinds([0 if page is None else page for page in ids])
+        self.bases = np.array([0 if page is None else pool.payload(page).data_ptr() for page in ids], np.int64)
 
     @cached_property
     def on_device(self) -> np.ndarray:
-        return np.array([page in self._pool.device_tier for page in self.ids.tolist()], bool)
+        """True where nothing lies elsewhere, [pages]."""
+        return np.array([page is None or page in self._pool.device_tier for page in self._ids], bool)
 
     @cached_property
     def for_kernels(self) -> PageAddresses:
         return self._pool.backend.place(self.bases, self.kinds)
 
 
+class _Columns:
+    """The table as arrays [pages]. Rebuilt when the pool's version changes, since addresses change as pages move."""
+
+    def __init__(self, pool: Pool, placed: Sequence[PlacedPage]) -> None:
+        self.valid_for = pool.version, len(placed)
+        self.by_part = [_Column(pool, [p.parts[part] for p in placed]) for part in (FULL, SLIDING)]
+        self.ids = np.array([page for column in self.by_part for page in column.present], np.int64)
+        self.positions = np.array([p.position for p in placed], np.int64)
+        self.text_pages = np.array([p.token // PAGE for p in placed], np.int64)
+
+
 class BlockTable:
-    """The sealed pages of a sequence whose model computes in ``dtype``. The table holds one reference to each page, and
-    to each of ``originals``: sink pages as they were first computed, which re-rotated ones are made from.
+    """The sealed pages of a sequence whose model computes in ``dtype``. The table holds one reference to each part of a
+    page, and of ``originals``: sink pages as they were first computed, which re-rotated ones are made from.
 
     Pages are addressed by their index in the table.
     """
@@ -56,7 +81,7 @@ class BlockTable:
     def __init__(self, pool: Pool, dtype: torch.dtype) -> None:
         self.pool, self.dtype = pool, dtype
         self.placed: list[PlacedPage] = []
-        self.originals: list[int] = []
+        self.originals: list[PageParts] = []
         self._own_positions: list[np.ndarray | None] = [None] * len(pool.shape.layers)
         self._cached: _Columns | None = None
 
@@ -65,44 +90,38 @@ class BlockTable:
 
     @property
     def pages(self) -> list[int]:
-        """The ids of the pages."""
-        return [placed.page for placed in self.placed]
+        """The ids of the pages' parts of the layers that attend to all."""
+        return [placed.parts.full for placed in self.placed]
 
     @property
     def ids(self) -> np.ndarray:
-        """The ids of the pages, int64."""
+        """The ids of all parts of the pages, int64."""
         return self._columns.ids
-
-    @property
-    def bases(self) -> np.ndarray:
-        """The addresses of the pages, int64: every layer's record in order."""
-        return self._columns.bases
-
-    @property
-    def kinds(self) -> np.ndarray:
-        """The kinds of the pages, uint8."""
-        return self._columns.kinds
 
     @property
     def text_pages(self) -> np.ndarray:
         """Which page of the text each page begins in, int64."""
         return self._columns.text_pages
 
-    @property
-    def for_kernels(self) -> PageAddresses:
-        """Addresses and kinds as the backend's kernels take them."""
-        return self._columns.for_kernels
+    def bases(self, part: int) -> np.ndarray:
+        """The addresses of a part of the pages, int64: its layers' records in order; 0 where it is gone."""
+        return self._columns.by_part[part].bases
+
+    def kinds(self, part: int) -> np.ndarray:
+        """The kinds of a part of the pages, uint8."""
+        return self._columns.by_part[part].kinds
+
+    def for_kernels(self, layer: int) -> PageAddresses:
+        """Addresses and kinds of a layer's part of the pages, as the backend's kernels take them."""
+        return self._column(layer).for_kernels
 
     def readable(self, indices: np.ndarray | slice = ALL) -> bool:
         """True if the backend's kernels read the pages at ``indices`` where they are now."""
         backend = self.pool.backend
         if backend.in_place or not backend.max_batch_tokens:
             return backend.in_place
-        return backend.reads(self._columns.on_device[indices], self.dtype)
-
-    def addresses(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
-        """The addresses of the records of a layer (int64), and each page's kind (uint8)."""
-        return self.bases + self.pool.format.offsets[self.kinds, layer], self.kinds
+        on_device = [column.on_device[indices] for column in self._columns.by_part]
+        return backend.reads(np.concatenate(on_device), self.dtype)
 
     def positions(self, layer: int) -> np.ndarray:
         """The position of each page's first key in this layer, int64."""
@@ -125,9 +144,9 @@ class BlockTable:
         first = int(np.searchsorted(starts + PAGE, unseen, side="right"))
         return first, max(0, unseen - int(starts[first])) if first < len(starts) else 0
 
-    def runs(self, first: int, max_pages: int) -> Iterator[tuple[int, int]]:
-        """The pages ``first..`` in runs of at most ``max_pages`` pages of one kind: (start, stop)."""
-        kinds = self.kinds
+    def runs(self, layer: int, first: int, max_pages: int) -> Iterator[tuple[int, int]]:
+        """The pages ``first..`` in runs of at most ``max_pages`` pages of one kind in this layer: (start, stop)."""
+        kinds = self._column(layer).kinds
         start = first
         for i in range(first + 1, len(kinds) + 1):
             if i == len(kinds) or i - start == max_pages or kinds[i] != kinds[start]:
@@ -136,13 +155,15 @@ class BlockTable:
 
     def records(self, layer: int, first: int, stop: int) -> Tensor:
         """The records of the pages ``first..stop``, which are of one kind: [pages, total] uint8, on the device."""
-        return self.pool.fetch(self.pages[first:stop], layer)
+        return self.pool.fetch(self._ids_of(layer, first, stop), layer)
 
     def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """The keys and values [kv_heads, tokens, dim] of the pages ``first..stop``, which are of one kind, decoded."""
-        kind = self.pool.kinds(self.pages[first : first + 1])[0]
+        column = self._column(layer)
+        kind = column.kinds[first]
         if self.pool.in_place:
-            k, v = self.pool.backend.unpack(layer, PageAddresses(self.bases[first:stop], self.kinds[first:stop]))
+            assert column.bases[first:stop].all(), "no layer sees these pages any longer"
+            k, v = self.pool.backend.unpack(layer, PageAddresses(column.bases[first:stop], column.kinds[first:stop]))
         else:
             k, v = self.pool.codec_of(layer, kind).decode(self.records(layer, first, stop), torch.float32)
         if kind == ORDINARY and self.pool.unbiased(layer):
@@ -156,14 +177,32 @@ class BlockTable:
 
     # --- Changing the table
 
-    def append(self, page: int, token: int, position: int) -> None:
-        """Add a page at the end; its reference passes to the table."""
-        self.placed.append(PlacedPage(page, token, position))
+    def append(self, parts: PageParts, token: int, position: int) -> None:
+        """Add a page at the end; the references to its parts pass to the table."""
+        self.placed.append(PlacedPage(parts, token, position))
+
+    def release_unseen(self, position: int) -> None:
+        """Release sliding parts that no layer sees from ``position`` on; the last pages before stay, for some slack."""
+        if not (window := self.pool.shape.window):
+            return
+        first, _ = self.first_seen(self._sliding_layer, window + SLACK_PAGES * PAGE, position)
+        while first and (page := self.placed[first - 1].parts.sliding) is not None:
+            first -= 1
+            self.pool.release([page])
+            self.placed[first] = replace(self.placed[first], parts=PageParts(self.placed[first].parts.full))
+            self._cached = None
+
+    def has_window(self, position: int, pages: int) -> bool:
+        """True if there is all that sliding layers see of the first ``pages`` from ``position`` on."""
+        if not (window := self.pool.shape.window):
+            return True
+        first, _ = self.first_seen(self._sliding_layer, window, position)
+        return all(placed.parts.sliding is not None for placed in self.placed[first:pages])
 
     def remove(self, indices: Sequence[int]) -> list[int]:
         """Release the pages at ``indices``; returns the indices of those that stay."""
         removed = set(indices)
-        self.pool.release(self.placed[i].page for i in indices)
+        self.pool.release(page for i in indices for page in self.placed[i].parts.ids)
         stay = [i for i in range(len(self.placed)) if i not in removed]
         self.placed = [self.placed[i] for i in stay]
         for layer, own in enumerate(self._own_positions):
@@ -172,43 +211,65 @@ class BlockTable:
         self._cached = None
         return stay
 
-    def replace(self, first: int, stop: int, pages: list[int], positions: list[np.ndarray | None]) -> tuple[int, int]:
-        """Release the pages ``first..stop`` and put ``pages`` in their stead, which hold some of their tokens; returns
-        the range of the text that they were.
+    def replace(
+        self, first: int, stop: int, pages: list[PageParts], positions: list[np.ndarray | None]
+    ) -> tuple[int, int]:
+        """Put ``pages`` in the stead of the pages ``first..stop``, some of whose tokens they hold; returns the range of
+        the text that they were. What is not in ``pages`` is released.
 
         ``positions`` has, for each layer whose positions are its own from here on, those of all pages' first keys.
         """
         start, end = self.placed[first].token, self.placed[stop - 1].token + PAGE
-        self.pool.release(p.page for p in self.placed[first:stop])
+        stay = {page for parts in pages for page in parts.ids}
+        self.pool.release(page for p in self.placed[first:stop] for page in p.parts.ids if page not in stay)
         at = self.placed[first].position
-        self.placed[first:stop] = [PlacedPage(page, start + i, at + i) for i, page in enumerate(pages)]
+        self.placed[first:stop] = [PlacedPage(parts, start + i, at + i) for i, parts in enumerate(pages)]
         self._own_positions, self._cached = positions, None
         return start, end
 
-    def move(self, index: int, page: int, position: int) -> None:
-        """Put ``page``, a re-rotated copy, at ``index``. The reference to the page before it stays with the caller."""
-        self.placed[index] = PlacedPage(page, self.placed[index].token, position)
+    def move(self, index: int, parts: PageParts, position: int) -> None:
+        """Put ``parts``, re-rotated copies, at ``index``. The references to those before stay with the caller."""
+        self.placed[index] = PlacedPage(parts, self.placed[index].token, position)
         self._cached = None
 
-    def move_to(self, pool: Pool, pages: list[int], originals: list[int]) -> None:
+    def move_to(self, pool: Pool, pages: list[PageParts], originals: list[PageParts]) -> None:
         """Release all pages and go on in ``pool``, where ``pages`` and ``originals`` are copies of them."""
-        self.pool.release([*self.pages, *self.originals])
+        self.pool.release(self._held)
         self.placed = [PlacedPage(new, p.token, p.position) for new, p in zip(pages, self.placed, strict=True)]
         self.pool, self.originals, self._cached = pool, originals, None
 
     def release_originals(self) -> None:
         """Release ``originals``."""
-        self.pool.release(self.originals)
+        self.pool.release(page for parts in self.originals for page in parts.ids)
         self.originals = []
 
     def fork(self) -> "BlockTable":
         """A table of the same pages, which then have one more reference each."""
         twin = BlockTable(self.pool, self.dtype)
-        for page in (*self.pages, *self.originals):
+        for page in self._held:
             self.pool.references.share(page)
         twin.placed, twin.originals = list(self.placed), list(self.originals)
         twin._own_positions = list(self._own_positions)
         return twin
+
+    @property
+    def _held(self) -> list[int]:
+        """The ids that the table has a reference to."""
+        return [page for parts in (*(p.parts for p in self.placed), *self.originals) for page in parts.ids]
+
+    def _ids_of(self, layer: int, first: int, stop: int) -> list[int]:
+        """The ids of a layer's part of the pages ``first..stop``, which all have it."""
+        ids = [placed.parts[self.pool.format.parts[layer]] for placed in self.placed[first:stop]]
+        assert None not in ids, "no layer sees these pages any longer"
+        return [page for page in ids if page is not None]
+
+    @cached_property
+    def _sliding_layer(self) -> int:
+        """One of the sliding layers; all have the same positions."""
+        return self.pool.shape.parts.index(SLIDING)
+
+    def _column(self, layer: int) -> _Column:
+        return self._columns.by_part[self.pool.format.parts[layer]]
 
     @property
     def _columns(self) -> _Columns:

@@ -4,13 +4,17 @@ A step appends the same tokens to every layer, layer by layer: ``begin``, ``exte
 ``rollback`` instead of ``commit`` leaves the sequence as it was before ``begin``.
 """
 
+from collections.abc import Mapping
+from itertools import zip_longest
+from types import MappingProxyType
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from localctx.errors import NoRoom
 from localctx.kv.attention_history import AttentionHistory
-from localctx.kv.block_table import BlockTable, PlacedPage
+from localctx.kv.block_table import BlockTable, PageParts, PlacedPage
 from localctx.kv.compaction import pack_tokens_by_score
 from localctx.kv.eviction_log import EvictedRange, EvictionLog
 from localctx.kv.keepers.full import Full
@@ -21,7 +25,7 @@ from localctx.kv.pool import Pool
 from localctx.kv.rerotation import move_sinks_to_window, rebase_pages
 from localctx.kv.sequence_states import SequenceStates
 from localctx.kv.sketches import KeySketches
-from localctx.shape import PAGE, SINK_PAGES
+from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
 
 
 class Cache:
@@ -46,7 +50,7 @@ class Cache:
         self.sketches = KeySketches(self.table)
         self.states = SequenceStates(pool.shape.states, dtype, pool.device)
         self.history, self.evictions = AttentionHistory(), EvictionLog()
-        self._pending: list[int] = []  # pages that the open step fills
+        self._pending: tuple[list[int], list[int]] = ([], [])  # parts of pages that the open step fills
         self._step = 0  # its tokens
 
     # --- What it holds
@@ -108,10 +112,16 @@ class Cache:
         """The open page in full precision: each layer's k and v of its tokens, uint8."""
         return self.open_page.payload()
 
+    def sliding_payload(self, index: int) -> np.ndarray | None:
+        """The bytes of a sealed page's part of sliding layers (uint8); None if they no longer see it."""
+        page = self.placed_pages[index].parts.sliding
+        return None if page is None else self.pool.payload(page).cpu().numpy()
+
     def bytes_with(self, tokens: int) -> int:
         """Bytes of the sequence with ``tokens`` more: its pages, in any tier, its open page and its states."""
         first, pool = self.num_pages, self.pool
-        more = sum(pool.page_bytes(i) for i in range(first, first + (self.tail + tokens) // PAGE))
+        new = range(first, first + (self.tail + tokens) // PAGE)
+        more = sum(pool.page_bytes(i, part) for i in new for part in (FULL, SLIDING))
         return pool.bytes_of(self.table.ids) + more + self.open_page.nbytes + self.states.nbytes
 
     def sketch_bytes(self) -> int:
@@ -151,12 +161,13 @@ class Cache:
         if self.keeper.unbounded_positions and self.reach and self.position + tokens > self.reach:
             self._rebase()
         self.pool.clock += 1
+        self.table.release_unseen(self.position)
         if not self.selects_pages():  # otherwise each query touches the pages that it selects
             self.table.touch()
         self._step = tokens
         try:
             for i in range((self.tail + tokens) // PAGE):
-                self._pending.append(self.pool.new(self.pool.kind_at(self.num_pages + i)))
+                self._add_pending(self.pool.kind_at(self.num_pages + i))
         except NoRoom:
             self.rollback()
             raise
@@ -164,42 +175,48 @@ class Cache:
     def extend(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Append this step's k [kv_heads, T, k_dim] and v [kv_heads, T, v_dim] to one layer; seals pages they fill."""
         assert k.shape[1] == self._step, "extend wants the tokens that begin announced"
-        if not self._pending:
+        pending = self._pending[self.pool.format.parts[layer]]
+        if not pending:
             self.open_page.write(layer, k, v)
             return
         k, v = (torch.cat(pair, 1) for pair in zip(self.open_page.tokens(layer), (k, v), strict=True))
-        full = len(self._pending) * PAGE
-        self.pool.seal(layer, self._pending, k[:, :full], v[:, :full], self.position - self.tail)
+        full = len(pending) * PAGE
+        self.pool.seal(layer, pending, k[:, :full], v[:, :full], self.position - self.tail)
         self.open_page.write_next(layer, k[:, full:], v[:, full:])
 
     def commit(self) -> None:
         """Make the step part of the sequence, and evict what the keeper does not keep."""
-        self.pool.close(self._pending)
-        for i, page in enumerate(self._pending):
-            self.table.append(page, self.length - self.tail + i * PAGE, self.position - self.tail + i * PAGE)
+        self.pool.close([*self._pending[FULL], *self._pending[SLIDING]])
+        for i, parts in enumerate(zip_longest(*self._pending)):
+            start = i * PAGE - self.tail
+            self.table.append(PageParts(*parts), self.length + start, self.position + start)
         self.open_page.commit(self._step)
         self.length, self.position = self.length + self._step, self.position + self._step
         self.states.commit(self.length)
         self.history.advance(self.num_pages, self._step)
-        self._pending, self._step = [], 0
+        self._pending, self._step = ([], []), 0
         self._evict()
 
     def rollback(self) -> None:
         """Forget the open step, if there is one."""
         self.open_page.rollback()
         self.states.rollback()
-        self.pool.release(self._pending)
-        self._pending, self._step = [], 0
+        self.pool.release([*self._pending[FULL], *self._pending[SLIDING]])
+        self._pending, self._step = ([], []), 0
 
     # --- Other ways to change it
 
-    def adopt(self, payloads: list[np.ndarray]) -> None:
-        """Take persisted pages (mapped bytes, in order) as the sequence's next pages. The open page must be empty."""
+    def adopt(self, payloads: list[np.ndarray], windows: Mapping[int, np.ndarray] = MappingProxyType({})) -> None:
+        """Take persisted pages (mapped bytes, in order) as the sequence's next pages. The open page must be empty.
+
+        ``windows`` are their parts of sliding layers, by the index of the page; only the last are needed.
+        """
         assert self.tail == 0
         assert not self._step
         for payload in payloads:
-            page = self.pool.adopt(payload, self.pool.kind_at(self.num_pages))
-            self.table.append(page, self.length, self.position)
+            kind, sliding = self.pool.kind_at(self.num_pages), windows.get(self.num_pages)
+            parts = [self.pool.adopt(x, kind) for x in (payload, sliding) if x is not None]
+            self.table.append(PageParts(*parts), self.length, self.position)
             self.length, self.position = self.length + PAGE, self.position + PAGE
         self.history.advance(self.num_pages, 0)
         self._evict()
@@ -224,7 +241,7 @@ class Cache:
         self.sketches.clear()
         self.history.reset(self.num_pages)
 
-    def use_pool(self, pool: Pool, pages: list[int], originals: list[int]) -> None:
+    def use_pool(self, pool: Pool, pages: list[PageParts], originals: list[PageParts]) -> None:
         """Go on in ``pool``, in which ``pages`` are copies of the sealed pages and ``originals`` of the sinks'. The
         sequence is no longer exact.
         """
@@ -250,15 +267,16 @@ class Cache:
         twin.table, twin.open_page = self.table.fork(), self.open_page.fork()
         twin.sketches, twin.states = self.sketches.fork(twin.table), self.states.fork()
         twin.history, twin.evictions = self.history.fork(recording), self.evictions.fork()
-        twin._pending, twin._step = [], 0
+        twin._pending, twin._step = ([], []), 0
         return twin
 
     def trimmable(self, length: int) -> int:
-        """See ``SequenceCache``: a sealed page that is reopened is not what was prefilled, and states are not known
-        after every token.
+        """See ``SequenceCache``: a sealed page that is reopened is not what was prefilled, states are not known after
+        every token, and sliding layers have kept the last window alone.
         """
         whole = length if length >= self.num_pages * PAGE else length // PAGE * PAGE
-        return self.states.restorable(whole, self.length)
+        known = self.states.restorable(whole, self.length)
+        return known if self._has_window(known) else 0
 
     def trim(self, length: int) -> None:
         """Keep the first ``length`` tokens. Cutting inside a sealed page reopens it at its codec's precision.
@@ -268,6 +286,7 @@ class Cache:
         assert 0 <= length <= self.length
         assert not self._step
         assert length == 0 or self.evictions.allows_trim(length), "a keeper evicted what lies before"
+        assert self._has_window(length), "sliding layers no longer have what they would see"
         self.states.restore(length, self.length)
         placed = self.table.placed
         keep = sum(p.token + PAGE <= length for p in placed) if length else 0
@@ -284,6 +303,17 @@ class Cache:
         self.rollback()
         self.trim(0)
         self.table.release_originals()
+
+    def _has_window(self, length: int) -> bool:
+        """True if sliding layers could go on after the first ``length`` tokens."""
+        pages = sum(placed.token < length for placed in self.table.placed)
+        return length == 0 or self.table.has_window(self.position - (self.length - length), pages)
+
+    def _add_pending(self, kind: int) -> None:
+        """Add a page that the open step fills, in every part. Raises NoRoom."""
+        for part, pending in enumerate(self._pending):
+            if part == FULL or self.pool.shape.window:
+                pending.append(self.pool.new(kind, part))
 
     def _evict(self) -> None:
         """Evict what the keeper does not keep."""

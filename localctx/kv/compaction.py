@@ -6,41 +6,48 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kv.block_table import BlockTable
+from localctx.kv.block_table import BlockTable, PageParts
 from localctx.kv.page_format import ORDINARY, SINK
-from localctx.shape import PAGE, SINK_PAGES
+from localctx.shape import FULL, PAGE, SINK_PAGES
 
 
 def pack_tokens_by_score(
     table: BlockTable, slots: int, stop: int, score: Callable[[int, Tensor], Tensor]
-) -> tuple[list[int], list[np.ndarray | None]]:
-    """Returns ``slots`` new pages with the best tokens of the pages ``SINK_PAGES..stop``, and for each sliding layer,
-    which keeps its last tokens, the positions of all its pages then. Keys stay at their positions. ``score`` is a
+) -> tuple[list[PageParts], list[np.ndarray | None]]:
+    """Returns ``slots`` pages with the best tokens of the pages ``SINK_PAGES..stop``, and for each sliding layer, which
+    keeps its last pages, the positions of all its pages then. Keys stay at their positions. ``score`` is a
     ``TokenScore``, see ``Keeper``.
 
     The table is unchanged. Raises NoRoom.
     """
     # A packed page mixes positions, so what a bias adds to each key is unknown: such pages keep full precision.
-    layers = range(len(table.pool.shape.layers))
+    layers, last = range(len(table.pool.shape.layers)), table.placed[stop - slots : stop]
     kind = SINK if any(map(table.pool.unbiased, layers)) else ORDINARY
     pages = [table.pool.new(kind) for _ in range(slots)]
-    positions = [_pack_layer(table, layer, stop, pages, kind, score) for layer in layers]
+    for layer in np.flatnonzero(table.pool.format.parts == FULL).tolist():
+        _pack_layer(table, layer, stop, pages, kind, score)
     table.pool.close(pages)
-    return pages, positions
+    parts = [PageParts(page, placed.parts.sliding) for page, placed in zip(pages, last, strict=True)]
+    return parts, [_positions_of_last(table, layer, slots, stop) for layer in layers]
 
 
 def _pack_layer(
     table: BlockTable, layer: int, stop: int, pages: list[int], kind: int, score: Callable[[int, Tensor], Tensor]
-) -> np.ndarray | None:
+) -> None:
     k, v = table.read(layer, SINK_PAGES, stop, torch.float32)
-    count, own = len(pages) * PAGE, None
+    count = len(pages) * PAGE
     if table.pool.shape.layers[layer].window is None:
         keep = score(layer, k).topk(count, -1).indices.sort(-1).values  # [kv_heads, count]
         k, v = (x.take_along_dim(keep[..., None], 1) for x in (k, v))
     else:
         k, v = k[:, -count:], v[:, -count:]
-        own = table.positions(layer)
-        own = np.concatenate((own[:SINK_PAGES], own[stop - len(pages) : stop]))
     for page, record in zip(pages, table.pool.codec_of(layer, kind).encode(k, v), strict=True):
         table.pool.fill(page, layer, record)
-    return own
+
+
+def _positions_of_last(table: BlockTable, layer: int, slots: int, stop: int) -> np.ndarray | None:
+    """The positions of the pages before ``stop`` of a sliding layer that keeps its last ``slots``; None for others."""
+    if table.pool.shape.layers[layer].window is None:
+        return None
+    own = table.positions(layer)
+    return np.concatenate((own[:SINK_PAGES], own[stop - slots : stop]))

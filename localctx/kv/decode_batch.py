@@ -14,7 +14,7 @@ from localctx.kv.dispatch import BATCH_DTYPES, records_attention, selects_pages
 from localctx.kv.graph_inputs import CapturableBatch
 from localctx.kv.row_parts import split_rows
 from localctx.kv.selection import bias_scores, choose_pages
-from localctx.shape import PAGE
+from localctx.shape import FULL, PAGE, SLIDING
 
 
 class DecodeBatch:
@@ -29,15 +29,16 @@ class DecodeBatch:
         self._caches, self._pool = [cache for cache, _ in rows], rows[0][0].pool
         self._later = [i for _, i in rows]  # by row: the new tokens of its sequence that come before it
         self._starts = np.cumsum([0, *(cache.num_pages for cache in self._caches)])  # [rows + 1], in all rows' pages
-        self._bases = np.concatenate([cache.table.bases for cache in self._caches])
-        self._kinds = np.concatenate([cache.table.kinds for cache in self._caches])
+        tables = [cache.table for cache in self._caches]
+        self._bases = np.stack([np.concatenate([t.bases(part) for t in tables]) for part in (FULL, SLIDING)])
+        self._kinds = np.stack([np.concatenate([t.kinds(part) for t in tables]) for part in (FULL, SLIDING)])
         open_pages = {id(cache): cache.open_page.addresses for cache, _ in sequences}
         self._open_pages = np.stack([open_pages[id(cache)] for cache in self._caches], 1)  # [layers, rows, 2]
         self._filled = np.array([cache.tail + i for cache, i in rows], np.int64)
         self._none_hidden = np.zeros(len(rows), np.int64)
         self._parts = split_rows(self._starts, [(0, 0)] * len(rows), self.max_part)
         self._recording = any(cache.attention_mass is not None for cache in self._caches)
-        self._mass = np.zeros(len(self._bases))
+        self._mass = np.zeros(self._starts[-1])
 
     def attend(
         self,
@@ -106,10 +107,12 @@ class DecodeBatch:
     @cached_property
     def _addresses(self) -> np.ndarray:
         """The addresses of records, [layers, pages]."""
-        return np.ascontiguousarray((self._bases[:, None] + self._pool.format.offsets[self._kinds, :-1]).T)
+        offsets, parts = self._pool.format.offsets, self._pool.format.parts
+        return self._bases[parts] + offsets[self._kinds[parts], np.arange(len(parts))[:, None]]
 
     def _pages(self, layer: int, window: int | None) -> BatchPages:
-        return BatchPages(self._parts_seen(layer, window), self._addresses[layer : layer + 1], self._kinds[None])
+        kinds = self._kinds[None, self._pool.shape.parts[layer]]
+        return BatchPages(self._parts_seen(layer, window), self._addresses[layer : layer + 1], kinds)
 
     def _parts_seen(self, layer: int, window: int | None) -> np.ndarray:
         """The parts of all rows' pages, as far back as the window reaches."""
@@ -130,7 +133,7 @@ class DecodeBatch:
         return chosen
 
     def _pages_at(self, layer: int, chosen: np.ndarray) -> BatchPages:
-        return BatchPages(self._selected_parts, self._addresses[layer][chosen], self._kinds[chosen])
+        return BatchPages(self._selected_parts, self._addresses[layer][chosen], self._kinds[FULL][chosen])
 
     @cached_property
     def _selected_parts(self) -> np.ndarray:

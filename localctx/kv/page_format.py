@@ -1,33 +1,42 @@
-"""PageFormat: how the pages of one model in one codec lie in memory. A page is every layer's record, in order."""
+"""PageFormat: how the pages of one model in one codec lie in memory. A part of a page is its layers' records."""
 
 import numpy as np
 
 from localctx.kernels import decode_cpu
 from localctx.kv.codecs import Codec, make_codec
-from localctx.shape import FORMATS, SINK_PAGES, KVShape
+from localctx.shape import FORMATS, FULL, SINK_PAGES, SLIDING, KVShape
 
 ORDINARY, SINK = 0, 1  # the kinds of page: in the codec's format, or full precision at the beginning of a sequence
 
 
 class PageFormat:
-    """The records of both kinds of page. ``codecs`` [kinds][layers] encode and decode them, ``offsets``
-    [kinds, layers + 1] int64 are where they begin in a page, in bytes, ``layouts`` describe them to the CPU kernels.
+    """The records of both kinds of page. ``codecs`` [kinds][layers] encode and decode them, ``offsets`` and ``ends``
+    [kinds, layers] int64 are where they begin and end in their layer's part of a page (``parts`` [layers]), in bytes;
+    ``layouts`` describe them to the CPU kernels.
     """
 
     def __init__(self, shape: KVShape, codec: str) -> None:
         self.shape, self.codec, self.rotated = shape, codec, FORMATS[codec].hadamard
         self.codecs = [_codecs(shape, codec, self.rotated, sinks) for sinks in (False, True)]
-        sizes = [[c.layout.total for c in codecs] for codecs in self.codecs]
-        self.offsets = np.array([np.cumsum([0, *s]) for s in sizes], np.int64)
+        sizes = np.array([[c.layout.total for c in codecs] for codecs in self.codecs], np.int64)
+        self.parts = np.array(shape.parts, np.int64)
+        own = [np.where(self.parts == part, sizes, 0) for part in (FULL, SLIDING)]
+        self.ends = np.where(self.parts == FULL, *(np.cumsum(x, 1) for x in own))
+        self.offsets = self.ends - sizes
+        self._part_bytes = np.stack([x.sum(1) for x in own], 1)
         self.layouts = [layout_of(*pair) for pair in zip(*self.codecs, strict=True)]
 
     def kind_at(self, index: int) -> int:
         """The kind of the ``index``-th page of a sequence: SINK at the beginning, where the codec quantizes."""
         return SINK if index < SINK_PAGES and FORMATS[self.codec].scaled else ORDINARY
 
-    def page_bytes(self, kind: int) -> int:
-        """Bytes of a page of this kind."""
-        return int(self.offsets[kind, -1])
+    def page_bytes(self, kind: int, part: int = FULL) -> int:
+        """Bytes of one part of a page of this kind."""
+        return int(self._part_bytes[kind, part])
+
+    def record_span(self, kind: int, layer: int) -> slice:
+        """Where the record of a layer lies in its part of a page of this kind."""
+        return slice(int(self.offsets[kind, layer]), int(self.ends[kind, layer]))
 
 
 def _codecs(shape: KVShape, codec: str, rotated: bool, sinks: bool) -> list[Codec]:

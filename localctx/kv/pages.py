@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from localctx.shape import PAGE
+from localctx.shape import PAGE, SnapshotKind
 
 
 class Activation(NamedTuple):
@@ -59,9 +59,9 @@ def page_names(
         yield name, packed
 
 
-def states_key(page: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-    """The name of the snapshot of the states after a page, whose (name, packed tokens) these are; it has no tokens."""
-    return next_name(page[0], b"states"), b""
+def snapshot_key(page: tuple[bytes, bytes], kind: SnapshotKind) -> tuple[bytes, bytes]:
+    """The name of what is stored beside a page, whose (name, packed tokens) these are; it has no tokens."""
+    return next_name(page[0], kind.encode()), b""
 
 
 class PageReferences:

@@ -26,7 +26,7 @@ from localctx.kv.pages import PageReferences
 from localctx.kv.prefetch import Prefetcher
 from localctx.kv.rotary import Rope
 from localctx.kv.tiers import DiskTier, MemoryTier, StoredBytes, StoredCopies, Tier, as_tensor
-from localctx.shape import FORMATS, PAGE, KVShape
+from localctx.shape import FORMATS, FULL, PAGE, KVShape
 
 
 class Pool:
@@ -59,7 +59,7 @@ class Pool:
         self.host_tier = MemoryTier("host", torch.device("cpu"), limits.host if limits else 0, pinned=pinned)
         self.disk_tier = DiskTier(spill, limits.disk if limits else 0)
         self.tiers: tuple[Tier, ...] = (self.device_tier, self.host_tier, self.disk_tier)
-        self._prefetcher = Prefetcher(self.record, len(shape.layers), self.device)
+        self._prefetcher = Prefetcher(self.record, shape.parts, self.device)
         self.clock = self.version = 0  # steps so far; moves of pages so far: a block table of an older version is stale
         self._where: dict[int, Tier] = {}
         self._stored = StoredCopies()
@@ -82,9 +82,9 @@ class Pool:
         """The limits of each tier now."""
         return TierLimits(*(tier.limit for tier in self.tiers))
 
-    def new(self, kind: int) -> int:
-        """A page of this kind, to be filled layer by layer. Raises NoRoom."""
-        nbytes = int(self.format.offsets[kind, -1])
+    def new(self, kind: int, part: int = FULL) -> int:
+        """One part of a page of this kind, a page of its own here, to be filled layer by layer. Raises NoRoom."""
+        nbytes = self.format.page_bytes(kind, part)
         if self._spare() < nbytes:
             raise NoRoom(self.nbytes(), nbytes)
         self.make_room(nbytes)
@@ -98,9 +98,9 @@ class Pool:
         """The kind of the ``index``-th page of a sequence: see ``PageFormat``."""
         return self.format.kind_at(index)
 
-    def page_bytes(self, index: int) -> int:
-        """Bytes of the ``index``-th page of a sequence."""
-        return self.format.page_bytes(self.kind_at(index))
+    def page_bytes(self, index: int, part: int = FULL) -> int:
+        """Bytes of one part of the ``index``-th page of a sequence."""
+        return self.format.page_bytes(self.kind_at(index), part)
 
     def seal(self, layer: int, pages: Sequence[int], k: Tensor, v: Tensor, position: int) -> None:
         """Encode one layer of new pages: k and v [kv_heads, pages * 64, dim], the first key at ``position``."""
@@ -160,13 +160,12 @@ class Pool:
         return self._where[page].name
 
     def payload(self, page: int) -> Tensor:
-        """A page's bytes where they are, every layer's record in order: what a slot holds."""
+        """A page's bytes where they are, the records of its part's layers in order: what a slot holds."""
         return self._where[page].get(page)
 
     def record(self, page: int, layer: int) -> Tensor:
         """One layer's record, where it is."""
-        start, stop = self.format.offsets[self._kinds[page], layer : layer + 2]
-        return self.payload(page)[start:stop]
+        return self.payload(page)[self.format.record_span(self._kinds[page], layer)]
 
     def fetch(self, pages: Sequence[int], layer: int) -> Tensor:
         """The records of pages of one kind, stacked on the device: [pages, total] uint8."""
@@ -200,7 +199,7 @@ class Pool:
     @property
     def bytes_of_page(self) -> int:
         """See ``SequenceMemory``."""
-        return self.format.page_bytes(ORDINARY)
+        return self.shape.page_bytes(self.codec)
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
         """See ``SequenceMemory``: pages that forks share count once."""

@@ -1,7 +1,9 @@
 """Changing the codec in the middle of a sequence: sealed pages are decoded and encoded again."""
 
+import numpy as np
 import torch
 
+from localctx.kv.block_table import PageParts
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 
@@ -14,25 +16,35 @@ def reencode(cache: Cache, codec: str) -> None:
     """
     pool = cache.pool.with_codec(codec)
     copies = [_copy(cache, i, pool) for i in range(cache.num_pages)]
-    originals = [_copy_of_sink(cache, page, pool) for page in cache.table.originals]
+    originals = [_copy_of_sink(cache, parts, pool) for parts in cache.table.originals]
     cache.use_pool(pool, copies, originals)
 
 
-def _copy(cache: Cache, index: int, pool: Pool) -> int:
-    kind = int(cache.table.kinds[index])
-    page = pool.new(max(kind, pool.kind_at(index)))  # what is in full precision stays so
-    for layer in range(len(pool.shape.layers)):
+def _copy(cache: Cache, index: int, pool: Pool) -> PageParts:
+    """A copy of the parts there are of the page at ``index``; what is in full precision stays so."""
+    there = range(len(cache.placed_pages[index].parts.ids))
+    return PageParts(*(_copy_of_part(cache, index, part, pool) for part in there))
+
+
+def _copy_of_part(cache: Cache, index: int, part: int, pool: Pool) -> int:
+    kind = int(cache.table.kinds(part)[index])
+    page = pool.new(max(kind, pool.kind_at(index)), part)
+    for layer in np.flatnonzero(pool.format.parts == part).tolist():
         k, v = cache.read(layer, index, index + 1, torch.float32)
         pool.seal(layer, [page], k, v, int(cache.table.positions(layer)[index]))
     pool.close([page])
     return page
 
 
-def _copy_of_sink(cache: Cache, original: int, pool: Pool) -> int:
-    """A copy of a sink page as it was first computed, at the positions it had then."""
+def _copy_of_sink(cache: Cache, originals: PageParts, pool: Pool) -> PageParts:
+    """Copies of the parts of a sink page as they were first computed, at the positions they had then."""
+    return PageParts(*(_copy_of_original(cache, page, part, pool) for part, page in enumerate(originals.ids)))
+
+
+def _copy_of_original(cache: Cache, original: int, part: int, pool: Pool) -> int:
     old_kind = int(cache.pool.kinds([original])[0])
-    page = pool.new(kind := max(old_kind, pool.kind_at(0)))
-    for layer in range(len(pool.shape.layers)):
+    page = pool.new(kind := max(old_kind, pool.kind_at(0)), part)
+    for layer in np.flatnonzero(pool.format.parts == part).tolist():
         records = cache.pool.fetch([original], layer)
         k, v = cache.pool.codec_of(layer, old_kind).decode(records, torch.float32)
         pool.fill(page, layer, pool.codec_of(layer, kind).encode(k, v)[0])

@@ -1,9 +1,11 @@
 """Re-rotation: keys moved to other positions. RoPE is relative: a key rotated on by d is the key d tokens later."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kv.block_table import BlockTable
+from localctx.errors import NoRoom
+from localctx.kv.block_table import BlockTable, PageParts
 from localctx.kv.pool import Pool
 from localctx.shape import PAGE
 
@@ -16,11 +18,22 @@ def rerotate(pool: Pool, layer: int, k: Tensor, v: Tensor, by: int) -> tuple[Ten
     return pool.rope.rerotate(layer, k, by), v
 
 
-def rerotated_page(pool: Pool, page: int, by: int) -> int:
-    """A new page: a copy of ``page`` with its keys ``by`` positions later. Raises NoRoom."""
+def rerotated_page(pool: Pool, parts: PageParts, by: int) -> PageParts:
+    """New pages: copies of ``parts`` with their keys ``by`` positions later. Raises NoRoom."""
+    copies = list[int]()
+    try:
+        for part, page in enumerate(parts.ids):
+            copies.append(_rerotated_part(pool, page, part, by))
+    except NoRoom:
+        pool.release(copies)
+        raise
+    return PageParts(*copies)
+
+
+def _rerotated_part(pool: Pool, page: int, part: int, by: int) -> int:
     kind = int(pool.kinds([page])[0])
-    copy = pool.new(kind)
-    for layer in range(len(pool.shape.layers)):
+    copy = pool.new(kind, part)
+    for layer in np.flatnonzero(pool.format.parts == part).tolist():
         codec = pool.codec_of(layer, kind)
         k, v = rerotate(pool, layer, *codec.decode(pool.fetch([page], layer), torch.float32), by)
         pool.fill(copy, layer, codec.encode(k, v)[0])
@@ -51,14 +64,17 @@ def rebase_pages(table: BlockTable, sink_pages: int) -> None:
         if i < sink_pages:
             _move_sink(table, i, i * PAGE)
         else:
-            moved = rerotated_page(table.pool, placed.page, i * PAGE - placed.position)
-            table.pool.release([placed.page])
+            moved = rerotated_page(table.pool, placed.parts, i * PAGE - placed.position)
+            table.pool.release(placed.parts.ids)
             table.move(i, moved, i * PAGE)
 
 
 def _move_sink(table: BlockTable, i: int, position: int) -> None:
-    if i == len(table.originals):
-        table.originals.append(table.placed[i].page)
+    is_first = i == len(table.originals)
+    original = table.placed[i].parts if is_first else table.originals[i]
+    moved = rerotated_page(table.pool, original, position - i * PAGE)
+    if is_first:
+        table.originals.append(original)
     else:
-        table.pool.release([table.placed[i].page])
-    table.move(i, rerotated_page(table.pool, table.originals[i], position - i * PAGE), position)
+        table.pool.release(table.placed[i].parts.ids)
+    table.move(i, moved, position)

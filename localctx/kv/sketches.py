@@ -22,7 +22,7 @@ class KeySketches:
     def of_layer(self, layer: int) -> Sketch:
         """The sketch of a layer's pages; there must be some."""
         known = self._by_layer.get(layer)
-        for start, stop in self._table.runs(known.codes.shape[1] if known else 0, RUN):
+        for start, stop in self._table.runs(layer, known.codes.shape[1] if known else 0, RUN):
             more = self._make(layer, start, stop)
             known = known.with_more(more) if known else more
         assert known, "there are no pages"
@@ -42,8 +42,8 @@ class KeySketches:
     def _make(self, layer: int, start: int, stop: int) -> Sketch:
         table, pool = self._table, self._table.pool
         if not pool.in_place and table.readable(slice(start, stop)):
-            bases, kinds = table.for_kernels
+            bases, kinds = table.for_kernels(layer)
             if made := pool.backend.make_sketch(layer, PageAddresses(bases[start:stop], kinds[start:stop])):
                 return made
-        codec = pool.codec_of(layer, int(table.kinds[start]))
+        codec = pool.codec_of(layer, int(table.kinds(pool.shape.parts[layer])[start]))
         return make_sketch(codec.stored_keys(table.records(layer, start, stop)))

@@ -45,7 +45,7 @@ def _tokens_of(source: Cache, layer: int, start: int, stop: int) -> tuple[Tensor
     assert not source.evicted, "a keeper evicted part of this sequence"
     assert 0 <= start < stop <= source.length
     first, sealed = start // PAGE, min(-(-stop // PAGE), source.num_pages)
-    runs = source.table.runs(first, RUN)
+    runs = source.table.runs(layer, first, RUN)
     parts = [source.read(layer, at, min(end, sealed), torch.float32) for at, end in runs if at < sealed]
     parts.append(source.open_tail(layer))
     before = min(first, source.num_pages) * PAGE

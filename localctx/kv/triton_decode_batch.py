@@ -54,11 +54,10 @@ class TritonDecodeBatch(DecodeBatch):
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """See ``CapturableBatch``. ``mass`` is an output: what pages received."""
-        arrays = {
-            "bases": pad_to_power_of_two(self._bases),
-            "kinds": pad_to_power_of_two(self._kinds),
-            "mass": pad_to_power_of_two(np.zeros(len(self._bases))),
-        }
+        arrays = {"mass": pad_to_power_of_two(np.zeros_like(self._mass))}
+        for part in sorted({*self._pool.shape.parts}):
+            arrays[f"bases {part}"] = pad_to_power_of_two(self._bases[part])
+            arrays[f"kinds {part}"] = pad_to_power_of_two(self._kinds[part])
         for i, (parts, hidden) in enumerate(self._views[1]):
             bounds = attention_triton.bounds_of(parts, len(self._caches))
             arrays |= {f"parts {i}": pad_to_power_of_two(parts), f"bounds {i}": bounds, f"hidden {i}": hidden}
@@ -78,10 +77,10 @@ class TritonDecodeBatch(DecodeBatch):
         shared: bool = False,
     ) -> Tensor:
         """See ``DecodeBatch``."""
-        inputs, i = self.graph_inputs, self._views[0][layer]
+        inputs, i, part = self.graph_inputs, self._views[0][layer], self._pool.shape.parts[layer]
         assert window == self._pool.shape.layers[layer].window
         pages = attention_triton.TritonPages(
-            inputs[f"parts {i}"], inputs[f"bounds {i}"], inputs["bases"], inputs["kinds"]
+            inputs[f"parts {i}"], inputs[f"bounds {i}"], inputs[f"bases {part}"], inputs[f"kinds {part}"]
         )
         open_pages = attention_triton.TritonOpenPages(
             inputs["open pages"][layer], inputs["filled"], inputs[f"hidden {i}"]
@@ -98,7 +97,7 @@ class TritonDecodeBatch(DecodeBatch):
             scale,
             softcap=softcap,
             sinks=sinks,
-            extra=None if extra is None else pad(extra, (0, PAGE * len(inputs["bases"]) - extra.shape[1])),
+            extra=None if extra is None else pad(extra, (0, PAGE * len(inputs["mass"]) - extra.shape[1])),
             rotated=self._pool.format.rotated,
             masses=self._records(layer, window),
         )
@@ -112,7 +111,7 @@ class TritonDecodeBatch(DecodeBatch):
         """See ``DecodeBatch``."""
         if not self._recording:
             return
-        self._mass = self.graph_inputs["mass"][: len(self._bases)].cpu().numpy()
+        self._mass = self.graph_inputs["mass"][: len(self._mass)].cpu().numpy()
         super().report_attention()
 
     @cached_property

@@ -80,7 +80,7 @@ def export_document(store: Store, document: DocumentRow, path: Path) -> tuple[in
     with store_errors(store.home):
         text = store.documents.text(document.id)
         own = [c for c in store.caches.of_document(document.id) if c.id == cache_id(c.fingerprint, [document.id])]
-        opened = ((c, list(store.pages.of_cache(c.id))) for c in own if not store.pages.has_states(c.id))
+        opened = ((c, list(store.pages.of_cache(c.id))) for c in own if not store.pages.has_snapshots(c.id))
         stored = [(c, pages) for c, pages in opened if pages and not pages[0][0]["parent"]]  # no snapshots
         spans = [[s.start, s.end, s.kind, s.label] for s in store.documents.spans(document.id)]
     manifest = {

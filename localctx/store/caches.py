@@ -183,8 +183,8 @@ class Caches:
         self._remove("SELECT value FROM json_each(?)", json.dumps(list(ids)))
 
     def _copy(self, table: str, column: str, cache: str, to: str, rows: int = -1) -> None:
-        """Copy a cache's entries of the first ``rows`` pages in ``table`` to another, with their states (-1: all)."""
-        some = f"AND position BETWEEN {-rows} AND {rows - 1}" if rows >= 0 else ""
+        """Copy a cache's entries of its first ``rows`` pages, with their snapshots, to another (-1: all)."""
+        some = f"AND position BETWEEN {-2 * rows} AND {rows - 1}" if rows >= 0 else ""
         self._db.execute(
             f"""INSERT OR IGNORE INTO {table} (cache, position, {column}) SELECT ?, position, {column} FROM {table}
             WHERE cache = ? {some}""",

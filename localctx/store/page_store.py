@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from localctx.kv.pages import Activation, page_names, states_key
-from localctx.shape import PAGE
+from localctx.kv.pages import Activation, page_names, snapshot_key
+from localctx.shape import PAGE, KVShape, SnapshotKind
 
 PageKey = tuple[bytes, bytes]
 """A page's name and its packed tokens: enough to find a page and to verify that it is the right one."""
@@ -61,12 +61,14 @@ class PrefixMatch:
     """The stored pages that a prompt begins with, as mapped bytes, and why they end early if a page was damaged.
 
     ``tail`` is the open page at the prompt's end, if it was stored too; ``damaged`` are the names of damaged pages.
-    ``states`` is the snapshot of the model's states after the last of them.
+    ``states`` is the snapshot of the model's states after the last of them, ``windows`` are the parts of sliding layers
+    of those that these layers see, by the index of the page.
     """
 
     payloads: list[np.ndarray] = field(default_factory=list)
     tail: np.ndarray | None = None
     states: np.ndarray | None = None
+    windows: dict[int, np.ndarray] = field(default_factory=dict)
     fault: str | None = None
     damaged: list[bytes] = field(default_factory=list)
 
@@ -76,11 +78,10 @@ def longest_prefix(
     fingerprint: bytes,
     tokens: Sequence[int],
     activation: Activation | None = None,
-    *,
-    with_states: bool = False,
+    shape: KVShape | None = None,
 ) -> PrefixMatch:
     """Returns the longest run of stored pages that ``tokens`` begin with, all verified; names are those of
-    ``page_names``. ``with_states``: the run ends with the last page that has a snapshot of states.
+    ``page_names``. The run ends where a sequence of this ``shape`` can go on (None: after every page).
 
     Pages behind a damaged one are verified too, so that one reading repairs all of them.
     """
@@ -93,22 +94,57 @@ def longest_prefix(
             break
         elif page.payload is not None and not match.damaged:
             match.payloads.append(page.payload)
-    if with_states:
-        _cut_to_states(pages, match, keys)
+    if shape and shape.snapshots:
+        _SnapshotSearch(pages, shape, keys, len(tokens), match).cut()
     if len(match.payloads) * PAGE > len(tokens):
         match.tail = match.payloads.pop()
     return match
 
 
-def _cut_to_states(pages: PageStore, match: PrefixMatch, keys: Sequence[PageKey]) -> None:
-    """Drop the pages after the last snapshot of states, which is looked for from the end."""
-    while match.payloads:
-        key = states_key(keys[len(match.payloads) - 1])
-        (opened,) = pages.open([key])
-        if opened.payload is not None:
-            match.states = opened.payload
-            return
+class _SnapshotSearch:
+    """The search for the last snapshot beside the pages ``keys`` of a sequence of ``tokens`` tokens."""
+
+    def __init__(
+        self, pages: PageStore, shape: KVShape, keys: Sequence[PageKey], tokens: int, match: PrefixMatch
+    ) -> None:
+        self._pages, self._shape, self._keys, self._tokens, self._match = pages, shape, keys, tokens, match
+
+    def cut(self) -> None:
+        """Drop the pages after the last one where the sequence can go on."""
+        match = self._match
+        while match.payloads:
+            stop = self._end_of_windows()
+            if stop == len(match.payloads) and self._take_states():
+                break
+            del match.payloads[min(stop, len(match.payloads) - 1) :]
+        seen = self._seen()
+        match.windows = {i: x for i, x in match.windows.items() if i in seen}
+
+    def _seen(self) -> range:
+        """The whole pages of the run that sliding layers see after it."""
+        length = min(len(self._match.payloads) * PAGE, self._tokens)
+        return range(self._shape.first_seen(length), length // PAGE) if self._shape.window else range(0)
+
+    def _end_of_windows(self) -> int:
+        """Returns how many pages the run has if sliding layers have what they see, else the last that they lack."""
+        for i in reversed(self._seen()):
+            if i not in self._match.windows:
+                payload = self._open("sliding", i)
+                if payload is None:
+                    return i
+                self._match.windows[i] = payload
+        return len(self._match.payloads)
+
+    def _take_states(self) -> bool:
+        """Take the states after the run; False if there are none, though the shape has states."""
+        if self._shape.states:
+            self._match.states = self._open("states", len(self._match.payloads) - 1)
+        return not self._shape.states or self._match.states is not None
+
+    def _open(self, kind: SnapshotKind, position: int) -> np.ndarray | None:
+        key = snapshot_key(self._keys[position], kind)
+        (opened,) = self._pages.open([key])
         if opened.fault:
-            match.fault = match.fault or f"a kept snapshot {opened.fault}"
-            match.damaged.append(key[0])
-        match.payloads.pop()
+            self._match.fault = self._match.fault or f"a kept snapshot {opened.fault}"
+            self._match.damaged.append(key[0])
+        return opened.payload

@@ -1,20 +1,22 @@
-"""PageWriter: pages of one sequence and snapshots of its states, written behind its reading and named once they are
+"""PageWriter: pages of one sequence and snapshots beside them, written behind its reading and named once they are
 durable.
 
-A cache has the page at position i of the sequence as its entry i, and the states after that page as its entry -i - 1.
+A cache has the page at position i of the sequence as its entry i, and the snapshots beside it as its entries -2i - 1
+(states) and -2i - 2 (sliding layers).
 """
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from sqlite_utils import Database
 
 from localctx.errors import StoreError
-from localctx.kv.pages import states_key
-from localctx.shape import SLOT_ALIGN
+from localctx.kv.pages import snapshot_key
+from localctx.shape import SLOT_ALIGN, SnapshotKind
 from localctx.store.page_checksum import page_checksum
 from localctx.store.page_file import SELECT_PAGES, PageFile, PageReader
 from localctx.store.page_store import PageKey
@@ -24,12 +26,19 @@ class PageWriter:
     """Writes the pages ``keys`` of one sequence. ``commit`` makes what was written durable and names it."""
 
     def __init__(
-        self, db: Database, folder: Path, keys: list[PageKey], slot_bytes: int, cache: str, *, with_states: bool = False
+        self,
+        db: Database,
+        folder: Path,
+        keys: list[PageKey],
+        slot_bytes: int,
+        cache: str,
+        kinds: Sequence[SnapshotKind] = (),
     ) -> None:
         self._db, self._folder, self.keys, self._slot_bytes, self._cache = db, folder, keys, slot_bytes, cache
-        self._with_states, self._states = with_states, set[int]()  # positions after which states were written
+        self._kinds, self._beside = kinds, set[int]()  # positions beside which something was written
         self._files = dict[int, PageFile]()  # by the bytes of a slot
         self._rows = dict[int, list[dict]]()  # of pages written since the last commit, by the same
+        self._names = set[bytes]()  # theirs
         self._entered = 0
 
     def disk_bytes(self, position: int, nbytes: int) -> int:
@@ -40,14 +49,15 @@ class PageWriter:
         """Append page ``position`` of the sequence, unless a page of that name is stored. Raises OSError."""
         self._append(self.keys[position], payload, self._slot_bytes)
 
-    def has_states(self, position: int) -> bool:
-        """Returns True if the states after page ``position`` are stored."""
-        return is_stored(self._db, states_key(self.keys[position])[0])
+    def has_snapshot(self, kind: SnapshotKind, position: int) -> bool:
+        """Returns True if a snapshot of this kind is stored beside page ``position``, or was written."""
+        key = snapshot_key(self.keys[position], kind)
+        return key[0] in self._names or is_stored(self._db, key[0])
 
-    def write_states(self, position: int, snapshot: np.ndarray) -> None:
-        """Append a snapshot of the states after page ``position``, unless it is stored. Raises OSError."""
-        self._append(states_key(self.keys[position]), snapshot, SLOT_ALIGN)
-        self._states.add(position)
+    def write_snapshot(self, kind: SnapshotKind, position: int, payload: np.ndarray) -> None:
+        """Append a snapshot beside page ``position``, unless it is stored. Raises OSError."""
+        self._append(snapshot_key(self.keys[position], kind), payload, SLOT_ALIGN)
+        self._beside.add(position)
 
     def commit(self, pages: int) -> None:
         """Make all written pages durable, then name them and enter the sequence's first ``pages`` under the cache.
@@ -62,20 +72,25 @@ class PageWriter:
             for slot_bytes, rows in self._rows.items():
                 insert_pages(self._db, self._files[slot_bytes], rows)
             new = range(self._entered, pages)
-            where = "cache = ? AND position BETWEEN ? AND ?"  # states after other pages that were at these positions
-            self._db.execute(f"DELETE FROM cache_pages WHERE {where}", [self._cache, -new.stop, -new.start - 1])
+            where = "cache = ? AND position BETWEEN ? AND ?"  # snapshots of other pages that were at these positions
+            self._db.execute(f"DELETE FROM cache_pages WHERE {where}", [self._cache, -2 * new.stop, -2 * new.start - 1])
             entries = [{"cache": self._cache, "position": i, "page": page} for i, page in self._entries(new)]
             self._db.table("cache_pages").insert_all(entries, replace=True)
-            beyond = [self._cache, -len(self.keys), len(self.keys) - 1]  # entries of a longer sequence it had before
+            beyond = [
+                self._cache,
+                -2 * len(self.keys),
+                len(self.keys) - 1,
+            ]  # entries of a longer sequence it had before
             self._db.execute("DELETE FROM cache_pages WHERE cache = ? AND position NOT BETWEEN ? AND ?", beyond)
-        self._rows, self._states, self._entered = {}, set(), max(self._entered, pages)
+        self._rows, self._names, self._beside = {}, set(), set()
+        self._entered = max(self._entered, pages)
 
     def _entries(self, new: range) -> Iterator[tuple[int, bytes]]:
-        """Yield the entries that the cache lacks, of the pages at ``new`` positions and of states: (position, name)."""
+        """Yield the entries that the cache lacks, of pages at ``new`` positions and of snapshots: (position, name)."""
         yield from ((i, self.keys[i][0]) for i in new)
-        for i in {*new, *self._states} if self._with_states else ():
-            if self.has_states(i):
-                yield -i - 1, states_key(self.keys[i])[0]
+        for i, kind in product({*new, *self._beside}, self._kinds):
+            if self.has_snapshot(kind, i):
+                yield -2 * i - 1 - (kind == "sliding"), snapshot_key(self.keys[i], kind)[0]
 
     def mapped(self, positions: Iterable[int]) -> Iterator[tuple[int, Callable[[], np.ndarray | None]]]:
         """Map the stored pages at these positions. Yields (position, function that returns the verified bytes)."""
@@ -94,12 +109,13 @@ class PageWriter:
 
     def _append(self, key: PageKey, payload: np.ndarray, slot_bytes: int, **more: object) -> None:
         """Append what has this name to the file of slots of this size, unless it is stored; ``more`` as its row has."""
-        if is_stored(self._db, key[0]):
+        if key[0] in self._names or is_stored(self._db, key[0]):
             return
         if slot_bytes not in self._files:
             self._files[slot_bytes] = PageFile(self._folder, slot_bytes)
         row = append_page(self._files[slot_bytes], key, payload)
         self._rows.setdefault(slot_bytes, []).append({**row, **more})
+        self._names.add(key[0])
 
 
 def append_page(file: PageFile, key: PageKey, payload: np.ndarray) -> dict:

@@ -12,7 +12,7 @@ from filelock import Timeout
 from sqlite_utils import Database
 
 from localctx.kv.pages import Activation, page_names
-from localctx.shape import SLOT_ALIGN
+from localctx.shape import SLOT_ALIGN, KVShape, SnapshotKind
 from localctx.store.page_file import IN_SLOTS, SELECT_PAGES, PageFile, PageReader, lock_of
 from localctx.store.page_store import OpenedPage, PageKey, PrefixMatch, longest_prefix
 from localctx.store.page_writer import PageWriter, append_page, find_row, insert_pages, is_stored
@@ -32,13 +32,10 @@ class StoredPages:
         fingerprint: bytes,
         tokens: Sequence[int],
         activation: Activation | None = None,
-        *,
-        with_states: bool = False,
+        shape: KVShape | None = None,
     ) -> PrefixMatch:
-        """Returns the longest run of stored pages that ``tokens`` begin with, and ends where the states are stored too
-        if ``with_states``; removes the damaged pages it meets.
-        """
-        match = longest_prefix(self, fingerprint, tokens, activation, with_states=with_states)
+        """See ``page_store.longest_prefix``. Removes the damaged pages it meets."""
+        match = longest_prefix(self, fingerprint, tokens, activation, shape)
         if match.damaged:
             self.unlink(match.damaged)
         return match
@@ -94,15 +91,14 @@ class StoredPages:
         slot_bytes: int,
         cache: str,
         activation: Activation | None = None,
-        *,
-        with_states: bool = False,
+        kinds: Sequence[SnapshotKind] = (),
     ) -> PageWriter:
-        """Returns a writer for the pages of ``tokens``, and for snapshots of states if ``with_states``, entered under
-        ``cache`` as they become durable.
+        """Returns a writer for the pages of ``tokens``, and for snapshots of these ``kinds``, entered under ``cache``
+        as they become durable.
         """
         self.sweep()
         keys = list(page_names(fingerprint, tokens, activation))
-        return PageWriter(self._db, self._folder, keys, slot_bytes, cache, with_states=with_states)
+        return PageWriter(self._db, self._folder, keys, slot_bytes, cache, kinds)
 
     def of_cache(self, cache: str) -> Iterator[tuple[dict, np.ndarray]]:
         """Yields the rows and the verified bytes of a cache's pages in order, until one is missing or damaged."""
@@ -114,8 +110,8 @@ class StoredPages:
                 return
             yield row, payload
 
-    def has_states(self, cache: str) -> bool:
-        """Returns True if snapshots of states are stored beside a cache's pages."""
+    def has_snapshots(self, cache: str) -> bool:
+        """Returns True if snapshots are stored beside a cache's pages."""
         return bool(self._db.table("cache_pages").count_where("cache = ? AND position < 0", [cache]))
 
     def nbytes(self) -> int:

@@ -19,11 +19,11 @@ MIN_SAVED = 0.1  # of the prompt, that pages of documents read alone must save t
 
 def measured_blending(builder: RequestBuilder) -> Blending | None:
     """Returns how texts that were read alone are put together: as the setting ``blend`` has it, in the cheapest way
-    that passed ``localctx quality --blend``; None where all is read again, as by a model whose layers remember the
-    texts before in states. Raises UsageError where the setting wants what such a model cannot do.
+    that passed ``localctx quality --blend``; None where all is read again, as by a model whose layers do not keep
+    every token (``Runtime.can_blend``). Raises UsageError where the setting wants what such a model cannot do.
     """
     runtime = builder.runtime
-    if runtime.has_states:
+    if not runtime.can_blend:
         if runtime.settings.blend == "on":
             raise no_blending(builder.model.name)
         return None

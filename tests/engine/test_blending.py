@@ -67,7 +67,9 @@ def run(model, cache, tokens, passages, how=DEFAULT_BLENDING, cancelled=never_ca
 
 def kept(cache, layer):
     """All keys and values of a layer, [heads, tokens, dim] each."""
-    parts = [cache.read(layer, a, b, torch.float32) for a, b in cache.table.runs(0, 32)] + [cache.open_tail(layer)]
+    parts = [cache.read(layer, a, b, torch.float32) for a, b in cache.table.runs(layer, 0, 32)] + [
+        cache.open_tail(layer)
+    ]
     return [torch.cat(x, 1) for x in zip(*parts, strict=True)]
 
 

@@ -1,6 +1,7 @@
 """Page names, the page table, tiers, and the Cache against a plain list of tokens."""
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,10 +16,11 @@ from localctx.kv.cache import Cache
 from localctx.kv.pages import PageReferences, pack_tokens, page_names
 from localctx.kv.pool import Pool
 from localctx.kv.tiers import DiskTier, MemoryTier
-from localctx.shape import FORMATS, PAGE, KVShape, LayerShape
+from localctx.shape import FORMATS, FULL, PAGE, SLACK_PAGES, SLIDING, KVShape, LayerShape
 from localctx.store.slot_file import SlotFile, SlotWriter
 
-SHAPE = KVShape((LayerShape(2, 8, 8), LayerShape(1, 16, 8, "sliding", 100)))
+WINDOW = 100
+SHAPE = KVShape((LayerShape(2, 8, 8), LayerShape(1, 16, 8, "sliding", WINDOW)))
 CPU = torch.device("cpu")
 
 
@@ -143,9 +145,11 @@ def keys_of(layer, positions):
 
 
 def contents(cache, layer):
-    """All keys and values a cache holds of a layer."""
+    """All keys and values a cache holds of a layer: of a sliding one, those of its last pages."""
     k, v = cache.open_tail(layer)
     for i in reversed(range(len(cache.placed_pages))):
+        if cache.placed_pages[i].parts[SHAPE.parts[layer]] is None:
+            break
         pk, pv = cache.read(layer, i, i + 1, torch.float32)
         k, v = torch.cat((pk, k), 1), torch.cat((pv, v), 1)
     return k, v
@@ -158,6 +162,7 @@ def append(cache, positions):
     cache.commit()
 
 
+PLAIN = KVShape(tuple(replace(layer, window=None) for layer in SHAPE.layers))  # of the same bytes, in one part
 PAGE_BYTES = SHAPE.page_bytes("f32")
 
 
@@ -180,7 +185,7 @@ class Sequences(RuleBasedStateMachine):
         self.model[cache] = []
         return cache
 
-    @rule(cache=caches, count=st.sampled_from([1, 2, 63, 64, 65, 130]), start=st.integers(0, 50))
+    @rule(cache=caches, count=st.sampled_from([1, 2, 63, 64, 65, 130, 300]), start=st.integers(0, 50))
     def append(self, cache, count, start):
         if cache in self.model:
             positions = list(range(start, start + count))
@@ -207,6 +212,7 @@ class Sequences(RuleBasedStateMachine):
     def trim(self, cache, part):
         if cache in self.model:
             length = int(part * cache.length)
+            length = length if cache.trimmable(length) else 0
             cache.trim(length)
             del self.model[cache][length:]
 
@@ -220,21 +226,32 @@ class Sequences(RuleBasedStateMachine):
     def hold_what_the_lists_hold(self):
         for cache, positions in self.model.items():
             assert cache.length == len(positions)
-            for layer in range(len(SHAPE.layers)):
+            for layer, shape in enumerate(SHAPE.layers):
                 for held, wanted in zip(contents(cache, layer), keys_of(layer, positions), strict=True):
-                    assert torch.equal(held, wanted)
-                addresses = [r.data_ptr() for r in (self.pool.record(p, layer) for p in cache.pages)]
-                assert cache.table.addresses(layer)[0].tolist() == addresses
+                    assert torch.equal(held, wanted[:, wanted.shape[1] - held.shape[1] :])
+                    assert held.shape[1] >= min(len(positions), shape.window or len(positions))
+                part = self.pool.shape.parts[layer]
+                ids = [p.parts[part] for p in cache.placed_pages]
+                addresses = [p is not None and self.pool.payload(p).data_ptr() for p in ids]
+                assert cache.table.bases(part).tolist() == addresses
+
+    @invariant()
+    def keep_windows_alone(self):
+        """Of what sliding layers saw before the last step, and some slack, there is no more than that and the step."""
+        for cache in self.model:
+            sliding = sum(placed.parts.sliding is not None for placed in cache.placed_pages)
+            assert sliding * PAGE <= WINDOW + SLACK_PAGES * PAGE + 300 + 2 * PAGE
 
     @invariant()
     def leak_nothing(self):
         """Free and used and shared are all there is: every page in use lies in one tier, and nothing else does."""
-        in_use = {page for cache in self.model for page in cache.pages}
+        held = [page for cache in self.model for page in cache.table.ids.tolist()]
+        in_use, full = set(held), {page for cache in self.model for page in cache.pages}
         lie = [page for tier in self.pool.tiers for page in tier]
         assert len(self.pool.references) == len(lie) == len(set(lie))
         assert set(lie) == in_use
-        assert sum(self.pool.nbytes().values()) == len(in_use) * PAGE_BYTES
-        held = [page for cache in self.model for page in cache.pages]
+        sizes = [SHAPE.part_bytes("f32", FULL if page in full else SLIDING) for page in in_use]
+        assert sum(self.pool.nbytes().values()) == sum(sizes)
         assert all(self.pool.references.refs(page) == held.count(page) for page in in_use)
 
     @invariant()
@@ -254,14 +271,15 @@ def test_adopted_payloads_are_the_pages_they_were_written_from(codec, tmp_path):
     cache = Cache(Pool(SHAPE, codec), torch.float32)
     append(cache, list(range(150)))
     writer = SlotWriter(tmp_path / "a.kv", SHAPE.slot_bytes(codec))
-    payloads = [cache.pool.payload(page).numpy() for page in cache.pages]
+    payloads = [cache.pool.payload(page).numpy() for page in cache.table.ids.tolist()]
     slots = [writer.append(payload) for payload in payloads]
     writer.close()
     file = SlotFile(tmp_path / "a.kv", SHAPE.slot_bytes(codec))
     again = Cache(Pool(SHAPE, codec), torch.float32)
-    again.adopt([file.payload(slot, len(payload)) for slot, payload in zip(slots, payloads, strict=True)])
+    first, second, *windows = [file.payload(slot, len(x)) for slot, x in zip(slots, payloads, strict=True)]
+    again.adopt([first, second], dict(enumerate(windows)))
     assert again.length == again.position == 128
-    assert again.pool.counts() == {"device": 0, "host": 0, "disk": 2}
+    assert again.pool.counts() == {"device": 0, "host": 0, "disk": 4}
     for layer in range(len(SHAPE.layers)):
         for held, wanted in zip(
             again.read(layer, 0, 1, torch.float32), cache.read(layer, 0, 1, torch.float32), strict=True
@@ -274,12 +292,15 @@ def test_bytes_allocated_are_the_bytes_the_shape_tells(codec):
     cache = Cache(Pool(SHAPE, codec), torch.float32)
     append(cache, list(range(650)))
     tail = cache.open_page.nbytes
-    assert cache.pool.device_tier.nbytes + tail == SHAPE.cache_bytes(codec, 650)
+    assert cache.pool.device_tier.nbytes + tail == SHAPE.cache_bytes(codec, 650, chunk=650)
+    append(cache, [0])
+    assert cache.pool.device_tier.nbytes + tail == SHAPE.cache_bytes(codec, 651, chunk=1)
+    assert SHAPE.cache_bytes(codec, 651) < SHAPE.cache_bytes(codec, 650, chunk=650)
 
 
 def test_a_full_machine_is_told_and_nothing_is_lost():
     limits = TierLimits(2 * PAGE_BYTES, PAGE_BYTES, 2 * PAGE_BYTES)
-    cache = Cache(Pool(SHAPE, "f32", limits=limits), torch.float32)
+    cache = Cache(Pool(PLAIN, "f32", limits=limits), torch.float32)
     append(cache, list(range(5 * PAGE)))
     assert cache.pool.counts() == {"device": 2, "host": 1, "disk": 2}
     with pytest.raises(NoRoom, match="--memory"):
@@ -290,7 +311,7 @@ def test_a_full_machine_is_told_and_nothing_is_lost():
 
 
 def test_a_disk_that_refuses_is_told_and_nothing_is_lost(monkeypatch):
-    cache = Cache(Pool(SHAPE, "f32", limits=TierLimits(PAGE_BYTES, 0, None)), torch.float32)
+    cache = Cache(Pool(PLAIN, "f32", limits=TierLimits(PAGE_BYTES, 0, None)), torch.float32)
     append(cache, list(range(PAGE)))
 
     def full(*_):
@@ -306,7 +327,7 @@ def test_a_disk_that_refuses_is_told_and_nothing_is_lost(monkeypatch):
 
 def test_what_was_needed_least_recently_moves_down_first():
     """A sequence that goes on needs all of its pages; one that pauses makes room, and what it chose stays longest."""
-    pool = Pool(SHAPE, "f32", limits=TierLimits(4 * PAGE_BYTES, None, 0))
+    pool = Pool(PLAIN, "f32", limits=TierLimits(4 * PAGE_BYTES, None, 0))
     paused, cache = Cache(pool, torch.float32), Cache(pool, torch.float32)
     append(cache, list(range(PAGE)))
     append(paused, list(range(2 * PAGE)))

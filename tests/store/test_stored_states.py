@@ -6,20 +6,21 @@ import numpy as np
 import pytest
 from stored_documents import MODEL, SLOT, TOKENS, add, open_cache, segments, write
 
-from localctx.shape import PAGE
+from localctx.shape import PAGE, KVShape, StateShape
 from localctx.store.caches import cache_id
 
+SHAPE = KVShape((), states=(StateShape(0, "convolution", 0, (2500,), 16),))
 SNAPSHOT = np.arange(5000, dtype=np.uint8)
 
 
 def keep_with_states(store, documents, tokens, at, **chat) -> str:
     """Keep the pages of ``tokens``, with states after the pages at these positions."""
     cache = open_cache(store, documents, tokens) if not chat else _chat_cache(store, documents, tokens, **chat)
-    with closing(store.pages.writer(MODEL, tokens, SLOT, cache, with_states=True)) as writer:
+    with closing(store.pages.writer(MODEL, tokens, SLOT, cache, kinds=["states"])) as writer:
         pages = -(-len(tokens) // PAGE)
         write(writer, 0, pages)
         for position in at:
-            writer.write_states(position, SNAPSHOT)
+            writer.write_snapshot("states", position, SNAPSHOT)
         writer.commit(pages)
     return cache
 
@@ -31,7 +32,7 @@ def _chat_cache(store, documents, tokens, chat):
 
 def found(store, tokens) -> tuple[int, bool]:
     """The pages of the longest prefix that ends with states, and whether there are any."""
-    match = store.pages.longest_prefix(MODEL, tokens, with_states=True)
+    match = store.pages.longest_prefix(MODEL, tokens, shape=SHAPE)
     return len(match.payloads) + (match.tail is not None), match.states is not None
 
 
@@ -41,7 +42,7 @@ def test_a_prefix_ends_with_the_last_page_that_has_states(store):
     assert found(store, TOKENS[: 3 * PAGE]) == (2, True)
     assert found(store, TOKENS[:PAGE]) == (0, False)
     assert len(store.pages.longest_prefix(MODEL, TOKENS).payloads) == 5, "pages without states are asked for alone"
-    match = store.pages.longest_prefix(MODEL, TOKENS, with_states=True)
+    match = store.pages.longest_prefix(MODEL, TOKENS, shape=SHAPE)
     assert np.array_equal(match.states, SNAPSHOT)
 
 
@@ -83,10 +84,10 @@ def test_a_shorter_sequence_gives_up_the_states_of_the_longer_one(store):
 
 def test_states_may_be_written_after_their_page_was_committed(store):
     cache = open_cache(store, add(store, "a"), TOKENS)
-    with closing(store.pages.writer(MODEL, TOKENS, SLOT, cache, with_states=True)) as writer:
+    with closing(store.pages.writer(MODEL, TOKENS, SLOT, cache, kinds=["states"])) as writer:
         write(writer, 0, 5)
         writer.commit(5)
-        writer.write_states(2, SNAPSHOT)
+        writer.write_snapshot("states", 2, SNAPSHOT)
         writer.commit(5)
     store.pages.forget_unused()
     assert found(store, TOKENS) == (3, True)
@@ -99,7 +100,7 @@ def test_states_go_with_the_page_that_another_takes_the_place_of(store):
     keep_with_states(store, documents, other, [])
     store.pages.forget_unused()
     assert found(store, TOKENS) == (2, True)
-    assert store.pages.has_states(cache)
+    assert store.pages.has_snapshots(cache)
 
 
 @pytest.mark.parametrize("pages", [2, 5])
