@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from localctx.engine.coroutine import drive
+from localctx.engine.coroutine import EngineCoroutine, drive
+from localctx.engine.events import Done, Event
 from localctx.engine.scheduler import Scheduler
 from localctx.kv.cache import Cache
 from localctx.models.base import ForwardRequest
@@ -40,19 +41,28 @@ class Recorder:
         return found
 
 
-def ask(session: Session, file: Path, question: str, keep: bool = False) -> Logits:
-    """The logits of one question asked alone."""
+def recorded(session: Session, asking: EngineCoroutine[None]) -> tuple[Logits, list[Event]]:
+    """The logits of one question asked alone, and its events."""
     recorder = Recorder(session)
-    list(drive(session.workflows.questions.ask([str(file)], question, keep), lambda feed: recorder([feed])[0]))
+    events = list(drive(asking, lambda feed: recorder([feed])[0]))
     (logits,) = recorder.of.values()
-    return logits
+    return logits, events
+
+
+def ask(session: Session, file: Path, question: str, keep: bool = False) -> Logits:
+    """The logits of one question on ``file`` asked alone."""
+    return recorded(session, session.workflows.questions.ask([str(file)], question, keep))[0]
 
 
 def restored(session: Session, file: Path, question: str) -> tuple[Logits, Logits]:
     """Read without anything kept; then with the document prepared."""
     cold = ask(session, file, question)
-    list(session.prepare(str(file)))
-    return cold, ask(session, file, question, keep=True)
+    *_, done = session.prepare(str(file))
+    assert isinstance(done, Done)
+    assert done.failed is None, done.failed
+    warm = ask(session, file, question, keep=True)
+    assert len(warm) < len(cold), "nothing was restored"
+    return cold, warm
 
 
 def alone(session: Session, file: Path, question: str, others: Sequence[str]) -> tuple[Logits, Logits]:

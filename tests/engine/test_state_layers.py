@@ -1,24 +1,22 @@
-"""Models with layers that remember in states: what the engine promises of pages holds for snapshots of states too."""
+"""Models with layers that remember in states: their snapshots, what they cannot do, and their chats. That they keep
+what the engine promises of any model is shown in test_family_promises.py.
+"""
 
 import shutil
-import signal
-from contextlib import closing
 from pathlib import Path
 
-import promises
 import pytest
-from ask_in_process import ask, said, session, start
+from ask_in_process import ask, session
 from hybrid_models import HYBRIDS, save_hybrid_model
-from tiny_models import KEPT, TEMPLATE
+from kept_rows import damage, rows
+from tiny_models import TEMPLATE
 
 from localctx.engine.events import Progress
 from localctx.errors import UsageError
 from localctx.models.local_model import LocalModel
 from localctx.shape import PAGE
 from localctx.store.bundle import export_document
-from localctx.store.store import Store
 
-BOUND = {"f32": 1e-4, "bf16": 0.1}
 QUESTION = "How long is river 7?"
 
 
@@ -26,38 +24,6 @@ QUESTION = "How long is river 7?"
 def models(tmp_path_factory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("models")
     return {kind: save_hybrid_model(folder / kind, kind) for kind in HYBRIDS}
-
-
-@pytest.fixture(params=["f32", "bf16"])
-def precision(request) -> str:
-    return request.param
-
-
-@pytest.fixture(params=HYBRIDS)
-def asked(request, precision, home, models):
-    with session(home, models[request.param], dtype=precision, max_tokens=12, kv="f32") as s:
-        yield s
-
-
-def test_restored_states_give_the_same_logits_to_the_bit(asked, document):
-    assert promises.difference(*promises.restored(asked, document, QUESTION))[0] == 0
-
-
-def test_a_question_beside_others_gives_the_same_logits_as_alone(asked, document):
-    assert promises.difference(*promises.alone(asked, document, QUESTION, ["And river 3?"]))[0] == 0
-
-
-def test_chunks_of_another_size_give_nearly_the_same_logits(asked, precision, document):
-    _, most = promises.difference(*promises.chunked(asked, document, QUESTION, (64, 256)))
-    assert most < BOUND[precision]
-
-
-def test_tokens_are_not_drafted(asked, document):
-    one, other = promises.drafted(asked, document, QUESTION)
-    assert promises.difference(one, other)[0] == 0
-
-
-# Snapshots on disk
 
 
 @pytest.fixture
@@ -74,13 +40,6 @@ def model(request, models) -> Path:
     return models[request.param]
 
 
-def rows(home: Path) -> tuple[list[dict], list[dict]]:
-    """The rows of all pages, and those of all snapshots."""
-    with closing(Store(home)) as store:
-        stored = list(store.db.query("SELECT * FROM pages"))
-    return [r for r in stored if r["tokens"]], [r for r in stored if not r["tokens"]]
-
-
 def test_snapshots_and_pages_have_the_bytes_that_the_shape_says(home, model, long_document):
     with session(home, model, dtype="bf16", kv="int8", max_tokens=4) as s:
         list(s.prepare(str(long_document)))
@@ -95,64 +54,15 @@ def test_snapshots_and_pages_have_the_bytes_that_the_shape_says(home, model, lon
     assert kept
 
 
-def test_a_damaged_snapshot_is_a_miss_and_changes_no_answer(home, model, document):
-    cold = ask(home, model, document, dtype="f32", max_tokens=8)
+@pytest.mark.parametrize("kind", HYBRIDS)
+def test_a_damaged_snapshot_is_a_miss_and_changes_no_answer(home, models, kind, document):
+    cold = ask(home, models[kind], document, dtype="f32", max_tokens=8)
     _, snapshots = rows(home)
-    for row in snapshots:
-        with next((home / "pages").glob(f"{row['segment']}.kv")).open("r+b") as file:
-            file.seek(row["slot"] * 4096 + 5)
-            byte = file.read(1)[0]
-            file.seek(-1, 1)
-            file.write(bytes([byte ^ 16]))
-    again = ask(home, model, document, dtype="f32", max_tokens=8)
+    damage(home, snapshots)
+    again = ask(home, models[kind], document, dtype="f32", max_tokens=8)
     assert (again.reused, again.ids) == (0, cold.ids)
     assert any("snapshot fails its checksum" in note for note in again.notes)
-    assert ask(home, model, document, dtype="f32", max_tokens=8).reused > 600
-
-
-def read_slowly(say, home, model, file) -> None:
-    """Say each step of reading ``file``."""
-    with session(home, model, dtype="f32", max_tokens=4) as s:
-        for event in s.prepare(str(file)):
-            if isinstance(event, Progress):
-                say(event.done)
-
-
-def test_killed_while_snapshots_are_written_none_that_was_ready_is_lost(home, tmp_path, model, long_document):
-    cold = ask(tmp_path / "other", model, long_document, dtype="f32", max_tokens=4)
-    process, connection = start(read_slowly, home, model, long_document)
-    while connection.recv() < 6000:
-        pass
-    process.kill()
-    said(connection)
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    pages, snapshots = rows(home)
-    assert pages
-    assert snapshots
-    warm = ask(home, model, long_document, dtype="f32", max_tokens=4)
-    assert warm.reused >= 4096
-    assert warm.ids == cold.ids
-    with closing(Store(home)) as store:
-        assert store.health()["damaged_pages"] == 0
-
-
-def test_an_edited_question_goes_back_to_a_snapshot_and_is_answered_as_without_one(home, tmp_path, model, document):
-    def chat(home: Path, *questions: str) -> tuple[int, str]:
-        """Ask the first, then edit it to each of the others; returns what the last reused, and its answer."""
-        with session(home, model, dtype="f32", max_tokens=8) as s:
-            opened = s.workflows.chats.start([str(document)]).id
-            *_, done = s.run(s.workflows.chats.ask(opened, questions[0]))
-            *_, done = s.run(s.workflows.chats.ask(opened, questions[1]))
-            for question in questions[2:]:
-                message = [m for m in s.store.chats.messages(opened) if m.role == "user"][-1]
-                *_, done = s.run(s.workflows.chats.edit(opened, question, message.id))
-            return done.report.tokens.reused, s.store.chats.messages(opened)[-1].text
-
-    reused, answer = chat(home, QUESTION, "And river 3?", "And river 5?")
-    _, cold = chat(tmp_path / "other", QUESTION, "And river 5?")
-    assert reused > 0.8 * KEPT
-    assert answer == cold
+    assert ask(home, models[kind], document, dtype="f32", max_tokens=8).reused > 600
 
 
 @pytest.mark.parametrize(
