@@ -9,14 +9,17 @@ import subprocess
 import sys
 import threading
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from clock import PATIENCE
 from tiny_models import save_sharp_model
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -41,8 +44,18 @@ def launched() -> Iterator:
     with sync_api.sync_playwright() as playwright:
         if not (program := find_chromium(playwright)):
             pytest.skip("no Chromium on this machine")
+        sync_api.expect.set_options(timeout=PATIENCE * 1000)
         with playwright.chromium.launch(executable_path=program, args=FLAGS) as browser:
+            for name in ("new_context", "new_page"):
+                setattr(browser, name, partial(_patient, getattr(browser, name)))
             yield browser
+
+
+def _patient(opens: Callable[..., Any], **how: Any) -> Any:
+    """A context or page that waits ``PATIENCE`` seconds for anything."""
+    opened = opens(**how)
+    opened.set_default_timeout(PATIENCE * 1000)
+    return opened
 
 
 def save_saying_model(folder: Path, texts: Sequence[str]) -> Path:
@@ -176,7 +189,7 @@ class Tab:
     def open(self, url: str) -> "Tab":
         """Go to an address; returns when questions can be asked."""
         self.page.goto(url)
-        self.box.wait_for(timeout=60_000)
+        self.box.wait_for()
         return self
 
     def drop(self, name: str, data: bytes) -> None:
@@ -195,7 +208,7 @@ class Tab:
         self.box.press("Enter")
         self.page.wait_for_function("!document.querySelector('#question textarea').value", polling=20)
 
-    def wait_for(self, text: str, where: str = "#status", seconds: float = 30) -> str:
+    def wait_for(self, text: str, where: str = "#status", seconds: float = PATIENCE) -> str:
         """Wait until ``text`` is shown; all that is shown there then."""
         script = "([where, text]) => document.querySelector(where)?.innerText.includes(text)"
         self.page.wait_for_function(script, arg=[where, text], timeout=seconds * 1000, polling=20)
@@ -207,5 +220,5 @@ class Tab:
 
     def answer(self) -> str:
         """Wait for the end of what was asked; the whole conversation."""
-        self.page.locator("#question .submit-button").wait_for(timeout=120_000)
+        self.page.locator("#question .submit-button").wait_for()
         return self.conversation.inner_text()

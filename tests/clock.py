@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 SAMPLE = 0.05  # seconds of computing, to see what share of a core this process is given
-PATIENCE = 60  # seconds that something may take on a busy machine
+PATIENCE = 120  # seconds that something may take on a busy machine
 
 
 def seconds_since(start: float) -> float:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from tiny_models import save_sharp_model, save_tiny_model
+from xdist.scheduler import LoadScopeScheduling
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the tests' own processes fetch nothing
 os.environ.setdefault("LOCALCTX_EFFECTIVE_CONTEXT", "1000000")  # random models are of no size that bears anything
@@ -28,9 +29,8 @@ settings.load_profile("patient")
 
 # The files with the longest tests begin, lest one process end the run alone.
 FIRST = ("test_default_model", "test_plan", "test_ray", "test_side_by_side", "test_summarize_command")
-FIRST += ("test_citations", "test_memory_pressure")
-SECOND = ("test_house", "test_start_script", "test_chat_page", "test_http_access", "test_resolve", "test_library_page")
-SECOND += ("test_check_script",)
+FIRST += ("test_citations", "test_memory_pressure", "test_start_script", "test_check_script", "test_family_promises")
+BROWSER = "tests/ui/"
 
 # What costs seconds: models, a data folder, a browser, other processes. Tests with none of these fixtures are quick,
 # but for two, which start processes by themselves.
@@ -54,17 +54,26 @@ def pytest_configure(config: pytest.Config) -> None:
         assert [process.wait() for process in begun] == [0] * len(begun)
 
 
+class FileByFile(LoadScopeScheduling):
+    """Gives each file to one process, and all of ``BROWSER`` to one: two browsers at once starve each other."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return BROWSER if nodeid.startswith(BROWSER) else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log) -> FileByFile:
+    """How tests are divided among processes."""
+    config.option.loadscopereorder = False
+    return FileByFile(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests are quick, and the order of all. Of two processes each begins with one half, and takes of the other's
-    when it is done."""
+    """Which tests are quick, and the order of all: those of the browser, and those that take long, begin."""
     for item in items:
         if is_quick(item):
             item.add_marker("quick")
-    of = {file: [item for item in items if item.path.stem == file] for file in FIRST + SECOND}
-    first, second = ([item for file in files for item in of[file]] for files in (FIRST, SECOND))
-    others = [item for item in items if item.path.stem not in of]
-    half = max(0, len(items) // 2 - len(first))
-    items[:] = first + others[:half] + second + others[half:]
+    items.sort(key=lambda item: 0 if item.nodeid.startswith(BROWSER) else 1 if item.path.stem in FIRST else 2)
 
 
 def is_quick(item: pytest.Item) -> bool:

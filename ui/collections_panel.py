@@ -52,7 +52,7 @@ class CollectionsPanel:
         button that begins a chat.
         """
         options: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        outputs = [self.shown, self.name, self.tools, self.message]
+        outputs = [*self.choosing, self.message]
         shown_ticked = f"(shown, _) => [shown, {self._ticks}]"
         refresh(self.shown.input(self.show, [self.shown], outputs, **options))
         refresh(self.put.click(self._put, [self.shown, self.name, ticked], outputs, **options, js=self._with_name))
@@ -64,18 +64,30 @@ class CollectionsPanel:
     def _with_name(self) -> str:
         return f"(shown, name, _) => [shown, name, {self._ticks}]"
 
-    def show(self, shown: str | None) -> Updates:
-        """Return the choices as stored, with a collection (its id as text) shown; all documents if it was deleted."""
+    @property
+    def choosing(self) -> list[Any]:
+        """The components that ``choices`` updates."""
+        return [self.shown, self.name, self.tools]
+
+    def choices(self, shown: str | None) -> Updates:
+        """Return the choices as stored, with a collection (its id as text) shown; all documents if it was deleted. What
+        was typed meanwhile stays.
+        """
         with self._window.store() as store:
             collections = store.collections.all()
         chosen = shown if shown in [str(c.id) for c in collections] else EVERYTHING
         choices = [("All documents", EVERYTHING), *((f"{c.name} ({c.documents:,})", str(c.id)) for c in collections)]
         return {
             self.shown: gr.update(choices=choices, value=chosen),
-            self.name: gr.update(choices=[c.name for c in collections], value=None),
+            self.name: gr.update(choices=[c.name for c in collections]),
             self.tools: gr.update(visible=chosen != EVERYTHING),
-            self.message: "",
         }
+
+    def show(self, shown: str | None) -> Updates:
+        """Return the choices with nothing typed and nothing said, after a collection was chosen or changed."""
+        updates = self.choices(shown)
+        updates[self.name] = updates[self.name] | {"value": None}
+        return updates | {self.message: ""}
 
     def _put(self, shown: str, name: str | None, ticked: str) -> Updates:
         if not ticked:

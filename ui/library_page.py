@@ -105,22 +105,15 @@ class LibraryPage:
     def wire(self, page: gr.Blocks, tab: gr.Tab) -> None:
         """Connect the components with their event handlers; ``tab`` is the tab of this page."""
         private: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        ticked, slow = (
-            private | {"js": _TICKS},
-            private | {"concurrency_limit": None},
-        )  # the workers have queues of their own
+        ticked = private | {"js": _TICKS}
+        slow = private | {"concurrency_limit": None}  # the workers have queues of their own
         outputs = [self.status, *self.undo.outputs, self.cancel]
         self._adding.wire(self._refresh)
         self._watched.wire(page, self._tabs, self._refresh)
         for event in (page.load, tab.select, self.filter.change):
             event(**self._listing)
         collections = self.collections
-        tab.select(
-            collections.show,
-            collections.shown,
-            [collections.shown, collections.name, collections.tools, collections.message],
-            **private,
-        )
+        tab.select(collections.choices, collections.shown, collections.choosing, **private)
         collections.wire(self.ticked, self._refresh, self._wire_asking)
         self._refresh(self.prepare.click(self._prepare, self.ticked, outputs, **slow, js=_TICKS))
         self._refresh(self.pin.click(self._guarded(self._pinner(True)), self.ticked, outputs, **ticked))

@@ -227,7 +227,7 @@ class CachePersister(Persister[Cache]):
         ends = [end for end in sorted(cache.states.ends) if self._states_at < end <= written]
         if not cache.pool.shape.recurrent:
             due = [(end, cache.states.ends[end]) for end in ends]
-            whole = cache.length == len(self._tokens) and self._written == self._pages
+            whole = self._states_at < cache.length == len(self._tokens) and self._written == self._pages
             return [*due, (cache.length, cache.states.now)] if whole and cache.length % PAGE else due
         return [(end, cache.states.ends[end]) for end in ends if self._is_worth_states(cache, end, end == ends[-1])]
 

@@ -95,7 +95,10 @@ def longest_prefix(
         elif page.payload is not None and not match.damaged:
             match.payloads.append(page.payload)
     if shape and shape.snapshots:
-        _SnapshotSearch(pages, shape, keys, len(tokens), match).cut()
+        search = _SnapshotSearch(pages, shape, keys, len(tokens), match)
+        if match.damaged:
+            search.verify()
+        search.cut()
     if len(match.payloads) * PAGE > len(tokens):
         match.tail = match.payloads.pop()
     return match
@@ -108,6 +111,12 @@ class _SnapshotSearch:
         self, pages: PageStore, shape: KVShape, keys: Sequence[PageKey], tokens: int, match: PrefixMatch
     ) -> None:
         self._pages, self._shape, self._keys, self._tokens, self._match = pages, shape, keys, tokens, match
+
+    def verify(self) -> None:
+        """Read the snapshots behind the run, where a page was damaged, to find those that are."""
+        for position in range(len(self._match.payloads), len(self._keys)):
+            for kind in self._shape.snapshots:
+                self._open(kind, position)
 
     def cut(self) -> None:
         """Drop the pages after the last one where the sequence can go on."""

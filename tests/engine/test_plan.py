@@ -83,8 +83,9 @@ def test_the_bytes_of_known_models(plan, config, per_token, parameters):
     report = said(plan(config, "--kv", "bf16", "--dtype", "bf16", "--context", 6400, "--json"))
     assert report.keys() >= KEYS
     assert report["weights_bytes"] == 2 * parameters
-    assert report["kv"].keys() == {"codec", "bytes_per_token", "bytes"}
+    assert report["kv"].keys() == {"codec", "bytes_per_token", "later_bytes_per_token", "bytes"}
     assert (report["kv"]["codec"], report["kv"]["bytes_per_token"]) == ("bf16", per_token)
+    assert report["kv"]["later_bytes_per_token"] == per_token
     assert report["kv"]["bytes"] >= 6400 * per_token
     assert report["fits"].keys() == FORMATS.keys()
     assert report["limits"].keys() == {"device", "host", "disk"}
@@ -101,11 +102,14 @@ def test_what_the_architecture_saves_is_said(plan):
     assert "latents (MLA) saves 71.1x" in shown
 
 
-def test_what_windows_would_save_is_said_and_that_it_is_not_saved(plan):
+def test_what_windows_save_is_said(plan):
     gemma = {"model_type": "gemma2"}
-    assert "13 of 26 layers see only the last 4,096 tokens" in plan(gemma).stdout
+    assert "13 of 26 layers see only the last 4,096 tokens and keep no more" in plan(gemma).stdout
     report = said(plan(gemma, "--json", "--kv", "bf16"))
-    assert 0.7 < report["sliding"]["bytes"] / report["kv"]["bytes"] < 0.8, "half of the layers need half of the tokens"
+    saved = 1 - report["kv"]["bytes"] / report["sliding"]["uncut_bytes"]
+    assert 0.15 < saved < 0.3, "half of the layers need half of the tokens, some slack and a chunk"
+    assert report["kv"]["later_bytes_per_token"] == report["kv"]["bytes_per_token"] // 2
+    assert report["fits"]["bf16"] > said(plan(gemma | {"sliding_window": 8192}, "--json"))["fits"]["bf16"]
     assert said(plan(SMOLLM2, "--json"))["sliding"] is None
 
 

@@ -1,15 +1,18 @@
-"""Snapshots of states beside the pages of a sequence: where a prefix ends, whose they are, and when they go."""
+"""Snapshots beside the pages of a sequence: where a prefix ends, whose they are, and when they go."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from kept_rows import damage, rows
 from stored_documents import MODEL, SLOT, TOKENS, add, open_cache, segments, write
 
-from localctx.shape import PAGE, KVShape, StateShape
+from localctx.shape import PAGE, KVShape, LayerShape, StateShape
 from localctx.store.caches import cache_id
 
 SHAPE = KVShape((), states=(StateShape(0, "convolution", 0, (2500,), 16),))
+WINDOWS = KVShape((LayerShape(1, 8, 8), LayerShape(1, 8, 8, "sliding", 100)))
 SNAPSHOT = np.arange(5000, dtype=np.uint8)
 
 
@@ -110,3 +113,74 @@ def test_snapshots_are_no_pages_in_lists_and_count_in_bytes(store, pages):
     (listed,) = store.caches.of_document(documents[0])
     assert (listed.pages, listed.kept, listed.bytes) == (pages, pages * PAGE, pages * (160 + len(SNAPSHOT)))
     assert store.caches.usage(documents[0]) == (pages, pages * PAGE, pages * (160 + len(SNAPSHOT)))
+
+
+# What sliding layers see
+
+
+def keep_with_windows(store, at) -> str:
+    """Keep the pages of ``TOKENS``, with the parts of sliding layers of the pages at these positions."""
+    cache = open_cache(store, add(store, "a"), TOKENS)
+    with closing(store.pages.writer(MODEL, TOKENS, SLOT, cache, kinds=WINDOWS.snapshots)) as writer:
+        write(writer, 0, 5)
+        for position in at:
+            writer.write_snapshot("sliding", position, SNAPSHOT + position)
+        writer.commit(5)
+    return cache
+
+
+def windows(store, tokens=TOKENS) -> tuple[int, list[int]]:
+    """The pages of the longest prefix after which sliding layers can go on, and those of which they have a part."""
+    match = store.pages.longest_prefix(MODEL, tokens, shape=WINDOWS)
+    assert all(np.array_equal(part, SNAPSHOT + i) for i, part in match.windows.items())
+    return len(match.payloads), sorted(match.windows)
+
+
+@pytest.mark.parametrize(
+    ("at", "length", "expected"),
+    [
+        ([3, 4], 5 * PAGE, (5, [3, 4])),
+        ([2, 4], 5 * PAGE, (0, [])),
+        ([0, 1, 4], 5 * PAGE, (2, [0, 1])),
+        ([0, 1, 2, 3, 4], 4 * PAGE + 9, (4, [2, 3])),
+        ([0], 5 * PAGE, (1, [0])),
+        ([], 5 * PAGE, (0, [])),
+    ],
+)
+def test_a_prefix_ends_with_the_last_page_whose_window_is_there(store, at, length, expected):
+    """Of 100 tokens, which lie in two pages."""
+    keep_with_windows(store, at)
+    assert windows(store, TOKENS[:length]) == expected
+
+
+def test_a_damaged_part_of_a_window_is_a_miss_and_given_up(store):
+    keep_with_windows(store, [0, 1, 3, 4])
+    damage(store.home, rows(store.home)[1][-1:])
+    match = store.pages.longest_prefix(MODEL, TOKENS, shape=WINDOWS)
+    assert (len(match.payloads), sorted(match.windows)) == (2, [0, 1])
+    assert "fails its checksum" in match.fault
+    assert store.pages.longest_prefix(MODEL, TOKENS, shape=WINDOWS).fault is None
+
+
+def test_what_lies_behind_a_damaged_page_is_looked_at_once(store):
+    keep_with_windows(store, [0, 1, 3, 4])
+    damage(store.home, [row for some in rows(store.home) for row in some])
+    assert windows(store) == (0, [])
+    assert rows(store.home) == ([], [])
+
+
+def test_states_and_windows_of_a_page_are_two_entries(store):
+    shape, documents = replace(WINDOWS, states=SHAPE.states), add(store, "a")
+    cache = open_cache(store, documents, TOKENS)
+    with closing(store.pages.writer(MODEL, TOKENS, SLOT, cache, kinds=shape.snapshots)) as writer:
+        write(writer, 0, 5)
+        for position in (2, 3):
+            writer.write_snapshot("sliding", position, SNAPSHOT)
+            writer.write_snapshot("states", position, SNAPSHOT)
+        writer.write_snapshot("sliding", 4, SNAPSHOT)
+        writer.commit(5)
+    store.pages.forget_unused()
+    match = store.pages.longest_prefix(MODEL, TOKENS, shape=shape)
+    assert (len(match.payloads), sorted(match.windows), match.states is None) == (4, [2, 3], False)
+    store.remove_document(documents[0])
+    assert not segments(store)

@@ -77,7 +77,6 @@ def wait_for_words(tab: Tab, count: int) -> None:
             const answer = document.querySelector('#conversation [data-testid=bot]')?.innerText || ''
             return answer.split(/\\s+/).length > count }""",
         arg=count,
-        timeout=60_000,
     )
 
 
@@ -100,10 +99,10 @@ def test_a_reload_in_the_middle_of_an_answer_or_of_reading_changes_nothing(tabs,
     tab = tabs()
     tab.drop("long.txt", LONG)
     tab.ask("What is there?")
-    tab.wait_for("Reading", seconds=60)
+    tab.wait_for("Reading")
     chat = chat_of(tab)
     tab.page.reload()
-    tab.wait_for("Reading", seconds=60)
+    tab.wait_for("Reading")
     assert "What is there?" in tab.conversation.inner_text()
     tab.box.fill("my next question")
     tab.stop.click()
@@ -234,7 +233,7 @@ def test_no_event_is_lost_where_gradio_closes_a_stream_that_has_another_event(ch
     with chromium.new_context() as context:
         for _ in range(4):
             tab = Tab(context.new_page()).open(slow_address)
-            tab.wait_for("ready", seconds=60)
+            tab.wait_for("ready")
             tab.page.close()
 
 

@@ -136,9 +136,9 @@ def test_the_sample_question_is_answered_by_the_default_model(chromium, default_
     with served(default_home, "--max-tokens", 40) as window:
         watch, context = Watch(window.origin), chromium.new_context()
         tab = Tab(watch.over(context.new_page())).open(window.url)
-        tab.wait_for("is ready", seconds=60)
+        tab.wait_for("is ready")
         tab.page.get_by_text("Try it").click()
-        tab.wait_for("already read", "#conversation", seconds=120)
+        tab.wait_for("already read", "#conversation")
         tab.page.locator(".lc-chip summary").first.click()
         assert "sample.md" in tab.page.locator(".lc-chip").first.inner_text()
         assert tab.page.locator(".lc-chip mark").first.inner_text()

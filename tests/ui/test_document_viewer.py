@@ -95,7 +95,6 @@ def open_page(contexts, address, documents) -> Iterator:
 
     def open_page(size: str = "large", query: str = ""):
         page = contexts[size].new_page()
-        page.set_default_timeout(60_000)
         page.on("dialog", lambda d: faults.append(d.message))
         page.on("pageerror", lambda e: faults.append(str(e)))
         page.on("console", lambda m: faults.append(m.text) if m.type == "error" and not expected(m) else None)

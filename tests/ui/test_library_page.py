@@ -63,7 +63,6 @@ def page(context, address) -> Iterator:
     """The library page; a dialog or an error of a script fails the test."""
     faults: list[str] = []
     page = context.new_page()
-    page.set_default_timeout(60_000)  # what is asked of the model first may wait for the kernels to be compiled
     page.on("dialog", lambda d: faults.append(d.message))
     page.on("pageerror", lambda e: faults.append(str(e)))
     page.goto(address)

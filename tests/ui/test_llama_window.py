@@ -114,4 +114,4 @@ def test_the_other_pages_offer_what_llama_cpp_has(started, tmp_path):
         tab.wait_for("Choose documents", "#batch-progress")
         page.locator("#batch-paths textarea").fill(str(folder))
         page.locator("#batch-begin").click()
-        tab.wait_for("1 of 1 documents, 1 done", "#batch-progress", seconds=60)
+        tab.wait_for("1 of 1 documents, 1 done", "#batch-progress")

@@ -26,7 +26,6 @@ from localctx.models.installed import install
 from localctx.settings import load_settings, save_settings
 from localctx.store.store import Store
 
-SLOW = 60_000  # milliseconds to wait for what takes a busy machine long
 ENTRY = CatalogEntry(
     "tiny",
     "Tiny 1B Instruct",
@@ -102,7 +101,7 @@ def tabs(chromium, address) -> Iterator[Callable]:
             page.set_viewport_size({"width": width, "height": 900})
             page.on("pageerror", lambda e: faults.append(str(e)))
             page.goto(address)
-            page.locator("#model-button").wait_for(timeout=SLOW)
+            page.locator("#model-button").wait_for()
             return page
 
         yield tab
@@ -112,7 +111,7 @@ def tabs(chromium, address) -> Iterator[Callable]:
 
 def said(page, where: str, text: str) -> str:
     """Wait until an element says ``text``; all that it says then."""
-    page.locator(where).filter(has_text=re.compile(text)).wait_for(timeout=SLOW)
+    page.locator(where).filter(has_text=re.compile(text)).wait_for()
     return " ".join(page.locator(where).inner_text().split())
 
 

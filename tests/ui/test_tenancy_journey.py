@@ -112,7 +112,7 @@ def test_the_tenancy_journey(tab, files, window):
     number = one.page.locator("#conversation .lc-number").last
     number.click()
     mark = one.page.locator("#viewer rect.lc-cited").first
-    mark.wait_for(timeout=60_000)
+    mark.wait_for()
     assert one.page.locator("#viewer-part").input_value() == "4"  # the page of the rent
     assert "rent is 920 euros" in " ".join(one.page.locator("#viewer img").get_attribute("alt").split())
     one.page.keyboard.press("Escape")
@@ -158,6 +158,6 @@ def test_axe_finds_nothing_serious_beside_an_open_document(tab, files, theme, vi
     one.ask("How much is the deposit?")
     assert "1,840" in one.answer()
     one.page.locator("#conversation .lc-number").last.click()
-    one.page.locator("#viewer rect.lc-cited").first.wait_for(timeout=60_000)
+    one.page.locator("#viewer rect.lc-cited").first.wait_for()
     found = axe.Axe().run(one.page).response["violations"]
     assert [(v["id"], v["nodes"][0]["html"][:200]) for v in found if v["impact"] in ("serious", "critical")] == []

@@ -36,7 +36,6 @@ def page(context, window, address) -> Iterator:
     )
     faults: list[str] = []
     page = context.new_page()
-    page.set_default_timeout(90_000)  # the kernels may have to be compiled
     page.on("dialog", lambda d: faults.append(d.message))
     page.on("pageerror", lambda e: faults.append(str(e)))
     page.goto(address)

@@ -179,7 +179,8 @@ def test_logits_are_those_of_a_file_cut_there_also_from_kept_pages(home, model, 
     assert len(shared) > 10
     assert max(kept) == max(of_file)
     assert all(torch.equal(kept[at], of_file[at]) for at in shared)
-    assert min(kept) >= (characters // PAGE - 1) * PAGE, "what was kept was not read again"
+    if s.runtime.paged_model.shape.window is None:  # or it goes on where a window is kept: here at the end alone
+        assert min(kept) >= (characters // PAGE - 1) * PAGE, "what was kept was read again"
 
 
 def test_kept_pages_of_the_whole_are_those_of_its_beginning(home, sharp_model, document):
