@@ -35,7 +35,7 @@ def sizes(entry: CatalogEntry) -> dict[str, int]:
         "parameters": sum(p.numel() for p in _parameters(entry)),
         "nf4": plan.weights_bytes,
         "working": plan.activation_bytes,
-        "kv": plan.codecs["int8"]["bytes_per_token"],
+        "kv": plan.codecs["int8"]["later_bytes_per_token"],
     }
     return found | ({"fits": _smallest_gpu(entry)} if entry.fits else {})
 
