@@ -61,8 +61,7 @@ def _print_report(r: dict[str, Any]) -> None:
         print(f"GPU layers   {gpu['count']} of {gpu['of']}, with {format_bytes(gpu['weights'])} of the weights")
     source = "an estimate" if r["engine"] == "torch" else "as llama.cpp says"
     print(f"activations  {format_bytes(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time ({source})")
-    states = f", {format_bytes(kv['state_bytes'])} of states of other layers" if kv.get("state_bytes") else ""
-    print(f"KV           {format_bytes(kv['bytes'])} in {kv['codec']}, {kv['bytes_per_token']:,} bytes a token{states}")
+    print(_kv_line(kv))
     if step := kv.get("snapshot_step"):
         print(f"             on disk the states are stored every {step:,} tokens and where a document or a turn ends")
     for line in filter(None, (_attention_line(r["attention"]), _sliding_line(r["sliding"]))):
@@ -86,6 +85,15 @@ def _print_report(r: dict[str, Any]) -> None:
         print(f"a document that needs it is read in the tested window of {w['context']:,} tokens (--rope {w['rope']})")
     if r["unfit"]:
         print(f"not run by this version: {r['unfit']}")
+
+
+def _kv_line(kv: dict[str, Any]) -> str:
+    parts = [f"{format_bytes(kv['bytes'])} in {kv['codec']}", f"{kv['bytes_per_token']:,} bytes a token"]
+    if kv["later_bytes_per_token"] < kv["bytes_per_token"]:
+        parts.append(f"{kv['later_bytes_per_token']:,} once sliding layers no longer see it")
+    if kv.get("state_bytes"):
+        parts.append(f"{format_bytes(kv['state_bytes'])} of states of other layers")
+    return "KV           " + ", ".join(parts)
 
 
 def _attention_line(a: dict[str, Any]) -> str:

@@ -105,6 +105,7 @@ def test_what_the_architecture_saves_is_said(plan):
 def test_what_windows_save_is_said(plan):
     gemma = {"model_type": "gemma2"}
     assert "13 of 26 layers see only the last 4,096 tokens and keep no more" in plan(gemma).stdout
+    assert "106,496 bytes a token, 53,248 once sliding layers no longer see it" in plan(gemma, "--kv", "bf16").stdout
     report = said(plan(gemma, "--json", "--kv", "bf16"))
     saved = 1 - report["kv"]["bytes"] / report["sliding"]["uncut_bytes"]
     assert 0.15 < saved < 0.3, "half of the layers need half of the tokens, some slack and a chunk"
