@@ -37,6 +37,15 @@ def find_chromium(playwright) -> str | None:
     return own if runs else None
 
 
+RUNNING: list[Any] = []  # browsers
+
+
+def texts_shown() -> list[str]:
+    """What each page of the running browsers shows."""
+    pages = [page for browser in RUNNING for context in browser.contexts for page in context.pages]
+    return [f"{page.url.partition('?')[0]}\n{page.locator('body').inner_text(timeout=2000)}" for page in pages]
+
+
 @contextmanager
 def launched() -> Iterator:
     """A Chromium that runs; the test is skipped where there is none."""
@@ -48,7 +57,9 @@ def launched() -> Iterator:
         with playwright.chromium.launch(executable_path=program, args=FLAGS) as browser:
             for name in ("new_context", "new_page"):
                 setattr(browser, name, partial(_patient, getattr(browser, name)))
+            RUNNING.append(browser)
             yield browser
+            RUNNING.remove(browser)
 
 
 def _patient(opens: Callable[..., Any], **how: Any) -> Any:
