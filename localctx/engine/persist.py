@@ -193,7 +193,8 @@ class CachePersister(Persister[Cache]):
         """Returns the tokens after which the windows of sliding layers are to be written now: every step, and where the
         documents or the sequence end, or where it is interrupted.
         """
-        shape, written = cache.pool.shape, min(self._written, cache.num_pages) * PAGE
+        whole = min(len(self._tokens) // PAGE, cache.num_pages)  # an answer may have filled the last, open page
+        shape, written = cache.pool.shape, min(self._written, whole) * PAGE
         if self._full or not shape.window or not cache.exact:
             return []
         steps = range(0, written + 1, shape.window_step(cache.pool.codec))
