@@ -193,7 +193,8 @@ class CachePersister(Persister[Cache]):
         """Returns the tokens after which the windows of sliding layers are to be written now: every step, and where the
         documents or the sequence end, or where it is interrupted.
         """
-        shape, written = cache.pool.shape, min(self._written, cache.num_pages) * PAGE
+        whole = min(len(self._tokens) // PAGE, cache.num_pages)  # an answer may have filled the last, open page
+        shape, written = cache.pool.shape, min(self._written, whole) * PAGE
         if self._full or not shape.window or not cache.exact:
             return []
         steps = range(0, written + 1, shape.window_step(cache.pool.codec))
@@ -206,7 +207,7 @@ class CachePersister(Persister[Cache]):
         """
         assert self._writer
         seen = range(cache.pool.shape.first_seen(length), length // PAGE)
-        new = {i: cache.sliding_payload(i) for i in seen if not self._writer.has_snapshot("sliding", i)}
+        new = {i: cache.sliding_payload(i) for i in seen if not self._writer.take_snapshot("sliding", i)}
         payloads = {i: payload for i, payload in new.items() if payload is not None}
         if len(payloads) == len(new):
             if not self._make_room(store, sum(map(len, payloads.values())), self._window_at):
@@ -248,7 +249,7 @@ class CachePersister(Persister[Cache]):
         """
         assert self._writer
         position = -(-length // PAGE) - 1
-        if not self._writer.has_snapshot("states", position):
+        if not self._writer.take_snapshot("states", position):
             if not self._make_room(store, len(snapshot), self._states_at):
                 return False
             self._writer.write_snapshot("states", position, snapshot)

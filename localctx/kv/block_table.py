@@ -137,11 +137,12 @@ class BlockTable:
 
     def first_seen(self, layer: int, window: int, position: int) -> tuple[int, int]:
         """The first page that the token at ``position`` or a later one sees, where keys ``window`` or more positions
-        back are hidden, and how many of that page's first tokens none of them sees.
+        back are hidden, and how many of that page's first tokens none of them sees. Sinks that were moved into the
+        window, but whose part was released before, are not seen.
         """
         unseen = position + 1 - window  # that token sees nothing before this position
         starts = self.positions(layer)
-        first = int(np.searchsorted(starts + PAGE, unseen, side="right"))
+        first = max(int(np.searchsorted(starts + PAGE, unseen, side="right")), self._sinks_without(layer))
         return first, max(0, unseen - int(starts[first])) if first < len(starts) else 0
 
     def runs(self, layer: int, first: int, max_pages: int) -> Iterator[tuple[int, int]]:
@@ -172,8 +173,11 @@ class BlockTable:
         return k.to(dtype), v.to(dtype)
 
     def touch(self, indices: np.ndarray | slice = ALL) -> None:
-        """Mark the pages at ``indices`` as needed now: they move to lower tiers last."""
-        self.pool.touch(self.ids[indices])
+        """Mark the pages at ``indices`` as needed now: they move to lower tiers last. Sliding layers need all of their
+        parts.
+        """
+        full, sliding = np.split(self.ids, [len(self)])  # every page has its full part
+        self.pool.touch(np.append(full[indices], sliding))
 
     # --- Changing the table
 
@@ -267,6 +271,11 @@ class BlockTable:
     def _sliding_layer(self) -> int:
         """One of the sliding layers; all have the same positions."""
         return self.pool.shape.parts.index(SLIDING)
+
+    def _sinks_without(self, layer: int) -> int:
+        """The number of sinks that were moved when this layer's part of them had been released."""
+        part = self.pool.shape.parts[layer]
+        return sum(original[part] is None for original in self.originals)
 
     def _column(self, layer: int) -> _Column:
         return self._columns.by_part[self.pool.format.parts[layer]]

@@ -90,6 +90,6 @@ def fork_for(cache: Cache, variant: Variant, tokens: int) -> Cache:
 
 def cache_nbytes(cache: Cache) -> int:
     """Returns the bytes of a sequence's sealed pages, their sketches, its open page and its states."""
-    sealed = sum(len(cache.pool.payload(page)) for page in cache.pages)
+    sealed = sum(len(cache.pool.payload(page)) for page in cache.table.ids)
     opened = cache.pool.shape.tail_bytes(cache.dtype.itemsize)
     return sealed + cache.sketch_bytes() + opened + cache.states.nbytes

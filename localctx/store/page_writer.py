@@ -54,6 +54,12 @@ class PageWriter:
         key = snapshot_key(self.keys[position], kind)
         return key[0] in self._names or is_stored(self._db, key[0])
 
+    def take_snapshot(self, kind: SnapshotKind, position: int) -> bool:
+        """Let the next commit enter a snapshot that is stored beside page ``position``; returns False if none is."""
+        if found := self.has_snapshot(kind, position):
+            self._beside.add(position)  # or it would go with the other cache that has it
+        return found
+
     def write_snapshot(self, kind: SnapshotKind, position: int, payload: np.ndarray) -> None:
         """Append a snapshot beside page ``position``, unless it is stored. Raises OSError."""
         self._append(snapshot_key(self.keys[position], kind), payload, SLOT_ALIGN)

@@ -1,15 +1,19 @@
 """Models with sliding and full layers: windows on disk, where a sequence goes on, and what is refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import promises
 import pytest
 from ask_in_process import session
-from family_models import save_family
+from family_models import SIZES, save_family
 from kept_rows import rows
+from tiny_models import make_tokenizer
+from tiny_wrapped_models import save_wrapped
 
 from localctx.engine.events import Done, Progress
 from localctx.errors import UsageError
+from localctx.kv.pages import snapshot_key
 from localctx.session import Session
 from localctx.shape import FULL, PAGE, SLIDING
 from localctx.store.bundle import export_document
@@ -55,6 +59,28 @@ def test_windows_are_on_disk_every_step_and_at_the_end_alone(asked, home, long_d
     assert 2 * 2 <= len(windows) <= 2 * 2 * len(places), "two pages each, of the document, the prompt and the answer"
     again = ask(asked, long_document, "And canal 3?")
     assert again.report.tokens.reused > 0.95 * tokens
+
+
+def test_a_page_that_the_question_filled_is_not_stored_beside_the_open_page(asked, home, tmp_path):
+    (file := tmp_path / "canals.txt").write_text("".join(f"Canal {i} is {i * 37} km long.\n" for i in range(60)))
+    ask(asked, file)
+    pages, windows = rows(home)
+    opened = [(row["name"], row["tokens"]) for row in pages if len(row["tokens"]) < 4 * PAGE]
+    assert opened
+    assert not {snapshot_key(page, "sliding")[0] for page in opened} & {row["name"] for row in windows}
+
+
+def test_a_full_chat_goes_on_with_its_end_alone(home, tmp_path):
+    """The sink page is moved into what sliding layers see, but what they kept of it is gone."""
+    save_wrapped(tmp_path / "wide", "gemma3n", **SIZES, vocab_size_per_layer_input=260, sliding_window=500)
+    make_tokenizer().save_pretrained(tmp_path / "wide")
+    (file := tmp_path / "canals.txt").write_text("".join(f"Canal {i} is {i * 37} km long.\n" for i in range(80)))
+    with session(home, tmp_path / "wide", dtype="f32", kv="f32", max_tokens=80, chunk=512) as s:
+        chat = s.workflows.chats.start([str(file)]).id
+        list(s.run(s.workflows.chats.ask(chat, QUESTION)))
+        s.change(replace(s.settings, keep="sink-window:256"))
+        *_, done = s.run(s.workflows.chats.ask(chat, "And canal 9?"))
+    assert done.report.tokens.reused > 2000
 
 
 def test_a_document_with_another_end_goes_on_at_a_step(asked, tmp_path, long_document):

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from keeper_models import TOKENS, build, decode, read
+from keeper_models import FAMILIES, TOKENS, build, decode, read
+from transformers import Gemma2Config
 
 from localctx.kv.block_table import BlockTable
 from localctx.kv.cache import Cache
@@ -55,6 +56,38 @@ def test_there_is_no_more_than_the_window_the_slack_and_the_step(model):
     assert sliding_pages(cache) == list(range(first, LENGTH // PAGE))
     held = cache.pool.device_tier.nbytes + cache.open_page.nbytes
     assert held == model.shape.cache_bytes("f32", LENGTH, chunk=LENGTH % 256)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("way", ["forked", "restored"])
+def test_a_sink_that_sliding_layers_released_is_not_seen_where_it_is_moved_to(way, in_place, monkeypatch):
+    monkeypatch.setitem(FAMILIES, "gemma2", (Gemma2Config, {"head_dim": 16, "sliding_window": 500}))
+    model, keeper = build("gemma2"), make_keeper("sink-window:256", LENGTH)
+    whole = new_cache(model, in_place=in_place)
+    read(model, whole, TOKENS[: LENGTH // PAGE * PAGE])
+    cache = whole.fork(keeper) if way == "forked" else new_cache(model, "f32", "sink-window:256", in_place)
+    if way == "restored":
+        windows = {i: whole.sliding_payload(i) for i in sliding_pages(whole)}
+        cache.adopt([whole.pool.payload(page).numpy() for page in whole.pages], windows)
+    logits = decode(model, cache, 70)
+    assert cache.dropped
+    assert logits.isfinite().all()
+    assert cache.trimmable(cache.length - 1) == cache.length - 1
+    cache.drop()
+    whole.drop()
+    assert not len(cache.pool.references) + len(whole.pool.references)
+
+
+def test_what_sliding_layers_see_is_needed_in_every_step(model):
+    cache = new_cache(model, spec="select:256", in_place=False)
+    read(model, cache, TOKENS[:LENGTH], asked=80)
+    decode(model, cache, 4)
+    cache.pool.host_tier.limit = None
+    while cache.pool.counts(cache.pages)["device"] > 8:
+        cache.pool.device_tier.limit = cache.pool.device_tier.nbytes - 1
+        cache.pool.make_room(0)
+    sliding = [cache.placed_pages[i].parts.sliding for i in sliding_pages(cache)]
+    assert cache.pool.counts(sliding)["device"] == len(sliding)
 
 
 def test_a_codec_is_changed_with_what_there_is(model, monkeypatch):

@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 import quality_fixtures
 import torch
+from keeper_models import build
 
 from localctx.engine.cache_plan import choose_codec
 from localctx.quality.compare import compare, score, split
@@ -112,6 +113,13 @@ def test_bytes_held_are_sealed_pages_and_the_open_one(model):
     cache = Setup(model).new_cache(Variant("int8"), PAGE + 3)
     model.forward([1] * (PAGE + 3), cache)
     assert cache_nbytes(cache) == model.shape.page_bytes("int8", sinks=True) + model.shape.tail_bytes()
+
+
+def test_bytes_held_are_those_of_both_parts_of_a_page():
+    gemma = build("gemma4")
+    cache = Setup(gemma).new_cache(Variant("f32"), PAGE + 3)
+    gemma.forward([3] * (PAGE + 3), cache)
+    assert cache_nbytes(cache) == gemma.shape.cache_bytes("f32", PAGE + 3)
 
 
 # The gate

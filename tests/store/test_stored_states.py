@@ -184,3 +184,22 @@ def test_states_and_windows_of_a_page_are_two_entries(store):
     assert (len(match.payloads), sorted(match.windows), match.states is None) == (4, [2, 3], False)
     store.remove_document(documents[0])
     assert not segments(store)
+
+
+def test_windows_that_another_cache_stored_meanwhile_stay_without_it(store):
+    """Their pages were entered already when another process wrote the windows."""
+    documents = [add(store, name) for name in "ab"]
+    ours, others = (open_cache(store, of, TOKENS) for of in documents)
+    with closing(store.pages.writer(MODEL, TOKENS, SLOT, ours, kinds=WINDOWS.snapshots)) as writer:
+        write(writer, 0, 5)
+        writer.commit(5)
+        with closing(store.pages.writer(MODEL, TOKENS, SLOT, others, kinds=WINDOWS.snapshots)) as other:
+            for position in (3, 4):
+                other.write_snapshot("sliding", position, SNAPSHOT + position)
+            other.commit(5)
+        assert all(writer.take_snapshot("sliding", position) for position in (3, 4))
+        assert not writer.take_snapshot("sliding", 2)
+        writer.commit(5)
+    store.remove_document(documents[1][0])
+    store.pages.forget_unused()
+    assert windows(store) == (5, [3, 4])
