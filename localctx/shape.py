@@ -167,9 +167,9 @@ class KVShape:
         """The part of a page, FULL or SLIDING, in which each layer's record lies."""
         return tuple(SLIDING if self.window and layer.window else FULL for layer in self.layers)
 
-    def first_seen(self, length: int) -> int:
-        """Returns the first page that sliding layers see after ``length`` tokens; 0 where pages have one part."""
-        return max(0, length + 1 - self.window) // PAGE if self.window else 0
+    def pages_seen(self, length: int) -> range:
+        """Returns the whole pages that sliding layers see of ``length`` tokens; none where pages have one part."""
+        return range(max(0, length + 1 - self.window) // PAGE, length // PAGE) if self.window else range(0)
 
     def formats(self, codec: str, sinks: bool = False) -> list[str]:
         """Returns each layer's format in a page: the codec's, int8 in its edge layers, bf16 in a sink page."""
@@ -193,9 +193,9 @@ class KVShape:
         records = zip(self.record_bytes(codec, sinks), self.parts, strict=True)
         return sum(nbytes for nbytes, of in records if of == part)
 
-    def slot_bytes(self, codec: str, part: int = FULL) -> int:
-        """Returns the bytes of one slot of a file of such parts. That of a sink page may take several slots."""
-        return _round_up(self.part_bytes(codec, part), SLOT_ALIGN)
+    def slot_bytes(self, codec: str) -> int:
+        """Returns the bytes of one slot of a page file. A sink page may take several slots."""
+        return _round_up(self.part_bytes(codec, FULL), SLOT_ALIGN)
 
     def bytes_per_token(self, codec: str) -> int:
         """Returns the bytes of one more token: 2 x layers x kv_heads x head_dim x bytes per element, plus scales."""
@@ -225,13 +225,14 @@ class KVShape:
     def window_step(self, codec: str) -> int:
         """Returns the tokens between two snapshots of the sliding layers' windows: see ``snapshot_step``."""
         assert self.window
-        return _snapshot_step(self.window // PAGE * self.part_bytes(codec, SLIDING), self.part_bytes(codec, FULL))
+        pages = -(-(self.window - 1) // PAGE)
+        return _snapshot_step(pages * self.part_bytes(codec, SLIDING), self.part_bytes(codec, FULL))
 
     def sealed_bytes(self, codec: str, tokens: int, chunk: int = 0) -> int:
         """Returns the bytes of the sealed pages of a sequence of ``tokens``: sink pages, other pages and, of those that
         sliding layers no longer see, the part of the other layers alone. The last ``chunk`` tokens were one step.
         """
-        pages, seen = tokens // PAGE, max(0, self.first_seen(max(0, tokens - chunk)) - SLACK_PAGES)
+        pages, seen = tokens // PAGE, max(0, self.pages_seen(max(0, tokens - chunk)).start - SLACK_PAGES)
         return self._bytes_of_pages(codec, FULL, 0, pages) + self._bytes_of_pages(codec, SLIDING, seen, pages)
 
     def _bytes_of_pages(self, codec: str, part: int, first: int, stop: int) -> int:

@@ -12,7 +12,7 @@ from localctx.kv.pages import page_names
 from localctx.kv.pool import Pool
 from localctx.kv.sequence_states import States
 from localctx.kv.tiers import StoredBytes
-from localctx.shape import PAGE, SINK_PAGES
+from localctx.shape import PAGE
 from localctx.store.documents import StoredDocument
 from localctx.store.page_store import PageKey, PrefixMatch
 from localctx.store.remote_sync import RemoteSync
@@ -206,7 +206,7 @@ class CachePersister(Persister[Cache]):
         the cache no longer has all of it. Returns False if there was no room.
         """
         assert self._writer
-        seen = range(cache.pool.shape.first_seen(length), length // PAGE)
+        seen = cache.pool.shape.pages_seen(length)
         new = {i: cache.sliding_payload(i) for i in seen if not self._writer.take_snapshot("sliding", i)}
         payloads = {i: payload for i, payload in new.items() if payload is not None}
         if len(payloads) == len(new):
@@ -307,4 +307,4 @@ def _pages_per_commit(pool: Pool) -> int:
     it then leaves memory without a write. A chunk fills half of the device at most, so a quarter of it may wait.
     """
     limit = pool.limits.device
-    return COMMIT if limit is None else max(1, min(COMMIT, limit // pool.page_bytes(SINK_PAGES) // 4))
+    return COMMIT if limit is None else max(1, min(COMMIT, limit // pool.bytes_of_page // 4))

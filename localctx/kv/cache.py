@@ -155,7 +155,9 @@ class Cache:
     # --- A step
 
     def begin(self, tokens: int) -> None:
-        """Start a step of ``tokens`` tokens. Raises NoRoom, with the sequence as it was."""
+        """Start a step of ``tokens`` tokens, and release what sliding layers no longer see. Raises NoRoom, with every
+        token as it was.
+        """
         assert not self._step, "a step is open"
         assert tokens > 0
         if self.keeper.unbounded_positions and self.reach and self.position + tokens > self.reach:
@@ -233,7 +235,7 @@ class Cache:
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
         """Replace the sealed pages from the sinks to page ``stop`` by ``slots`` pages with the tokens of the best
-        ``score``, head by head. Raises NoRoom.
+        ``score``, head by head; a sliding layer keeps its last pages. Raises NoRoom.
         """
         pages, positions = pack_tokens_by_score(self.table, slots, stop, score)
         start, end = self.table.replace(SINK_PAGES, stop, pages, positions)

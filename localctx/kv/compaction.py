@@ -24,7 +24,7 @@ def pack_tokens_by_score(
     layers, last = range(len(table.pool.shape.layers)), table.placed[stop - slots : stop]
     kind = SINK if any(map(table.pool.unbiased, layers)) else ORDINARY
     pages = [table.pool.new(kind) for _ in range(slots)]
-    for layer in np.flatnonzero(table.pool.format.parts == FULL).tolist():
+    for layer in table.pool.format.layers_of(FULL):
         _pack_layer(table, layer, stop, pages, kind, score)
     table.pool.close(pages)
     parts = [PageParts(page, placed.parts.sliding) for page, placed in zip(pages, last, strict=True)]

@@ -26,6 +26,10 @@ class PageFormat:
         self._part_bytes = np.stack([x.sum(1) for x in own], 1)
         self.layouts = [layout_of(*pair) for pair in zip(*self.codecs, strict=True)]
 
+    def layers_of(self, part: int) -> list[int]:
+        """The layers whose records lie in this part of a page."""
+        return np.flatnonzero(self.parts == part).tolist()
+
     def kind_at(self, index: int) -> int:
         """The kind of the ``index``-th page of a sequence: SINK at the beginning, where the codec quantizes."""
         return SINK if index < SINK_PAGES and FORMATS[self.codec].scaled else ORDINARY

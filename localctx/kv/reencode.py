@@ -1,6 +1,5 @@
 """Changing the codec in the middle of a sequence: sealed pages are decoded and encoded again."""
 
-import numpy as np
 import torch
 
 from localctx.kv.block_table import PageParts
@@ -29,7 +28,7 @@ def _copy(cache: Cache, index: int, pool: Pool) -> PageParts:
 def _copy_of_part(cache: Cache, index: int, part: int, pool: Pool) -> int:
     kind = int(cache.table.kinds(part)[index])
     page = pool.new(max(kind, pool.kind_at(index)), part)
-    for layer in np.flatnonzero(pool.format.parts == part).tolist():
+    for layer in pool.format.layers_of(part):
         k, v = cache.read(layer, index, index + 1, torch.float32)
         pool.seal(layer, [page], k, v, int(cache.table.positions(layer)[index]))
     pool.close([page])
@@ -44,7 +43,7 @@ def _copy_of_sink(cache: Cache, originals: PageParts, pool: Pool) -> PageParts:
 def _copy_of_original(cache: Cache, original: int, part: int, pool: Pool) -> int:
     old_kind = int(cache.pool.kinds([original])[0])
     page = pool.new(kind := max(old_kind, pool.kind_at(0)), part)
-    for layer in np.flatnonzero(pool.format.parts == part).tolist():
+    for layer in pool.format.layers_of(part):
         records = cache.pool.fetch([original], layer)
         k, v = cache.pool.codec_of(layer, old_kind).decode(records, torch.float32)
         pool.fill(page, layer, pool.codec_of(layer, kind).encode(k, v)[0])

@@ -1,6 +1,5 @@
 """Re-rotation: keys moved to other positions. RoPE is relative: a key rotated on by d is the key d tokens later."""
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,7 +32,7 @@ def rerotated_page(pool: Pool, parts: PageParts, by: int) -> PageParts:
 def _rerotated_part(pool: Pool, page: int, part: int, by: int) -> int:
     kind = int(pool.kinds([page])[0])
     copy = pool.new(kind, part)
-    for layer in np.flatnonzero(pool.format.parts == part).tolist():
+    for layer in pool.format.layers_of(part):
         codec = pool.codec_of(layer, kind)
         k, v = rerotate(pool, layer, *codec.decode(pool.fetch([page], layer), torch.float32), by)
         pool.fill(copy, layer, codec.encode(k, v)[0])

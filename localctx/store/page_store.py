@@ -131,8 +131,7 @@ class _SnapshotSearch:
 
     def _seen(self) -> range:
         """The whole pages of the run that sliding layers see after it."""
-        length = min(len(self._match.payloads) * PAGE, self._tokens)
-        return range(self._shape.first_seen(length), length // PAGE) if self._shape.window else range(0)
+        return self._shape.pages_seen(min(len(self._match.payloads) * PAGE, self._tokens))
 
     def _end_of_windows(self) -> int:
         """Returns how many pages the run has if sliding layers have what they see, else the last that they lack."""

@@ -82,11 +82,8 @@ class PageWriter:
             self._db.execute(f"DELETE FROM cache_pages WHERE {where}", [self._cache, -2 * new.stop, -2 * new.start - 1])
             entries = [{"cache": self._cache, "position": i, "page": page} for i, page in self._entries(new)]
             self._db.table("cache_pages").insert_all(entries, replace=True)
-            beyond = [
-                self._cache,
-                -2 * len(self.keys),
-                len(self.keys) - 1,
-            ]  # entries of a longer sequence it had before
+            # entries of a longer sequence that it had before
+            beyond = [self._cache, -2 * len(self.keys), len(self.keys) - 1]
             self._db.execute("DELETE FROM cache_pages WHERE cache = ? AND position NOT BETWEEN ? AND ?", beyond)
         self._rows, self._names, self._beside = {}, set(), set()
         self._entered = max(self._entered, pages)

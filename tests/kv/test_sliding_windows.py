@@ -52,7 +52,7 @@ def test_logits_are_those_of_a_cache_that_keeps_every_page(model, codec, spec, i
 def test_there_is_no_more_than_the_window_the_slack_and_the_step(model):
     cache = new_cache(model)
     read(model, cache, TOKENS[:LENGTH], chunk=256)
-    first = model.shape.first_seen(LENGTH // 256 * 256) - SLACK_PAGES
+    first = model.shape.pages_seen(LENGTH // 256 * 256).start - SLACK_PAGES
     assert sliding_pages(cache) == list(range(first, LENGTH // PAGE))
     held = cache.pool.device_tier.nbytes + cache.open_page.nbytes
     assert held == model.shape.cache_bytes("f32", LENGTH, chunk=LENGTH % 256)

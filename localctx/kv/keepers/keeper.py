@@ -43,7 +43,7 @@ class KeptSequence(Protocol):
 
     def keep_tokens(self, slots: int, stop: int, score: TokenScore) -> None:
         """Pack the best tokens of the sealed pages between the sinks and page ``stop`` into ``slots`` pages. A sliding
-        layer keeps its last tokens. Raises NoRoom.
+        layer keeps its last pages. Raises NoRoom.
         """
 
 
