@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from processes import opened
 
@@ -27,6 +28,7 @@ def folder(tmp_path) -> Path:
 def environment(home, sharp_model, monkeypatch) -> None:
     for name, value in {"MODEL": sharp_model, "EMBEDDER": "none", "READ_AHEAD": "always", "THREADS": 1}.items():
         monkeypatch.setenv(f"LOCALCTX_{name}", str(value))
+    monkeypatch.setattr("localctx.idle.run_at_low_priority", lambda: None)  # not this process, for all later tests
 
 
 def write(folder: Path, name: str, first: int = 0, rivers: int = 26) -> Path:
@@ -67,6 +69,7 @@ def test_twenty_files_are_ready_whatever_happens(environment, folder, localctx):
     with watching(folder) as lines:
         paths = [write(folder, f"{i}.txt", first=i) for i in range(20)]
         before = {line["document"] for line in lines.wait_for("ready", 3)}
+        assert psutil.Process(lines.process.pid).nice() > psutil.Process().nice()
         lines.process.send_signal(signal.SIGKILL)
     with watching() as lines:  # the folder is remembered
         asked = localctx("ask", paths[7], "How long is river 9?", "--json", "--max-tokens", 4)
