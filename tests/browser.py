@@ -10,7 +10,7 @@ import sys
 import threading
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -214,10 +214,14 @@ class Tab:
         self.page.locator("#question .thumbnail-item").wait_for()
 
     def ask(self, question: str) -> None:
-        """Ask with the keyboard; returns when the question is taken, its box empty again."""
+        """Ask with the keyboard; returns when the question is taken: its box is empty again, and it is shown if it can be."""
+        shown = "document.querySelectorAll('#conversation [data-testid=user]').length"
+        before = self.page.evaluate(shown)
         self.box.fill(question)
         self.box.press("Enter")
         self.page.wait_for_function("!document.querySelector('#question textarea').value", polling=20)
+        with suppress(Exception):  # what cannot be asked is not shown
+            self.page.wait_for_function(f"before => {shown} > before", arg=before, polling=20, timeout=5000)
 
     def wait_for(self, text: str, where: str = "#status", seconds: float = PATIENCE) -> str:
         """Wait until ``text`` is shown; all that is shown there then."""
@@ -226,7 +230,10 @@ class Tab:
         return self.page.locator(where).inner_text()
 
     def read_share(self) -> int:
-        """How much of the last answer's prompt was already read, in percent."""
+        """How much of the last answer's prompt was already read, in percent, once that is shown."""
+        self.page.wait_for_function(
+            "document.querySelector('#conversation').innerText.includes('already read')", polling=20
+        )
         return int(re.findall(r"(\d+) % already read", self.conversation.inner_text())[-1])
 
     def answer(self) -> str:
