@@ -214,7 +214,7 @@ class Tab:
         self.page.locator("#question .thumbnail-item").wait_for()
 
     def ask(self, question: str) -> None:
-        """Ask with the keyboard; returns when the question is taken: its box is empty again, and it is shown if it can be."""
+        """Ask with the keyboard; returns when the question is taken: its box is empty, and it is shown if it can be."""
         shown = "document.querySelectorAll('#conversation [data-testid=user]').length"
         before = self.page.evaluate(shown)
         self.box.fill(question)
