@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 from tiny_models import save_sharp_model, save_tiny_model
+from window_in_process import opened, served_in_process
 from xdist.scheduler import LoadScopeScheduling
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the tests' own processes fetch nothing
@@ -126,11 +126,7 @@ def store(home):
 @pytest.fixture
 def window(home, tiny_model):
     """A window on the tiny model, with nothing that serves its pages."""
-    from localctx.settings import load_settings
-    from localctx.ui.window import AppWindow
-
-    settings = load_settings(home=home, model=str(tiny_model), embedder="none", max_tokens=4, threads=1)
-    with closing(AppWindow(settings)) as window:
+    with opened(home, tiny_model) as window:
         yield window
 
 
@@ -148,24 +144,10 @@ def settings_page(window):
 
 
 @pytest.fixture
-def address(window, monkeypatch):
+def address(window):
     """Where the pages of ``window`` are served, on a free port."""
-    import uvicorn
-
-    from localctx.serving.http import listen
-    from localctx.ui.app import mount
-
-    window.uploads.mkdir(parents=True)
-    monkeypatch.setenv("GRADIO_TEMP_DIR", str(window.uploads))
-    with closing(listen("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
-        app = mount(window, "127.0.0.1", port)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1))
-        thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{port}/"
-        server.should_exit = True
-        thread.join(10)
+    with served_in_process(window) as address:
+        yield address
 
 
 Command = Callable[..., subprocess.CompletedProcess]

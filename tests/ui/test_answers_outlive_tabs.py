@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 from browser import Served, Tab, Watch, launched, save_saying_model, served
 from clock import wait_until
+from window_in_process import served_in_process
 
 from localctx.engine.events import Note, Token
 from localctx.errors import ChatError, UsageError
@@ -209,23 +210,9 @@ class _SlowStream:
 
 
 @pytest.fixture
-def slow_address(window, monkeypatch) -> Iterator[str]:
-    import uvicorn
-
-    from localctx.serving.http import listen
-    from localctx.ui.app import mount
-
-    window.uploads.mkdir(parents=True)
-    monkeypatch.setenv("GRADIO_TEMP_DIR", str(window.uploads))
-    with closing(listen("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
-        app = _SlowStream(mount(window, "127.0.0.1", port))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1))
-        thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{port}/"
-        server.should_exit = True
-        thread.join(10)
+def slow_address(window) -> Iterator[str]:
+    with served_in_process(window, lambda app, port: _SlowStream(app)) as address:
+        yield address
 
 
 def test_no_event_is_lost_where_gradio_closes_a_stream_that_has_another_event(chromium, slow_address):

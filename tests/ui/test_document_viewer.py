@@ -1,13 +1,12 @@
 """The document beside the chat, in a browser: opened from sources and the library, marked, searched, quoted, closed."""
 
-import threading
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 from browser import launched
 from made_files import epub, pdf
 from window_checks import barriers
+from window_in_process import opened, served_with_key
 
 from localctx.library.add import add_documents
 
@@ -23,34 +22,14 @@ MARKED = "[...document.querySelectorAll('#viewer rect.lc-cited')].map(r => r.get
 
 @pytest.fixture(scope="module")
 def window(tmp_path_factory, tiny_model) -> Iterator:
-    from localctx.settings import load_settings
-    from localctx.ui.window import AppWindow
-
-    home = tmp_path_factory.mktemp("home")
-    settings = load_settings(home=home, model=str(tiny_model), threads=1, embedder="none", max_tokens=4)
-    with pytest.MonkeyPatch.context() as patch, closing(AppWindow(settings)) as window:
-        patch.setenv("GRADIO_TEMP_DIR", str(home / "uploads"))
-        window.uploads.mkdir()
+    with opened(tmp_path_factory.mktemp("home"), tiny_model) as window:
         yield window
 
 
 @pytest.fixture(scope="module")
 def address(window) -> Iterator[str]:
-    import uvicorn
-
-    from localctx.serving.http import LOOPBACK, listen
-    from localctx.ui.app import mount
-    from localctx.ui.http_access import BrowserAccess
-
-    sock = listen("127.0.0.1", 0)
-    port = sock.getsockname()[1]
-    app = BrowserAccess(mount(window, "127.0.0.1", port), LOOPBACK, "key", port)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{port}/?key=key"
-    server.should_exit = True
-    thread.join()
+    with served_with_key(window) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 from browser import launched
 from clock import seconds_since
 from made_files import pdf
+from window_in_process import opened, served_with_key
 
 from localctx.ui import library_table
 
@@ -18,37 +18,14 @@ HOSTILE = "<img src=x onerror=alert(1)>${alert(2)}"
 
 @pytest.fixture(scope="module")
 def window(tmp_path_factory, tiny_model) -> Iterator:
-    """A running window on the tiny model, with its address."""
-    import os
-
-    from localctx.settings import load_settings
-    from localctx.ui.window import AppWindow
-
-    home = tmp_path_factory.mktemp("home")
-    settings = load_settings(home=home, model=str(tiny_model), threads=1, embedder="none", max_tokens=4)
-    os.environ["GRADIO_TEMP_DIR"] = str(home / "uploads")
-    with closing(AppWindow(settings)) as window:
-        window.uploads.mkdir()
+    with opened(tmp_path_factory.mktemp("home"), tiny_model) as window:
         yield window
 
 
 @pytest.fixture(scope="module")
 def address(window) -> Iterator[str]:
-    import uvicorn
-
-    from localctx.serving.http import LOOPBACK, listen
-    from localctx.ui.app import mount
-    from localctx.ui.http_access import BrowserAccess
-
-    sock = listen("127.0.0.1", 0)
-    port = sock.getsockname()[1]
-    app = BrowserAccess(mount(window, "127.0.0.1", port), LOOPBACK, "key", port)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{port}/?key=key"
-    server.should_exit = True
-    thread.join()
+    with served_with_key(window) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
