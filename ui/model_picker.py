@@ -29,13 +29,12 @@ element.addEventListener('click', event => {
 document.addEventListener('keydown', function onKey(event) {
     if (!element.isConnected) return document.removeEventListener('keydown', onKey)  // the panel was closed
     const button = document.querySelector('#model-button'), focus = document.activeElement
-    const open = document.querySelector('#model-panel.lc-all')?.offsetParent
+    const open = document.querySelector('#model-panel:not(.lc-first, .hide, .hidden)')?.offsetParent
     if (event.key !== 'Escape' || !open || !(focus === document.body || focus.closest('#model-picker'))) return
     button.click()
     button.focus()
 })
 """
-_CLASSES = {"": "lc-closed", "first": "lc-first", "all": "lc-all"}  # of the panel, by mode
 _LOOKING = "Looking at what this machine can run ..."
 
 
@@ -54,8 +53,7 @@ class ModelPicker:
             self.button = gr.Button(self._label(False), size="sm", elem_id="model-button", scale=0)
             self.said = gr.HTML("", elem_id="model-said")
             self.download.build()
-            # Shown by its class: gradio loses that a component became visible while the page is still being built.
-            with gr.Column(elem_id="model-panel", elem_classes=_CLASSES[""]) as self.panel:
+            with gr.Column(visible=False, elem_id="model-panel") as self.panel:
                 self._build_panel()
 
     def _build_panel(self) -> None:
@@ -68,7 +66,7 @@ class ModelPicker:
                 )
                 self.not_now = gr.Button("Not now", size="sm", elem_id="model-not-now", scale=0, min_width=120)
         self.list = gr.HTML("", elem_id="model-list", js_on_load=_ON_CLICK)
-        with gr.Row(elem_id="model-other-row"):
+        with gr.Row(visible=False, elem_id="model-other-row") as self.other_row:
             self.other = gr.Textbox(
                 label="Another model",
                 info="owner/name on the Hugging Face hub, or the path of a folder or a GGUF file on this machine",
@@ -76,7 +74,7 @@ class ModelPicker:
                 elem_id="model-other",
             )
             self.check = gr.Button("Check it", size="sm", elem_id="model-check", scale=0, min_width=120)
-        with gr.Row(elem_id="model-first-row"):
+        with gr.Row(visible=False) as self.first_row:
             self.see_all = gr.Button("See all models", size="sm", elem_id="model-see-all", scale=0, min_width=120)
             self.keep = gr.Button("Keep the demonstration", size="sm", elem_id="model-keep", scale=0, min_width=170)
 
@@ -85,7 +83,7 @@ class ModelPicker:
         """All components of the picker."""
         bar = [self.mode, self.pending, self.button, self.said, *self.download.outputs]
         panel = [self.panel, self.intro, self.list, self.confirm, self.consequences, self.switch]
-        return [*bar, *panel, self.other]
+        return [*bar, *panel, self.other_row, self.other, self.first_row]
 
     def wire(self, page: gr.Blocks, chat: gr.Textbox) -> None:
         """Connect the components with their event handlers; ``chat`` has the id of the open chat."""
@@ -127,10 +125,12 @@ class ModelPicker:
             self.mode: mode,
             self.pending: "",
             self.button: self._label(bool(mode)),
-            self.panel: gr.update(elem_classes=_CLASSES[mode]),
+            self.panel: gr.update(visible=bool(mode), elem_classes="lc-first" if mode == "first" else ""),
             self.intro: render.note(_LOOKING) if mode else "",
             self.list: "",
             self.confirm: gr.update(visible=False),
+            self.other_row: gr.update(visible=mode == "all"),
+            self.first_row: gr.update(visible=mode == "first"),
         }
 
     def _fill_first(self, mode: str) -> Iterator[Updates]:
