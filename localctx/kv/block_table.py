@@ -20,7 +20,7 @@ ALL = slice(None)
 
 class PageParts(NamedTuple):
     """The ids of the parts of one page: the layers that attend to all (every layer, where pages have one part), and the
-    sliding ones, None once they no longer see it.
+    sliding ones, None once they no longer see it. vLLM's hybrid KV cache manager groups layers in the same way.
     """
 
     full: int
