@@ -28,10 +28,10 @@ class AnswerPage(Protocol):
     """The page that shows answers: each method returns its updates."""
 
     def show_running(self, answer: RunningAnswer) -> Updates:
-        """Show an answer that is being generated, and a button that stops it."""
+        """Show an answer that is being generated, and hide what belongs to one that has ended."""
 
     def show_answer(self, answer: RunningAnswer) -> Updates:
-        """Show what was added to it since."""
+        """Show what was added to it since, and the button that stops it."""
 
     def show_result(self, answer: RunningAnswer, unsent: TypedQuestion | None) -> Updates:
         """Show how it ended; a question that its chat did not get is ``unsent``."""

@@ -174,15 +174,17 @@ class ChatPage:
     # Answers that are being generated
 
     def show_running(self, answer: RunningAnswer) -> Updates:
-        """Show an answer that is being generated, and a button that stops it."""
+        """Show an answer that is being generated, and hide what belongs to one that has ended."""
         hidden = gr.update(visible=False)
-        return self.show_answer(answer) | {
+        return {
+            **self.show_answer(answer),
             **{self.notice: "", self.go_on: hidden, self.earlier: hidden, self.full_row: hidden, **self.offers.hide()},
-            self.question: gr.update(submit_btn=False, stop_btn=True),
         }
 
     def show_answer(self, answer: RunningAnswer) -> Updates:
-        """Show what was generated so far."""
+        """Show what was generated so far, and the button that stops it: every time, because gradio loses updates of
+        components that are not drawn yet, and a page that is opened now would have no such button.
+        """
         a = answer.shown
         text = a.quoted + a.text.lstrip()
         parts = [{"role": "assistant", "content": render.chat_text(text)}] if text else []
@@ -190,6 +192,7 @@ class ChatPage:
             self.chat: a.chat,
             self.conversation: [*a.before, *parts],
             self.status: a.status_lines,
+            self.question: gr.update(submit_btn=False, stop_btn=True),
             self.gauge: render.gauge(a.used, a.window),
         }
 

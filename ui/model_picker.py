@@ -173,8 +173,8 @@ class ModelPicker:
 
     def _toggle(self, mode: str) -> Iterator[Updates]:
         yield self._show_panel("" if mode == "all" else "all") | {self.said: ""}
-        if mode != "all":
-            yield self._filled("all")
+        if mode != "all":  # opened once more: gradio loses what changes of a column that is not drawn yet
+            yield self._filled("all") | {self.panel: gr.update(visible=True, elem_classes="")}
 
     def _show_all(self) -> Iterator[Updates]:
         yield from self._toggle("")

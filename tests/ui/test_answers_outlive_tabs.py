@@ -29,7 +29,7 @@ LONG = b"The river is long, and so is this text about it.\n" * 1500
 def serving(tmp_path_factory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("window")
     model = save_saying_model(folder / "model", WORDS)
-    flags = ("--model", model, "--max-tokens", 20_000, "--draft", 0, "--threads", 1, "--together", 2)
+    flags = ("--model", model, "--max-tokens", 100_000, "--draft", 0, "--threads", 1, "--together", 2)
     with served(folder / "home", *flags) as serving:
         yield serving
 
@@ -169,25 +169,24 @@ def test_a_file_that_cannot_be_read_comes_back_with_its_question_also_after_a_re
         assert not any(store.chats.messages(c.id) == [] for c in store.chats.all())
 
 
-def test_a_page_that_is_used_and_left_reports_no_error_at_all(chromium, serving):
-    with chromium.new_context() as context:
-        page, errors = context.new_page(), []
-        page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda e: errors.append(str(e)))
-        tab = Tab(page).open(serving.url)
-        tab.ask("Who keeps the harbour?")
-        wait_for_words(tab, 3)
-        for _ in range(2):
-            page.reload()
-            tab.stop.wait_for()
-        for name in page.get_by_role("tab").all_inner_texts():
-            page.get_by_role("tab", name=name).click()
-        page.get_by_role("tab", name="Chat").click()
-        tab.stop.click()
-        tab.answer()
-        page.locator("#new-chat").click()
-        page.wait_for_function("!location.search.includes('chat=')")
-        page.goto("about:blank")
+def test_a_page_that_is_used_and_left_reports_no_error_at_all(tabs):
+    tab = tabs()
+    page, errors = tab.page, []
+    page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    tab.ask("Who keeps the harbour?")
+    wait_for_words(tab, 3)
+    chat_of(tab)
+    for _ in range(2):
+        page.reload()
+        tab.stop.wait_for()
+    for name in page.get_by_role("tab").all_inner_texts():
+        page.get_by_role("tab", name=name).click()
+    page.get_by_role("tab", name="Chat").click()
+    tab.stop.click()
+    tab.answer()
+    page.locator("#new-chat").click()
+    page.wait_for_function("!location.search.includes('chat=')")
+    page.goto("about:blank")
     assert errors == []
 
 
