@@ -38,6 +38,7 @@ from localctx.kernels.vector_math import (
 )
 
 ROWS, VECTORS = 3, 4  # of a large tile: 12 of 16 vector registers are its sums
+AHEAD = 16384  # bytes of weights that are prefetched: some processors' own prefetchers stop at the end of every page
 
 
 def _tile(kind: int, rows: int, vectors: int) -> Any:
@@ -151,13 +152,13 @@ _finished_of_kind = _of_kind(tuple(RECORD_KINDS))
 def block_product(kind, codes, step, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
     """out += x by a block of weights, whose columns fill large tiles; all by address, see ``_tiled``."""
     if kind == FLOAT:
-        _floats(codes, step, 0, x, x_step, rows, inputs, out, out_step, columns)
+        _floats(codes, step, AHEAD, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == BFLOAT:
-        _bfloats(codes, step, 0, x, x_step, rows, inputs, out, out_step, columns)
+        _bfloats(codes, step, AHEAD, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == HALF:
-        _halves(codes, step, 0, x, x_step, rows, inputs, out, out_step, columns)
+        _halves(codes, step, AHEAD, x, x_step, rows, inputs, out, out_step, columns)
     else:
-        _signed(codes, step, 0, x, x_step, rows, inputs, out, out_step, columns)
+        _signed(codes, step, AHEAD, x, x_step, rows, inputs, out, out_step, columns)
 
 
 @njit(**INNER)
