@@ -12,12 +12,22 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels.simd import block_product
-from localctx.kernels.vector_math import BFLOAT, FLOAT, HALF, SIGNED, add_scaled, address_of, widen_bytes
+from localctx.kernels.vector_math import (
+    BFLOAT,
+    FLOAT,
+    HALF,
+    SIGNED,
+    add_scaled,
+    address_of,
+    aligned_floats,
+    widen_bytes,
+)
 
 WIDTH = 32  # outputs of a block: the width of a large tile
 AT_ONCE = 1024  # outputs quantized to int8 at a time: their floats take several times the memory
 GROUP = 64  # inputs that share a scale, where weights are int8
-MANY = 12  # rows; for more of them int8 codes are converted to floats first
+MANY = 12  # rows; for more of them int8 codes are converted to floats first, and weights are not what takes time
+AHEAD = 16384  # bytes of weights that are prefetched: some processors' own prefetchers stop at the end of every page
 STRIP = 48  # rows of a task: their inputs stay in a core's cache while blocks pass
 
 _NARROW = torch.bfloat16, torch.float16
@@ -157,7 +167,8 @@ def multiply_block(x, kind, codes, scales, out):  # type: ignore[no-untyped-def]
         return
     out[:] = np.float32(0)
     source, target, step = address_of(x), address_of(out), out.strides[0] // 4
-    block_product(kind, address_of(codes), width, source, inputs, rows, inputs, target, step, np.int64(WIDTH))
+    ahead = AHEAD if rows <= MANY else 0
+    block_product(kind, address_of(codes), width, ahead, source, inputs, rows, inputs, target, step, np.int64(WIDTH))
 
 
 @njit
@@ -165,16 +176,17 @@ def _multiply_int8(x, codes, scales, out):  # type: ignore[no-untyped-def]
     """Sum a group at a time, then apply its scales. For many rows codes are converted once, with the same sums."""
     (rows, inputs), step = x.shape, np.int64(WIDTH)
     total, part = np.zeros((rows, WIDTH), np.float32), np.empty((rows, WIDTH), np.float32)
-    floats = np.empty((GROUP, WIDTH), np.float32)
+    floats = aligned_floats(GROUP, WIDTH)
     for group in range(len(scales)):
         first = group * GROUP
-        some, at, kind, width = min(GROUP, inputs - first), address_of(codes) + first * WIDTH, SIGNED, WIDTH
+        some, at, kind = min(GROUP, inputs - first), address_of(codes) + first * WIDTH, SIGNED
+        width, ahead = WIDTH, AHEAD
         if rows > MANY:
             widen_bytes(at, address_of(floats), some * WIDTH)
-            at, kind, width = address_of(floats), FLOAT, 4 * WIDTH
+            at, kind, width, ahead = address_of(floats), FLOAT, 4 * WIDTH, 0
         part[:] = np.float32(0)
         source, target, sums = address_of(x) + first * 4, address_of(part), address_of(total)
-        block_product(kind, at, width, source, inputs, rows, some, target, step, step)
+        block_product(kind, at, width, ahead, source, inputs, rows, some, target, step, step)
         for row in range(rows):
             add_scaled(target + row * 4 * WIDTH, address_of(scales) + group * 4 * WIDTH, sums + row * 4 * WIDTH, step)
     out[:] = total

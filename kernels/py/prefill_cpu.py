@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from localctx.kernels.decode_cpu import HIDDEN, PAGE, LayerLayout, finish_scores, load_k, load_v
 from localctx.kernels.simd import product
-from localctx.kernels.vector_math import INNER, MATH, address_of, exp_below
+from localctx.kernels.vector_math import INNER, MATH, address_of, aligned_floats, exp_below
 
 ROWS = 96  # queries of a task, which share a decoded page; their scores stay in the cache beside it
 
@@ -68,7 +68,7 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
     for task in prange(lay.heads * blocks):
         head, first = task // blocks, task % blocks * ROWS
         stop = min(first + ROWS, q.shape[1])
-        k, v = np.empty((lay.k_dim, PAGE), np.float32), np.empty((PAGE, lay.v_dim), np.float32)
+        k, v = aligned_floats(lay.k_dim, PAGE), aligned_floats(PAGE, lay.v_dim)
         scores, last = np.empty((stop - first, PAGE), np.float32), np.empty(stop - first, np.int64)
         last[:] = PAGE
         for page in range(len(addresses)):

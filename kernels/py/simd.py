@@ -4,7 +4,8 @@ Linear layers and attention use them on a processor. An element of its result is
 multiply-adds along the inputs, in order: it does not depend on what else is computed.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -12,6 +13,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from localctx.kernels.processor import WIDEST
 from localctx.kernels.vector_math import (
     BFLOAT,
     CRUMBS,
@@ -25,7 +27,6 @@ from localctx.kernels.vector_math import (
     RECORD_KINDS,
     SIGNED,
     SIZES,
-    VECTOR,
     address_of,
     byte_at,
     everywhere,
@@ -37,29 +38,49 @@ from localctx.kernels.vector_math import (
     word_at,
 )
 
-ROWS, VECTORS = 3, 4  # of a large tile: 12 of 16 vector registers are its sums
-AHEAD = 16384  # bytes of weights that are prefetched: some processors' own prefetchers stop at the end of every page
+
+class Tile(NamedTuple):
+    """The shape of a product whose sums stay in registers: ``rows`` of x by ``vectors`` of ``lanes`` columns."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    def columns(self, kind: int) -> int:
+        """The columns it takes of codes of this number kind: bytes, where they hold several."""
+        return self.lanes * self.vectors // PARTS.get(kind, 1)
 
 
-def _tile(kind: int, rows: int, vectors: int) -> Any:
-    """A product of ``rows`` rows x by ``8 * vectors`` columns: see ``_tiled`` for its arguments."""
+SMALL = [Tile(3, 4, 8), Tile(1, 4, 8)]
+"""The tiles of 32 columns by the rows that they take at a time: 12 of 16 vector registers are sums."""
+LARGE = [Tile(6, 4, 16), Tile(3, 4, 16), Tile(1, 4, 16)] if WIDEST == 16 else []
+"""Those of 64 columns, where there are 32 registers of 16 lanes."""
+WEIGHTS = [Tile(12, 2, 16), Tile(3, 2, 16), SMALL[1]] if WIDEST == 16 else SMALL
+"""Those for blocks of weights, which have 32 columns."""
+
+
+def _product_of(kind: int, shape: Tile) -> Any:
+    """A product of the rows x by columns of codes, as many as ``shape`` says: see ``_in_tiles`` for its arguments."""
     parts, size = PARTS.get(kind, 1), SIZES.get(kind, 1)
+    rows, vectors, lanes = shape
+    vector = ir.VectorType(F32, lanes)
 
     @intrinsic
     def tile(typingctx, codes, step, ahead, x, x_step, inputs, out, out_step):  # type: ignore[no-untyped-def]
         def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
             codes, step, ahead, x, x_step, inputs, out, out_step = args
-            fused = cgutils.get_or_insert_function(b.module, ir.FunctionType(VECTOR, [VECTOR] * 3), "llvm.fma.v8f32")
+            kinds = ir.FunctionType(vector, [vector] * 3)
+            fused = cgutils.get_or_insert_function(b.module, kinds, f"llvm.fma.v{lanes}f32")
             cells = [(r, v) for r in range(rows) for v in range(vectors)]
-            sums = {cell: cgutils.alloca_once(b, VECTOR) for cell in cells}
+            sums = {cell: cgutils.alloca_once(b, vector) for cell in cells}
             xs = [b.add(x, b.mul(x_step, I64(4 * r))) for r in range(rows)]
             runs = [b.mul(step, I64(4 * part)) for part in range(parts)]  # where the numbers of a part are, in out
             outs = {
                 (r, v): b.inttoptr(
                     b.add(
-                        b.add(out, b.mul(out_step, I64(4 * r))), b.add(runs[v % parts], I64(4 * LANES * (v // parts)))
+                        b.add(out, b.mul(out_step, I64(4 * r))), b.add(runs[v % parts], I64(4 * lanes * (v // parts)))
                     ),
-                    VECTOR.as_pointer(),
+                    vector.as_pointer(),
                 )
                 for r, v in cells
             }
@@ -67,11 +88,11 @@ def _tile(kind: int, rows: int, vectors: int) -> Any:
                 b.store(b.load(outs[cell], align=4), sums[cell])
             with cgutils.for_range(b, inputs, intp=I64) as loop:
                 at = b.mul(loop.index, I64(4))
-                values = [everywhere(b, b.load(b.inttoptr(b.add(row, at), F32.as_pointer())), VECTOR) for row in xs]
+                values = [everywhere(b, b.load(b.inttoptr(b.add(row, at), F32.as_pointer())), vector) for row in xs]
                 first = b.add(codes, b.mul(loop.index, step))
                 fetch_at(b, b.add(first, ahead))
                 for v in range(vectors):
-                    weights = widened(b, kind, b.add(first, I64(LANES * size * (v // parts))), v % parts)
+                    weights = widened(b, kind, b.add(first, I64(lanes * size * (v // parts))), v % parts, lanes)
                     for r in range(rows):
                         b.store(b.call(fused, [values[r], weights, b.load(sums[r, v])]), sums[r, v])
             for cell in cells:
@@ -83,26 +104,36 @@ def _tile(kind: int, rows: int, vectors: int) -> Any:
     return tile
 
 
-def _tiled(kind: int) -> Any:
-    """out += x by codes, in large tiles; all arguments are addresses. Codes of the next input are ``step`` bytes on,
-    rows ``x_step`` and ``out_step`` numbers. What is ``ahead`` bytes on is prefetched: processors cannot predict where
-    the next page is. Returns how many of the ``columns`` (numbers, or bytes that hold several) are done.
-    """
-    parts, size = PARTS.get(kind, 1), SIZES.get(kind, 1)
-    large, wide, width = _tile(kind, ROWS, VECTORS), _tile(kind, 1, VECTORS), LANES * VECTORS // parts
+def _down(kind: int, shapes: Sequence[Tile]) -> Any:
+    """All rows from ``row`` on by the columns of one tile, in the tiles ``shapes``, which get smaller to one row."""
+    tile, height = _product_of(kind, shapes[0]), shapes[0].rows
+    smaller = _down(kind, shapes[1:]) if len(shapes) > 1 else None
 
-    def tiled(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-        column = 0
+    def down(codes, step, ahead, x, x_step, row, rows, inputs, out, out_step):  # type: ignore[no-untyped-def]
+        while row + height <= rows:
+            tile(codes, step, ahead, x + row * x_step * 4, x_step, inputs, out + row * out_step * 4, out_step)
+            row += height
+        smaller(codes, step, ahead, x, x_step, row, rows, inputs, out, out_step)
+
+    def last(codes, step, ahead, x, x_step, row, rows, inputs, out, out_step):  # type: ignore[no-untyped-def]
+        while row < rows:
+            tile(codes, step, ahead, x + row * x_step * 4, x_step, inputs, out + row * out_step * 4, out_step)
+            row += 1
+
+    return njit(**INNER)(down if smaller else last)
+
+
+def _in_tiles(kind: int, shapes: Sequence[Tile]) -> Any:
+    """out += x by codes, in tiles; all arguments are addresses. Codes of the next input are ``step`` bytes on,
+    rows ``x_step`` and ``out_step`` numbers. What is ``ahead`` bytes on is prefetched: processors cannot predict where
+    the next page is. Goes on from ``column``; returns how many of the ``columns`` (numbers, or bytes that hold several)
+    are done.
+    """
+    down, width, size = _down(kind, shapes), shapes[0].columns(kind), SIZES.get(kind, 1)
+
+    def tiled(codes, step, ahead, x, x_step, rows, inputs, out, out_step, column, columns):  # type: ignore[no-untyped-def]
         while column + width <= columns:
-            at, target, row = codes + column * size, out + column * 4, 0
-            while row < rows:
-                source, to = x + row * x_step * 4, target + row * out_step * 4
-                if row + ROWS <= rows:
-                    large(at, step, ahead, source, x_step, inputs, to, out_step)
-                    row += ROWS
-                else:
-                    wide(at, step, ahead, source, x_step, inputs, to, out_step)
-                    row += 1
+            down(codes + column * size, step, ahead, x, x_step, 0, rows, inputs, out + column * 4, out_step)
             column += width
         return column
 
@@ -110,21 +141,19 @@ def _tiled(kind: int) -> Any:
 
 
 def _finished(kind: int) -> Any:
-    """As ``_tiled``, and then the remaining columns in small tiles, to the last whole vector."""
-    tiled, small, size = _tiled(kind), _tile(kind, 1, PARTS.get(kind, 1)), SIZES.get(kind, 1)
+    """As ``_in_tiles``, to the last whole vector: tiles get smaller."""
+    tiles = [LARGE, SMALL, [Tile(1, PARTS.get(kind, 1), LANES)]]
+    large, small, least = (_in_tiles(kind, shapes or SMALL) for shapes in tiles)
 
     def finished(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-        column = tiled(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
-        while column + LANES <= columns:
-            for row in range(rows):
-                source, to = x + row * x_step * 4, out + (row * out_step + column) * 4
-                small(codes + column * size, step, ahead, source, x_step, inputs, to, out_step)
-            column += LANES
+        column = large(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
+        column = small(codes, step, ahead, x, x_step, rows, inputs, out, out_step, column, columns)
+        least(codes, step, ahead, x, x_step, rows, inputs, out, out_step, column, columns)
 
     return njit(**INNER)(finished)
 
 
-_floats, _bfloats, _halves, _signed = (_tiled(kind) for kind in (FLOAT, BFLOAT, HALF, SIGNED))
+_floats, _bfloats, _halves, _signed = (_in_tiles(kind, WEIGHTS) for kind in (FLOAT, BFLOAT, HALF, SIGNED))
 crumbs = _finished(CRUMBS)
 
 
@@ -149,23 +178,23 @@ _finished_of_kind = _of_kind(tuple(RECORD_KINDS))
 
 
 @njit(**INNER)
-def block_product(kind, codes, step, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-    """out += x by a block of weights, whose columns fill large tiles; all by address, see ``_tiled``."""
+def block_product(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
+    """out += x by a block of weights, whose columns fill large tiles; all by address, see ``_in_tiles``."""
     if kind == FLOAT:
-        _floats(codes, step, AHEAD, x, x_step, rows, inputs, out, out_step, columns)
+        _floats(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
     elif kind == BFLOAT:
-        _bfloats(codes, step, AHEAD, x, x_step, rows, inputs, out, out_step, columns)
+        _bfloats(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
     elif kind == HALF:
-        _halves(codes, step, AHEAD, x, x_step, rows, inputs, out, out_step, columns)
+        _halves(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
     else:
-        _signed(codes, step, AHEAD, x, x_step, rows, inputs, out, out_step, columns)
+        _signed(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
 
 
 @njit(**INNER)
 def product(kind, codes, columns, ahead, x, out):  # type: ignore[no-untyped-def]
     """out [rows, columns] += x [rows, inputs] by a record's block [inputs, columns] at the address ``codes``, of the
     number kind ``kind`` (``RECORD_KINDS``); codes of fewer than 8 bits are packed as by ``quant.pack``. ``ahead`` as in
-    ``_tiled``.
+    ``_in_tiles``.
     """
     rows, inputs = x.shape
     bits = kind & 255

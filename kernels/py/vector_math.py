@@ -19,6 +19,7 @@ INNER: dict[str, Any] = {"fastmath": MATH, "_nrt": False}
 """For functions in inner loops, which allocate nothing: numba does not count the users of their arrays, each of which
 would cost an atomic addition, and so as much as a small loop.
 """
+LINE = 64  # bytes of a cache line
 LANES = 8  # of a vector; a processor with narrower ones uses several
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
@@ -86,6 +87,16 @@ def float_of_half(typingctx, bits):  # type: ignore[no-untyped-def]
         return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
 
     return types.float32(types.uint16), codegen
+
+
+@njit
+def aligned_floats(rows, columns):  # type: ignore[no-untyped-def]
+    """Returns an array [rows, columns] float32, not set, that begins with a cache line: what is loaded across two lines
+    takes twice the time.
+    """
+    room = np.empty(rows * columns + LINE // 4, np.float32)
+    first = -address_of(room) % LINE // 4
+    return room[first : first + rows * columns].reshape(rows, columns)
 
 
 @njit(**INNER)
@@ -226,32 +237,37 @@ def dot_halves(x, halves):  # type: ignore[no-untyped-def]
 def everywhere(b: Any, value: Any, vector: ir.VectorType) -> Any:
     """Generates a vector with one number in all lanes."""
     one = b.insert_element(vector(ir.Undefined), value, I32(0))
-    return b.shuffle_vector(one, one, WORDS([0] * LANES))
+    return b.shuffle_vector(one, one, ir.VectorType(I32, vector.count)([0] * vector.count))
 
 
-def widened(b: Any, kind: int, where: Any, part: int = 0) -> Any:
-    """Generates code that loads eight numbers from the address ``where`` as float32; where bytes hold several, the
+def widened(b: Any, kind: int, where: Any, part: int = 0, lanes: int = LANES) -> Any:
+    """Generates code that loads ``lanes`` numbers from the address ``where`` as float32; where bytes hold several, the
     ``part``-th of each.
     """
+    vector, integers = ir.VectorType(F32, lanes), ir.VectorType(I32, lanes)
     stored = _STORED.get(kind, ir.IntType(8))
-    found = b.load(b.inttoptr(where, ir.VectorType(stored, LANES).as_pointer()), align=1)
+
+    def same(number: int) -> Any:
+        return integers([number] * lanes)
+
+    found = b.load(b.inttoptr(where, ir.VectorType(stored, lanes).as_pointer()), align=1)
     if kind == FLOAT:
         return found
     if kind == HALF:
-        return b.fpext(found, VECTOR)
+        return b.fpext(found, vector)
     if kind == SIGNED:
-        return b.sitofp(b.sext(found, WORDS), VECTOR)
-    words = b.zext(found, WORDS)
+        return b.sitofp(b.sext(found, integers), vector)
+    words = b.zext(found, integers)
     if kind == E4M3:  # its bits in those of a float32, whose exponents count from another number
-        sign = b.shl(b.and_(words, WORDS([0x80] * LANES)), WORDS([24] * LANES))
-        rest = b.shl(b.and_(words, WORDS([0x7F] * LANES)), WORDS([20] * LANES))
-        return b.fmul(b.bitcast(b.or_(sign, rest), VECTOR), VECTOR([2.0**120] * LANES))
+        sign = b.shl(b.and_(words, same(0x80)), same(24))
+        rest = b.shl(b.and_(words, same(0x7F)), same(20))
+        return b.fmul(b.bitcast(b.or_(sign, rest), vector), vector([2.0**120] * lanes))
     if kind == BFLOAT:
-        return b.bitcast(b.shl(words, WORDS([16] * LANES)), VECTOR)
+        return b.bitcast(b.shl(words, same(16)), vector)
     if kind in PARTS:
         bits = 8 // PARTS[kind]
-        words = b.and_(b.lshr(words, WORDS([part * bits] * LANES)), WORDS([(1 << bits) - 1] * LANES))
-    return b.sitofp(words, VECTOR)  # a code is small: the sign is no matter, and the conversion is one instruction
+        words = b.and_(b.lshr(words, same(part * bits)), same((1 << bits) - 1))
+    return b.sitofp(words, vector)  # a code is small: the sign is no matter, and the conversion is one instruction
 
 
 def fetch_at(b: Any, address: Any) -> None:

@@ -1,0 +1,18 @@
+"""What the processor that kernels are compiled for can do, by the names that LLVM has for it."""
+
+from llvmlite import binding
+from numba import config
+from numba.core.codegen import get_host_cpu_features
+
+_HALVED = ("znver4",)  # computes 512 bits in two halves: wider vectors gain nothing there
+
+
+def lanes_of(name: str, features: str) -> int:
+    """Returns the float32 in the widest vectors that are worth their width on the processor of this LLVM ``name``
+    with these ``features`` (``+avx512f,-sse4a``): 16 or 8.
+    """
+    return 16 if "+avx512f" in features.split(",") and name not in _HALVED else 8
+
+
+WIDEST = lanes_of(config.CPU_NAME or binding.get_host_cpu_name(), config.CPU_FEATURES or get_host_cpu_features())
+"""The lanes of the widest vectors of float32 that products use."""
