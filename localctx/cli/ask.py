@@ -174,7 +174,7 @@ def _exit(stopped: str, failed: object) -> None:
 def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -> None:
     """Print notes, citations and cost after an answer that was limited to ``max_tokens``."""
     from localctx.cli.terminal import format_citation, shortened
-    from localctx.library.cite import BY_WORDS
+    from localctx.engine.request_report import BY_WORDS
 
     if report["stopped"] == "length":
         terminal.say(_length_note(report, max_tokens))
