@@ -108,7 +108,7 @@ def test_a_cancel_comes_back_as_one():
     ["", "x", "[]", "3", "{}", '{"event": "Nothing"}', '{"event": "Token"}', '{"event": "Done", "report": {}}'],
 )
 def test_what_is_no_event_is_refused(line):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"Expecting value|is no event"):
         event_from_line(line)
 
 
