@@ -23,7 +23,7 @@ from localctx.errors import UsageError, UserError, format_bytes
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
     from localctx.engine.events import Event
-    from localctx.serving.ask_client import ServerAnswer
+    from localctx.serving.ask_client import DelegatedAnswer
     from localctx.session import Session
     from localctx.settings import Settings
 
@@ -179,7 +179,7 @@ def open_answer(
 
 def _ask_server(
     question: str, files: list[str], how: dict[str, Any], settings: "Settings", terminal: "Terminal"
-) -> "ServerAnswer | None":
+) -> "DelegatedAnswer | None":
     """Ask the open servers; none can read this process's standard input."""
     from localctx.serving.ask_client import ask_open_server, given_paths
     from localctx.serving.ask_request import AskRequest

@@ -15,7 +15,7 @@ from localctx.engine.event_json import event_from_line
 from localctx.engine.events import Done, Event, Progress
 from localctx.errors import Cancelled, UserError, make_error
 from localctx.serving.ask_request import ASK_PATH, CANCEL_PATH, AskRequest, absolute_source
-from localctx.serving.open_servers import ServerAddress, open_servers
+from localctx.serving.open_servers import OpenServer, open_servers
 
 PATIENCE = 30.0  # seconds; a server that works says so every second
 SHORT_PATIENCE = 1.0  # seconds, to connect and to cancel
@@ -26,12 +26,12 @@ class ServerRefusal(Exception):
     """A server does not answer this question, because its settings differ or for another reason."""
 
 
-class ServerAnswer:
+class DelegatedAnswer:
     """A question that ``server`` answers. ``given`` has the paths of its sources as the user wrote them, by absolute
     path. Raises ServerRefusal, OSError, HTTPException, ValueError, UserError or Cancelled if no event comes.
     """
 
-    def __init__(self, server: ServerAddress, request: AskRequest, given: dict[str, str]) -> None:
+    def __init__(self, server: OpenServer, request: AskRequest, given: dict[str, str]) -> None:
         self.url, self._server, self._id, self._given = server.url, server, request.id, given
         self._connection = _connect(server)
         self._asked_to_cancel = False
@@ -89,13 +89,13 @@ class ServerAnswer:
 
 def ask_open_server(
     request: AskRequest, given: dict[str, str], home: Path, tell: Callable[[str], None]
-) -> ServerAnswer | None:
-    """Ask the servers that are open in the data folder ``home``, the newest first. Returns the ServerAnswer of the
-    first that answers, None if none does; ``tell`` is called with why one refused. ``given`` is as in ServerAnswer.
+) -> DelegatedAnswer | None:
+    """Ask the servers that are open in the data folder ``home``, the newest first. Returns the DelegatedAnswer of the
+    first that answers, None if none does; ``tell`` is called with why one refused. ``given`` is as in DelegatedAnswer.
     """
     for server in open_servers(home):
         try:
-            return ServerAnswer(server, request, given)
+            return DelegatedAnswer(server, request, given)
         except ServerRefusal as e:
             tell(f"{server.url} is not asked: {e}")
         except (*_FAILURES, UserError, Cancelled):
@@ -108,13 +108,13 @@ def given_paths(sources: list[str]) -> dict[str, str]:
     return {absolute_source(source): source for source in sources if absolute_source(source) != source}
 
 
-def _connect(server: ServerAddress) -> HTTPConnection:
+def _connect(server: OpenServer) -> HTTPConnection:
     connection = HTTPConnection(server.host, server.port, timeout=SHORT_PATIENCE)
     connection.connect()
     return connection
 
 
-def _post(connection: HTTPConnection, server: ServerAddress, path: str, body: Any, patience: float) -> HTTPResponse:
+def _post(connection: HTTPConnection, server: OpenServer, path: str, body: Any, patience: float) -> HTTPResponse:
     """Send a request; returns the response once its status is there. Raises ServerRefusal."""
     connection.sock.settimeout(patience)
     headers = {"authorization": f"Bearer {server.key}", "content-type": "application/json"}

@@ -22,7 +22,7 @@ _LOCAL = {"127.0.0.1": "127.0.0.1", "localhost": "127.0.0.1", "0.0.0.0": "127.0.
 
 
 @dataclass(frozen=True)
-class ServerAddress:
+class OpenServer:
     """Where a server of this machine is reached, and the ``key`` that requests need. ``pid`` is its process, which
     ``started`` then (seconds since 1970), of localctx's ``version``.
     """
@@ -53,7 +53,7 @@ def registered(home: Path, host: str, port: int, key: str) -> Iterator[None]:
     file, lock = home / FOLDER / f"{os.getpid()}-{port}.json", None
     if local := _LOCAL.get(host):
         with suppress(OSError):
-            lock = _write(file, ServerAddress(local, port, key, os.getpid(), time.time()))
+            lock = _write(file, OpenServer(local, port, key, os.getpid(), time.time()))
     try:
         yield
     finally:
@@ -63,14 +63,14 @@ def registered(home: Path, host: str, port: int, key: str) -> Iterator[None]:
             os.close(lock)
 
 
-def open_servers(home: Path) -> list[ServerAddress]:
+def open_servers(home: Path) -> list[OpenServer]:
     """Returns the open servers of this version, the newest first. Files of those that are gone are removed."""
     found = [_read(file) for file in (home / FOLDER).glob("*.json")]
     servers = [server for server in found if server and server.version == __version__]
     return sorted(servers, key=lambda server: -server.started)
 
 
-def _write(file: Path, server: ServerAddress) -> int:
+def _write(file: Path, server: OpenServer) -> int:
     """Write and lock a server's file; it has its name once it is whole and locked. Returns the lock."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     new = file.with_suffix(".new")
@@ -86,7 +86,7 @@ def _write(file: Path, server: ServerAddress) -> int:
     return lock
 
 
-def _read(file: Path) -> ServerAddress | None:
+def _read(file: Path) -> OpenServer | None:
     """Returns the server of a file; None if it is gone, or if others than this user could have written or read it."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -101,7 +101,7 @@ def _read(file: Path) -> ServerAddress | None:
                 file.unlink()
             return None
         with suppress(ValueError, TypeError):
-            return ServerAddress(**json.loads(f.read()))
+            return OpenServer(**json.loads(f.read()))
     return None
 
 
