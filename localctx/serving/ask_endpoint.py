@@ -80,10 +80,10 @@ class AskEndpoint:
         if asked.id in self._running or self._stopping.is_set():
             return _refuse("this question is being answered, or the server is closing", 503)
         try:
-            settings = asked.adapted(self._settings())
+            asked.adapted(self._settings())
         except UsageError as e:
             return _refuse(e.problem, DIFFERS)
-        stream = self._running[asked.id] = self._worker.submit(_job(asked, settings))
+        stream = self._running[asked.id] = self._worker.submit(_job(asked))
         end = BackgroundTask(self._end, asked.id)  # also runs when the client hangs up
         return StreamingResponse(self._lines(stream), 200, HEADERS, "application/x-ndjson", end)
 
@@ -114,11 +114,11 @@ class AskEndpoint:
             yield error_to_line(FAILED)
 
 
-def _job(asked: AskRequest, settings: Settings) -> SessionJob:
-    """Returns the job that answers a request under these settings."""
+def _job(asked: AskRequest) -> SessionJob:
+    """Returns the job that answers a request. Raises UsageError if the settings differ since it was queued."""
 
     def job(session: "Session") -> Generator[Any, Any, None]:
-        session.change(settings)
+        session.change(asked.adapted(session.settings))
         for source in asked.sources:
             _check_source(session, source)
         questions = session.workflows.questions

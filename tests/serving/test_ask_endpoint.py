@@ -179,6 +179,20 @@ def test_a_document_is_named_by_its_id(server, client, request_for, document):
     assert found.tokens.reused > 500
 
 
+def test_settings_that_change_while_a_question_waits_are_seen(server, client, request_for):
+    found: list[httpx.Response] = []
+    thread = threading.Thread(target=lambda: found.append(client.post(ASK_PATH, json=request_for())))
+    with server.worker.drained():
+        thread.start()
+        while not server.endpoint._running:
+            time.sleep(0.01)
+        server.worker.change_settings(with_changes(server.settings, {"kv": "int4"}))
+    thread.join()
+    server.worker.change_settings(server.settings)
+    with pytest.raises(UserError, match="the server has another kv"):
+        events_of(found[0])
+
+
 # Errors
 
 
@@ -189,7 +203,7 @@ def test_an_error_of_the_answer_is_a_line(client, request_for, tmp_path):
 
 
 def test_a_fault_of_ours_is_a_line_without_its_words(client, request_for, monkeypatch, caplog):
-    def fail(asked, settings):
+    def fail(asked):
         def job(session):
             raise RuntimeError("secret words")
             yield
