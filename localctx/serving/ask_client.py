@@ -17,7 +17,7 @@ from localctx.errors import Cancelled, UserError, make_error
 from localctx.serving.ask_request import ASK_PATH, CANCEL_PATH, AskRequest, absolute_source
 from localctx.serving.open_servers import OpenServer, open_servers
 
-PATIENCE = 30.0  # seconds; a server that works says so every second
+PATIENCE = 10.0  # seconds; a server that works says so every second
 SHORT_PATIENCE = 1.0  # seconds, to connect and to cancel
 _FAILURES = (OSError, HTTPException, ValueError)
 
