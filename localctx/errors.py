@@ -18,7 +18,7 @@ class UserError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle type, problem and remedy, so that another process can raise the same error."""
-        return _unpickle, (type(self), self.problem, self.remedy)
+        return make_error, (type(self), self.problem, self.remedy)
 
 
 class UsageError(UserError):
@@ -70,7 +70,8 @@ class Cancelled(Exception):
     """The user cancelled the work. This is not an error: pages that were sealed by then are kept."""
 
 
-def _unpickle(kind: type[UserError], problem: str, remedy: str) -> UserError:
+def make_error(kind: type[UserError], problem: str, remedy: str) -> UserError:
+    """Returns an error of a ``kind`` with the words that it had, in another process perhaps."""
     error = kind.__new__(kind)
     UserError.__init__(error, problem, remedy)
     return error

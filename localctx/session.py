@@ -1,7 +1,7 @@
 """The public entry of the Python API: a session opens documents and answers questions about them."""
 
 from collections.abc import Callable, Generator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from torch import Tensor
 
@@ -11,14 +11,16 @@ from localctx.engine.model_loader import ModelLoader
 from localctx.engine.runtime import Runtime
 from localctx.kv.keepers import make_keeper
 from localctx.models.base import ForwardRequest, Model, PagedModel
-from localctx.results import Answer, Summary, answer_of, citation_from_json
-from localctx.session_chat import SessionChat
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.store.process_locks import at_work
 from localctx.store.store import Store
-from localctx.workflows.summary_task import SummaryTask
 from localctx.workflows.workflows import Workflows
+
+if TYPE_CHECKING:  # each is imported when it is first needed: the command does not need them to ask
+    from localctx.results import Answer, Summary
+    from localctx.session_chat import SessionChat
+    from localctx.workflows.summary_task import SummaryTask
 
 Result = TypeVar("Result")
 
@@ -101,7 +103,7 @@ class Session:
         persist: bool = True,
         library: bool = False,
         until: str = "",
-    ) -> Answer:
+    ) -> "Answer":
         """Answer ``question`` from ``sources`` (None: the session's), or from passages of the whole ``library``. Of one
         document only what comes before ``until`` is read: ``"40%"``, ``"page 12"`` (its end) or words in it.
 
@@ -109,6 +111,8 @@ class Session:
         ``persist`` the store is not touched. Raises UserError (its subclasses say what is wrong, and the remedy),
         Cancelled if cancelled before prefill began.
         """
+        from localctx.results import answer_of
+
         return answer_of(self.stream(question, sources, persist=persist, library=library, until=until))
 
     def stream(
@@ -134,20 +138,24 @@ class Session:
         """
         return self.run(self.workflows.questions.prepare(source))
 
-    def chat(self, chat: str | None = None) -> SessionChat:
+    def chat(self, chat: str | None = None) -> "SessionChat":
         """A new chat about the session's documents, or the stored chat with this id. Raises UserError, ChatError."""
+        from localctx.session_chat import SessionChat
+
         chats = self.workflows.chats
         found = self.store.chats.get(chat) if chat else chats.start(self.sources)
         return SessionChat(self.workflows, self.run, found.id)
 
     def summarize(
         self, *, length: str = "medium", style: str = "prose", language: str = "", persist: bool = False
-    ) -> list[Summary]:
+    ) -> "list[Summary]":
         """Summarize each of the session's documents. ``length``: short, medium, long or a number of words; ``style``:
         prose, bullets or simple; ``persist`` the pages of documents that are read whole.
 
         Raises UserError, Cancelled.
         """
+        from localctx.workflows.summary_task import SummaryTask
+
         task = SummaryTask(length, style, language)
         documents = [self.workflows.read(source) for source in self.sources]
         return [self._summarize(document, task, persist) for document in documents]
@@ -164,7 +172,9 @@ class Session:
     def _compute(self, forward: AwaitedForward) -> Tensor | list[Tensor]:
         return compute_alone(self.model, self.runtime.cancelled)(forward)
 
-    def _summarize(self, document: StoredDocument, task: SummaryTask, persist: bool) -> Summary:
+    def _summarize(self, document: StoredDocument, task: "SummaryTask", persist: bool) -> "Summary":
+        from localctx.results import Summary, citation_from_json
+
         previous = self.settings
         self.change(task.adapted(previous))
         try:

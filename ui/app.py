@@ -1,5 +1,6 @@
 """The window: all pages in one gradio application, and its server."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from localctx.ui import gradio_setup  # noqa: F401 (before gradio is imported)
 import gradio as gr
 from fastapi import FastAPI
 
+from localctx.serving.ask_endpoint import AskEndpoint
 from localctx.serving.http import LOOPBACK, access_key, listen, serve
+from localctx.serving.open_servers import new_key, registered
 from localctx.settings import Settings
 from localctx.ui import document_routes, event_stream, uploads
 from localctx.ui.batch_page import BatchPage
@@ -102,7 +105,10 @@ def run(settings: Settings, host: str, port: int, max_parallel: int, on_ready: C
     uploads.make_upload_folder(window)
     window.watcher.start()
     try:
-        app = BrowserAccess(mount(window, host, port), (*LOOPBACK, name), key, port)
-        serve(app, sock, lambda: on_ready(f"http://{name}:{port}/?key={key}"))
+        pages = BrowserAccess(mount(window, host, port), (*LOOPBACK, name), key, port)
+        own_key, stopping = new_key(), threading.Event()
+        app = AskEndpoint(pages, window.answer_worker, lambda: window.settings, own_key, stopping)
+        with registered(settings.home, host, port, own_key):
+            serve(app, sock, lambda: on_ready(f"http://{name}:{port}/?key={key}"), stopping.set)
     finally:
         window.close()

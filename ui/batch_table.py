@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from localctx.document_parts import tell_part
 from localctx.library.support import AnswerSentence, checked_summary
-from localctx.store.document_parts import tell_part
 from localctx.ui.batch_runs import FINISHED, BatchItem, BatchRuns
 from localctx.ui.everyday import words
 from localctx.ui.render import answer, bar, duration, escape, note, sources

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+from localctx.document_parts import count_parts, tell_part
 from localctx.engine.events import Progress
 from localctx.errors import format_bytes
 from localctx.library.add import Added
 from localctx.library.search import Passage, SearchResult, query_pattern
 from localctx.serving.worker import Queued
-from localctx.store.document_parts import count_parts, tell_part
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
 from localctx.ui import everyday

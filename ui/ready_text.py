@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from localctx.store.document_parts import count_parts
+from localctx.document_parts import count_parts
 from localctx.ui import render
 from localctx.ui.everyday import about_words, in_everyday_words
 from localctx.ui.tab_reading import ReadDocument, ReadingState

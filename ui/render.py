@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from localctx.document_parts import tell_part
 from localctx.engine.events import PassageAnswered, Planned, Progress
+from localctx.engine.request_report import BY_WORDS
 from localctx.errors import format_bytes
-from localctx.library.cite import BY_WORDS
 from localctx.library.excerpt import around, reflowed, words_to_mark
 from localctx.library.support import AnswerSentence, numbered_sources
-from localctx.store.document_parts import tell_part
 from localctx.ui.everyday import in_everyday_words, phase_name, words
 
 MAX_QUOTE = 600  # characters of the quotation before an answer

@@ -7,9 +7,9 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from localctx.document_parts import tell_part
 from localctx.errors import UsageError
 from localctx.library.support import AnswerSentence, checked_summary, numbered_sources
-from localctx.store.document_parts import tell_part
 from localctx.store.transcript import one_line, reference
 from localctx.workflows.summary_task import digest
 

@@ -19,11 +19,12 @@ def advise_once(settings: "Settings", terminal: "Terminal") -> None:
     No network is used. If the mark cannot be written, as on a full disk, nothing is printed: it would be every time.
     """
     from localctx.models.catalog import DEFAULT
-    from localctx.models.model_advice import advise
 
     mark = settings.home / MARK
     if settings.model != DEFAULT or mark.exists():
         return
+    from localctx.models.model_advice import advise
+
     with suppress(UserError, OSError):
         mark.touch()
         terminal.say(f"{with_launcher(advise(settings).line())}. (This is said once.)")

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,7 +23,9 @@ from localctx.errors import UsageError, UserError, format_bytes
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
     from localctx.engine.events import Event
+    from localctx.serving.ask_client import DelegatedAnswer
     from localctx.session import Session
+    from localctx.settings import Settings
 
 MAX_QUOTE = 200  # characters
 
@@ -34,16 +36,25 @@ MAX_QUOTE = 200  # characters
 @quiet_option
 @click.option("--library", is_flag=True, help="Ask all documents of the library; no FILE is needed.")
 @click.option("--no-keep", is_flag=True, help="Store nothing of these documents on disk.")
+@click.option("--alone", is_flag=True, help="Answer in this process, even if a server or window is open.")
 @until_option
 @answer_options
 @model_options
 @ocr_option
 def ask(
-    words: tuple[str, ...], as_json: bool, quiet: bool, library: bool, no_keep: bool, until: str, **flags: Any
+    words: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    library: bool,
+    no_keep: bool,
+    alone: bool,
+    until: str,
+    **flags: Any,
 ) -> None:
     """Answer QUESTION from FILEs (PDF, Word, slides, e-mail, text ...; - is standard input), or from the library.
 
-    Documents that fit the model's window are read whole; of longer ones only the most relevant passages.
+    Documents that fit the model's window are read whole; of longer ones only the most relevant passages. An open
+    `localctx serve` or `localctx ui` with the same model and settings answers at once; none is started.
 
     \b
     localctx ask README.md "How do I run the tests?"
@@ -65,18 +76,20 @@ def ask(
         raise UsageError("--until is a place in one document", "ask one file, or leave out --until")
     if files.count("-") > 1:
         raise UsageError("standard input (-) can be read only once", "name it once")
-    from localctx.cli.terminal import print_json
+    from localctx.cli.terminal import Terminal, print_json
 
-    with open_session(flags, as_json, quiet) as (session, terminal):
-        events = session.stream(question, files, persist=not no_keep, library=library, until=until)
+    settings = settings_from(flags)
+    terminal = Terminal(as_json, quiet, settings.n)
+    how = {"persist": not no_keep, "library": library, "until": until}
+    with open_answer(question, files, how, settings, terminal, alone) as (events, answered_by):
         done = show_events(events, terminal)
         terminal.end_answer()
         report = done.report.to_json()
         if as_json:
-            print_json(report)
-        print_notes(report, session.settings.max_tokens, terminal)
+            print_json({**report, "answered_by": answered_by})
+        print_notes(report, settings.max_tokens, terminal)
     if not (as_json or quiet or no_keep or done.failed or report["stopped"] == "cancelled"):
-        advise_once(session.settings, terminal)
+        advise_once(settings, terminal)
     _exit(report["stopped"], done.failed)
 
 
@@ -126,26 +139,55 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
     _exit(stopped, failures[-1] if failures else None)
 
 
-class open_session:
-    """A context manager: a session, and the terminal that shows its events. Ctrl-C cancels the job that runs."""
+@contextmanager
+def open_session(flags: dict[str, Any], as_json: bool, quiet: bool) -> "Iterator[tuple[Session, Terminal]]":
+    """Open a session, and the terminal that shows its events. Ctrl-C cancels the job that runs."""
+    from localctx.cli.terminal import Terminal
 
-    def __init__(self, flags: dict[str, Any], as_json: bool, quiet: bool) -> None:
-        from localctx.cli.terminal import Terminal, cancel_on_interrupt
-        from localctx.session import Session
+    settings = settings_from(flags)
+    terminal = Terminal(as_json, quiet, settings.n)
+    with session_shown(settings, terminal) as session:
+        yield session, terminal
 
-        settings = settings_from(flags)
-        self.terminal = Terminal(as_json, quiet, settings.n)
-        self.session = Session(settings, self.terminal.show)
-        self._interrupt = cancel_on_interrupt(self.session.cancel)
 
-    def __enter__(self) -> "tuple[Session, Terminal]":
-        self._interrupt.__enter__()
-        return self.session, self.terminal
+@contextmanager
+def session_shown(settings: "Settings", terminal: "Terminal") -> "Iterator[Session]":
+    """Open a session whose progress ``terminal`` shows. Ctrl-C cancels the job that runs."""
+    from localctx.cli.terminal import cancel_on_interrupt
+    from localctx.session import Session
 
-    def __exit__(self, *exc: Any) -> None:
-        self._interrupt.__exit__(*exc)
-        self.terminal.clear()
-        self.session.close()
+    with closing(Session(settings, terminal.show)) as session, terminal.cleared(), cancel_on_interrupt(session.cancel):
+        yield session
+
+
+@contextmanager
+def open_answer(
+    question: str, files: list[str], how: dict[str, Any], settings: "Settings", terminal: "Terminal", alone: bool
+) -> "Iterator[tuple[Generator[Event, None, None], str]]":
+    """Have a question answered, by a server that is open or else by a session. Yields the events, and who answers: the
+    address of the server, or ``command``. Ctrl-C cancels. ``how`` are other arguments of ``Session.stream``.
+    """
+    from localctx.cli.terminal import cancel_on_interrupt
+
+    if not alone and (there := _ask_server(question, files, how, settings, terminal)):
+        with closing(there.events()) as events, terminal.cleared(), cancel_on_interrupt(there.cancel):
+            yield events, there.url
+        return
+    with session_shown(settings, terminal) as session:
+        yield session.stream(question, files, **how), "command"
+
+
+def _ask_server(
+    question: str, files: list[str], how: dict[str, Any], settings: "Settings", terminal: "Terminal"
+) -> "DelegatedAnswer | None":
+    """Ask the open servers; none can read this process's standard input."""
+    from localctx.serving.ask_client import ask_open_server, given_paths
+    from localctx.serving.ask_request import AskRequest
+
+    if "-" in files:
+        return None
+    request = AskRequest.of(question, files, settings, **how)
+    return ask_open_server(request, given_paths(files), settings.home, terminal.hint)
 
 
 def show_events(events: "Generator[Event, None, None]", terminal: "Terminal") -> Any:
@@ -174,7 +216,7 @@ def _exit(stopped: str, failed: object) -> None:
 def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -> None:
     """Print notes, citations and cost after an answer that was limited to ``max_tokens``."""
     from localctx.cli.terminal import format_citation, shortened
-    from localctx.library.cite import BY_WORDS
+    from localctx.engine.request_report import BY_WORDS
 
     if report["stopped"] == "length":
         terminal.say(_length_note(report, max_tokens))

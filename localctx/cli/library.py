@@ -79,7 +79,7 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
 
 
 def _print_result(result: "Added", as_json: bool) -> None:
-    from localctx.store.document_parts import count_parts
+    from localctx.document_parts import count_parts
 
     if result.status == "failed":
         print(f"localctx: {result.why}", file=sys.stderr, flush=True)
@@ -182,7 +182,7 @@ def library_rm(documents: tuple[str, ...]) -> None:
 
 def _parts(spans: list[Any]) -> str:
     """Return the numbers of pages or other parts, if it has any, and of headings."""
-    from localctx.store.document_parts import PARTS, count_parts
+    from localctx.document_parts import PARTS, count_parts
 
     n = Counter(s.kind for s in spans)
     counted = [count_parts(kind, n[kind]) for kind in PARTS if n[kind]]

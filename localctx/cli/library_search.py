@@ -58,7 +58,7 @@ def library_search(
 
 
 def _format(p: "Passage", words: str, marked: bool) -> str:
-    from localctx.store.document_parts import tell_part
+    from localctx.document_parts import tell_part
 
     page, heading = p.page and tell_part(p.page), p.heading and f"“{p.heading}”"
     where = ", ".join(

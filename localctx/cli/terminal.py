@@ -10,6 +10,7 @@ from typing import Any
 from tqdm import tqdm
 
 from localctx.cli.common import printable_line
+from localctx.document_parts import tell_part
 from localctx.engine.events import (
     Done,
     Event,
@@ -22,7 +23,6 @@ from localctx.engine.events import (
     SentenceChecked,
     Token,
 )
-from localctx.store.document_parts import tell_part
 
 MAX_QUOTE = 600  # characters of the quotation before an answer
 _TIERS = {"host": "in RAM", "disk": "on disk"}  # the tiers below the device

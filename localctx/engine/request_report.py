@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+BY_WORDS = "sources were found by their words: llama.cpp does not tell what the model attended to"
+"""What users read beside citations with the source ``words``."""
+
 
 @dataclass(frozen=True)
 class TokenCounts:

@@ -19,8 +19,6 @@ ENOUGH = 0.5  # weighted share of the answer's words that a quote must contain t
 MAX_SENTENCES = 3  # in a quote
 SENTENCE_COST = 0.2  # weighted share of the answer's words that each further sentence has to add
 MAX_ATTENDED = 3  # citations found by attention
-BY_WORDS = "sources were found by their words: llama.cpp does not tell what the model attended to"
-"""What users read beside citations with the source ``words``."""
 
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # CJK characters one by one
 

@@ -3,8 +3,8 @@
 import re
 from contextlib import suppress
 
+from localctx.document_parts import PARTS
 from localctx.errors import UsageError
-from localctx.store.document_parts import PARTS
 from localctx.store.documents import StoredDocument
 
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")

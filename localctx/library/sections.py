@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NamedTuple
 
+from localctx.document_parts import name_range
 from localctx.library.chunk import Chunk, chunks, views
-from localctx.store.document_parts import name_range
 from localctx.store.documents import Span, labels, part_labels
 
 SHORT_DIVISOR = 4  # a part with less than a quarter of the tokens allowed joins a neighbour

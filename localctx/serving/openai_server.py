@@ -21,7 +21,9 @@ from starlette.routing import Route
 
 from localctx.engine.events import Done, Event, Planned, Progress, Token
 from localctx.errors import Cancelled, NoRoom, TooLong, UserError
-from localctx.serving.http import LOOPBACK, access_key, host_name, listen, serve
+from localctx.serving.ask_endpoint import AskEndpoint
+from localctx.serving.http import LOOPBACK, App, access_key, host_name, listen, serve
+from localctx.serving.open_servers import new_key, registered
 from localctx.serving.openai_protocol import ApiError, CompletionRequest, CompletionResponse, StopTexts, token_usage
 from localctx.serving.worker import EngineWorker, EventStream
 from localctx.session import Session
@@ -78,6 +80,10 @@ class OpenAIServer:
     def close(self) -> None:
         """Cancel all requests and release the model."""
         self._worker.close()
+
+    def answering(self, app: App, key: str) -> AskEndpoint:
+        """Return ``app`` together with the endpoint at which commands with the ``key`` ask."""
+        return AskEndpoint(app, self._worker, lambda: self._settings, key, self.stopping)
 
     def app(self) -> Starlette:
         """Return the ASGI application, without the key check."""
@@ -201,9 +207,11 @@ def run(
     try:
         for event in server.load():
             on_event(event)
-        app = ApiKeyCheck(server.app(), LOOPBACK if name in LOOPBACK else (), key)
-        url = f"http://{name}:{sock.getsockname()[1]}/v1"
-        serve(app, sock, lambda: on_ready(url, key), server.stopping.set)
+        checked = ApiKeyCheck(server.app(), LOOPBACK if name in LOOPBACK else (), key)
+        port, own_key = sock.getsockname()[1], new_key()
+        app = server.answering(checked, own_key)
+        with registered(settings.home, host, port, own_key):
+            serve(app, sock, lambda: on_ready(f"http://{name}:{port}/v1", key), server.stopping.set)
     finally:
         server.close()
 

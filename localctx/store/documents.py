@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from sqlite_utils import Database
 
+from localctx.document_parts import PARTS, name_part
 from localctx.errors import DocumentError
-from localctx.store.document_parts import PARTS, name_part
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+from localctx.document_parts import tell_place
 from localctx.store.chats import Chat, Chats, Message
-from localctx.store.document_parts import tell_place
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#|!&~])")
 _DEFINITION = re.compile(r"^([\s>*+-]*)\[(?=[^\]]*\]:)")  # of a link or footnote: it would count in all of the file

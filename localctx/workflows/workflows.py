@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.request_builder import RequestBuilder
@@ -11,16 +12,17 @@ from localctx.models.base import Messages
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.workflows.ask import AskWorkflow
-from localctx.workflows.chat import ChatWorkflow
-from localctx.workflows.manage_library import LibraryWorkflow
 from localctx.workflows.rag import RetrievalWorkflow
-from localctx.workflows.read_ahead import ReadAheadWorkflow
 from localctx.workflows.read_sources import read_sources, store_sources
-from localctx.workflows.readiness import ReadinessWorkflow
-from localctx.workflows.reply import reply
-from localctx.workflows.summarize import SummarizeWorkflow
-from localctx.workflows.take_in import TakeInWorkflow
-from localctx.workflows.text_generator import LocalGenerator, TextGenerator
+
+if TYPE_CHECKING:  # each is imported when it is first needed: one question needs none of them
+    from localctx.workflows.chat import ChatWorkflow
+    from localctx.workflows.manage_library import LibraryWorkflow
+    from localctx.workflows.read_ahead import ReadAheadWorkflow
+    from localctx.workflows.readiness import ReadinessWorkflow
+    from localctx.workflows.summarize import SummarizeWorkflow
+    from localctx.workflows.take_in import TakeInWorkflow
+    from localctx.workflows.text_generator import LocalGenerator, TextGenerator
 
 
 class Workflows:
@@ -39,44 +41,58 @@ class Workflows:
         return AskWorkflow(self._builder, RetrievalWorkflow(self._builder))
 
     @cached_property
-    def chats(self) -> ChatWorkflow:
+    def chats(self) -> "ChatWorkflow":
         """Questions that continue a chat."""
+        from localctx.workflows.chat import ChatWorkflow
+
         return ChatWorkflow(self._builder, self.questions)
 
     @contextmanager
-    def library(self) -> Iterator[LibraryWorkflow]:
+    def library(self) -> "Iterator[LibraryWorkflow]":
         """The library, to add files or search it; a cancel is accepted from the start of the block."""
+        from localctx.workflows.manage_library import LibraryWorkflow
+
         with self.runtime.running(cancellable=True):
             yield LibraryWorkflow(self._builder)
 
     @contextmanager
-    def watched_files(self) -> Iterator[TakeInWorkflow]:
+    def watched_files(self) -> "Iterator[TakeInWorkflow]":
         """Files of watched folders, to add them to the library; a cancel is accepted from the start of the block."""
+        from localctx.workflows.take_in import TakeInWorkflow
+
         with self.library() as library:
             yield TakeInWorkflow(self.runtime, library)
 
     @cached_property
-    def reading_ahead(self) -> ReadAheadWorkflow:
+    def reading_ahead(self) -> "ReadAheadWorkflow":
         """Documents that are read before anybody asks."""
+        from localctx.workflows.read_ahead import ReadAheadWorkflow
+
         return ReadAheadWorkflow(self._builder, self.questions)
 
     @cached_property
-    def readiness(self) -> ReadinessWorkflow:
+    def readiness(self) -> "ReadinessWorkflow":
         """Documents that are read before anything is asked about them."""
+        from localctx.workflows.readiness import ReadinessWorkflow
+
         return ReadinessWorkflow(self._builder, self.questions)
 
     @contextmanager
     def summaries(
-        self, open_generator: Callable[[StoredDocument], TextGenerator] | None = None
-    ) -> Iterator[SummarizeWorkflow]:
+        self, open_generator: "Callable[[StoredDocument], TextGenerator] | None" = None
+    ) -> "Iterator[SummarizeWorkflow]":
         """The workflow that summarizes documents, or asks all of them the same. ``open_generator`` replaces the model
         of this machine.
         """
+        from localctx.workflows.summarize import SummarizeWorkflow
+
         with self.runtime.running():
             yield SummarizeWorkflow(self.runtime, open_generator or self._local_generator)
 
     def reply(self, messages: Messages, settings: Settings) -> EngineCoroutine[None]:
         """The next message of a conversation word for word; the last event is Done. Nothing is persisted."""
+        from localctx.workflows.reply import reply
+
         return reply(self._builder, settings, messages)
 
     def read(self, source: str) -> StoredDocument:
@@ -94,6 +110,8 @@ class Workflows:
             self.runtime.load()
             return self._builder.max_prompt_tokens
 
-    def _local_generator(self, document: StoredDocument) -> LocalGenerator:
+    def _local_generator(self, document: StoredDocument) -> "LocalGenerator":
+        from localctx.workflows.text_generator import LocalGenerator
+
         self.runtime.load()
         return LocalGenerator(self._builder, self.questions, document)

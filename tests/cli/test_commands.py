@@ -226,6 +226,7 @@ def test_standard_input_is_a_document(run, home, tiny_model):
 # Answers
 
 FIELDS = {
+    "answered_by": str,
     "answer": str,
     "answers": list,
     "mode": str,

@@ -45,6 +45,7 @@ FLOORS = {
     "localctx.budget": 1,
     "localctx.idle": 1,
     "localctx.docs": 0,
+    "localctx.document_parts": 0,
     "localctx.kernels": 0,
     "localctx.errors": 0,
     "localctx.shape": 0,

@@ -1,0 +1,86 @@
+"""Events as lines of JSON and back, so that one process can show the events of another. Errors are lines, too."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from localctx import errors
+from localctx.engine.events import (
+    Done,
+    Event,
+    Evicted,
+    Note,
+    PassageAnswered,
+    Planned,
+    Progress,
+    Quoted,
+    SentenceChecked,
+    Token,
+    WholeOffered,
+)
+from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
+from localctx.errors import Cancelled, UserError, make_error
+
+EVENTS = {
+    kind.__name__: kind
+    for kind in (
+        *(Planned, Progress, Note, WholeOffered, Evicted, Quoted),
+        *(PassageAnswered, SentenceChecked, Token, Done),
+    )
+}
+"""The events that lines can be, by name."""
+
+
+def event_to_line(event: Event) -> str:
+    """Returns an event as a line of JSON."""
+    return json.dumps({"event": type(event).__name__, **asdict(event)}) + "\n"
+
+
+def error_to_line(error: UserError | Cancelled) -> str:
+    """Returns an error that ends the events as a line of JSON."""
+    if isinstance(error, Cancelled):
+        return json.dumps({"error": "Cancelled"}) + "\n"
+    known = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+    return json.dumps({"error": known, "problem": error.problem, "remedy": error.remedy}) + "\n"
+
+
+def event_from_line(line: str | bytes) -> Event:
+    """Returns the event that a line is; raises the error that it is, and ValueError for other lines."""
+    try:
+        value = json.loads(line)
+        if "error" in value:
+            raise _error(value)
+        kind = EVENTS[value.pop("event")]
+        return kind(**_REBUILT.get(kind, dict)(value))
+    except (TypeError, KeyError, AttributeError) as e:
+        raise ValueError(f"this line is no event: {line[:80]!r}") from e
+
+
+def _error(value: dict[str, str]) -> Exception:
+    if value["error"] == "Cancelled":
+        return Cancelled()
+    kind = getattr(errors, value["error"], UserError)
+    return make_error(kind, value["problem"], value["remedy"])
+
+
+def _evicted(value: dict[str, Any]) -> dict[str, Any]:
+    return {**value, "ranges": tuple((start, stop) for start, stop in value["ranges"])}
+
+
+def _done(value: dict[str, Any]) -> dict[str, Any]:
+    report = value["report"]
+    return {**value, "report": _answer_report(report) if "answer" in report else _prepare_report(report)}
+
+
+def _answer_report(value: dict[str, Any]) -> AnswerReport:
+    everywhere = EverywhereReport(**value["everywhere"]) if value["everywhere"] else None
+    parts = {"tokens": TokenCounts(**value["tokens"]), "kv": KVReport(**value["kv"]), "everywhere": everywhere}
+    return AnswerReport(**{**value, **parts})
+
+
+def _prepare_report(value: dict[str, Any]) -> PrepareReport:
+    return PrepareReport(**{**value, "kv": KVReport(**value["kv"]) if value["kv"] else None})
+
+
+_REBUILT = {Evicted: _evicted, Done: _done}
+"""What makes the fields of an event from JSON, where they are not plain."""

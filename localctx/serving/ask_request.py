@@ -1,0 +1,101 @@
+"""AskRequest: a question of the command ``ask`` as it is sent to an open server, and what both sides must agree on."""
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from localctx.errors import UsageError
+from localctx.settings import Settings, with_changes
+
+ASK_PATH, CANCEL_PATH = "/localctx/ask", "/localctx/cancel"
+DIFFERS = 409  # the status where a server has other settings than the command
+
+QUESTION_SETTINGS = (
+    *("max_tokens", "temperature", "top_p", "top_k", "seed", "draft", "n", "beams", "mode", "effective_context"),
+    *("passages", "repeats", "careful", "answers", "ocr", "blend"),
+)
+"""The settings that belong to a question: each may have others."""
+
+UNUSED_SETTINGS = ("home", "summaries", "read_ahead", "appearance")
+"""The settings that no answer depends on; ``home`` is where the server was found."""
+
+PATHS = ("model", "adapter", "embedder")
+"""The settings that may be paths, which mean something else in another working directory."""
+
+_KINDS = {"question": str, "persist": bool, "library": bool, "until": str, "settings": dict, "places": dict, "id": str}
+
+
+@dataclass(frozen=True)
+class AskRequest:
+    """A ``question`` about ``sources`` (absolute paths, or ids of stored documents) or the ``library``; ``persist`` and
+    ``until`` are as in ``Session.ask``. ``settings`` are those of the command, ``places`` where its PATHS lead.
+    """
+
+    question: str
+    sources: tuple[str, ...] = ()
+    persist: bool = True
+    library: bool = False
+    until: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    id: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    @classmethod
+    def of(cls, question: str, sources: Sequence[str], settings: Settings, **how: Any) -> "AskRequest":
+        """Returns the request for a question that was asked in this process under ``settings``."""
+        values = {name: value for name, value in asdict(settings).items() if name not in UNUSED_SETTINGS}
+        return cls(question, tuple(map(absolute_source, sources)), settings=values, places=places_of(settings), **how)
+
+    @classmethod
+    def parse(cls, body: Any) -> "AskRequest":
+        """Returns the request that a JSON body is. Raises UsageError."""
+        try:
+            request = cls(**body)
+        except TypeError as e:
+            raise UsageError("this is not a request of `localctx ask`", "send one of this version") from e
+        kinds = {
+            "question": str,
+            "persist": bool,
+            "library": bool,
+            "until": str,
+            "settings": dict,
+            "places": dict,
+            "id": str,
+        }
+        wrong = [name for name, kind in kinds.items() if not isinstance(getattr(request, name), kind)]
+        if wrong or not _are_texts(request.sources):
+            raise UsageError(f"{' and '.join(wrong or ['sources'])} cannot be so", "send a request of this version")
+        return replace(request, sources=tuple(request.sources))
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as JSON."""
+        return asdict(self)
+
+    def adapted(self, current: Settings) -> Settings:
+        """Returns a server's ``current`` settings with those of the question. Raises UsageError if others differ."""
+        shared = {name: value for name, value in asdict(current).items() if name not in UNUSED_SETTINGS}
+        places, asked = places_of(current), dict(self.settings)
+        changes = {name: asked[name] for name in QUESTION_SETTINGS if name in asked}
+        differ = [n for n in shared if n not in QUESTION_SETTINGS and (n not in asked or asked[n] != shared[n])]
+        differ += [name for name in PATHS if name not in differ and self.places.get(name) != places[name]]
+        if differ or asked.keys() - shared.keys():
+            raise UsageError(f"the server has another {', '.join(differ) or 'version'}", "answer without it")
+        return with_changes(current, changes)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def absolute_source(source: str) -> str:
+    """Returns the absolute path of a file; an id of a stored document, or the name of nothing, as it is."""
+    return str(Path(source).absolute()) if os.path.lexists(source) else source
+
+
+def places_of(settings: Settings) -> dict[str, str]:
+    """Returns where the settings PATHS lead from this working directory; "" for one that is the name of no file."""
+    given = {name: getattr(settings, name) for name in PATHS}
+    return {name: str(Path(value).resolve()) if Path(value).exists() else "" for name, value in given.items()}
