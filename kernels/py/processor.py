@@ -14,5 +14,7 @@ def lanes_of(name: str, features: str) -> int:
     return 16 if "+avx512f" in features.split(",") and name not in _HALVED else 8
 
 
-WIDEST = lanes_of(config.CPU_NAME or binding.get_host_cpu_name(), config.CPU_FEATURES or get_host_cpu_features())
+_NAME = getattr(config, "CPU_NAME", "") or binding.get_host_cpu_name()
+_FEATURES = getattr(config, "CPU_FEATURES", "") or get_host_cpu_features()
+WIDEST = lanes_of(_NAME, _FEATURES)
 """The lanes of the widest vectors of float32 that products use."""
