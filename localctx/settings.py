@@ -50,7 +50,8 @@ class Settings:
 
     ``kv`` is the KV codec or ``auto``; ``keep`` names the keeper (eviction policy) and its budget; ``chunk`` is the
     number of tokens of a prefill step; ``memory``, ``ram`` and ``disk`` limit the bytes of KV on the device, in host
-    RAM and on disk, or are ``auto``.
+    RAM and on disk, or are ``auto``. ``prompts`` limits the bytes of KV pages that a server retains in memory of
+    prompts it has answered: a size, ``off``, or ``auto``, a quarter of the memory that is free.
 
     ``max_tokens`` limits an answer; ``temperature`` 0 is greedy; ``top_p``, ``top_k`` and ``seed`` control sampling;
     ``n`` answers are sampled, or ``beams`` sequences are searched; ``draft`` is the most tokens drafted by prompt
@@ -95,6 +96,7 @@ class Settings:
     memory: str = "auto"
     ram: str = "auto"
     disk: str = "auto"
+    prompts: str = "auto"
     keep: str = "full"
     draft: int = 8
     n: int = 1
@@ -293,6 +295,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"remote_mode = {s.remote_mode!r} means nothing", f"use one of: {', '.join(REMOTE_MODE)}")
     if s.appearance not in APPEARANCE:
         raise UsageError(f"there is no appearance {s.appearance!r}", f"use one of: {', '.join(APPEARANCE)}")
+    if s.prompts not in ("auto", "off"):
+        parse_size(s.prompts, "prompts")
     s.caps  # noqa: B018 (raises for invalid sizes)
     if s.n > 1 and not s.temperature:
         raise UsageError(f"{s.n} answers at temperature 0 would be the same", "give --temperature, for example 0.8")

@@ -18,6 +18,7 @@ from localctx.kv.keepers.full import Full
 from localctx.kv.keepers.keeper import TokenBudget
 from localctx.kv.pool import Pool
 from localctx.kv.reencode import reencode
+from localctx.kv.retained_pages import RetainedPages
 from localctx.kv.rotary import Rope
 from localctx.models.base import Model, PagedModel
 from localctx.models.catalog import ContextWindow, load_catalog, window_for
@@ -50,31 +51,40 @@ class CachePlan:
 
 class PoolSet:
     """The open pools of one model, one for each codec and RoPE scaling, so that sequences which run at the same time
-    share memory and pages. A pool is freed with its last cache.
+    share memory and pages. A pool is freed with its last cache, and the last of its ``retained`` pages.
     """
 
     def __init__(self) -> None:
         self._pools = WeakValueDictionary[tuple[str, Rope | None], Pool]()
+        self.retained = RetainedPages()
 
     def pool_for(self, plan: CachePlan, model: PagedModel, spill: Path | None) -> Pool:
         """Returns the pool for one more cache, and sets its limits to those of ``plan`` beside what it holds."""
         if pool := self._pools.get((plan.codec, model.rope)):
-            pool.allow(plan.limits, plan.caps)
+            pool.allow(plan.limits, plan.caps, self.retained.unused_bytes(pool))
             return pool
         pool = Pool(model.shape, plan.codec, model.device, model.rope, plan.limits, spill)
+        pool.give_up = self.retained.give_up
         self._pools[plan.codec, model.rope] = pool
         return pool
 
+    def trim(self) -> None:
+        """Give the memory of released pages back to the system: a pool that has retained pages outlives its caches."""
+        for pool in list(self._pools.values()):
+            pool.device_tier.trim()
+            pool.host_tier.trim()
+
     @property
     def nbytes(self) -> dict[str, int]:
-        """Bytes of KV of the open caches by tier, and ``kept``: mapped pages of the store."""
+        """Bytes of KV of the open caches and retained pages by tier, and ``kept``: mapped pages of the store."""
         pools = list(self._pools.values())
         tiers = [Counter(pool.nbytes()) for pool in pools]
         return {**sum(tiers, Counter()), "kept": sum(pool.mapped_bytes for pool in pools)}
 
 
-def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int) -> CachePlan:
-    """Plan the cache of a prompt of ``tokens`` on this machine, as its memory is now.
+def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int, unused: int = 0) -> CachePlan:
+    """Plan the cache of a prompt of ``tokens`` on this machine, as its memory is now; ``unused`` bytes of the device
+    that earlier prompts hold are free, because they will be given up.
 
     The chunk is the largest whose activations take at most half of what is free, and whose pages take at most half of
     the device's budget. Raises UsageError for an unknown keeper, and for one that evicts tokens of a model with states.
@@ -83,10 +93,11 @@ def plan_cache(model: PagedModel, settings: Settings, codec: str, tokens: int) -
     if isinstance(keeper, TokenBudget):
         refuse_eviction(model, keeper.name)
     device, itemsize = str(model.device), model.dtype.itemsize
-    room, kind = measure_device(device).free // 2, model.device.type
+    free, kind = measure_device(device).free + unused, model.device.type
+    room = free // 2
     chunk = largest_chunk(model.geometry, room, settings.chunk, context=tokens, itemsize=itemsize, device=kind)
     reserve = model.geometry.activation_bytes(chunk, tokens, itemsize, kind)
-    limits = measure_limits(device, settings.home, reserve, **settings.caps)
+    limits = measure_limits(device, settings.home, reserve, free=free, **settings.caps)
     if limits.device is not None:
         pages = limits.device // 2 // model.shape.page_bytes(codec)
         chunk = min(chunk, max(1, pages) * PAGE)
@@ -135,7 +146,8 @@ def choose_window(settings: Settings, model: Model, documents: int, prompt: int)
 
 @dataclass
 class MemoryRelief:
-    """Makes room when memory runs out during prefill. It tries, in this order, a smaller chunk, a smaller codec if
+    """Makes room when memory runs out during prefill. It tries, in this order, giving up pages that only
+    later prompts could use, a smaller chunk, a smaller codec if
     ``smaller_codec`` names one, and moving pages to lower tiers. Prefill then goes on where it was.
     """
 
@@ -150,6 +162,8 @@ class MemoryRelief:
         return next(self._tries(cache, of_budget), None)
 
     def _tries(self, cache: Cache, of_budget: bool) -> Iterator[str]:
+        if not of_budget and cache.pool.give_up_all():
+            yield "memory ran out: pages of earlier prompts were given up"
         if self.chunk > PAGE:
             self.chunk = max(PAGE, self.chunk // 2 // PAGE * PAGE)
             yield f"memory ran out: reading {self.chunk} tokens at a time"

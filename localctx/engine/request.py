@@ -14,6 +14,7 @@ from localctx.engine.events import Planned, Token
 from localctx.engine.kv_engine import KVEngine
 from localctx.engine.persister import Persister
 from localctx.engine.prompt import Prompt
+from localctx.engine.prompt_sharing import PromptSharing
 from localctx.engine.prompt_wording import NOT_SAID
 from localctx.engine.repetition import Repetition
 from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
@@ -43,8 +44,8 @@ class Request:
     the prompt, in which the documents end at ``boundary``, all but the last at ``document_ends``; ``cuts``, where its
     prefill is cut (it is persisted up to the last); the prompt of a passage's ``ranking``, which is the same up to the
     boundary; the ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first
-    ``restored`` tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; the
-    ``plan``; ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this
+    ``restored`` tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; ``sharing``, if
+    it shares its beginning with other prompts in memory; the ``plan``; ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this
     answer to the tokens that a next question of the conversation begins with; ``continues``, if the question follows
     others; ``begun``, the beginning of an answer that is continued: ``text`` and ``texts`` begin with it.
 
@@ -76,6 +77,8 @@ class Request:
     seconds: dict[str, float]
     continues: bool = False
     begun: str = ""
+    sharing: PromptSharing | None = None
+    planned_chunk: int = 0
     document_ends: Sequence[int] = ()
     restored: int = 0
     restore_notes: list[str] = field(default_factory=list)
@@ -105,6 +108,13 @@ class Request:
     until: dict[str, Any] | None = None
     offered: Mapping[str, float | None] = field(default_factory=dict)
     _kv: KVReport | None = None
+
+    def after_chunk(self, cache: Any) -> None:
+        """Persist or share what was prefilled so far; to be called after each chunk."""
+        if self.persister:
+            self.persister(cache)
+        if self.sharing:
+            self.sharing.after_chunk(cache, self.relief.chunk == self.planned_chunk)
 
     def begin_persisting(self) -> None:
         """Enter the documents and the cache in the store, before prefill."""

@@ -98,6 +98,8 @@ class RequestBuilder:
         restoring = time.perf_counter()
         with _dropped_on_error(cache):
             restore_notes = persister.restore(cache) if persister else []
+            if sharing := engine.sharing(planned, tokens) if conversation.messages else None:
+                sharing.begin(cache)
             plan = engine.plan(
                 planned,
                 tokens=len(tokens),
@@ -123,6 +125,8 @@ class RequestBuilder:
             seconds={"restore": time.perf_counter() - restoring},
             continues=bool(conversation.history),
             begun=conversation.begun,
+            sharing=sharing,
+            planned_chunk=planned.chunk,
             document_ends=() if part else self._document_ends(prompt, texts),
             restored=cache.length,
             restore_notes=restore_notes,

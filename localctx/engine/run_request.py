@@ -66,14 +66,15 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
         return
     cuts = request.persister or request.engine.always_cuts
     snapshots = request.persister.stops(request.cache) if request.persister else ()
+    shared = request.sharing.ends if request.sharing else ()
     try:
         logits = yield from prefill(
             request.cache,
             tokens,
             chunk=request.relief,
             cuts=request.cuts if cuts else (),
-            stops=(*request.document_ends, *snapshots) if cuts else (),
-            after_chunk=request.persister or (lambda cache: None),
+            stops=(*request.document_ends, *snapshots, *shared) if cuts else (),
+            after_chunk=request.after_chunk,
         )
         request.logits = logits if len(tokens) == len(request.tokens) else None
     finally:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from localctx.budget import measure_device
 from localctx.engine.cache_plan import CachePlan, MemoryRelief, choose_codec, plan_cache, smaller_codec
 from localctx.engine.events import Planned
 from localctx.engine.kv_engine import KVEngine
@@ -10,15 +11,19 @@ from localctx.engine.page_map import page_map
 from localctx.engine.persist import CachePersister
 from localctx.engine.persister import CacheIdentity
 from localctx.engine.plan import plan
+from localctx.engine.prompt_sharing import PromptSharing, pass_ends, sharing_root
 from localctx.engine.request_report import KVReport
 from localctx.errors import UsageError
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import max_tokens_at_once
 from localctx.models.base import PagedModel
-from localctx.settings import Settings
+from localctx.settings import Settings, parse_size
 from localctx.shape import FORMATS
 from localctx.store.documents import StoredDocument
 from localctx.store.remote_sync import open_remote
+
+
+PROMPTS_DIVISOR = 4  # of the memory that is free, pages of earlier prompts may take this part
 
 
 class TorchEngine(KVEngine):
@@ -39,7 +44,8 @@ class TorchEngine(KVEngine):
 
     def plan_cache(self, settings: Settings, tokens: int) -> CachePlan:
         """See ``KVEngine``."""
-        return plan_cache(self.model, settings, self.codec, tokens)
+        self.runtime.pools.trim()
+        return plan_cache(self.model, settings, self.codec, tokens, self.runtime.pools.retained.unused_bytes())
 
     def open_cache(self, planned: CachePlan) -> Cache:
         """See ``KVEngine``."""
@@ -65,6 +71,22 @@ class TorchEngine(KVEngine):
         settings = self.runtime.settings
         pages = open_remote(settings.remote, settings.remote_mode) if remote else None
         return CachePersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], pages)
+
+    def sharing(self, planned: CachePlan, tokens: Sequence[int]) -> PromptSharing | None:
+        """See ``KVEngine``."""
+        settings, retained = self.runtime.settings, self.runtime.pools.retained
+        if settings.prompts == "off" or not planned.keeper.pages_may_persist:
+            return None
+        ends = pass_ends(tokens, self.model.tokenizer.stop_ids, planned.chunk)
+        root = sharing_root(self.fingerprint(planned.codec), planned.chunk)
+        return PromptSharing(retained, root, tokens, ends, self._prompt_bytes)
+
+    def _prompt_bytes(self) -> int:
+        """The most bytes that retained pages may take now."""
+        if (size := self.runtime.settings.prompts) != "auto":
+            return parse_size(size, "prompts")
+        free = measure_device(str(self.model.device)).free
+        return (free + self.runtime.pools.retained.nbytes) // PROMPTS_DIVISOR
 
     def report(self, cache: Cache, *, window: int, chunk: int, restored: int) -> KVReport:
         """See ``KVEngine``."""

@@ -4,7 +4,7 @@ A step appends the same tokens to every layer, layer by layer: ``begin``, ``exte
 ``rollback`` instead of ``commit`` leaves the sequence as it was before ``begin``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from types import MappingProxyType
 
@@ -23,7 +23,7 @@ from localctx.kv.open_page import OpenPage
 from localctx.kv.pages import Activation
 from localctx.kv.pool import Pool
 from localctx.kv.rerotation import move_sinks_to_window, rebase_pages
-from localctx.kv.sequence_states import SequenceStates
+from localctx.kv.sequence_states import SequenceStates, States
 from localctx.kv.sketches import KeySketches
 from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
 
@@ -218,8 +218,21 @@ class Cache:
         for payload in payloads:
             kind, sliding = self.pool.kind_at(self.num_pages), windows.get(self.num_pages)
             parts = [self.pool.adopt(x, kind) for x in (payload, sliding) if x is not None]
-            self.table.append(PageParts(*parts), self.length, self.position)
-            self.length, self.position = self.length + PAGE, self.position + PAGE
+            self._append_page(PageParts(*parts))
+        self.history.advance(self.num_pages, 0)
+        self._evict()
+
+    def share_pages(self, pages: Sequence[PageParts], states: States | None) -> None:
+        """Take pages of other sequences of the pool as the next pages, as ``fork`` does, with the ``states`` after
+        them. The open page must be empty.
+        """
+        assert self.tail == 0
+        assert not self._step
+        for parts in pages:
+            for page in parts.ids:
+                self.pool.references.share(page)
+            self._append_page(parts)
+        self.states.share(states, self.length)
         self.history.advance(self.num_pages, 0)
         self._evict()
 
@@ -305,6 +318,10 @@ class Cache:
         self.rollback()
         self.trim(0)
         self.table.release_originals()
+
+    def _append_page(self, parts: PageParts) -> None:
+        self.table.append(parts, self.length, self.position)
+        self.length, self.position = self.length + PAGE, self.position + PAGE
 
     def _has_window(self, length: int) -> bool:
         """True if sliding layers could go on after the first ``length`` tokens."""

@@ -4,7 +4,7 @@ A page that finds no room on the device pushes down the pages least recently nee
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 from math import inf
@@ -60,6 +60,7 @@ class Pool:
         self.disk_tier = DiskTier(spill, limits.disk if limits else 0)
         self.tiers: tuple[Tier, ...] = (self.device_tier, self.host_tier, self.disk_tier)
         self._prefetcher = Prefetcher(self.record, shape.parts, self.device)
+        self.give_up: Callable[[Pool], bool] = lambda pool: False  # a page that is only held for later prompts
         self.clock = self.version = 0  # steps so far; moves of pages so far: a block table of an older version is stale
         self._where: dict[int, Tier] = {}
         self._stored = StoredCopies()
@@ -85,6 +86,8 @@ class Pool:
     def new(self, kind: int, part: int = FULL) -> int:
         """One part of a page of this kind, a page of its own here, to be filled layer by layer. Raises NoRoom."""
         nbytes = self.format.page_bytes(kind, part)
+        while self._spare() < nbytes and self.give_up(self):
+            pass
         if self._spare() < nbytes:
             raise NoRoom(self.nbytes(), nbytes)
         self.make_room(nbytes)
@@ -207,10 +210,13 @@ class Pool:
         repeated = self.bytes_of(pages) - self.bytes_of(np.unique(pages))
         return sum(cache.bytes_with(tokens) for cache, tokens in requests) - repeated
 
-    def allow(self, limits: TierLimits, caps: TierLimits) -> None:
-        """Let every tier take ``limits`` beside what it holds, and ``caps`` at most."""
+    def allow(self, limits: TierLimits, caps: TierLimits, unused: int = 0) -> None:
+        """Let every tier take ``limits`` beside what it holds, and ``caps`` at most. Of what the device holds,
+        ``unused`` bytes can be given up, and are part of its limit already.
+        """
         for tier, more, cap in zip(self.tiers, astuple(limits), astuple(caps), strict=True):
-            bounds = [n for n in (None if more is None else more + tier.nbytes, cap) if n is not None]
+            held = tier.nbytes - (unused if tier is self.device_tier else 0)
+            bounds = [n for n in (None if more is None else more + held, cap) if n is not None]
             tier.limit = min(bounds, default=None)
 
     def release(self, pages: Iterable[int]) -> None:
@@ -225,6 +231,12 @@ class Pool:
     def make_room(self, nbytes: int) -> None:
         """Push pages down until the device has room for ``nbytes``. Raises NoRoom, with nothing lost."""
         self._room(0, nbytes)
+
+    def give_up_all(self) -> bool:
+        """Release all pages that are only held for later prompts, for good; False if there were none."""
+        count = sum(iter(lambda: self.give_up(self), False))
+        self.device_tier.trim()
+        return count > 0
 
     def shrink(self) -> int:
         """Limit the device to half of what it holds, for good; returns how many pages moved down."""
@@ -263,6 +275,8 @@ class Pool:
         """Push pages of a tier down until it has room for ``nbytes``. Raises NoRoom."""
         tier = self.tiers[level]
         while tier.limit is not None and tier.nbytes + nbytes > tier.limit:
+            if self.give_up(self):
+                continue
             victim = self._least_needed(tier)
             if level + 1 == len(self.tiers) or (victim is None and not tier.nbytes and not self._below(level, nbytes)):
                 raise NoRoom(self.nbytes(), nbytes)

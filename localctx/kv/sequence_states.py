@@ -93,6 +93,12 @@ class SequenceStates:
         twin.now, twin.ends = self.now, dict(self.ends)
         return twin
 
+    def share(self, states: States | None, length: int) -> None:
+        """Take the ``states`` of another sequence with the same first ``length`` tokens, a whole number of pages."""
+        self.now = states
+        if states is not None:
+            self.ends[length] = states
+
     # Snapshots
 
     def snapshot(self, states: States) -> np.ndarray:

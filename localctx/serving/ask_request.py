@@ -19,7 +19,7 @@ QUESTION_SETTINGS = (
 )
 """The settings that belong to a question: each may have others."""
 
-UNUSED_SETTINGS = ("home", "summaries", "read_ahead", "appearance")
+UNUSED_SETTINGS = ("home", "prompts", "summaries", "read_ahead", "appearance")
 """The settings that no answer depends on; ``home`` is where the server was found."""
 
 PATHS = ("model", "adapter", "embedder")

@@ -13,7 +13,8 @@ def reply(builder: RequestBuilder, settings: Settings, messages: Messages) -> En
     """Answer ``messages`` in at most ``settings.max_tokens``, sampled as ``settings`` say; the plan comes first, Done
     last.
 
-    Kept pages are reused where the conversation begins as they do; no new ones are persisted. Raises TooLong, NoRoom.
+    Pages are reused where the conversation begins as an earlier one or a kept document does, and stay in memory for
+    later ones; none are persisted. Raises TooLong, NoRoom.
     """
     with builder.runtime.running():
         builder.runtime.load()
@@ -23,5 +24,6 @@ def reply(builder: RequestBuilder, settings: Settings, messages: Messages) -> En
         request.persister = None
         yield request.plan
         yield from run_request(request, answer_request(request, settings))
+        builder.runtime.pools.trim()
     yield from map(Note, request.persist_notes)
     yield Done(request.answer_report(), request.persist_error)

@@ -1,0 +1,144 @@
+"""RetainedPages: sealed pages that outlive their sequences, so that a prompt that begins alike need not be read again.
+
+As vLLM's automatic prefix caching does it: full pages are found by the hash chain of what they hold, they are shared by
+reference, and the one used longest ago is given up first.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from localctx.kv.block_table import PageParts
+from localctx.kv.cache import Cache
+from localctx.kv.pool import Pool
+from localctx.kv.sequence_states import States
+from localctx.shape import PAGE, KVShape
+
+PageKey = tuple[bytes, bytes]
+"""The name of a page and its packed tokens."""
+
+
+@dataclass(frozen=True)
+class RetainedPage:
+    """The ``parts`` of a page in ``pool``, its packed ``tokens``, and the ``states`` after it, if a sequence can go on
+    there and its model has states.
+    """
+
+    pool: Pool
+    parts: PageParts
+    tokens: bytes
+    states: States | None = None
+
+    @cached_property
+    def nbytes(self) -> int:
+        """The bytes of its parts, and of the states after it."""
+        states = sum(state.nbytes for state in (self.states or {}).values())
+        return self.pool.bytes_of(np.array(self.parts.ids)) + states
+
+    @property
+    def is_unused(self) -> bool:
+        """True if no sequence has the page now."""
+        return self.pool.references.refs(self.parts.full) == 1
+
+
+class RetainedPages:
+    """Pages by name, the one used longest ago first. One reference to each of their parts is held here, and one to
+    their pool. Pages that the store holds too are not retained: they are found there.
+    """
+
+    def __init__(self) -> None:
+        self._pages = OrderedDict[bytes, RetainedPage]()
+        self.nbytes = 0  # of all pages
+
+    def __len__(self) -> int:
+        return len(self._pages)
+
+    def unused_bytes(self, pool: Pool | None = None) -> int:
+        """The bytes on the device that giving up all pages of ``pool`` (None: of all pools) would free."""
+        pages = [page for page in self._pages.values() if page.is_unused and pool in (None, page.pool)]
+        return sum(page.pool.nbytes(page.parts.ids)["device"] for page in pages)
+
+    def find(self, pool: Pool, keys: Sequence[PageKey], ends: Sequence[int]) -> list[RetainedPage]:
+        """Returns the longest run of pages in ``pool`` that a sequence of ``keys`` begins with, up to one of the tokens
+        ``ends`` where it can go on.
+        """
+        found = list[RetainedPage]()
+        for name, tokens in keys:
+            page = self._pages.get(name)
+            if page is None or page.pool is not pool or page.tokens != tokens:
+                break
+            found.append(page)
+        for end in sorted(ends, reverse=True):
+            if end <= len(found) * PAGE and _can_go_on(pool.shape, found[: end // PAGE]):
+                self._touch(keys[: end // PAGE])
+                return found[: end // PAGE]
+        return []
+
+    def add(self, cache: Cache, keys: Sequence[PageKey]) -> None:
+        """Retain the first pages of ``cache``, whose ``keys`` these are, and its states after them. Of sliding layers
+        only what these see from there on.
+        """
+        seen, pool, count = cache.pool.shape.pages_seen(len(keys) * PAGE), cache.pool, len(keys)
+        states = cache.states.ends.get(count * PAGE)
+        for i, (name, tokens) in enumerate(keys):
+            parts = cache.placed_pages[i].parts
+            parts = parts if i in seen else PageParts(parts.full)
+            self._add(name, RetainedPage(pool, parts, tokens, states if i == count - 1 else None))
+        self._touch(keys)
+
+    def give_up(self, pool: Pool) -> bool:
+        """Release the page of ``pool`` that was used longest ago, of those that no sequence has; False if there is
+        none.
+        """
+        found = (name for name, page in self._pages.items() if page.pool is pool and page.is_unused)
+        return self._release(next(found, None))
+
+    def shrink_to(self, nbytes: int) -> None:
+        """Release pages until the rest takes at most ``nbytes``, those used longest ago first."""
+        while self.nbytes > nbytes:
+            self._release(next(iter(self._pages)))
+
+    def _add(self, name: bytes, page: RetainedPage) -> None:
+        """Enter a page; one that is there already gets the states and the sliding part that it lacks."""
+        old = self._pages.get(name)
+        if old and (old.pool is not page.pool or old.tokens != page.tokens):
+            return
+        references = page.pool.references
+        if old is None:
+            for part in page.parts.ids:
+                references.share(part)
+            self._set(name, page)
+            return
+        sliding = old.parts.sliding
+        if sliding is None and page.parts.sliding is not None:
+            sliding = references.share(page.parts.sliding)
+        self._set(name, replace(old, parts=PageParts(old.parts.full, sliding), states=old.states or page.states))
+
+    def _set(self, name: bytes, page: RetainedPage) -> None:
+        old = self._pages.get(name)
+        self.nbytes += page.nbytes - (old.nbytes if old else 0)
+        self._pages[name] = page
+
+    def _release(self, name: bytes | None) -> bool:
+        if name is None:
+            return False
+        page = self._pages.pop(name)
+        self.nbytes -= page.nbytes
+        page.pool.release(page.parts.ids)
+        return True
+
+    def _touch(self, keys: Sequence[PageKey]) -> None:
+        """Note that these pages are used now; the first of them last: without it the others cannot be found."""
+        for name, _ in reversed(keys):
+            if name in self._pages:
+                self._pages.move_to_end(name)
+
+
+def _can_go_on(shape: KVShape, pages: Sequence[RetainedPage]) -> bool:
+    """True if a sequence can go on after ``pages``: its states and what its sliding layers see are there."""
+    seen = shape.pages_seen(len(pages) * PAGE)
+    windows = all(pages[i].parts.sliding is not None for i in seen)
+    return windows and (not shape.states or pages[-1].states is not None)
