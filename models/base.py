@@ -14,7 +14,8 @@ from localctx.models.geometry import Geometry
 from localctx.settings import EngineName
 from localctx.shape import KVShape
 
-Messages = Sequence[dict[str, str]]
+Messages = Sequence[dict[str, Any]]
+"""Messages of a conversation: role and content as text; those about tools have more, as chat templates want it."""
 
 AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 
@@ -26,8 +27,12 @@ class Tokenizer(Protocol):
     def stop_ids(self) -> frozenset[int]:
         """The tokens that end an answer."""
 
-    def encode_chat(self, messages: Messages) -> list[int]:
-        """A conversation in the form the model was trained on, ready for its answer.
+    @property
+    def calls_tools(self) -> bool:
+        """True if the chat template describes tools, and has answers call them as ``tool_calls`` reads it."""
+
+    def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
+        """A conversation in the form the model was trained on, ready for its answer, which may call ``tools``.
 
         Control tokens spelled out in a message are encoded as text: a document cannot end its message and begin one of
         another role.
@@ -35,6 +40,9 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str) -> list[int]:
         """Plain text, without any control token."""
+
+    def encode_text(self, text: str) -> list[int]:
+        """Plain text that stands alone, with the tokens that the model puts around it."""
 
     def stream(self) -> Callable[[int], str]:
         """A function from the next token to the text that is now complete (may be empty)."""

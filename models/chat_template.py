@@ -29,10 +29,17 @@ class ControlTokenMarker:
         self._controls = _any_of(controls)
         self._marked = re.compile(f"{_START}({_any_of(added).pattern}){_END}|[{_START}{_END}]")
 
-    def mark(self, message: Mapping[str, str]) -> dict[str, str]:
+    def mark(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Returns ``message`` with its control tokens marked; removes marks that were in it."""
-        unmarked = {key: value.replace(_START, "").replace(_END, "") for key, value in message.items()}
-        return {key: self._controls.sub(f"{_START}\\g<0>{_END}", value) for key, value in unmarked.items()}
+        return {key: self.mark_values(value) for key, value in message.items()}
+
+    def mark_values(self, value: Any) -> Any:
+        """Returns JSON with the control tokens in all its texts marked, those of keys too."""
+        if isinstance(value, str):
+            return self._controls.sub(f"{_START}\\g<0>{_END}", value.replace(_START, "").replace(_END, ""))
+        if isinstance(value, Mapping):
+            return {self.mark_values(key): self.mark_values(one) for key, one in value.items()}
+        return [self.mark_values(one) for one in value] if isinstance(value, list | tuple) else value
 
     def split(self, text: str) -> list[str]:
         """Splits rendered text at marked tokens: text, token, text, and so on. An empty token is a broken mark."""
@@ -52,6 +59,16 @@ def template_literals(template: str) -> str:
     texts = {node.data for node in tree.find_all(nodes.TemplateData)}
     texts |= {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
     return "\0".join(texts)
+
+
+@lru_cache
+def has_tools(template: str) -> bool:
+    """Returns True if a template describes ``tools``, which its answers call between <tool_call> and </tool_call>, as
+    Hermes and Qwen do.
+    """
+    tree = _environment().parse(template)
+    named = {node.name for node in tree.find_all(nodes.Name)}
+    return "tools" in named and "<tool_call>" in template_literals(template)
 
 
 @lru_cache

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from localctx.models.base import Messages
-from localctx.models.chat_template import ControlTokenMarker, render, template_literals
+from localctx.models.chat_template import ControlTokenMarker, has_tools, render, template_literals
 
 NO_DATE = "{%- macro strftime_now(format) -%}{%- endmacro -%}"
 """Some templates write today's date before the conversation, which would invalidate every stored prefix each day."""
@@ -36,7 +36,12 @@ class ChatTokenizer:
         """
         return hashlib.sha256(self._backend.to_str().encode()).hexdigest(), self._template
 
-    def encode_chat(self, messages: Messages) -> list[int]:
+    @property
+    def calls_tools(self) -> bool:
+        """See ``Tokenizer``."""
+        return has_tools(self._template)
+
+    def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
         """See ``Tokenizer``. Without a chat template the messages are joined by blank lines."""
         if not self._template:
             text = "\n\n".join([*(m["content"] for m in messages), ""])
@@ -44,11 +49,23 @@ class ChatTokenizer:
         marks, template = self._marks, self._template
         template = NO_DATE + template if "strftime_now" in template else template
         marked = [marks.mark(message) for message in messages]
-        return self._encode_marked(render(template, marked, enable_thinking=False, **self._specials))
+        more = {"tools": marks.mark_values(tools)} if tools else {}
+        return self._encode_marked(render(template, marked, enable_thinking=False, **more, **self._specials))
 
     def encode(self, text: str) -> list[int]:
         """See ``Tokenizer``."""
         return self._encode(text, split=True)
+
+    def encode_text(self, text: str) -> list[int]:
+        """See ``Tokenizer``."""
+        return self._encode(text, split=True, bounds=True)
+
+    @cached_property
+    def for_grammars(self) -> Any:
+        """The tokenizer as llguidance wants it, which takes a second to make."""
+        from llguidance import LLTokenizer
+
+        return LLTokenizer(self._backend.to_str(), eos_token=sorted(self.stop_ids))
 
     def stream(self) -> Callable[[int], str]:
         """See ``Tokenizer``. Returns empty text for bytes that are not yet a complete character."""

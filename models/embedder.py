@@ -36,6 +36,9 @@ class Embedder(Protocol):
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """Returns a unit vector for each text, float32 [n, d]. It is one batch: pass a few texts of similar length."""
 
+    def count_tokens(self, texts: Sequence[str]) -> int:
+        """Returns the tokens of which the vectors of ``texts`` are made."""
+
 
 def load_embedder(
     name: str, models_dir: Path, progress: ProgressCallback, tried: Path | None = None
@@ -68,15 +71,22 @@ class TransformerEmbedder:
         """See ``Embedder``. Raises ModelError where the folder does not hold an encoder."""
         import torch
 
-        tokenizer, module = self._loaded
-        window = min(WINDOW, tokenizer.model_max_length, module.config.max_position_embeddings)
-        options = {"padding": True, "truncation": True, "max_length": window, "return_tensors": "pt"}
+        _, module = self._loaded
         with torch.inference_mode():
-            batch = tokenizer(list(texts), split_special_tokens=True, **options).to(module.device)
+            batch = self._encoded(texts, padding=True, return_tensors="pt").to(module.device)
             hidden = module(**batch).last_hidden_state.float()
             mask = batch["attention_mask"][:, :, None]
             mean = (hidden * mask).sum(1) / mask.sum(1)
             return torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
+
+    def count_tokens(self, texts: Sequence[str]) -> int:
+        """See ``Embedder``."""
+        return sum(map(len, self._encoded(texts)["input_ids"]))
+
+    def _encoded(self, texts: Sequence[str], **options: Any) -> Any:
+        tokenizer, module = self._loaded
+        window = min(WINDOW, tokenizer.model_max_length, module.config.max_position_embeddings)
+        return tokenizer(list(texts), split_special_tokens=True, truncation=True, max_length=window, **options)
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
@@ -111,10 +121,18 @@ class LlamaEmbedder:
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """See ``Embedder``."""
         with self._lock:
-            model, tokenizer = self._loaded
-            window, encoded = min(WINDOW, model.window), [tokenizer.encode_text(text) for text in texts]
-            cut = [tokens if len(tokens) <= window else [*tokens[: window - 1], tokens[-1]] for tokens in encoded]
-            return model.embed([tokens or [0] for tokens in cut])
+            return self._loaded[0].embed(self._encoded(texts))
+
+    def count_tokens(self, texts: Sequence[str]) -> int:
+        """See ``Embedder``."""
+        with self._lock:
+            return sum(map(len, self._encoded(texts)))
+
+    def _encoded(self, texts: Sequence[str]) -> list[list[int]]:
+        model, tokenizer = self._loaded
+        window, encoded = min(WINDOW, model.window), [tokenizer.encode_text(text) for text in texts]
+        cut = [tokens if len(tokens) <= window else [*tokens[: window - 1], tokens[-1]] for tokens in encoded]
+        return [tokens or [0] for tokens in cut]
 
     @cached_property
     def _loaded(self) -> tuple[LlamaEmbeddings, "LlamaTokenizer"]:

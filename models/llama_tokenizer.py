@@ -3,13 +3,13 @@
 import codecs
 import ctypes
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
 from localctx.errors import ModelError
 from localctx.models.base import Messages
-from localctx.models.chat_template import ControlTokenMarker, render, template_literals
+from localctx.models.chat_template import ControlTokenMarker, has_tools, render, template_literals
 from localctx.models.chat_tokenizer import NO_DATE
 from localctx.models.llama_library import llama_library
 
@@ -35,14 +35,20 @@ class LlamaTokenizer:
         ends = self._library.llama_vocab_is_eog
         return frozenset(i for i in range(self.size) if ends(self._vocabulary, i))
 
-    def encode_chat(self, messages: Messages) -> list[int]:
+    @property
+    def calls_tools(self) -> bool:
+        """See ``Tokenizer``."""
+        return has_tools(self._template)
+
+    def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
         """See ``Tokenizer``. Without a chat template the messages are joined by blank lines."""
         if not self._template:
             return self._tokenize("\n\n".join([*(m["content"] for m in messages), ""]), bounds=True)
         template = NO_DATE + self._template if "strftime_now" in self._template else self._template
         marked = [self._marks.mark(message) for message in messages]
+        more = {"tools": self._marks.mark_values(tools)} if tools else {}
         try:
-            text = render(template, marked, enable_thinking=False, **self._specials)
+            text = render(template, marked, enable_thinking=False, **more, **self._specials)
         except Exception as e:  # a template of a file may do anything, inside its sandbox
             reason = next(iter(str(e).splitlines()), "") or type(e).__name__
             raise ModelError(f"the model's chat template fails ({reason[:200]})", "take another GGUF of it") from e

@@ -1,16 +1,31 @@
 """Sampler: chooses the next token from logits, greedily or as transformers' ``generate`` samples."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
+from localctx.models.token_controls import LogitsProcessor, likeliest
+
 
 class Sampler:
     """Chooses tokens. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 switch these filters off. The same
-    ``seed`` gives the same tokens.
+    ``seed`` gives the same tokens. ``processors`` change the logits first. With ``top``, ``told`` is after each token
+    what ``likeliest`` says of it, by the model's own logits.
     """
 
-    def __init__(self, temperature: float = 0, top_p: float = 1, top_k: int = 0, seed: int | None = None) -> None:
+    def __init__(
+        self,
+        temperature: float = 0,
+        top_p: float = 1,
+        top_k: int = 0,
+        seed: int | None = None,
+        processors: Sequence[LogitsProcessor] = (),
+        top: int | None = None,
+    ) -> None:
+        self._processors, self._top = processors, top
+        self.told: tuple[float, list[tuple[int, float]]] | None = None
         self.greedy = temperature == 0
         self._temperature, self._top_p, self._top_k = temperature, top_p, top_k
         self._total, self._tokens = 0.0, 0
@@ -27,6 +42,16 @@ class Sampler:
 
     def __call__(self, logits: Tensor) -> int:
         """Returns the next token for logits [vocabulary]."""
+        own = logits
+        for processor in self._processors:
+            logits = processor(logits)
+        token = self._choose(logits)
+        for processor in self._processors:
+            processor.accept(token)
+        self.told = None if self._top is None else likeliest(own, token, self._top)
+        return token
+
+    def _choose(self, logits: Tensor) -> int:
         if self.greedy:
             return self._likeliest(logits.float().cpu().numpy())
         scores = logits.float().cpu() / self._temperature

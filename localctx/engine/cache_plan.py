@@ -75,6 +75,12 @@ class PoolSet:
             pool.host_tier.trim()
 
     @property
+    def page_counts(self) -> dict[str, int]:
+        """The number of pages in each tier."""
+        tiers = [tier for pool in list(self._pools.values()) for tier in pool.tiers]
+        return {name: sum(len(tier) for tier in tiers if tier.name == name) for name in ("device", "host", "disk")}
+
+    @property
     def nbytes(self) -> dict[str, int]:
         """Bytes of KV of the open caches and retained pages by tier, and ``kept``: mapped pages of the store."""
         pools = list(self._pools.values())

@@ -1,7 +1,8 @@
 """The tokenizer of an answer that is continued: new tokens are decoded as what follows the text that is there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from localctx.models.base import Messages, Tokenizer
 
@@ -20,9 +21,18 @@ class ContinuedTokenizer:
         """The tokens that end an answer."""
         return self.tokenizer.stop_ids
 
-    def encode_chat(self, messages: Messages) -> list[int]:
+    @property
+    def calls_tools(self) -> bool:
         """See ``Tokenizer``."""
-        return self.tokenizer.encode_chat(messages)
+        return self.tokenizer.calls_tools
+
+    def encode_chat(self, messages: Messages, tools: Sequence[Any] = ()) -> list[int]:
+        """See ``Tokenizer``."""
+        return self.tokenizer.encode_chat(messages, tools)
+
+    def encode_text(self, text: str) -> list[int]:
+        """See ``Tokenizer``."""
+        return self.tokenizer.encode_text(text)
 
     def encode(self, text: str) -> list[int]:
         """See ``Tokenizer``."""

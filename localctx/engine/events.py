@@ -129,12 +129,14 @@ class SentenceChecked:
 @dataclass(frozen=True)
 class Token:
     """A generated token. ``text`` is empty while a character is incomplete; ``answer`` is the number, from 0, of the
-    answer it belongs to, where several are generated.
+    answer it belongs to, where several are generated. ``told``, where that was asked for, are the token itself and the
+    likeliest ones of its step, each as its text and its log-probability.
     """
 
     text: str
     id: int
     answer: int = 0
+    told: tuple[tuple[str, float], ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def decode(
             token = sampler(logits)
             if token in tokenizer.stop_ids:
                 break
-            withheld.append(Token(text_of(token), token, answer))
+            withheld.append(Token(text_of(token), token, answer, _told(sampler, token, tokenizer)))
             released = repetition.add(token, "\n" in withheld[-1].text) if repetition else len(withheld)
             if repetition and repetition.found:
                 return
@@ -111,6 +111,14 @@ def decode(
             if left:
                 logits = yield from drafted.after(token, left)
         yield from withheld
+
+
+def _told(sampler: Sampler, token: int, tokenizer: Tokenizer) -> tuple[tuple[str, float], ...] | None:
+    """Returns what ``Token.told`` has; the text of part of a character is empty."""
+    if sampler.told is None:
+        return None
+    logprob, likeliest = sampler.told
+    return tuple((tokenizer.stream()(one), value) for one, value in ((token, logprob), *likeliest))
 
 
 class _DraftedLogits:

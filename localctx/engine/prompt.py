@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
+from typing import Any
 
 from localctx.engine.prompt_wording import AS_IT_IS, ASK, content
-from localctx.errors import Cancelled, ModelError
+from localctx.errors import Cancelled, ModelError, UsageError
 from localctx.kv.pages import Activation
 from localctx.models.adapter import Adapter
 from localctx.models.base import Messages, Tokenizer
@@ -28,8 +29,9 @@ class Conversation:
 
     ``form`` is the wording of a first question about documents (``prompt_wording``), with ``{question}`` and ``{s}``
     (plural) in it. ``adapter`` is that of the model which answers (None: none). ``messages`` replace all of that by a
-    conversation word for word, with ``max_tokens`` of answer (0: the setting). An answer that was ``begun`` is
-    continued: the model goes on after its text.
+    conversation word for word, with ``tools`` that the answer may call, or a ``raw`` text that is continued, with
+    ``max_tokens`` of answer (0: the setting). An answer that was ``begun`` is continued: the model goes on after its
+    text.
     """
 
     chat: str | None = None
@@ -40,6 +42,13 @@ class Conversation:
     messages: Messages = ()
     max_tokens: int = 0
     begun: str = ""
+    raw: str = ""
+    tools: Sequence[Any] = ()
+
+    @property
+    def is_verbatim(self) -> bool:
+        """True if the prompt is given word for word."""
+        return bool(self.messages or self.raw)
 
 
 NO_CONVERSATION = Conversation()
@@ -120,9 +129,17 @@ def _encode(
     return tokenizer.encode_chat(_messages(texts, history, question, form))
 
 
-def plain_prompt(tokenizer: Tokenizer, messages: Messages) -> Prompt:
-    """The prompt of a conversation word for word. All but the last token are shared: one token is left to prefill."""
-    tokens = tokenizer.encode_chat(messages)
+def verbatim_prompt(tokenizer: Tokenizer, conversation: Conversation) -> Prompt:
+    """The prompt of a conversation or a text word for word. All but the last token are shared: one token is left to
+    prefill. Raises UsageError for a text without at least two tokens.
+    """
+    if conversation.messages:
+        tokens = tokenizer.encode_chat(conversation.messages, conversation.tools)
+    else:
+        tokens = tokenizer.encode_text(conversation.raw)
+        tokens = tokens[:-1] if tokens[-1:] and tokens[-1] in tokenizer.stop_ids else tokens  # it is continued
+    if len(tokens) < 2:
+        raise UsageError("the prompt has fewer than two tokens", "write more of it")
     shared = len(tokens) - 1
     return Prompt(tokens, shared, shared, shared)
 

@@ -23,6 +23,7 @@ from localctx.kv.eviction_log import EvictedRange
 from localctx.kv.sequence_cache import SequenceCache
 from localctx.models.adapter import Adapter
 from localctx.models.base import Model
+from localctx.models.token_controls import NO_CONTROLS, TokenControls
 from localctx.store.documents import StoredDocument
 
 PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token", "decode")
@@ -44,16 +45,19 @@ class Request:
     the prompt, in which the documents end at ``boundary``, all but the last at ``document_ends``; ``cuts``, where its
     prefill is cut (it is persisted up to the last); the prompt of a passage's ``ranking``, which is the same up to the
     boundary; the ``adapter`` that computes the prompt's last tokens, if one does; its ``cache``, in which the first
-    ``restored`` tokens come from the store (``restore_notes`` say why not more); ``persister``, if pages are kept; ``sharing``, if
-    it shares its beginning with other prompts in memory; the ``plan``; ``relief`` for when memory runs out; ``started``, the clock when it was built; ``next_prompt``, from this
-    answer to the tokens that a next question of the conversation begins with; ``continues``, if the question follows
-    others; ``begun``, the beginning of an answer that is continued: ``text`` and ``texts`` begin with it.
+    ``restored`` tokens come from the store or from earlier prompts (``restore_notes`` say why not more);
+    ``persister``, if pages are kept; ``sharing``, if it shares its beginning with other prompts in memory; the
+    ``plan``; ``relief`` for when memory runs out, and the ``planned_chunk`` that it began with; ``started``, the clock
+    when it was built; ``next_prompt``, from this answer to the tokens that a next question of the conversation begins
+    with; ``continues``, if the question follows others; ``begun``, the beginning of an answer that is continued:
+    ``text`` and ``texts`` begin with it.
 
     Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled`` and
     those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy
     answer's tokens.
 
-    Set by the workflow: ``until``, as JSON what is read of a document of which only the beginning is.
+    Set by the workflow: ``controls`` of the answer's tokens; ``until``, as JSON what is read of a document of which
+    only the beginning is.
 
     Set by retrieval: the ways ``offered`` to answer from the whole, with seconds; the ``passages`` it answers from, the
     ``candidates`` found (as JSON), and the requests that ``ranked`` them. ``everywhere`` is set if every passage is
@@ -82,6 +86,7 @@ class Request:
     document_ends: Sequence[int] = ()
     restored: int = 0
     restore_notes: list[str] = field(default_factory=list)
+    controls: TokenControls = NO_CONTROLS
     next_prompt: Callable[[str], list[int]] = lambda answer: []
     logits: Tensor | None = None
     answers: list[list[Token]] = field(default_factory=lambda: [[]])

@@ -19,7 +19,7 @@ from localctx.engine.prompt import (
     common,
     estimate_tokens,
     make_prompt,
-    plain_prompt,
+    verbatim_prompt,
 )
 from localctx.engine.prompt_wording import RANKING
 from localctx.engine.request import Request
@@ -98,7 +98,7 @@ class RequestBuilder:
         restoring = time.perf_counter()
         with _dropped_on_error(cache):
             restore_notes = persister.restore(cache) if persister else []
-            if sharing := engine.sharing(planned, tokens) if conversation.messages else None:
+            if sharing := engine.sharing(planned, tokens) if conversation.is_verbatim else None:
                 sharing.begin(cache)
             plan = engine.plan(
                 planned,
@@ -153,8 +153,8 @@ class RequestBuilder:
         if sum(map(len, texts)) > SURELY_COUNTED * max_tokens:
             estimate = estimate_tokens(model.tokenizer, texts, int(max_tokens), self.runtime.cancelled)
             refuse_too_long(estimate, max_tokens, model.name, "about ")
-        if conversation.messages:
-            prompt = plain_prompt(model.tokenizer, conversation.messages)
+        if conversation.is_verbatim:
+            prompt = verbatim_prompt(model.tokenizer, conversation)
         else:
             prompt = make_prompt(model.tokenizer, texts, question, conversation.history, conversation.form)
         refuse_too_long(len(prompt.tokens), max_tokens, model.name)
@@ -184,7 +184,7 @@ class RequestBuilder:
         """The prompt by which a ``part`` of documents is ranked; that of the answer where it is the same; None where
         nothing is ranked, as after what was said in a chat.
         """
-        if conversation.history or conversation.messages:
+        if conversation.history or conversation.is_verbatim:
             return None
         if conversation.form == RANKING:
             return prompt

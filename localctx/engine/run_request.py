@@ -17,7 +17,9 @@ from localctx.engine.prompt import common
 from localctx.engine.request import Request
 from localctx.errors import Cancelled, NoRoom
 from localctx.models.base import Tokenizer
+from localctx.models.constraint import Constraint
 from localctx.models.sampling import Sampler
+from localctx.models.token_controls import LogitsProcessor, Penalties
 from localctx.settings import Settings
 
 MAX_DRAFTED_PROMPT = 8192  # tokens; in longer prompts a wrong guess costs as much attention as a right one saves
@@ -47,7 +49,7 @@ def answer_request(request: Request, settings: Settings) -> EngineCoroutine[None
         yield from prefill_request(request)
     assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
     request.cache.record_attention()
-    samplers = _samplers(settings)
+    samplers = _samplers(request, settings)
     yield from map_events(_decode(request, request.logits, settings, samplers), partial(_record, request))
     request.seconds.setdefault("first_token", time.perf_counter() - request.started)  # an empty answer
     request.likelihood = samplers[0].likelihood
@@ -151,10 +153,21 @@ def _answer_rate(request: Request) -> float | None:
     return count / seconds if count >= MIN_RATED_ANSWER and seconds else None
 
 
-def _samplers(s: Settings) -> list[Sampler]:
+def _samplers(request: Request, s: Settings) -> list[Sampler]:
     """A sampler for each answer that is wanted; their seeds count up."""
     seeds = [None if s.seed is None else s.seed + i for i in range(s.n)]
-    return [Sampler(s.temperature, s.top_p, s.top_k, seed) for seed in seeds]
+    top = request.controls.top
+    return [Sampler(s.temperature, s.top_p, s.top_k, seed, _processors(request), top) for seed in seeds]
+
+
+def _processors(request: Request) -> list[LogitsProcessor]:
+    """What changes the logits of one answer: a grammar comes last, so that no bias overcomes it."""
+    controls, found = request.controls, list[LogitsProcessor]()
+    if controls.bias or controls.frequency_penalty or controls.presence_penalty:
+        found.append(Penalties(controls))
+    if controls.grammar:
+        found.append(Constraint(request.model.tokenizer, controls.grammar))
+    return found
 
 
 def _decode(request: Request, logits: Tensor, settings: Settings, samplers: Sequence[Sampler]) -> EngineCoroutine[None]:

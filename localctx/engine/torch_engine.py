@@ -22,7 +22,6 @@ from localctx.shape import FORMATS
 from localctx.store.documents import StoredDocument
 from localctx.store.remote_sync import open_remote
 
-
 PROMPTS_DIVISOR = 4  # of the memory that is free, pages of earlier prompts may take this part
 
 

@@ -1,59 +1,74 @@
 """OpenAI's chat completions protocol: requests are parsed, response objects are built. No HTTP, no model."""
 
+import json
 import secrets
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from localctx.engine.events import Planned
+from localctx.engine.events import Planned, Token
 from localctx.models.base import Messages
-from localctx.settings import Settings, with_changes
+from localctx.models.tool_calls import ToolCall, call_schema
+from localctx.serving.api_error import ApiError, Fields, as_text
+from localctx.serving.sampling_fields import (
+    check_model,
+    grammar_of,
+    read_controls,
+    read_grammar,
+    read_settings,
+    read_stop,
+    read_stream,
+    read_top,
+)
+from localctx.settings import Settings
+from localctx.workflows.reply import ReplyRequest
 
-ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-MAX_STOPS = 16  # stop texts in a request
-UNSUPPORTED = ("tools", "functions", "response_format", "logprobs", "logit_bias", "audio", "modalities")
-
-
-class ApiError(Exception):
-    """A request that cannot be answered, in OpenAI's error form. ``param`` names the field that is wrong."""
-
-    def __init__(self, message: str, param: str | None = None, status: int = 400, code: str | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        kind = "invalid_request_error" if status < 500 else "server_error"
-        self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+UNSUPPORTED = ("functions", "function_call", "audio", "prediction", "web_search_options", "store", "verbosity")
+MAX_DOCUMENTS = 64  # of a request
 
 
 @dataclass(frozen=True)
 class CompletionRequest:
-    """A request for the next assistant message after ``messages``, sampled under ``settings``, up to a ``stop`` text.
+    """A request that is answered as ``asked`` says, each answer up to a ``stop`` text. ``forced``: it is one tool call.
 
-    ``stream`` sends the answer in chunks, with ``include_usage`` a last chunk that counts tokens.
+    ``stream`` sends the answer in chunks, with ``include_usage`` a last chunk that counts tokens. ``echo`` begins the
+    answers with the prompt.
     """
 
-    messages: Messages
-    settings: Settings
+    asked: ReplyRequest
     stop: tuple[str, ...] = ()
     stream: bool = False
     include_usage: bool = False
+    forced: bool = False
+    echo: str = ""
+    labels: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, body: Any, settings: Settings) -> "CompletionRequest":
-        """Parse a JSON body; missing fields come from ``settings``. Raises ApiError; UsageError for a bad number."""
-        if not isinstance(body, dict):
-            raise ApiError("a request is a JSON object")
-        if body.get("model", settings.model) != settings.model:
-            problem = f"this server does not have the model {body['model']!r}; it has {settings.model!r}"
-            raise ApiError(problem, "model", 404, "model_not_found")
-        for name in UNSUPPORTED:
-            if body.get(name) and body[name] != {"type": "text"}:
-                raise ApiError(f"{name} is not supported", name)
-        if body.get("n") not in (None, 1):
-            raise ApiError("n must be 1: this server gives one answer per request", "n")
-        options = body.get("stream_options") or {}
-        include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        return cls(_messages(body), _sampled(body, settings), _stop(body), bool(body.get("stream")), include_usage)
+        """Parse a JSON body; missing fields come from ``settings``. Raises ApiError."""
+        fields = Fields(body)
+        check_model(fields, settings.model)
+        fields.unsupported(*UNSUPPORTED)
+        for name, allowed in (("service_tier", "auto default"), ("reasoning_effort", "none")):
+            fields.choice(name, allowed.split())
+        if fields.take("modalities", ["text"]) != ["text"]:
+            raise fields.error("modalities", "may only be text")
+        fields.choice("parallel_tool_calls", (True, False))  # a model may always call several
+        tools, forced, schema = read_tools(fields)
+        sampled = read_settings(fields, settings, "max_completion_tokens", "max_tokens")
+        grammar = grammar_of(schema, "tools") if schema else read_grammar(fields, "response_format")
+        controls = read_controls(fields, grammar, read_top(fields))
+        messages, documents = read_messages(fields), read_documents(fields)
+        stop, (stream, include_usage), labels = read_stop(fields), read_stream(fields), fields.labels()
+        fields.take("response_format")
+        fields.finish()
+        if documents:
+            asked = about_documents(messages, documents, ReplyRequest(sampled, controls=controls, tools=tools))
+        else:
+            asked = ReplyRequest(sampled, messages, tools=tools, controls=controls)
+        return cls(asked, stop, stream, include_usage, forced, labels=labels)
 
 
 @dataclass(frozen=True)
@@ -64,15 +79,28 @@ class CompletionResponse:
     id: str = field(default_factory=lambda: f"chatcmpl-{secrets.token_hex(12)}")
     created: int = field(default_factory=lambda: int(time.time()))
 
-    def completion(self, text: str, finish: str, usage: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer as one ``chat.completion`` object."""
-        message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
-        return {**self._header("chat.completion"), "choices": [choice], "usage": usage}
+    def completion(self, choices: Sequence[Mapping[str, Any]], usage: dict[str, Any]) -> dict[str, Any]:
+        """Return the answers as one ``chat.completion`` object."""
+        return {**self._header("chat.completion"), "choices": [*choices], "usage": usage}
 
-    def chunk(self, delta: dict[str, str], finish: str | None = None) -> dict[str, Any]:
-        """Return a part of the answer as a ``chat.completion.chunk`` object."""
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    def choice(
+        self, index: int, text: str, finish: str, likely: Sequence[Any] | None, calls: Sequence[ToolCall], cited: Any
+    ) -> dict[str, Any]:
+        """Return one answer, with its tool ``calls`` and what was ``cited``."""
+        message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+        if calls:
+            message["tool_calls"] = [tool_call(call) for call in calls]
+        if cited:
+            message["annotations"] = cited
+        logprobs = None if likely is None else {"content": [*likely], "refusal": None}
+        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": finish}
+
+    def chunk(
+        self, delta: dict[str, Any], finish: str | None = None, index: int = 0, likely: Sequence[Any] | None = None
+    ) -> dict[str, Any]:
+        """Return a part of an answer as a ``chat.completion.chunk`` object."""
+        logprobs = None if likely is None else {"content": [*likely], "refusal": None}
+        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
         return {**self._header("chat.completion.chunk"), "choices": [choice]}
 
     def usage_chunk(self, usage: dict[str, Any]) -> dict[str, Any]:
@@ -84,7 +112,7 @@ class CompletionResponse:
 
 
 def token_usage(plan: Planned, generated: int) -> dict[str, Any]:
-    """Return the token counts of an answer. ``cached_tokens`` were not prefilled: their KV pages were restored."""
+    """Return the token counts of an answer. ``cached_tokens`` were not prefilled: their KV pages were there."""
     return {
         "prompt_tokens": plan.tokens,
         "completion_tokens": generated,
@@ -93,71 +121,112 @@ def token_usage(plan: Planned, generated: int) -> dict[str, Any]:
     }
 
 
-class StopTexts:
-    """Cuts streamed text at the first stop text. The end of the text is buffered while it may begin a stop text.
-
-    ``stopped`` becomes True once a stop text has come.
-    """
-
-    def __init__(self, stops: Sequence[str]) -> None:
-        self._stops, self._buffer = stops, ""
-        self.stopped = False
-
-    def __call__(self, text: str) -> str:
-        """Append ``text``. Returns what can be sent: text that no stop text can still cut."""
-        if self.stopped:
-            return ""
-        pending = self._buffer + text
-        if starts := [at for stop in self._stops if (at := pending.find(stop)) >= 0]:
-            self.stopped, self._buffer = True, ""
-            return pending[: min(starts)]
-        back = max((n for stop in self._stops for n in range(1, len(stop)) if pending.endswith(stop[:n])), default=0)
-        self._buffer = pending[len(pending) - back :]
-        return pending[: len(pending) - back]
-
-    def flush(self) -> str:
-        """Return the buffered text, once no more text comes."""
-        pending, self._buffer = self._buffer, ""
-        return pending
+def tool_call(call: ToolCall) -> dict[str, Any]:
+    """Return a tool call as the API has it, with a new id."""
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": function}
 
 
-def _messages(body: dict[str, Any]) -> list[dict[str, str]]:
-    given = body.get("messages")
+def logprob(token: Token) -> dict[str, Any]:
+    """Return the probabilities of a token as ``logprobs`` have them."""
+    assert token.told, "probabilities were asked for"
+    own, *top = (
+        {"token": text, "logprob": max(value, -9999.0), "bytes": [*text.encode()]} for text, value in token.told
+    )
+    return {**own, "top_logprobs": top}
+
+
+def read_tools(fields: Fields) -> tuple[list[Any], bool, dict[str, Any] | None]:
+    """Returns the tools that an answer may call, if it has to call one, and then the schema of that call."""
+    tools, choice = fields.take("tools", []), fields.take("tool_choice")
+    known = [_tool(tool, i) for i, tool in enumerate(tools)] if isinstance(tools, list) else None
+    if known is None:
+        raise fields.error("tools", "must be a list of tools")
+    if choice == "none":
+        return [], False, None
+    if choice is None or choice == "auto":
+        return known, False, None
+    names = {tool["function"]["name"] for tool in known}
+    named = choice.get("function", choice) if isinstance(choice, dict) else {}
+    named = named.get("name") if isinstance(named, dict) else None
+    if not known or (choice != "required" and not (isinstance(named, str) and named in names)):
+        raise fields.error("tool_choice", "must be none, auto, required or the name of one of the tools")
+    only = [tool for tool in known if choice == "required" or tool["function"]["name"] == named]
+    return known, True, call_schema(only)
+
+
+def read_messages(fields: Fields) -> list[dict[str, Any]]:
+    """Returns the messages of a chat's request. Raises ApiError."""
+    given = fields.take("messages")
     if not isinstance(given, list) or not given:
         raise ApiError("messages must be a list of messages", "messages")
-    messages = [_message(one, f"messages[{i}]") for i, one in enumerate(given)]
-    if messages[-1]["role"] != "user":
-        raise ApiError("the last message must be the user's", "messages")
+    messages = [read_message(one, f"messages[{i}]") for i, one in enumerate(given)]
+    if messages[-1]["role"] not in ("user", "tool"):
+        raise ApiError("the last message must be the user's, or a tool's", "messages")
     return messages
 
 
-def _message(given: Any, param: str) -> dict[str, str]:
+def read_message(given: Any, param: str) -> dict[str, Any]:
+    """Returns a message as chat templates want it. Raises ApiError."""
     if not isinstance(given, dict) or given.get("role") not in list(ROLES):
         raise ApiError(f"{param} must have a role: {', '.join(ROLES)}", param)
+    message: dict[str, Any] = {"role": ROLES[given["role"]]}
+    calls = given.get("tool_calls")
+    if calls and message["role"] == "assistant":
+        message["tool_calls"] = _calls(calls, f"{param}.tool_calls")
     content = given.get("content")
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    texts = [p.get("text") for p in parts if isinstance(p, dict) and p.get("type") == "text"]
+    parts = (
+        content
+        if isinstance(content, list)
+        else [{"type": "text", "text": "" if calls and content is None else content}]
+    )
+    texts = [p.get("text") for p in parts if isinstance(p, dict) and str(p.get("type")).endswith("text")]
     if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
         raise ApiError(f"{param} has content that is not text", param)
-    content = "\n".join(map(str, texts)).encode(errors="replace").decode()  # JSON allows lone surrogates
-    return {"role": ROLES[given["role"]], "content": content}
+    return {**message, "content": as_text("\n".join(map(str, texts)))}
 
 
-def _sampled(body: dict[str, Any], settings: Settings) -> Settings:
-    """Return the settings with the request's sampling parameters. Raises ApiError, UsageError."""
-    kinds = {"temperature": (int, float), "top_p": (int, float), "top_k": (int,), "seed": (int,), "max_tokens": (int,)}
-    limit = body.get("max_completion_tokens")
-    fields = {**body, "max_tokens": body.get("max_tokens") if limit is None else limit}
-    given = {name: fields[name] for name in kinds if fields.get(name) is not None}
-    for name, value in given.items():
-        if not isinstance(value, kinds[name]) or isinstance(value, bool):
-            raise ApiError(f"{name} must be a number", name)
-    return with_changes(replace(settings, n=1, beams=1), given)
+def read_documents(fields: Fields) -> list[str]:
+    """Returns the ids of the documents that a request is about."""
+    given = fields.take("document_ids", [])
+    if not isinstance(given, list) or len(given) > MAX_DOCUMENTS or not all(isinstance(one, str) for one in given):
+        raise fields.error("document_ids", f"must be a list of up to {MAX_DOCUMENTS} ids")
+    return [as_text(one) for one in given]
 
 
-def _stop(body: dict[str, Any]) -> tuple[str, ...]:
-    stop = body.get("stop")
-    stops = [stop] if isinstance(stop, str) else stop or []
-    if not isinstance(stops, list) or len(stops) > MAX_STOPS or not all(isinstance(s, str) and s for s in stops):
-        raise ApiError(f"stop must be a text, or a list of up to {MAX_STOPS} texts", "stop")
-    return tuple(stops)
+def about_documents(messages: Messages, documents: Sequence[str], asked: ReplyRequest) -> ReplyRequest:
+    """Returns the request about documents: its messages are questions and answers in turn. Raises ApiError."""
+    controls = asked.controls
+    if asked.tools or controls.grammar or controls.bias or controls.top is not None or asked.settings.n > 1:
+        raise ApiError(
+            "with document_ids there are no tools, formats, biases, logprobs or several answers", "document_ids"
+        )
+    if controls.frequency_penalty or controls.presence_penalty:
+        raise ApiError("with document_ids there are no penalties", "document_ids")
+    roles, texts = [message["role"] for message in messages], [str(message["content"]) for message in messages]
+    if roles != (["user", "assistant"] * len(roles))[: len(roles)]:
+        raise ApiError("with document_ids messages are the user's and the assistant's in turn", "messages")
+    if not texts[-1].strip():
+        raise ApiError("the question is empty", "messages")
+    history = list(zip(texts[:-1:2], texts[1:-1:2], strict=True))
+    return ReplyRequest(asked.settings, documents=documents, question=texts[-1], history=history)
+
+
+def _tool(given: Any, index: int) -> dict[str, Any]:
+    param = f"tools[{index}]"
+    function = given.get("function", given) if isinstance(given, dict) else None
+    if not isinstance(function, dict) or given.get("type") != "function" or not isinstance(function.get("name"), str):
+        raise ApiError(f"{param} must be a function with a name", param)
+    if not isinstance(function.get("parameters") or {}, dict):
+        raise ApiError(f"{param} must have parameters that are a JSON schema", param)
+    return {"type": "function", "function": {name: value for name, value in function.items() if name != "type"}}
+
+
+def _calls(given: Any, param: str) -> list[dict[str, Any]]:
+    """Returns earlier tool calls with their arguments as objects."""
+    try:
+        functions = [call["function"] for call in given]
+        named = [(as_text(function["name"]), json.loads(function["arguments"])) for function in functions]
+    except (TypeError, KeyError, ValueError, AttributeError, RecursionError) as e:
+        raise ApiError(f"{param} must be calls of functions with a name and arguments", param) from e
+    return [{"type": "function", "function": {"name": n, "arguments": arguments}} for n, arguments in named]

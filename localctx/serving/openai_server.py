@@ -1,41 +1,35 @@
-"""OpenAI-compatible HTTP server: chat completions by the local model, several requests at a time.
+"""OpenAI-compatible HTTP server: answers, vectors and documents of the local model and library.
 
 Requests need the API key, which pages of other sites cannot send, nor can they read responses. A Host header that does
 not name this machine is refused (DNS rebinding).
 """
 
-import json
 import secrets
 import threading
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.concurrency import iterate_in_threadpool
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from localctx.engine.events import Done, Event, Planned, Progress, Token
-from localctx.errors import Cancelled, NoRoom, TooLong, UserError
+from localctx.engine.events import Event, Progress
+from localctx.serving.answer_endpoints import AnswerEndpoints
+from localctx.serving.api_description import describe_api
+from localctx.serving.api_error import ApiError, as_text
+from localctx.serving.api_metrics import CONTENT_TYPE, ApiMetrics
 from localctx.serving.ask_endpoint import AskEndpoint
 from localctx.serving.http import LOOPBACK, App, access_key, host_name, listen, serve
+from localctx.serving.library_endpoints import LibraryEndpoints
 from localctx.serving.open_servers import new_key, registered
-from localctx.serving.openai_protocol import ApiError, CompletionRequest, CompletionResponse, StopTexts, token_usage
-from localctx.serving.worker import EngineWorker, EventStream
+from localctx.serving.request_body import HEADERS
+from localctx.serving.worker import EngineWorker
 from localctx.session import Session
 from localctx.settings import Settings
 
-MAX_BODY_BYTES = 64 << 20  # of a request
-KEEPALIVE_INTERVAL = 1.0  # seconds between two comments sent to a client that waits for the first token
-HEADERS = {
-    "x-content-type-options": "nosniff",
-    "cache-control": "no-store",
-    "cross-origin-resource-policy": "same-origin",
-}
+Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class ApiKeyCheck:
@@ -67,6 +61,7 @@ class OpenAIServer:
         self._settings, self._worker = settings, EngineWorker(settings, "api", max_parallel)
         self._window: float = 0
         self.stopping = threading.Event()
+        self._metrics = ApiMetrics(self._worker)
 
     def load(self) -> Iterator[Event]:
         """Load the model. Yields progress. Raises ModelError."""
@@ -87,105 +82,75 @@ class OpenAIServer:
 
     def app(self) -> Starlette:
         """Return the ASGI application, without the key check."""
+        answers = AnswerEndpoints(self._worker, self._settings, self.stopping, self._metrics)
+        library = LibraryEndpoints(self._worker, self._settings, self.stopping)
         routes = [
-            Route("/v1/chat/completions", self._complete, methods=["POST"]),
-            Route("/v1/models", self._models),
-            Route("/health", self._health),
+            self._route("/v1/chat/completions", answers.chat, "POST"),
+            self._route("/v1/completions", answers.complete, "POST"),
+            self._route("/v1/responses", answers.respond, "POST"),
+            self._route("/v1/embeddings", library.embed, "POST"),
+            self._route("/v1/files", library.files, "GET"),
+            self._route("/v1/files", library.upload, "POST"),
+            self._route("/v1/files/{id}", library.file, "GET"),
+            self._route("/v1/files/{id}", library.delete, "DELETE"),
+            self._route("/v1/files/{id}/content", library.content, "GET"),
+            self._route("/v1/models", self._models, "GET"),
+            self._route("/v1/models/{id:path}", self._model, "GET"),
+            self._route("/metrics", self._show_metrics, "GET"),
+            self._route("/openapi.json", self._describe, "GET"),
+            self._route("/health", self._health, "GET"),
         ]
-        handlers: dict[Any, Any] = {ApiError: _api_error, 404: _not_found, 405: _not_found, Exception: _internal_error}
+        handlers: dict[Any, Any] = {
+            ApiError: _api_error,
+            404: _not_found,
+            405: _wrong_method,
+            Exception: _internal_error,
+        }
         return Starlette(routes=routes, exception_handlers=handlers)
+
+    def _route(self, path: str, endpoint: Endpoint, method: str) -> Route:
+        """Returns the route of an endpoint whose requests are counted."""
+
+        async def counted(request: Request) -> Response:
+            status = 500
+            try:
+                response = await endpoint(request)
+                status = response.status_code
+            except ApiError as e:
+                status = e.status
+                raise
+            finally:
+                self._metrics.request(path, status)
+            return response
+
+        return Route(path, counted, methods=[method])
 
     async def _health(self, request: Request) -> Response:
         return JSONResponse({"status": "ok"}, headers=HEADERS)
 
+    async def _show_metrics(self, request: Request) -> Response:
+        return Response(self._metrics.text(), 200, HEADERS, CONTENT_TYPE)
+
+    async def _describe(self, request: Request) -> Response:
+        return JSONResponse(describe_api(), headers=HEADERS)
+
     async def _models(self, request: Request) -> Response:
-        model = {"id": self._settings.model, "object": "model", "created": 0, "owned_by": "localctx"}
+        return JSONResponse({"object": "list", "data": self._known_models()}, headers=HEADERS)
+
+    async def _model(self, request: Request) -> Response:
+        wanted = request.path_params["id"]
+        for model in self._known_models():
+            if model["id"] == wanted:
+                return JSONResponse(model, headers=HEADERS)
+        raise ApiError(as_text(f"this server does not have the model {wanted!r:.100}"), "model", 404, "model_not_found")
+
+    def _known_models(self) -> list[dict[str, Any]]:
+        """The model that answers, first, and the embedder."""
         window = {"max_model_len": int(self._window)} if self._window < float("inf") else {}
-        return JSONResponse({"object": "list", "data": [{**model, **window}]}, headers=HEADERS)
-
-    async def _complete(self, request: Request) -> Response:
-        try:
-            completion = CompletionRequest.parse(await _body(request), self._settings)
-        except UserError as e:
-            raise ApiError(str(e)) from e
-        answer = _StreamedCompletion(completion, self._events(request, self._submit(completion)))
-        await answer.wait_for_plan()
-        if completion.stream:
-            return StreamingResponse(answer.stream(), media_type="text/event-stream", headers=HEADERS)
-        return JSONResponse(await answer.collect(), headers=HEADERS)
-
-    def _submit(self, completion: CompletionRequest) -> EventStream:
-        return self._worker.submit(lambda session: session.workflows.reply(completion.messages, completion.settings))
-
-    async def _events(self, request: Request, stream: EventStream) -> AsyncGenerator[Any, None]:
-        """Yield a job's events until the client disconnects, which cancels the job. Raises ApiError."""
-        try:
-            async for event in iterate_in_threadpool(iter(stream)):
-                if self.stopping.is_set() or await request.is_disconnected():
-                    raise ApiError("the server is shutting down", status=503)
-                yield event
-        except TooLong as e:
-            problem = f"the context length is exceeded: {e}"
-            raise ApiError(problem, "messages", code="context_length_exceeded") from e
-        except (NoRoom, Cancelled) as e:
-            raise ApiError(str(e) or "the server is shutting down", status=503) from e
-        except UserError as e:
-            raise ApiError(str(e), status=500) from e
-        finally:
-            stream.cancel()
-
-
-class _StreamedCompletion:
-    """Turns the events of one request into its response."""
-
-    def __init__(self, request: CompletionRequest, events: AsyncGenerator[Any, None]) -> None:
-        self._request, self._events = request, events
-        self._response, self._cut = CompletionResponse(request.settings.model), StopTexts(request.stop)
-        self._generated, self._finish = 0, "stop"
-
-    async def wait_for_plan(self) -> None:
-        """Wait until the request is planned: errors up to here can still set the HTTP status."""
-        async for event in self._events:
-            if isinstance(event, Planned):
-                self._plan = event
-                return
-
-    async def collect(self) -> dict[str, Any]:
-        """Wait for the end. Returns the answer as one object."""
-        text = "".join([text async for text in self._texts()])
-        return self._response.completion(text, self._finish, token_usage(self._plan, self._generated))
-
-    async def stream(self) -> AsyncIterator[str]:
-        """Yield the answer as server-sent events."""
-        try:
-            yield _sse(self._response.chunk({"role": "assistant", "content": ""}))
-            async for text in self._texts():
-                yield _sse(self._response.chunk({"content": text})) if text else ": reading\n\n"
-            yield _sse(self._response.chunk({}, self._finish))
-            if self._request.include_usage:
-                yield _sse(self._response.usage_chunk(token_usage(self._plan, self._generated)))
-            yield "data: [DONE]\n\n"
-        except ApiError as e:
-            yield _sse(e.body)
-
-    async def _texts(self) -> AsyncIterator[str]:
-        """Yield parts of the answer's text; an empty one every KEEPALIVE_INTERVAL before the first token."""
-        sent = time.monotonic()
-        async with aclosing(self._events) as events:
-            async for event in events:
-                if isinstance(event, Token):
-                    self._generated += 1
-                    if text := self._cut(event.text):
-                        yield text
-                    if self._cut.stopped:
-                        return
-                elif isinstance(event, Done):
-                    self._finish = "length" if event.report.stopped == "length" else "stop"
-                elif not self._generated and time.monotonic() - sent >= KEEPALIVE_INTERVAL:
-                    sent = time.monotonic()
-                    yield ""
-        if rest := self._cut.flush():
-            yield rest
+        about = {"object": "model", "created": 0, "owned_by": "localctx"}
+        embedder = self._settings.embedder
+        embedders = [] if embedder == "none" else [{"id": embedder, **about}]
+        return [{"id": self._settings.model, **about, **window}, *embedders]
 
 
 def run(
@@ -216,18 +181,6 @@ def run(
         server.close()
 
 
-async def _body(request: Request) -> Any:
-    data = b""
-    async for part in request.stream():
-        data += part
-        if len(data) > MAX_BODY_BYTES:
-            raise ApiError(f"a request may have at most {MAX_BODY_BYTES:,} bytes", status=413)
-    try:
-        return json.loads(data)
-    except ValueError as e:
-        raise ApiError("the request is not JSON") from e
-
-
 def _error_response(error: ApiError) -> Response:
     return JSONResponse(error.body, error.status, HEADERS)
 
@@ -237,12 +190,12 @@ async def _api_error(request: Request, error: ApiError) -> Response:
 
 
 async def _not_found(request: Request, e: Exception) -> Response:
-    return _error_response(ApiError("no such path; there are /v1/chat/completions, /v1/models and /health", status=404))
+    return _error_response(ApiError("no such path; /openapi.json describes those there are", status=404))
+
+
+async def _wrong_method(request: Request, e: Exception) -> Response:
+    return _error_response(ApiError("this path has other methods; /openapi.json describes them", status=405))
 
 
 async def _internal_error(request: Request, e: Exception) -> Response:
     return _error_response(ApiError("internal error in localctx; please report it, with its log", status=500))
-
-
-def _sse(value: Any) -> str:
-    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"

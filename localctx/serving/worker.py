@@ -17,6 +17,7 @@ from localctx.settings import Settings
 from localctx.store.process_locks import at_work
 
 if TYPE_CHECKING:
+    from localctx.engine.cache_plan import PoolSet
     from localctx.engine.model_loader import ModelLoader
     from localctx.engine.scheduler import Scheduler
     from localctx.engine.sequence import Sequence
@@ -143,6 +144,17 @@ class EngineWorker:
         """Return the stream's place in the queue, from 1; 0 if its job runs or has ended."""
         with self._changed:
             return self._queue.index(stream) + 1 if stream in self._queue else 0
+
+    @property
+    def load(self) -> tuple[int, int]:
+        """The number of jobs that wait, and of those that run."""
+        with self._changed:
+            return len(self._queue), len(self._running)
+
+    @property
+    def pools(self) -> "PoolSet | None":
+        """The pools of the model's KV pages, to look at from any thread; None before a model was wanted."""
+        return self._loader.pools if "_loader" in vars(self) else None
 
     @property
     def busy(self) -> bool:

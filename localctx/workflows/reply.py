@@ -1,29 +1,78 @@
-"""Reply: the next message of a conversation that a client sends word for word, as OpenAI's API has it."""
+"""Reply: what comes next in a conversation, or a text, that a client sends word for word, as OpenAI's API has it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Done, Note
-from localctx.engine.prompt import Conversation
+from localctx.engine.prompt import Conversation, Exchange
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, run_request
+from localctx.engine.runtime import Runtime
+from localctx.errors import DocumentError, UsageError
 from localctx.models.base import Messages
+from localctx.models.token_controls import NO_CONTROLS, TokenControls
 from localctx.settings import Settings
+from localctx.store.documents import StoredDocument
+from localctx.workflows.ask import AskWorkflow
 
 
-def reply(builder: RequestBuilder, settings: Settings, messages: Messages) -> EngineCoroutine[None]:
-    """Answer ``messages`` in at most ``settings.max_tokens``, sampled as ``settings`` say; the plan comes first, Done
-    last.
-
-    Pages are reused where the conversation begins as an earlier one or a kept document does, and stay in memory for
-    later ones; none are persisted. Raises TooLong, NoRoom.
+@dataclass(frozen=True)
+class ReplyRequest:
+    """What is asked: the next message after ``messages``, which may call ``tools``, or what follows a ``raw`` text; or
+    else an answer to ``question`` from stored ``documents`` (ids), after the ``history`` of a conversation about them.
+    It has at most ``settings.max_tokens``, sampled as ``settings`` and ``controls`` say.
     """
-    with builder.runtime.running():
-        builder.runtime.load()
-        conversation = Conversation(messages=messages, max_tokens=settings.max_tokens)
-        texts = [message["content"] for message in messages]
+
+    settings: Settings
+    messages: Messages = ()
+    raw: str = ""
+    tools: Sequence[Any] = ()
+    controls: TokenControls = NO_CONTROLS
+    documents: Sequence[str] = ()
+    question: str = ""
+    history: Sequence[Exchange] = ()
+
+
+def reply(builder: RequestBuilder, questions: AskWorkflow, asked: ReplyRequest) -> EngineCoroutine[None]:
+    """Answer what is ``asked``; the plan comes first, Done last.
+
+    Pages are reused where a conversation begins as an earlier one or a kept document does, and stay in memory for later
+    ones; none are persisted but those of ``documents``. Raises TooLong, NoRoom, DocumentError; UsageError for a grammar
+    that cannot be followed.
+    """
+    runtime = builder.runtime
+    with runtime.running():
+        runtime.load()
+        if asked.documents:
+            yield from _from_documents(builder, questions, asked)
+            return
+        if asked.tools and not builder.model.tokenizer.calls_tools:
+            raise UsageError("tools are not supported: the chat template has none", "choose a model that calls tools")
+        max_tokens = asked.settings.max_tokens
+        conversation = Conversation(messages=asked.messages, raw=asked.raw, tools=asked.tools, max_tokens=max_tokens)
+        texts = [str(message["content"]) for message in asked.messages] or [asked.raw]
         request = builder.build([], texts, "", persist=True, conversation=conversation)
-        request.persister = None
+        request.persister, request.controls = None, asked.controls
         yield request.plan
-        yield from run_request(request, answer_request(request, settings))
-        builder.runtime.pools.trim()
+        yield from run_request(request, answer_request(request, asked.settings))
+        runtime.pools.trim()
+    yield Done(request.answer_report())
+
+
+def _from_documents(builder: RequestBuilder, questions: AskWorkflow, asked: ReplyRequest) -> EngineCoroutine[None]:
+    documents = [_stored(builder.runtime, document) for document in asked.documents]
+    conversation = Conversation(history=asked.history, max_tokens=asked.settings.max_tokens)
+    request = yield from questions.open(documents, asked.question, True, conversation)
+    yield from run_request(request, questions.answer(request, asked.question, asked.settings))
     yield from map(Note, request.persist_notes)
     yield Done(request.answer_report(), request.persist_error)
+
+
+def _stored(runtime: Runtime, document: str) -> StoredDocument:
+    """Returns a stored document by its whole id: a client may name no file. Raises DocumentError."""
+    found = runtime.read_store(lambda store: store.documents.stored(document))
+    if not found:
+        raise DocumentError(f"there is no document {document!r:.80}", "GET /v1/files lists them")
+    return found

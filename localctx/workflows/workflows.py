@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.runtime import Runtime
-from localctx.models.base import Messages
-from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.workflows.ask import AskWorkflow
 from localctx.workflows.rag import RetrievalWorkflow
@@ -20,6 +18,7 @@ if TYPE_CHECKING:  # each is imported when it is first needed: one question need
     from localctx.workflows.manage_library import LibraryWorkflow
     from localctx.workflows.read_ahead import ReadAheadWorkflow
     from localctx.workflows.readiness import ReadinessWorkflow
+    from localctx.workflows.reply import ReplyRequest
     from localctx.workflows.summarize import SummarizeWorkflow
     from localctx.workflows.take_in import TakeInWorkflow
     from localctx.workflows.text_generator import LocalGenerator, TextGenerator
@@ -89,11 +88,11 @@ class Workflows:
         with self.runtime.running():
             yield SummarizeWorkflow(self.runtime, open_generator or self._local_generator)
 
-    def reply(self, messages: Messages, settings: Settings) -> EngineCoroutine[None]:
-        """The next message of a conversation word for word; the last event is Done. Nothing is persisted."""
+    def reply(self, asked: "ReplyRequest") -> EngineCoroutine[None]:
+        """What comes next in a conversation or a text word for word; the last event is Done."""
         from localctx.workflows.reply import reply
 
-        return reply(self._builder, settings, messages)
+        return reply(self._builder, self.questions, asked)
 
     def read(self, source: str) -> StoredDocument:
         """Read one file, or find it stored. Raises DocumentError, Cancelled."""

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from itertools import pairwise
 
 import httpx
 import pytest
-import uvicorn
 from ask_in_process import PLAIN, session
 from batch_texts import counts, long_text, write_texts
 from clock import seconds_since
@@ -26,36 +25,13 @@ from localctx.batch.remote_server import KEY
 from localctx.engine.events import Done
 from localctx.engine.prompt_wording import ASK, content
 from localctx.errors import UsageError
-from localctx.serving.http import LOOPBACK, access_key, listen
-from localctx.serving.openai_protocol import ApiError, CompletionRequest, StopTexts
-from localctx.serving.openai_server import ApiKeyCheck, OpenAIServer
+from localctx.serving.answer_stream import StopTexts
+from localctx.serving.api_error import ApiError
+from localctx.serving.openai_protocol import CompletionRequest
 from localctx.settings import Settings
 from localctx.shape import PAGE
 
 ASKED = ("How long is river 3?", "And river 7?", "Which is longest?")
-
-
-@pytest.fixture(scope="module")
-def serving(tmp_path_factory, sharp_model):
-    """A server in this process with a tiny model: where it is, its key, and its data folder."""
-    home, sock = tmp_path_factory.mktemp("serve"), listen("127.0.0.1", 0)
-    with session(home, sharp_model, max_tokens=24, dtype="f32") as s, closing(OpenAIServer(s.settings, 8)) as server:
-        list(server.load())
-        key = access_key(home, "serve")
-        http = uvicorn.Server(uvicorn.Config(ApiKeyCheck(server.app(), LOOPBACK, key), log_level="warning", ws="none"))
-        thread = threading.Thread(target=http.run, args=([sock],))
-        thread.start()
-        yield f"http://127.0.0.1:{sock.getsockname()[1]}/v1", key, home
-        server.stopping.set()
-        http.should_exit = True
-        thread.join()
-
-
-@pytest.fixture
-def client(serving):
-    url, key, _ = serving
-    with httpx.Client(base_url=url, headers={"authorization": f"Bearer {key}"}, timeout=60, trust_env=False) as client:
-        yield client
 
 
 def asking(text: str, **more) -> dict:
@@ -90,17 +66,17 @@ def test_answers_are_those_of_ask(client, home, document, sharp_model):
             assert choice["message"]["content"].strip() == done.report.to_json()["answer"]
             assert choice["finish_reason"] == {"length": "length", "eos": "stop"}[done.report.to_json()["stopped"]]
             tokens = done.report.to_json()["tokens"]
-            assert found["usage"] == {
-                "prompt_tokens": tokens["prompt"],
-                "completion_tokens": tokens["generated"],
-                "total_tokens": tokens["prompt"] + tokens["generated"],
-                "prompt_tokens_details": {"cached_tokens": 0},
-            }
+            assert (found["usage"]["prompt_tokens"], found["usage"]["completion_tokens"]) == (
+                tokens["prompt"],
+                tokens["generated"],
+            )
+            assert found["usage"]["total_tokens"] == tokens["prompt"] + tokens["generated"]
             text, pieces = streamed(
                 client, asking(prompt_of(document, question), stream_options={"include_usage": True})
             )
             assert text == choice["message"]["content"]
-            assert pieces[-1]["usage"] == found["usage"]
+            again = {**found["usage"], "prompt_tokens_details": {"cached_tokens": tokens["prompt"] // PAGE * PAGE}}
+            assert pieces[-1]["usage"] == again
             assert pieces[0]["choices"][0]["delta"]["role"] == "assistant"
             assert {p["id"] for p in pieces} == {pieces[0]["id"]}
 
@@ -174,6 +150,7 @@ def test_stop_texts_are_found_wherever_pieces_end(pieces, stops):
 
 def test_what_is_there_is_told(client):
     (model,) = client.get("models").json()["data"]
+    assert client.get(f"models/{model['id']}").json() == model
     assert model["id"].endswith("sharp")
     assert model["max_model_len"] == 4096
     assert httpx.get(str(client.base_url).replace("/v1/", "/health"), trust_env=False).json() == {"status": "ok"}
@@ -193,7 +170,8 @@ def test_what_is_there_is_told(client):
         ({"messages": [{"role": "user", "content": None}]}, 400, "not text"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "not text"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "the user's"),
-        (asking("x", n=2), 400, "n must be 1"),
+        (asking("x", n=2), 400, "n answers at temperature 0"),
+        (asking("x", n=17, temperature=1), 400, "n = 17 is out of range"),
         (asking("x", temperature="hot"), 400, "temperature"),
         (asking("x", temperature=99), 400, "temperature = 99.0 is out of range"),
         (asking("x", max_tokens=0), 400, "max_tokens = 0 is out of range"),

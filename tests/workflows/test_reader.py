@@ -21,6 +21,7 @@ from localctx.settings import load_settings
 from localctx.shape import PAGE
 from localctx.workflows import ask, close_reading
 from localctx.workflows.reader import as_question
+from localctx.workflows.reply import ReplyRequest
 from localctx.workflows.summary_task import SummaryTask
 
 QUESTION = "How long is river 7?"
@@ -107,7 +108,7 @@ def test_chats_without_documents_and_replies_are_the_models_own(home, sharp_mode
         chat = s.workflows.chats.start([]).id
         assert last(s.run(s.workflows.chats.ask(chat, QUESTION)))["adapter"] is None
         messages = [{"role": "user", "content": f"Question: {QUESTION}"}]
-        assert last(s.run(s.workflows.reply(messages, s.settings)))["adapter"] is None
+        assert last(s.run(s.workflows.reply(ReplyRequest(s.settings, messages))))["adapter"] is None
 
 
 def test_a_summary_is_the_models_own(home, sharp_model, adapter, document):
