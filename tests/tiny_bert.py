@@ -42,6 +42,18 @@ def tiny_bert() -> Any:
     return BertModel(config, add_pooling_layer=False).eval()
 
 
+def save_bert(folder: Path) -> Path:
+    """Save ``tiny_bert`` with its tokenizer as a model folder."""
+    from transformers import BertTokenizerFast
+
+    tiny_bert().save_pretrained(folder)
+    words = folder / "vocab.txt"
+    words.write_text("\n".join([*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]))
+    vocabulary = {word: i for i, word in enumerate(words.read_text().split())}
+    BertTokenizerFast(vocab=vocabulary, model_max_length=CONTEXT).save_pretrained(folder)
+    return folder
+
+
 def write_bert_gguf(path: Path, module: Any, pooling: int | None = 1) -> Path:
     """Write ``tiny_bert`` as a GGUF; ``pooling`` is llama.cpp's number of it (1: the mean; None: not told)."""
     from gguf import GGUFWriter

@@ -17,6 +17,7 @@ from localctx.cli.doctor import doctor
 from localctx.cli.help import help_
 from localctx.cli.library import library
 from localctx.cli.library_search import library_search
+from localctx.cli.mcp import mcp
 from localctx.cli.models import models
 from localctx.cli.plan import plan
 from localctx.cli.quality import quality
@@ -90,6 +91,22 @@ def cli() -> None:
     """
 
 
-for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models, doctor, help_):
+for _command in (
+    ask,
+    chat,
+    chats,
+    summarize,
+    ui,
+    serve,
+    mcp,
+    prepare,
+    plan,
+    quality,
+    bench,
+    library,
+    models,
+    doctor,
+    help_,
+):
     cli.add_command(_command)
 library.add_command(library_search)

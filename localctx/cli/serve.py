@@ -24,6 +24,11 @@ from localctx.cli.common import answer_options, model_options, settings_from
 @click.option(
     "--together", default=8, type=click.IntRange(1, 64), metavar="N", help="Requests answered at a time, at most (8)."
 )
+@click.option(
+    "--prompts",
+    metavar="SIZE",
+    help="Memory for what earlier requests had read: auto (a quarter of what is free), off, 4GiB.",
+)
 @answer_options
 @model_options
 def serve(host: str, port: int, together: int, **flags: Any) -> None:

@@ -127,7 +127,7 @@ class RequestBuilder:
             begun=conversation.begun,
             sharing=sharing,
             planned_chunk=planned.chunk,
-            document_ends=() if part else self._document_ends(prompt, texts),
+            document_ends=() if part or conversation.is_verbatim else self._document_ends(prompt, texts),
             restored=cache.length,
             restore_notes=restore_notes,
             next_prompt=lambda answer: self._next_prompt(texts, conversation, question or "", answer),

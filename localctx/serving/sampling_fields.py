@@ -85,7 +85,7 @@ def grammar_of(schema: Mapping[str, Any], name: str) -> str:
     try:
         return json_grammar(schema)
     except (UsageError, RecursionError, ValueError) as e:
-        raise ApiError(str(e), name) from e
+        raise ApiError(f"{name}: {e}", name) from e
 
 
 def read_stop(fields: Fields) -> tuple[str, ...]:

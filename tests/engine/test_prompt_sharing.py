@@ -50,7 +50,9 @@ def test_a_chat_reads_only_what_is_new_and_to_the_bit_what_reading_all_gives(hom
         _, first, _ = reply(s, 1)
         assert first.reused == 0
         again = [reply(s, turns) for turns in (1, 3, 5)]
-        ends = [pass_ends(s.model.tokenizer.encode_chat(messages(n)), s.model.tokenizer.stop_ids, 128) for n in (1, 3, 5)]
+        ends = [
+            pass_ends(s.model.tokenizer.encode_chat(messages(n)), s.model.tokenizer.stop_ids, 128) for n in (1, 3, 5)
+        ]
         assert [plan.reused for _, plan, _ in again] == [ends[0][-1], ends[0][-1], ends[1][-1]]
         assert again[2][1].reused > again[2][1].tokens // 2
         for (warm, _, _), turns in zip(again, (1, 3, 5), strict=True):

@@ -65,6 +65,8 @@ HOMES = {
     "jinja2": "models",
     "huggingface_hub": "models",
     "llama_cpp": "models",
+    "llguidance": "models",
+    "mcp": "serving",
     "safetensors": "models store",
     "tokenizers": "models",
     "transformers": "models",

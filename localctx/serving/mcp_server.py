@@ -1,0 +1,135 @@
+"""MCP server: editors and assistants search the library, ask it, list it and read from it (Model Context Protocol)."""
+
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Annotated, Any
+
+from localctx.document_parts import tell_part
+from localctx.engine.coroutine import map_events
+from localctx.engine.events import Done, Event
+from localctx.engine.request_report import AnswerReport
+from localctx.errors import Cancelled, UsageError, UserError
+from localctx.serving.worker import EngineWorker
+from localctx.session import Session
+from localctx.settings import Settings
+from localctx.version import __version__
+
+if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
+INSTRUCTIONS = "Documents on this machine that localctx has read. Answers cite them; nothing leaves the machine."
+MAX_PASSAGES, MAX_CHARACTERS = 50, 50_000
+
+Words = Annotated[str, "What is looked for, in words of the documents or by meaning."]
+Top = Annotated[int, f"The most passages, up to {MAX_PASSAGES}."]
+Question = Annotated[str, "A question in a sentence."]
+Documents = Annotated[list[str] | None, "Ids of the documents to ask; none: all of the library."]
+DocumentId = Annotated[str, "The id of a document, as list has it."]
+
+
+class LibraryTools:
+    """The tools, which work in the thread of ``worker``. They raise ToolError, in words for the user."""
+
+    def __init__(self, worker: EngineWorker) -> None:
+        self._worker = worker
+
+    def search(self, words: Words, top: Top = 5) -> str:
+        """Search the library; returns the best passages with their document's id and place."""
+
+        def job(session: Session) -> Generator[Any, Any, str]:
+            with session.workflows.library() as library:
+                found, _ = library.search(words, None, max(1, min(top, MAX_PASSAGES)))
+            yield from ()
+            told = (f"[{p.document}] {_place(p.name, p.page, p.heading)}\n{p.text.strip()}" for p in found.passages)
+            return "\n\n".join(told) or "Nothing was found."
+
+        return self._run(job)
+
+    def ask(self, question: Question, documents: Documents = None) -> str:
+        """Ask documents, or the whole library; returns the answer and the words of the documents that it rests on."""
+
+        def job(session: Session) -> Generator[Any, Any, str]:
+            ids = [session.store.documents.find(document).id for document in documents or ()]
+            done = list[Done]()
+
+            def note(event: Event) -> None:
+                done.extend([event] if isinstance(event, Done) else [])
+
+            answering = session.workflows.questions.ask(ids, question, library=not ids)
+            yield from map_events(answering, note)
+            report = done[-1].report
+            assert isinstance(report, AnswerReport)
+            return _told(report)
+
+        return self._run(job)
+
+    def list(self) -> str:
+        """List the documents of the library: id, name, and number of characters."""
+
+        def job(session: Session) -> Generator[Any, Any, str]:
+            yield from ()
+            rows = session.store.documents.all()
+            return "\n".join(f"{row.id}  {row.name}  {row.chars:,}" for row in rows) or "The library is empty."
+
+        return self._run(job)
+
+    def read(self, document: DocumentId, start: int = 0, length: int = 10_000) -> str:
+        """Read a document's text from character ``start`` on."""
+
+        def job(session: Session) -> Generator[Any, Any, str]:
+            yield from ()
+            text = session.store.documents.text(session.store.documents.find(document).id)
+            begin = max(0, start)
+            end = min(len(text), begin + max(1, min(length, MAX_CHARACTERS)))
+            rest = f"\n\n(characters {begin:,} to {end:,} of {len(text):,})" if end < len(text) or begin else ""
+            return text[begin:end] + rest
+
+        return self._run(job)
+
+    def _run(self, work: Callable[[Session], Generator[Any, Any, str]]) -> str:
+        """Run a coroutine in the worker; returns its result."""
+        from mcp.server.mcpserver.exceptions import ToolError
+
+        results = list[str]()
+
+        def job(session: Session) -> Generator[Any, Any, None]:
+            results.append((yield from work(session)))
+
+        try:
+            for _ in self._worker.submit(job):
+                pass
+        except (UserError, Cancelled) as e:
+            raise ToolError(str(e) or "it was stopped") from e
+        return results[0]
+
+
+def make_server(worker: EngineWorker) -> "MCPServer":
+    """Returns the server of the tools. Raises UsageError where the SDK is not installed."""
+    try:
+        from mcp.server import MCPServer
+    except ImportError as e:
+        raise UsageError("the MCP SDK is not installed", "pip install 'localctx[mcp]'") from e
+
+    tools, server = LibraryTools(worker), MCPServer("localctx", instructions=INSTRUCTIONS, version=__version__)
+    for tool in (tools.search, tools.ask, tools.list, tools.read):
+        server.add_tool(tool, structured_output=False)
+    return server
+
+
+def run_stdio(settings: Settings) -> None:
+    """Serve the library of ``settings`` over standard input and output, until the input ends. Raises UsageError."""
+    worker = EngineWorker(settings, "mcp")
+    try:
+        make_server(worker).run("stdio")
+    finally:
+        worker.close()
+
+
+def _told(report: AnswerReport) -> str:
+    cited = [
+        f"- [{c['document']}] {_place(c['name'], c['page'], c['heading'])}: {c['quote']}" for c in report.citations
+    ]
+    return report.answer + ("\n\nFrom:\n" + "\n".join(cited) if cited else "")
+
+
+def _place(name: str, page: str | None, heading: str | None) -> str:
+    return ", ".join(filter(None, [name, page and tell_part(page), heading]))
