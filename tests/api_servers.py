@@ -1,6 +1,7 @@
 """API servers in this process, with tiny models."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -22,6 +23,8 @@ def api_server(home: Path, model: Path, **settings) -> Iterator[tuple[str, str, 
         http = uvicorn.Server(uvicorn.Config(ApiKeyCheck(server.app(), LOOPBACK, key), log_level="warning", ws="none"))
         thread = threading.Thread(target=http.run, args=([sock],))
         thread.start()
+        while not http.started:
+            time.sleep(0.01)
         try:
             yield f"http://127.0.0.1:{sock.getsockname()[1]}/v1", key, home
         finally:
