@@ -11,7 +11,7 @@ from localctx.engine.cache_plan import MemoryRelief
 from localctx.engine.events import Planned
 from localctx.engine.persister import CacheIdentity, Persister
 from localctx.engine.prompt import Prompt
-from localctx.engine.prompt_sharing import PromptSharing
+from localctx.engine.prompt_sharing import Sharing
 from localctx.engine.request_report import KVReport
 from localctx.engine.runtime import Runtime
 from localctx.kv.keepers.keeper import Keeper
@@ -103,7 +103,7 @@ class KVEngine(ABC):
         with a remote store too, if there is one.
         """
 
-    def sharing(self, planned: Any, tokens: Sequence[int]) -> PromptSharing | None:
+    def sharing(self, planned: Any, tokens: Sequence[int]) -> Sharing | None:
         """What a prompt word for word of ``tokens`` shares with earlier ones in memory; None if nothing."""
         return None
 

@@ -8,6 +8,7 @@ from localctx.budget import measure_device, measure_ram
 from localctx.engine.cache_plan import MemoryRelief
 from localctx.engine.events import Planned
 from localctx.engine.kv_engine import KVEngine
+from localctx.engine.llama_sharing import LlamaSharing
 from localctx.engine.page_map import PageMap
 from localctx.engine.persist_snapshots import SnapshotPersister
 from localctx.engine.persister import CacheIdentity
@@ -143,6 +144,12 @@ class LlamaEngine(KVEngine):
         """See ``KVEngine``. Snapshots stay on this machine: another one may have another build of llama.cpp."""
         settings = self.runtime.settings
         return SnapshotPersister(lambda: self.runtime.store, documents, identity, tokens, settings.caps["disk"], end)
+
+    def sharing(self, planned: LlamaPlan, tokens: Sequence[int]) -> LlamaSharing | None:
+        """See ``KVEngine``."""
+        if self.runtime.settings.prompts == "off" or not planned.keeper.pages_may_persist:
+            return None
+        return LlamaSharing(self.fingerprint(planned.codec), tokens)
 
     def report(self, cache: LlamaCache, *, window: int, chunk: int, restored: int) -> KVReport:
         """See ``KVEngine``."""

@@ -6,16 +6,39 @@ is shared is then to the bit what reading it again would compute.
 """
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import pairwise
+from typing import Generic, TypeVar
 
 from localctx.kv.cache import Cache
 from localctx.kv.pages import next_name, pack_tokens
 from localctx.kv.retained_pages import PageKey, RetainedPages
+from localctx.kv.sequence_cache import SequenceCache
 from localctx.shape import PAGE
 
+AnyCache = TypeVar("AnyCache", bound=SequenceCache)
 
-class PromptSharing:
+
+class Sharing(ABC, Generic[AnyCache]):
+    """What a prompt shares with others in memory. Its prefill stops at ``ends``."""
+
+    ends: Sequence[int]
+
+    @abstractmethod
+    def begin(self, cache: AnyCache) -> None:
+        """Put what is there of the prompt's beginning into ``cache``, in place of what it was restored, if that is not
+        more.
+        """
+
+    @abstractmethod
+    def after_chunk(self, cache: AnyCache, chunk_is_planned: bool) -> None:
+        """Retain what was prefilled up to here, if others may begin with it. To be called after each chunk, and whether
+        chunks still are as planned, and not smaller for want of memory.
+        """
+
+
+class PromptSharing(Sharing[Cache]):
     """Begins the cache of a prompt of ``tokens`` with pages of earlier prompts, and retains its own pages while it is
     prefilled in passes that end at ``ends``. Pages are named under ``root``, and take at most ``budget()`` bytes.
     """
@@ -33,7 +56,7 @@ class PromptSharing:
         self._shared: int | None = None  # tokens in the cache that are what their names say; None: the cache's are not
 
     def begin(self, cache: Cache) -> None:
-        """Put the longest run of pages into ``cache``, in place of what it was restored, if that is not more."""
+        """See ``Sharing``."""
         found = self._retained.find(cache.pool, self._keys, self.ends)
         if found and len(found) * PAGE >= cache.length:
             cache.trim(0)
@@ -43,9 +66,7 @@ class PromptSharing:
         self._shared = cache.length
 
     def after_chunk(self, cache: Cache, chunk_is_planned: bool) -> None:
-        """Retain what was prefilled up to here, if a pass ends here whatever follows. To be called after each chunk;
-        once one was smaller than planned for want of memory, nothing more is retained.
-        """
+        """See ``Sharing``: nothing more is retained once a chunk was smaller than planned."""
         if not chunk_is_planned or not cache.exact:
             self._shared = None
         if self._shared is not None and cache.length in self.ends:

@@ -14,7 +14,7 @@ from localctx.engine.events import Planned, Token
 from localctx.engine.kv_engine import KVEngine
 from localctx.engine.persister import Persister
 from localctx.engine.prompt import Prompt
-from localctx.engine.prompt_sharing import PromptSharing
+from localctx.engine.prompt_sharing import Sharing
 from localctx.engine.prompt_wording import NOT_SAID
 from localctx.engine.repetition import Repetition
 from localctx.engine.request_report import AnswerReport, EverywhereReport, KVReport, PrepareReport, TokenCounts
@@ -81,7 +81,7 @@ class Request:
     seconds: dict[str, float]
     continues: bool = False
     begun: str = ""
-    sharing: PromptSharing | None = None
+    sharing: Sharing | None = None
     planned_chunk: int = 0
     document_ends: Sequence[int] = ()
     restored: int = 0

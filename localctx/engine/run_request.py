@@ -66,7 +66,7 @@ def prefill_request(request: Request, stop: int | None = None) -> EngineCoroutin
     start, tokens = time.perf_counter(), request.tokens[:stop]
     if request.cache.length >= len(tokens):
         return
-    cuts = request.persister or request.engine.always_cuts
+    cuts = request.persister or request.sharing or request.engine.always_cuts
     snapshots = request.persister.stops(request.cache) if request.persister else ()
     shared = request.sharing.ends if request.sharing else ()
     try:

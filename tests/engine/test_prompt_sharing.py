@@ -7,6 +7,8 @@ import pytest
 from ask_in_process import session
 from family_models import save_family
 from hybrid_models import save_hybrid_model
+from required_extras import needs_llama
+from tiny_ggufs import write_tiny_gguf
 
 from localctx.engine.events import Done, Planned
 from localctx.engine.prompt_sharing import pass_ends
@@ -109,6 +111,26 @@ def test_pages_give_way_before_anything_else_when_memory_is_needed(home, sharp_m
         assert done.report.kv.pages["disk"] == 0
         assert done.report.tokens.prefilled == done.report.tokens.prompt
         assert reply(s, 1)[0].keys(), "what was given up is read again"
+
+
+@needs_llama
+@pytest.mark.parametrize("family", ["llama", "granitehybrid"])
+def test_llama_keeps_the_prompt_that_it_read_last(home, tmp_path, family):
+    gguf = write_tiny_gguf(tmp_path / "tiny.gguf", family)
+    with session(home, gguf, max_tokens=4, engine="llama.cpp") as s:
+        assert told(s, 1) == 0
+        again, longer = told(s, 1), told(s, 3)
+        assert again == len(s.model.tokenizer.encode_chat(messages(1))) - 1
+        cuttable = family == "llama"
+        assert longer == (again // PAGE * PAGE if cuttable else 0)
+        s.change(replace(s.settings, prompts="off"))
+        assert told(s, 3) == 0
+
+
+def told(s: Session, turns: int) -> int:
+    """The tokens that a reply found."""
+    (plan,) = (e for e in s.run(s.workflows.reply(ReplyRequest(s.settings, messages(turns)))) if isinstance(e, Planned))
+    return plan.reused
 
 
 def test_nothing_of_a_pool_stays_without_pages(home, sharp_model):
