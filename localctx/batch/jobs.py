@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localctx.errors import UsageError
+from localctx.file_names import stored_path
 from localctx.library.find import find_documents
 
 
 @dataclass(frozen=True)
 class DocumentJob:
-    """A file: its name as given, its absolute path, and its bytes (0: unknown). It may be missing, or no document."""
+    """A file: its name as given, its absolute path as stored, and its bytes (0: unknown). It may be missing, or no
+    document.
+    """
 
     source: str
     path: str
@@ -45,13 +48,8 @@ def plan_jobs(
         if is_output(Path(os.path.realpath(file))):
             on_ignored(file, "is a result of a batch")
         else:
-            jobs.append(DocumentJob(file, os.path.abspath(file), _size(file)))  # noqa: PTH100 (pathlib keeps "..")
+            jobs.append(DocumentJob(file, stored_path(os.path.abspath(file)), _size(file)))  # noqa: PTH100 (pathlib keeps "..")
     return jobs
-
-
-def printable(path: str) -> str:
-    """Return a path that can be printed: bytes of a name that are not UTF-8 are escaped."""
-    return path.encode(errors="backslashreplace").decode()
 
 
 def _expand_lists(sources: list[str], read_list: Callable[[], bytes]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from localctx.cli.library import library
 from localctx.cli.library_search import library_search
 from localctx.cli.models import models
 from localctx.cli.plan import plan
+from localctx.cli.printing import print_error
 from localctx.cli.quality import quality
 from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
@@ -71,7 +72,7 @@ def run() -> int:
 
 
 def _fail(line: str, code: int) -> int:
-    print(f"localctx: {line}", file=sys.stderr)
+    print_error(f"localctx: {line}")
     return code
 
 

@@ -49,6 +49,7 @@ FLOORS = {
     "localctx.document_parts": 0,
     "localctx.kernels": 0,
     "localctx.errors": 0,
+    "localctx.file_names": 0,
     "localctx.shape": 0,
     "localctx.version": 0,
     "localctx": 13,  # the public API, imported when it is used
