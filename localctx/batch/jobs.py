@@ -1,13 +1,13 @@
 """The files of a batch, in order, each once; ignored files are reported."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from localctx.errors import UsageError
 from localctx.file_names import stored_path
-from localctx.library.find import find_documents
+from localctx.library.find import LEADS_OUT, find_documents
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,13 @@ class IgnoredFile:
 
     def __str__(self) -> str:
         return f"{self.path} {self.why}: ignored"
+
+
+def told(ignored: Sequence[IgnoredFile]) -> Iterator[str]:
+    """Yield lines about ignored files: one each, and one for all links that were not followed."""
+    yield from (str(file) for file in ignored if file.why != LEADS_OUT)
+    if links := sum(file.why == LEADS_OUT for file in ignored):
+        yield f"{links:,} link{'s' * (links > 1)} out of a folder not followed; to read the files, name them"
 
 
 def plan_jobs(

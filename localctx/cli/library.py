@@ -39,7 +39,7 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
     \b
     localctx library add report.pdf notes/ "books/*.epub"
     """
-    from localctx.batch.jobs import IgnoredFile
+    from localctx.batch.jobs import IgnoredFile, told
     from localctx.cli.terminal import Terminal, print_json
     from localctx.library.find import find_documents
     from localctx.session import Session
@@ -61,8 +61,8 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
                 terminal.say(why)
         except KeyboardInterrupt:
             stopped = True
-    for file in ignored:
-        terminal.say(str(file))
+    for line in told(ignored):
+        terminal.say(line)
     if as_json:
         print_json(
             {

@@ -231,8 +231,10 @@ def _line(o: "Outcome", number: int, total: int) -> str:
 
 
 def _print_totals(report: "Report", terminal: Any, jobs: int) -> None:
-    for file in report.ignored_files:
-        terminal.say(printable_line(str(file)))
+    from localctx.batch.jobs import told
+
+    for line in told(report.ignored_files):
+        terminal.say(printable_line(line))
     done, skipped, failed = (report.count(status) for status in ("done", "skipped", "failed"))
     speed = f", {report.per_second:,.1f} tokens/s" if done else ""
     terminal.say(f"{done:,} done, {skipped:,} skipped, {failed:,} failed, of {jobs:,}{speed}, {report.seconds:,.0f} s")

@@ -55,9 +55,12 @@ def hurried(monkeypatch):
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_hostile_template_ends_in_a_sentence(name):
-    with pytest.raises(ModelError, match="chat template"):
+    def use() -> None:
         template_literals(TEMPLATES[name])
         render(TEMPLATES[name], TALK)
+
+    with pytest.raises(ModelError, match="chat template"):
+        use()
     assert render("{{ messages[0].content }}", TALK) == "Hello"  # it serves the next
 
 
