@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from localctx.budget import Measured, measure_device, measure_disk, measure_ram
+from localctx.error_log import log_file
 from localctx.errors import StoreError, UserError
 from localctx.settings import Settings
 from localctx.store.store import Store
@@ -21,6 +22,7 @@ def examine(settings: Settings) -> dict[str, Any]:
     report = {
         "localctx": __version__,
         "home": str(settings.home),
+        "log": str(log_file()),
         "versions": _versions(),
         "device": _device(settings, problems),
         "memory": {"ram": _measured(measure_ram()), "disk": _measured(measure_disk(settings.home))},

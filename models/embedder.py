@@ -82,9 +82,13 @@ class TransformerEmbedder:
     def _loaded(self) -> tuple[Any, Any]:
         from transformers import AutoModel, AutoTokenizer
 
+        from localctx.models.config_limits import check_config
         from localctx.models.device_choice import pick_device, pick_dtype
+        from localctx.models.safetensors_files import check_headers
         from localctx.models.transformers_model import LOCAL, load_whole, loading, silence_transformers
 
+        check_config(self._folder / "config.json")
+        check_headers(self._folder)
         silence_transformers()
         device = pick_device("auto")
         with loading(self._folder, device):

@@ -170,11 +170,6 @@ def settings_from(flags: dict[str, Any]) -> "Settings":
     return load_settings(**flags)
 
 
-def printable_line(text: str) -> str:
-    """Return text as one line without control characters, which a document could send to the terminal."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
 def parse_numbers(flag: str, given: str | None) -> list[int]:
     """Parse the positive numbers of a flag such as ``2000,4000``. Raises UsageError."""
     try:

@@ -14,6 +14,7 @@ from localctx.cli.common import (
     quiet_option,
     settings_from,
 )
+from localctx.cli.printing import print_line, print_text
 from localctx.errors import UsageError, format_bytes
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _gate(
         report = {"model": session.settings.model, "tokens": len(gate.tokens), "picture": str(path)}
         print_json({**report, "variants": [r.to_json() for r in results], "peers": [p.to_json() for p in peers]})
     else:
-        print(table([_row(r) for r in results] + [_peer_row(p) for p in peers]))
+        print_text(table([_row(r) for r in results] + [_peer_row(p) for p in peers]))
         terminal.say(
             f"the last {len(gate.tokens) - gate.first:,} of {len(gate.tokens):,} tokens; needles plotted in {path}"
         )
@@ -217,8 +218,8 @@ def _stream(
     if as_json:
         print_json(s.to_json())
         return
-    print(f"{variant.name}: {s.tokens:,} tokens streamed, the cache holds {format_bytes(s.cache_bytes)}")
-    print(f"memory at a tenth {format_bytes(s.early.now)} (peak {format_bytes(s.early.peak)}), ", end="")
-    print(f"at the end {format_bytes(s.end.now)} (peak {format_bytes(s.end.peak)})")
-    print(f"perplexity of the last {s.scored:,} tokens {s.perplexity:.3f}; of {s.blocks} blocks of them ", end="")
-    print(f"{s.sampled:.3f}, with a fresh window of {s.window:,} tokens {s.fresh:.3f}")
+    print_line(f"{variant.name}: {s.tokens:,} tokens streamed, the cache holds {format_bytes(s.cache_bytes)}")
+    print_text(f"memory at a tenth {format_bytes(s.early.now)} (peak {format_bytes(s.early.peak)}), ", end="")
+    print_line(f"at the end {format_bytes(s.end.now)} (peak {format_bytes(s.end.peak)})")
+    print_text(f"perplexity of the last {s.scored:,} tokens {s.perplexity:.3f}; of {s.blocks} blocks of them ", end="")
+    print_line(f"{s.sampled:.3f}, with a fresh window of {s.window:,} tokens {s.fresh:.3f}")
