@@ -12,24 +12,33 @@ import numpy as np
 from localctx.errors import Cancelled
 from localctx.models.fingerprint import hash_file
 from localctx.models.llama_library import llama_library
+from localctx.models.peer_llama_gguf import GGUF_WEIGHTS
 
 _CHUNK = 512  # tokens in a batch, llama.cpp's own default
 
 
 @dataclass(frozen=True)
 class LlamaCppOptions:
-    """The format of llama.cpp's KV cache, ``f16`` or ``q8_0``, and whether it uses flash attention."""
+    """The format of llama.cpp's KV cache, ``f16`` or ``q8_0``, whether it uses flash attention, and its weights: in 16
+    bits (empty), PUBLISHED, or ``weights-`` and a format of ``GGUF_WEIGHTS``.
+    """
 
     kv: str
     flash: bool
+    weights: str = ""
 
     @property
     def name(self) -> str:
-        """``llama.cpp flash``."""
-        return "llama.cpp flash" if self.flash else "llama.cpp"
+        """``llama.cpp weights-q4_1 flash``."""
+        return " ".join(filter(None, ("llama.cpp", self.weights, "flash" if self.flash else "")))
 
 
-LLAMA_CPP_VARIANTS = (LlamaCppOptions("f16", True), LlamaCppOptions("f16", False), LlamaCppOptions("q8_0", True))
+PUBLISHED = "published"
+LLAMA_CPP_WEIGHTS = (PUBLISHED, *(f"weights-{name}" for name in GGUF_WEIGHTS))
+LLAMA_CPP_VARIANTS = (
+    *(LlamaCppOptions("f16", True), LlamaCppOptions("f16", False), LlamaCppOptions("q8_0", True)),
+    *(LlamaCppOptions("f16", flash, weights) for weights in LLAMA_CPP_WEIGHTS for flash in (True, False)),
+)
 """The options that are measured. A quantized V cache needs flash attention."""
 
 

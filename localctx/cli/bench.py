@@ -27,17 +27,19 @@ if TYPE_CHECKING:
     from localctx.settings import Settings
 
 _LINE_INTERVAL = 10  # seconds between progress lines if stderr is not a terminal
+_ENERGY = "joules a token: not readable here (Linux shows them in /sys/class/powercap, often only to root)"
 _GRACE = 0.5  # seconds that the thread has to end after Ctrl-C
 
 
 @click.command()
 @click.argument("file", required=False)
-@click.option("--what", metavar="WORDS", help="Some of decode,prefill,reopen,spill,memory (all).")
+@click.option("--what", metavar="WORDS", help="Some of decode,prefill,reopen,spill,memory,parallel (all).")
 @click.option("--context", metavar="N,N", help="Tokens of context (512,2048,4096,8192).")
 @click.option(
     "--engines",
     metavar="WORDS",
-    help="Some of localctx,llama.cpp,transformers (those installed), or one variant of a peer: llama.cpp:f16.",
+    help="Some of localctx,llama.cpp,transformers (those installed), or one variant: llama.cpp:published, "
+    "localctx:weights-int8.",
 )
 @click.option("--kv", "codecs", metavar="CODECS", help="Measure localctx with these codecs (int8; over llama.cpp f16).")
 @click.option("--keep", "keeps", metavar="KEEPERS", help="And with these keepers (select:2048, by torch); or none.")
@@ -151,7 +153,7 @@ def _open(
         terminal.say(past)
     threads = settings.threads or torch.get_num_threads()
     chosen = options.engines, options.codecs, options.keeps, options.gguf
-    engines = Engines(model, settings, *chosen, threads, terminal.say, worker.stop.is_set)
+    engines = Engines(model, settings, *chosen, threads, terminal.say, worker.stop.is_set, terminal.show)
     saved = SavedPeerStates(settings.home / "bench", terminal.say)
     return Bench(engines, tokens, options.what, options.contexts, options.repeat, _progress(terminal), saved=saved)
 
@@ -210,7 +212,7 @@ def _print(bench: "Bench", as_json: bool, stopped: bool) -> None:
         else f"; the same matrix product differs by {machine['noise']:.0%} between rounds"
     )
     hardware = f"{machine['cpu']}, {machine['cores']} cores, {format_bytes(machine['memory'])}"
-    print(f"{hardware}; {machine['threads']} threads, {machine['precision']}{noise}")
+    print(f"{hardware}; {machine['threads']} threads, {machine['precision']}, vectors of {machine['vectors']}{noise}")
     print(versions)
     for table in _tables(result):
         print(f"\n{table}")
@@ -223,6 +225,8 @@ def _notes(bench: "Bench", result: dict[str, Any]) -> list[str]:
     notes = {
         "medians; in brackets how far the rounds differ: (max - min) / median": result["decode"] or result["prefill"],
         "with a day: prefilled in an earlier run, whose state was stored": earlier,
+        "parallel: tokens a second of 8 sequences side by side, and of one alone": result["parallel"],
+        _ENERGY: not bench.energy.readable,
         "disk: 7/8 of the pages are on disk, not in the system's page cache; cached: in that cache": result["spill"],
         _past(bench.contexts, bench.engines.model): True,
     }
@@ -235,9 +239,11 @@ def _tables(result: dict[str, Any]) -> list[str]:
 
     tables = [
         table(speed_rows(result["decode"], "DECODE, ms/token", "ms_per_token")),
+        table(speed_rows(result["decode"], "DECODE, J/token", "joules_per_token")),
         table(speed_rows(result["prefill"], "PREFILL, tokens/s", "tokens_per_second")),
+        table(speed_rows(result["prefill"], "PREFILL, J/token", "joules_per_token")),
     ]
-    for what in ("reopen", "spill", "memory"):
+    for what in ("reopen", "spill", "memory", "parallel"):
         rows = [
             {what.upper(): row["engine"], **{k: v for k, v in row.items() if k != "engine"}} for row in result[what]
         ]
