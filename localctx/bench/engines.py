@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from localctx.bench import ENGINES
 from localctx.bench.own_engines import IsCancelled, LocalctxEngine, LocalctxLlamaEngine, OwnEngine, SelectEngine
-from localctx.bench.peer_ggufs import PeerGgufs
 from localctx.budget import TierLimits
 from localctx.engine.cache_plan import plan_cache
 from localctx.engine.events import Progress
@@ -18,6 +17,7 @@ from localctx.engine.model_loader import ModelLoader
 from localctx.errors import Cancelled, UserError
 from localctx.models.base import Model, PagedModel
 from localctx.models.llama_model import LlamaModel
+from localctx.models.peer_ggufs import PeerGgufs
 from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, PUBLISHED, LlamaCppOptions, LlamaCppPeer
 from localctx.models.peer_transformers import PeerReader, TransformersCachePeer, installed_peers, load_stock
 from localctx.models.resolve import resolve_model
@@ -201,8 +201,8 @@ class Engines:
 
     @cached_property
     def _ggufs(self) -> PeerGgufs:
-        how = self.gguf, self.threads, self._warn_once, self.show, self.cancelled
-        return PeerGgufs(self.model, self.settings, *how)
+        show = lambda phase, done, total: self.show(Progress(phase, done, total))  # noqa: E731
+        return PeerGgufs(self.model, self.settings, self.gguf, self.threads, self._warn_once, show, self.cancelled)
 
     def _open_llama_cpp(self, gguf: Path, options: LlamaCppOptions, max_tokens: int, stack: ExitStack) -> BenchEngine:
         gpu = self.model.device.type == "cuda"

@@ -40,7 +40,7 @@ def machine(bench: Bench) -> dict[str, Any]:
     """
     model = bench.engines.model
     return {
-        "cpu": _cpu(),
+        "cpu": cpu_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory": measure_ram().total,
         "system": f"{platform.system()} {platform.release()}",
@@ -118,7 +118,7 @@ def _precision(bench: Bench) -> str:
     return precision_name(model.dtype, bench.engines.settings.weights) + reading
 
 
-def _cpu() -> str:
+def cpu_name() -> str:
     """Returns the processor's name or, if the system does not give it, its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

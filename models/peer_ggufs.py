@@ -1,14 +1,14 @@
-"""The GGUF files that llama.cpp is measured with: found, made once in the data folder, or downloaded if asked for."""
+"""The GGUF files that llama.cpp is compared with: found, made once in the data folder, or downloaded if asked for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from localctx.engine.events import Progress
 from localctx.errors import Cancelled, UserError, format_bytes
 from localctx.models.base import Model
 from localctx.models.catalog import load_catalog
+from localctx.models.convert import ProgressCallback
 from localctx.models.fingerprint import hash_file
 from localctx.models.llama_library import llama_cpp_is_installed
 from localctx.models.peer_llama_cpp import PUBLISHED
@@ -30,7 +30,7 @@ class PeerGgufs:
     own: Path | None = None
     threads: int = 1
     warn: Callable[[str], None] = lambda text: None
-    show: Callable[[Progress], None] = lambda progress: None
+    show: ProgressCallback = lambda phase, done, total: None
     cancelled: Callable[[], bool] = lambda: False
     _found: dict[str, Path | None] = field(default_factory=dict)
 
@@ -61,7 +61,7 @@ class PeerGgufs:
             return self.own or resolve_gguf(self.settings.model, self.settings.models, _no_progress)
         made = self._folder / f"{self.model.fingerprint('f32').hex()[:16]}.gguf"
         if not made.exists():
-            self.show(Progress("making a GGUF for llama.cpp", 0, 0))
+            self.show("making a GGUF for llama.cpp", 0, 0)
             write_gguf(resolve_model(self.settings.model, self.settings.models, _no_progress), made)
         return made
 
@@ -69,7 +69,7 @@ class PeerGgufs:
         """A file that llama.cpp quantizes once from the one in 16 bits."""
         made = self._folder / f"{hash_file(self._full)[:16]}-{weights}.gguf"
         if not made.exists():
-            self.show(Progress(f"llama.cpp makes {weights} weights", 0, 0))
+            self.show(f"llama.cpp makes {weights} weights", 0, 0)
             made.parent.mkdir(parents=True, exist_ok=True)
             quantize_gguf(self._full, made, weights, self.threads)
         if self.cancelled():
@@ -93,7 +93,7 @@ class PeerGgufs:
     def _report(self, phase: str, done: int, total: int) -> None:
         if self.cancelled():
             raise Cancelled
-        self.show(Progress(phase, done, total))
+        self.show(phase, done, total)
 
     @property
     def _folder(self) -> Path:
