@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -64,13 +65,22 @@ def write_gguf(folder: Path, path: Path, describe_vocabulary: Callable[[Any], No
 
 def quantize_gguf(gguf: Path, path: Path, weights: str, threads: int) -> None:
     """Writes the model in the 16-bit file ``gguf`` to ``path``, with ``weights`` of GGUF_WEIGHTS, as llama.cpp's
-    quantizer makes them without an importance matrix. Raises ModelError for a file that it does not quantize.
+    quantizer makes them without an importance matrix. An interrupt is heard meanwhile. Raises ModelError for a file
+    that it does not quantize.
     """
     library = llama_library()
     options = library.llama_model_quantize_default_params()
     options.ftype, options.nthread = GGUF_WEIGHTS[weights], threads
     part = path.with_name(f"{path.name}.part")
-    if library.llama_model_quantize(bytes(gguf), bytes(part), ctypes.byref(options)):
+    failed = list[int]()
+    thread = Thread(
+        target=lambda: failed.append(library.llama_model_quantize(bytes(gguf), bytes(part), ctypes.byref(options))),
+        daemon=True,
+    )
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)  # so that Ctrl-C ends the command at once: the library cannot be interrupted
+    if failed != [0]:
         part.unlink(missing_ok=True)
         raise ModelError(f"llama.cpp makes no {weights} weights of {gguf.name}", "name a GGUF in 16 bits with --gguf")
     part.replace(path)

@@ -1,5 +1,6 @@
 """``quality``: measures how much codecs and keepers change answers, on a text with a model."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,38 +121,46 @@ def _gate(
     keeps: tuple[str, ...],
     how: dict[str, Any],
 ) -> None:
-    from localctx.cli.terminal import print_json, table
     from localctx.quality.gate import QualityGate, first_tokens, store_result
     from localctx.quality.variants import REFERENCE, Variant, make_setup, make_variants
 
     lengths = parse_numbers("--lengths", how["lengths"])
     tokens = first_tokens(session.paged_model, text, max([how["tokens"], *lengths]))
     setup = make_setup(session.paged_model, session.settings, len(tokens))
-    weights_only = how["bits"] and not (codecs or keeps or lengths or how["peers"])
-    variants = [Variant(REFERENCE)] if weights_only else make_variants(codecs, keeps)
-    gate = QualityGate(setup, tokens, lengths or [len(tokens) - 1] * (not weights_only), on_progress=terminal.show)
-    results = []
+    variants, needles = make_variants(codecs, keeps), lengths or [len(tokens) - 1]
+    if how["bits"] and not (codecs or keeps or lengths or how["peers"]):
+        variants, needles = [Variant(REFERENCE)], []  # weights alone are compared
+    gate, results = QualityGate(setup, tokens, needles, on_progress=terminal.show), []
     for result in gate.run(variants):
         results.append(result)
-        if weights_only:
-            break
-        # stored at once, so that Ctrl-C loses no result
-        store_result(session.store, session.paged_model, session.settings.model, result, len(gate.tokens))
-        row = _row(result)
-        terminal.say(f"{row['KV']}: KL {row['KL MEAN']}, top-1 {row['TOP-1']}, needles {row['NEEDLES']}")
+        if needles:
+            # stored at once, so that Ctrl-C loses no result
+            store_result(session.store, session.paged_model, session.settings.model, result, len(gate.tokens))
+            row = _row(result)
+            terminal.say(f"{row['KV']}: KL {row['KL MEAN']}, top-1 {row['TOP-1']}, needles {row['NEEDLES']}")
     peers = _peers(session, terminal, gate) if how["peers"] else []
     bits = measure_bits(session, terminal, gate, results[0]) if how["bits"] else []
     terminal.clear()
-    path = None if weights_only else _draw(results, how["png"] or _default_path(session), session.settings.model)
+    path = _draw(results, how["png"] or _default_path(session), session.settings.model) if needles else None
     if how["as_json"]:
         report = {"model": session.settings.model, "tokens": len(gate.tokens), "picture": path and str(path)}
-        rows = {"variants": results, "peers": peers, "weights": bits}
-        print_json({**report, **{name: [r.to_json() for r in found] for name, found in rows.items()}})
-    else:
-        tables = [] if weights_only else [table([_row(r) for r in results] + [_peer_row(p) for p in peers])]
-        print("\n\n".join(tables + ([table([bits_row(b) for b in bits])] if bits else [])))
-        drawn = f"; needles plotted in {path}" if path else ""
-        terminal.say(f"the last {len(gate.tokens) - gate.first:,} of {len(gate.tokens):,} tokens{drawn}")
+        _print_json(report, variants=results, peers=peers, weights=bits)
+        return
+    _print_tables([*map(_row, results if needles else []), *map(_peer_row, peers)], [*map(bits_row, bits)])
+    drawn = f"; needles plotted in {path}" if path else ""
+    terminal.say(f"the last {len(gate.tokens) - gate.first:,} of {len(gate.tokens):,} tokens{drawn}")
+
+
+def _print_json(report: dict[str, Any], **results: Sequence[Any]) -> None:
+    from localctx.cli.terminal import print_json
+
+    print_json({**report, **{name: [result.to_json() for result in found] for name, found in results.items()}})
+
+
+def _print_tables(*tables: list[dict[str, Any]]) -> None:
+    from localctx.cli.terminal import table
+
+    print("\n\n".join(table(rows) for rows in tables if rows))
 
 
 def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[str, ...], how: dict[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from ask_in_process import PLAIN
@@ -14,9 +16,12 @@ from tiny_ggufs import write_tiny_gguf
 from localctx.bench import OTHER_FILES, OWN_VARIANTS
 from localctx.bench.engines import Engines
 from localctx.bench.measure import Bench, extra_tokens
-from localctx.bench.parallel import SEQUENCES, parallel
+from localctx.bench.parallel import SEQUENCES, _text, parallel
 from localctx.bench.run_bench import run as run_bench
 from localctx.errors import Cancelled, ModelError
+from localctx.models import peer_ggufs
+from localctx.models.catalog import DEFAULT
+from localctx.models.convert import ProgressCallback
 from localctx.models.peer_ggufs import PeerGgufs
 from localctx.models.peer_llama_cpp import LLAMA_CPP_WEIGHTS, PUBLISHED
 from localctx.models.peer_llama_gguf import GGUF_WEIGHTS, quantize_gguf, write_gguf
@@ -34,8 +39,15 @@ def opened(sharp_model, tmp_path):
     model, _ = ModelLoader().load(settings, lambda progress: None)
     said, shown = list[str](), list[str]()
 
-    def engines(**how) -> Engines:
-        return Engines(model, settings, warn=said.append, show=lambda step: shown.append(step.phase), **how)
+    def engines(named: object = sharp_model, **how) -> Engines:
+        """Engines of the sharp model, which settings call ``named``."""
+        return Engines(
+            model,
+            replace(settings, model=str(named)),
+            warn=said.append,
+            show=lambda step: shown.append(step.phase),
+            **how,
+        )
 
     engines.said, engines.shown, engines.model, engines.settings = said, shown, model, settings
     return engines
@@ -105,38 +117,30 @@ def test_cancelling_while_a_file_is_made_ends_the_run(opened):
 @needs_llama
 def test_the_users_own_gguf_is_what_was_published(tmp_path, opened):
     own = write_tiny_gguf(tmp_path / "own.gguf", "llama")
-    opened.settings.model = str(own)
-    engines = opened(chosen=("llama.cpp",))
+    engines = opened(own, chosen=("llama.cpp",))
     assert engines._ggufs.find(PUBLISHED) == own
     assert engines._ggufs.find(PUBLISHED, fetch=True) == own
 
 
 @needs_llama
-def test_what_is_not_here_is_fetched_only_when_asked_for(tmp_path, opened, monkeypatch):
-    from localctx.models import peer_ggufs
-
+def test_what_is_not_here_is_fetched_only_when_asked_for(tmp_path, opened, sharp_model, monkeypatch):
     path, fetched = tmp_path / "home" / "bench" / "tiny.gguf", list[str]()
 
-    def fetch(name: str, to, progress) -> None:
+    def fetch(name: str, to: Path, progress: ProgressCallback) -> None:
         progress("fetching", 1, 2)
         fetched.append(name)
         to.parent.mkdir(parents=True, exist_ok=True)
-        write_gguf(opened.sharp, to)
+        write_gguf(sharp_model, to)
 
-    opened.sharp = opened.settings.model
-    from pathlib import Path
-
-    opened.sharp = Path(opened.settings.model)
-    opened.settings.model = "smollm2-135m-instruct"
     monkeypatch.setattr(peer_ggufs, "published_file", lambda *where: path)
     monkeypatch.setattr(peer_ggufs, "fetch_published", fetch)
-    files = PeerGgufs(opened.model, opened.settings, warn=opened.said.append)
-    assert files.find(PUBLISHED) is None
+    settings = replace(opened.settings, model=DEFAULT)
+    assert PeerGgufs(opened.model, settings, warn=opened.said.append).find(PUBLISHED) is None
     assert opened.said == ["tiny.gguf is not measured: --engines llama.cpp:published downloads it once (89 MiB)"]
-    with opened(chosen=("llama.cpp:published",)).open(64, 10) as engines:
+    with opened(DEFAULT, chosen=("llama.cpp:published",)).open(64, 10) as engines:
         assert [engine.name for engine in engines] == ["llama.cpp published flash", "llama.cpp published"]
-    assert (fetched, opened.shown) == (["smollm2-135m-instruct"], ["fetching"])
-    assert PeerGgufs(opened.model, opened.settings).find(PUBLISHED) == path
+    assert (fetched, opened.shown) == ([DEFAULT], ["fetching"])
+    assert PeerGgufs(opened.model, settings).find(PUBLISHED) == path
 
 
 @needs_llama
@@ -149,8 +153,7 @@ def test_a_model_that_was_not_published_as_a_gguf_is_told(opened):
 @needs_llama
 def test_a_published_file_of_another_model_is_told(tmp_path, opened):
     other = write_other(tmp_path / "other.gguf")
-    opened.settings.model = str(other)
-    with opened(chosen=("llama.cpp:published",)).open(64, 10) as engines:
+    with opened(other, chosen=("llama.cpp:published",)).open(64, 10) as engines:
         assert engines == []
     assert "is of another model" in opened.said[0]
 
@@ -214,9 +217,6 @@ def test_sequences_side_by_side_have_texts_and_pages_of_their_own(opened, monkey
     monkeypatch.setattr(type(opened.model), "forward_each", spy)
     parallel(Bench(opened(chosen=("localctx",)), TEXT, ["parallel"], [100], 1))
     assert {len({*caches}) for caches in passes if len(caches) > 1} == {SEQUENCES}
-    texts = list[tuple[int, ...]]()
-    from localctx.bench.parallel import _text
-
     bench = Bench(opened(), TEXT, ["parallel"], [100], 1)
     texts = [tuple(_text(bench, 100, i)) for i in range(SEQUENCES)]
     assert len({*texts}) == SEQUENCES
