@@ -193,7 +193,7 @@ def test_json_has_this_shape(bench, tmp_path, home):
         (c, n) for c in ("int8", "bf16") for n in (128, 256)
     }
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
-    assert not list(home.glob("bench-*")), "what was kept to be reopened is gone"
+    assert not list(home.glob("bench-*/")), "what was kept to be reopened is gone"
 
 
 def test_tables_name_machine_engines_and_what_is_past_the_window(bench):
@@ -291,7 +291,7 @@ def test_localctx_over_llama_cpp_is_measured_beside_llama_cpp_alone(bench_gguf, 
     )
     assert ours[256] == pytest.approx(alone[256], rel=0.1)
     assert [(row["kv"], row["context"]) for row in said["reopen"]] == [("f16", 128), ("f16", 256)]
-    assert not list(home.glob("bench-*"))
+    assert not list(home.glob("bench-*/"))
 
 
 @needs_llama

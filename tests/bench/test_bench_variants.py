@@ -136,7 +136,7 @@ def test_what_is_not_here_is_fetched_only_when_asked_for(tmp_path, opened, sharp
     monkeypatch.setattr(peer_ggufs, "fetch_published", fetch)
     settings = replace(opened.settings, model=DEFAULT)
     assert PeerGgufs(opened.model, settings, warn=opened.said.append).find(PUBLISHED) is None
-    assert opened.said == ["tiny.gguf is not measured: --engines llama.cpp:published downloads it once (89 MiB)"]
+    assert opened.said == ["tiny.gguf is not measured: --engines llama.cpp:published downloads it once (88.6 MiB)"]
     with opened(DEFAULT, chosen=("llama.cpp:published",)).open(64, 10) as engines:
         assert [engine.name for engine in engines] == ["llama.cpp published flash", "llama.cpp published"]
     assert (fetched, opened.shown) == ([DEFAULT], ["fetching"])
