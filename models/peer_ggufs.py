@@ -32,15 +32,15 @@ class PeerGgufs:
     warn: Callable[[str], None] = lambda text: None
     show: ProgressCallback = lambda phase, done, total: None
     cancelled: Callable[[], bool] = lambda: False
-    _found: dict[str, Path | None] = field(default_factory=dict)
+    _found: dict[tuple[str, bool], Path | None] = field(default_factory=dict)
 
     def find(self, weights: str, fetch: bool = False) -> Path | None:
         """Returns the file with ``weights`` of ``LlamaCppOptions``; None, after a warning, if there is none. Only with
         ``fetch`` is the published one downloaded. Raises Cancelled.
         """
-        if weights not in self._found:
-            self._found[weights] = self._find(weights, fetch)
-        return self._found[weights]
+        if (weights, fetch) not in self._found:
+            self._found[weights, fetch] = self._find(weights, fetch)
+        return self._found[weights, fetch]
 
     def _find(self, weights: str, fetch: bool) -> Path | None:
         if not llama_cpp_is_installed():
