@@ -46,6 +46,7 @@ def _versions() -> dict[str, str | None]:
 def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
+    from localctx.kernels.processor import INSTRUCTIONS, WIDEST
     from localctx.models.bitsandbytes_layers import bitsandbytes_options
     from localctx.models.device_choice import pick_device, pick_dtype
     from localctx.models.weight_formats import precision_name, refuse_weights
@@ -64,6 +65,7 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
         "hardware": name,
         "system": f"{platform.system()} {platform.release()}",
         "precision": precision_name(dtype, settings.weights),
+        "vectors": f"{WIDEST} float32 at once ({INSTRUCTIONS})",
         "threads": torch.get_num_threads(),
         "memory": _measured(measure_device(str(device))),
     }
