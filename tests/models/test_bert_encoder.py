@@ -22,14 +22,6 @@ from localctx.settings import load_settings
 
 CPU = torch.device("cpu")
 TEXTS = ["abc", "", "a much longer text than that", "[CLS] sep [MASK]", "Ünï çode 漢\x00", "word " * 90, "x" * 300]
-    "abc",
-    "",
-    "a much longer text than that",
-    "[CLS] sep [MASK]",
-    "Ünï çode 漢\x00\u200b",
-    "word " * 90,
-    "x" * 300,
-]
 
 
 @pytest.fixture(scope="module")
