@@ -23,7 +23,7 @@ EngineName = Literal["torch", "llama.cpp"]
 """The engines: torch over pages of ours, or llama.cpp, which holds keys and values itself."""
 
 LLAMA_KV = ("f16",)  # KV types that only llama.cpp has
-WEIGHTS = ("full", "int8", "nf4")
+WEIGHTS = ("full", "int8", "int4", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
 CAREFUL = ("auto", "off")
