@@ -22,8 +22,10 @@ ProgressCallback = Callable[[str, int, int], None]
 """``progress(phase, done, total)``; a total of 0 means unknown. It may raise, to cancel the work."""
 
 VERSION = 2
-"""The converter's version, recorded in manifests so that a later version can find the models that an older one made: 1 kept no
-published blocks."""
+"""The converter's version, recorded in manifests so that a later version can find the models that an older one made.
+
+The first kept no published blocks.
+"""
 
 _DIGIT_BY_DIGIT = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}
 

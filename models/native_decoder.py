@@ -110,9 +110,9 @@ class NativeDecoder(LocalModel):
 
 class NativeWeights:
     """The weights of a plain decoder, as the kernels take them. ``tensors`` have the names of transformers' modules.
-    ``stored`` is the format of matrices: ``full``, ``int8`` or ``int4``. Those that were ``published`` in it are taken as
-    they are. The embedding is always in full precision, and the output layer has at least 8 bits. Raises ValueError
-    where a tensor is absent or of another shape.
+    ``stored`` is the format of matrices: ``full``, ``int8`` or ``int4``. Those that were ``published`` in it are
+    taken as they are. The embedding is always in full precision, and the output layer has at least 8 bits. Raises
+    ValueError where a tensor is absent or of another shape.
     """
 
     def __init__(
@@ -181,8 +181,8 @@ class NativeWeights:
         return entry, exits
 
     def _blocks(self, *parts: tuple[str, int, int], kind: int | None = None) -> Blocks:
-        """Weights [outputs, inputs] by name, concatenated to one matrix; quantized ones of another ``kind`` than that of
-        most matrices.
+        """Weights [outputs, inputs] by name, concatenated to one matrix; ``kind``: that of the output layer's numbers,
+        if they are quantized.
         """
         if self.stored == "full":
             matrices = [self._matrix(*part) for part in parts]

@@ -135,7 +135,7 @@ def multiply_blocks(x, kind, codes, out):  # type: ignore[no-untyped-def]
     rows, blocks = len(x), len(codes)
     strips = (rows + STRIP - 1) // STRIP
     strip = (rows + strips - 1) // strips  # strips of about equal length, so that threads have equal shares
-    if kind == SIGNED or kind == NIBBLES:
+    if kind in (SIGNED, NIBBLES):
         small = rounded(x)
         for task in prange(strips * blocks):
             block, row = task % blocks, task // blocks * strip

@@ -24,8 +24,8 @@ LANES = 8  # of a vector; a processor with narrower ones uses several
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS, E4M3 = range(8)
-"""The kinds of stored numbers: three kinds of floats, int8 (of weights), uint8, codes of 4 or 2 bits, packed as by ``quant.pack``,
-and floats of 8 bits.
+"""The kinds of stored numbers: three kinds of floats, int8 (of weights), uint8, codes of 4 or 2 bits, packed as by
+``quant.pack``, and floats of 8 bits.
 """
 _E4M3_SCALE = np.float32(2.0**120)  # float32's bias of exponents is 127, that of e4m3 is 7
 SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes, where it is not one

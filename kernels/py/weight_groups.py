@@ -74,10 +74,7 @@ def unpack(kind: int, records: Tensor) -> Tensor:
     """The weight [blocks * 32, groups * 32] float32 of records [blocks, groups, bytes]."""
     size = RECORD[kind] - (2 if kind == SIGNED else 4) * WIDTH
     codes = records[..., :size].unflatten(-1, (-1, WIDTH, 4))  # [blocks, groups, 8 or 4, 32, 4]
-    if kind == NIBBLES:
-        codes = torch.stack([codes & 15, codes >> 4], 3).flatten(2, 3)
-    else:
-        codes = codes.view(torch.int8)
+    codes = torch.stack([codes & 15, codes >> 4], 3).flatten(2, 3) if kind == NIBBLES else codes.view(torch.int8)
     values = codes.permute(0, 3, 1, 2, 4).flatten(3).float()  # [blocks, 32, groups, 32]
     numbers = records[..., size:].contiguous().view(torch.float16).float().unflatten(-1, (-1, WIDTH))
     scales = numbers.permute(2, 0, 3, 1)[..., None]  # [1 or 2, blocks, 32, groups, 1]
