@@ -78,7 +78,7 @@ def machine_options(command: Callable) -> Callable:
         click.option(
             "--weights",
             metavar="HOW",
-            help="The model's weights: full, int8, nf4 (GPU). Fewer bits: faster, less exact.",
+            help="The model's weights: full, int8, int4 (processor), nf4 (GPU). Fewer bits: faster, less exact.",
         ),
         click.option(
             "--rope", metavar="HOW", help="Stretch the window: yarn:2, linear:2, llama3:8 (auto: as trained)."
