@@ -42,15 +42,14 @@ def tiny_bert() -> Any:
     return BertModel(config, add_pooling_layer=False).eval()
 
 
-def save_bert(folder: Path) -> Path:
-    """Save ``tiny_bert`` with its tokenizer as a model folder."""
-    from transformers import BertTokenizerFast
+def save_bert(folder: Path, module: Any) -> Path:
+    """Save ``tiny_bert``, or a model with its config, as transformers does, with a tokenizer of letters."""
+    from transformers import BertTokenizer
 
-    tiny_bert().save_pretrained(folder)
-    words = folder / "vocab.txt"
-    words.write_text("\n".join([*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]))
-    vocabulary = {word: i for i, word in enumerate(words.read_text().split())}
-    BertTokenizerFast(vocab=vocabulary, model_max_length=CONTEXT).save_pretrained(folder)
+    tokens = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    tokenizer = BertTokenizer(vocab={token: i for i, token in enumerate(tokens)}, model_max_length=512)
+    module.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder
 
 

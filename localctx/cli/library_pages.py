@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, machine_options, open_store, quiet_option, settings_from
+from localctx.cli.printing import print_line
 from localctx.errors import DocumentError, format_bytes
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _pin(documents: tuple[str, ...], pinned: bool) -> None:
         with open_store() as store:
             row = store.documents.find(document)
             store.documents.pin(row.id, pinned)
-        print(f"{row.name} is {'pinned' if pinned else 'no longer pinned'}")
+        print_line(f"{row.name} is {'pinned' if pinned else 'no longer pinned'}")
 
 
 @click.command()
@@ -70,15 +71,15 @@ def verify(repair: bool, as_json: bool, quiet: bool) -> None:
 
 
 def _print_result(result: "Verified", repair: bool) -> None:
-    print(f"{result.documents:,} documents, {result.pages:,} pages, {format_bytes(result.bytes)}: ", end="")
-    print("no damage found" if result.intact else "damaged")
+    checked = f"{result.documents:,} documents, {result.pages:,} pages, {format_bytes(result.bytes)}"
+    print_line(f"{checked}: {'no damage found' if result.intact else 'damaged'}")
     if result.database != "ok":
-        print(f"the database is damaged ({result.database}); move it away; documents are then read again")
+        print_line(f"the database is damaged ({result.database}); move it away; documents are then read again")
     for document in result.damaged_documents:
-        print(f"the text of document {document[:12]} is damaged; remove it, then read the file again")
+        print_line(f"the text of document {document[:12]} is damaged; remove it, then read the file again")
     if count := len(result.damaged_pages):
         action = "deleted" if repair else "damaged; delete them with --repair"
-        print(f"{count:,} pages {action}; they are computed again when needed")
+        print_line(f"{count:,} pages {action}; they are computed again when needed")
 
 
 @click.command()
@@ -102,7 +103,9 @@ def export(document: str, output: Path) -> None:
     with open_store() as store:
         row = store.documents.find(document)
         nbytes, pages = export_document(store, row, output)
-    print(f"{row.name} exported to {output}, {format_bytes(nbytes)}" + ("" if pages else "; it has no stored pages"))
+    print_line(
+        f"{row.name} exported to {output}, {format_bytes(nbytes)}" + ("" if pages else "; it has no stored pages")
+    )
 
 
 @click.command("import")
@@ -135,4 +138,4 @@ def import_(file: Path, text_only: bool, quiet: bool, **flags: Any) -> None:
                 "name that model with --model, or use --text-only",
             )
         pages = workflow.import_bundle(bundle, usable)
-    print(f"{bundle.row.name} imported, {pages:,} pages")
+    print_line(f"{bundle.row.name} imported, {pages:,} pages")

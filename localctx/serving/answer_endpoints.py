@@ -9,7 +9,7 @@ from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from localctx.errors import Cancelled, DocumentError, NoRoom, NothingFound, TooLong, UsageError, UserError
+from localctx.errors import Cancelled, DocumentError, ModelError, NoRoom, NothingFound, TooLong, UsageError, UserError
 from localctx.serving.answer_stream import AnswerStream, Heartbeat
 from localctx.serving.api_error import ApiError
 from localctx.serving.api_metrics import ApiMetrics
@@ -94,7 +94,8 @@ def api_error_of(error: UserError | Cancelled) -> ApiError:
         return ApiError(str(error) or SHUTTING_DOWN, status=503)
     if isinstance(error, DocumentError | NothingFound):
         return ApiError(str(error), status=404, code="not_found")
-    return ApiError(str(error), status=400 if isinstance(error, UsageError) else 500)
+    refused = isinstance(error, UsageError | ModelError)  # as a chat template refuses messages
+    return ApiError(str(error), status=400 if refused else 500)
 
 
 def sse(value: Any, kind: str = "") -> str:

@@ -180,7 +180,8 @@ def _vectors(session: Session, texts: Sequence[str]) -> tuple[np.ndarray, int]:
     embedder = session.runtime.embedder
     assert embedder, "the settings name one"
     batches = [texts[i : i + TEXTS_AT_ONCE] for i in range(0, len(texts), TEXTS_AT_ONCE)]
-    return np.concatenate([embedder.embed(batch) for batch in batches]), embedder.count_tokens(texts)
+    vectors, counts = zip(*map(embedder.embed_and_count, batches), strict=True)
+    return np.concatenate(vectors), sum(counts)
 
 
 def _coded(vector: np.ndarray, form: str) -> Any:

@@ -5,6 +5,7 @@ import json
 import openai
 import pytest
 from api_servers import api_server
+from tiny_bert import save_bert, tiny_bert
 
 from localctx.shape import PAGE
 
@@ -214,9 +215,7 @@ def test_what_was_done_is_counted(api, client):
 
 
 def test_texts_become_vectors(tmp_path, sharp_model):
-    from tiny_bert import save_bert
-
-    bert = save_bert(tmp_path / "bert")
+    bert = save_bert(tmp_path / "bert", tiny_bert())
     with (
         api_server(tmp_path / "home", sharp_model, embedder=str(bert)) as (url, key, _),
         openai.OpenAI(base_url=url, api_key=key, max_retries=0) as api,
