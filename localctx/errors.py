@@ -66,6 +66,10 @@ class StoreError(UserError):
     """The data folder cannot be read or written."""
 
 
+class DamagedStore(StoreError):
+    """The database in the data folder is damaged."""
+
+
 class Cancelled(Exception):
     """The user cancelled the work. This is not an error: pages that were sealed by then are kept."""
 

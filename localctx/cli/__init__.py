@@ -12,7 +12,7 @@ from localctx.cli.ask import ask, prepare
 from localctx.cli.bench import bench
 from localctx.cli.chat import chat
 from localctx.cli.chats import chats
-from localctx.cli.common import CANCELLED
+from localctx.cli.common import CANCELLED, find_damage_behind
 from localctx.cli.doctor import doctor
 from localctx.cli.help import help_
 from localctx.cli.library import library
@@ -63,6 +63,10 @@ def run() -> int:
         return _fail(f"{e}; {remedy}", 1)
     except UserError as e:
         return _fail(str(e), e.exit_code)
+    except Exception as e:
+        if damage := find_damage_behind(e):  # anything may come of it
+            return _fail(damage, 1)
+        raise
     return 0
 
 

@@ -64,12 +64,12 @@ class Deletions:
     def restore(self, deletion: int) -> Deletion:
         """Bring back what was deleted. Raises StoreError if it is too late."""
         with self._db.atomic():
-            rows = list(self._db.query("SELECT * FROM deletions WHERE id = ?", [deletion]))
+            columns = "id, kind, item, name, deleted, rows"
+            rows = list(self._db.query(f"SELECT {columns} FROM deletions WHERE id = ?", [deletion]))
             if not rows:
                 raise StoreError("this was deleted for good meanwhile", "add the document again, or begin a new chat")
             row = rows[0]
             kept = _unpacked(row.pop("rows"))
-            row.pop("content")
             if row["kind"] == "chat":
                 self._free_numbers(kept)
             self._insert(kept, _TABLES[row["kind"]])

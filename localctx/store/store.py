@@ -9,23 +9,22 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlite_utils import Database
-
-from localctx.errors import StoreError
+from localctx.errors import Cancelled, DamagedStore, StoreError, UserError
 from localctx.store.batch_results import BatchResults
 from localctx.store.caches import Caches
 from localctx.store.chats import Chats
 from localctx.store.collections import Collections
+from localctx.store.database import open_database
 from localctx.store.deletions import UNDO_SECONDS, Deletion, Deletions, Kind
 from localctx.store.documents import Documents
+from localctx.store.integrity import damaged_rows, examine_database, find_damage, in_a_line
 from localctx.store.originals import Originals
 from localctx.store.passage_answers import PassageAnswers
 from localctx.store.quality_results import QualityResults
-from localctx.store.schema import migrate
 from localctx.store.search_index import SearchIndex
 from localctx.store.stored_pages import StoredPages
 from localctx.store.stored_snapshots import StoredSnapshots
@@ -33,6 +32,9 @@ from localctx.store.watch_list import WatchList
 from localctx.store.word_places import WordPlaces
 
 T = TypeVar("T")
+
+SALVAGE = "save what is whole with: localctx library verify --repair"
+_PASSING = ("locked", "full", "i/o error", "readonly", "unable to open", "too large")  # what damage does not lead to
 
 
 class Store:
@@ -50,7 +52,7 @@ class Store:
         with store_errors(home):
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.folder.mkdir(exist_ok=True, mode=0o700)
-            self.db = _open(self.file)
+            self.db = open_database(self.file)
         self.pages = StoredPages(self.db, self.folder)
         self.snapshots = StoredSnapshots(self.db, self.folder, self.pages)
         self.documents = Documents(self.db)
@@ -65,7 +67,11 @@ class Store:
         self.quality_results = QualityResults(self.db)
         self.watch_list = WatchList(self.db)
         self.deletions = Deletions(self.db)
-        self.forget_deleted(time.time() - UNDO_SECONDS)
+        try:
+            self.forget_deleted(time.time() - UNDO_SECONDS)
+        except BaseException:
+            self.close()
+            raise
 
     @staticmethod
     def is_at(home: Path) -> bool:
@@ -156,19 +162,23 @@ class Store:
         return freed + before - self.file.stat().st_size
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
-        """Read everything: SQLite's own check, each document's text against its id, each page against its checksum.
+        """Read everything: SQLite's own check, each row that has one against its checksum, each document's text against
+        its id, each page against its checksum. Of a damaged database the rest is read as far as that is possible.
 
         ``on_progress`` gets the bytes of pages that were read and those there are.
         """
         with store_errors(self.home):
-            return Verified(
-                database=next(iter(self.db.query("PRAGMA quick_check")))["quick_check"],
-                documents=self.db.table("documents").count,
-                pages=self.db.table("pages").count,
-                bytes=self.pages.nbytes(),
-                damaged_documents=self.documents.damaged(),
-                damaged_pages=self.pages.verify(on_progress),
-            )
+            result = Verified(database=examine_database(self.db))
+            try:
+                result.documents, result.pages = self.db.table("documents").count, self.db.table("pages").count
+                result.chats, result.bytes = self.db.table("chats").count, self.pages.nbytes()
+                result.damaged_rows = damaged_rows(self.db)
+                result.damaged_documents = self.documents.damaged()
+                result.damaged_pages = self.pages.verify(on_progress)
+            except (sqlite3.DatabaseError, LookupError, TypeError, ValueError, AttributeError):
+                if result.database == "ok":
+                    raise
+            return result
 
     def health(self) -> dict[str, Any]:
         """Returns ``verify`` as JSON, for ``localctx doctor``."""
@@ -178,25 +188,33 @@ class Store:
 PageName = bytes
 
 
-@dataclass(frozen=True)
+@dataclass
 class Verified:
-    """The result of reading everything: SQLite's own check, how much there is, and what is damaged."""
+    """The result of reading everything: SQLite's own check, how much there is, and what is damaged; rows by table."""
 
     database: str
-    documents: int
-    pages: int
-    bytes: int
-    damaged_documents: list[str]
-    damaged_pages: list[PageName]
+    documents: int = 0
+    chats: int = 0
+    pages: int = 0
+    bytes: int = 0
+    damaged_rows: dict[str, list[int]] = field(default_factory=dict)
+    damaged_documents: list[str] = field(default_factory=list)
+    damaged_pages: list[PageName] = field(default_factory=list)
+
+    @property
+    def rows_intact(self) -> bool:
+        """True if nothing in the database is damaged."""
+        return self.database == "ok" and not self.damaged_documents and not self.damaged_rows
 
     @property
     def intact(self) -> bool:
         """True if nothing is damaged."""
-        return self.database == "ok" and not self.damaged_documents and not self.damaged_pages
+        return self.rows_intact and not self.damaged_pages
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields, with damaged documents by id and damaged pages as a count."""
-        return {**vars(self), "damaged_pages": len(self.damaged_pages)}
+        """Returns the fields, with damaged documents by id, damaged rows and damaged pages as counts."""
+        rows = {table: len(rows) for table, rows in self.damaged_rows.items()}
+        return {**vars(self), "damaged_rows": rows, "damaged_pages": len(self.damaged_pages)}
 
 
 def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Store], T]) -> T | None:
@@ -212,15 +230,35 @@ def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Sto
 
 @contextmanager
 def store_errors(home: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the disk into a StoreError with a remedy."""
+    """Turn errors of SQLite and of the disk into a StoreError with a remedy, and every error that a damaged database
+    leads to into DamagedStore.
+    """
     try:
         yield
-    except (sqlite3.OperationalError, OSError) as e:
+    except (UserError, Cancelled):
+        raise
+    except OSError as e:
         raise StoreError(f"{home} cannot be written ({e})", _remedy(str(e))) from e
-    except sqlite3.IntegrityError as e:
-        raise StoreError(f"{home} changed under our hands ({e})", "try again") from e
-    except sqlite3.DatabaseError as e:
-        raise StoreError(f"{home / 'library.db'} is damaged ({e})", "move it away; documents are then read anew") from e
+    except Exception as e:
+        if damage := damage_behind(home, e):
+            raise damage from e
+        if isinstance(e, sqlite3.IntegrityError):
+            raise StoreError(f"{home} changed under our hands ({e})", "try again") from e
+        if isinstance(e, sqlite3.Error):
+            raise StoreError(f"{home} cannot be written ({e})", _remedy(str(e))) from e
+        raise
+
+
+def damage_behind(home: Path, error: Exception) -> DamagedStore | None:
+    """Returns the error that says how the database is damaged, if it is: ``error`` may be what came of that."""
+    file, reason = home / "library.db", str(error)
+    if isinstance(error, sqlite3.Error) and any(passing in reason.lower() for passing in _PASSING):
+        return None
+    if not file.is_file():
+        return None
+    if type(error) is not sqlite3.DatabaseError and "decode to UTF-8" not in reason:
+        reason = find_damage(file)
+    return DamagedStore(f"{file} is damaged ({in_a_line(reason)})", SALVAGE) if reason else None
 
 
 def _remedy(reason: str) -> str:
@@ -230,28 +268,3 @@ def _remedy(reason: str) -> str:
     if any(full in reason for full in ("full", "no space", "quota", "too large", "i/o error")):
         return "free some disk space, or choose another folder with LOCALCTX_HOME"
     return "make it a folder you may write, or choose another with LOCALCTX_HOME"
-
-
-class _Connection(sqlite3.Connection):
-    """A connection whose transactions lock the database for writing at their start. Two processes then wait for each
-    other; if both read first and then wanted to write, SQLite would refuse one at once.
-    """
-
-    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-        return super().execute("BEGIN IMMEDIATE" if sql == "BEGIN" else sql, *parameters)
-
-
-def _open(file: Path) -> Database:
-    connection = sqlite3.connect(file, timeout=30, check_same_thread=False, factory=_Connection)
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = FULL")
-    db = Database(connection)
-    known = {m.name for m in migrate._migrations}
-    if newer := [m.name for m in migrate.applied(db) if m.name not in known]:
-        db.close()
-        raise StoreError(f"{file} was written by a newer localctx ({newer[-1]})", "update localctx")
-    if migrate.pending(db):
-        with db.atomic():  # a second process finds the migration done
-            migrate.apply(db)
-    file.chmod(0o600)
-    return db
