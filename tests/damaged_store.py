@@ -3,6 +3,7 @@ with more than a line.
 """
 
 import contextlib
+import gc
 import io
 import os
 import random
@@ -83,6 +84,7 @@ def run_command(home: Path, arguments: list[str]) -> tuple[int, str, str]:
     sys.argv = ["localctx", *arguments]
     with alarm(), contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         code = cli.run()
+    gc.collect()  # which the command leaves to the end of its process
     return code, out.getvalue(), err.getvalue()
 
 

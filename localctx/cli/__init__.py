@@ -9,6 +9,7 @@ from contextlib import suppress
 import click
 
 from localctx.cli.ask import ask, prepare
+from localctx.cli.backup import backup, restore
 from localctx.cli.bench import bench
 from localctx.cli.chat import chat
 from localctx.cli.chats import chats
@@ -94,6 +95,8 @@ def cli() -> None:
     """
 
 
-for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models, doctor, help_):
+for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models):
+    cli.add_command(_command)
+for _command in (backup, restore, doctor, help_):
     cli.add_command(_command)
 library.add_command(library_search)

@@ -1,5 +1,6 @@
 """``library``: pin, verify, export and import stored documents and their pages."""
 
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,6 +106,7 @@ def _salvage() -> "Salvaged":
     from localctx.store.store import store_errors
 
     home = settings_from({}).home
+    gc.collect()  # what failed before holds the database open, in cycles of its traceback
     with store_errors(home):
         return salvage(home)
 

@@ -212,6 +212,16 @@ class Chats:
         )
         return [_message(row) for row in rows]
 
+    def quoting(self, document: str) -> list[Chat]:
+        """Returns the chats with messages that are about a document or cite it, the last used first."""
+        rows = self._db.query(
+            """SELECT DISTINCT chat FROM messages WHERE instr(citations, :document)
+            OR chat IN (SELECT chat FROM chat_documents WHERE document = :document)""",
+            {"document": document},
+        )
+        found = {row["chat"] for row in rows}
+        return [chat for chat in self.all() if chat.id in found]
+
     def recent_stats(self, count: int) -> list[dict[str, Any]]:
         """Returns the statistics of the last ``count`` answers in any chat, the latest first."""
         rows = self._db.query(

@@ -23,7 +23,7 @@ from localctx.store.database import open_database
 from localctx.store.documents import text_id
 from localctx.store.integrity import expected_columns
 from localctx.store.row_checksum import CHECKED, row_checksum
-from localctx.store.schema import signs_apart
+from localctx.store.schema import migrate, signs_apart
 
 _HEADER = 100  # bytes of the file
 _MAX_ROWID = (1 << 63) - 1
@@ -94,8 +94,19 @@ def _copy_for_reading(file: Path, copy: Path) -> None:
         data.write(header)
 
 
+def _mend_schema(copy: Path) -> None:
+    """Give the tables of the copy the definitions of this version, which only ever got more columns at their ends."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        migrate.apply(Database(fresh))
+        known = fresh.execute("SELECT sql, name FROM sqlite_master WHERE type = 'table'").fetchall()
+    with suppress(*_UNREADABLE), closing(sqlite3.connect(copy)) as db, db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.executemany("UPDATE sqlite_master SET sql = ? WHERE name = ? AND rootpage > 0", known)
+
+
 def _copy_rows(broken: Path, new: Path) -> Salvaged:
     result = Salvaged()
+    _mend_schema(broken)
     with closing(sqlite3.connect(broken)) as old, closing(open_database(new)) as db:
         old.text_factory = bytes
         old.execute("PRAGMA writable_schema = ON")  # entries that cannot be understood are passed over
@@ -180,7 +191,7 @@ def _accepted(table: str, row: dict[str, Any], columns: dict[str, str], result: 
             row[name], doubtful = plain[name], True
     if not whole and table not in _KEPT_READABLE:
         return None
-    if table == "documents" and text_id(row["text"] or "") != row["id"]:
+    if table == "documents" and text_id(row.get("text") or "") != row.get("id"):
         return None
     if doubtful:
         result.doubtful[table] += 1

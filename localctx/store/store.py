@@ -8,7 +8,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,15 +18,16 @@ from localctx.store.batch_results import BatchResults
 from localctx.store.caches import Caches
 from localctx.store.chats import Chats
 from localctx.store.collections import Collections
-from localctx.store.database import open_database
-from localctx.store.deletions import UNDO_SECONDS, Deletion, Deletions, Kind
+from localctx.store.database import copies, open_database
+from localctx.store.deletions import TRASH_SECONDS, Deletion, Deletions, Kind
+from localctx.store.disk_reserve import DiskReserve
 from localctx.store.documents import Documents
 from localctx.store.integrity import damaged_rows, examine_database, find_damage, in_a_line
 from localctx.store.originals import Originals
 from localctx.store.passage_answers import PassageAnswers
 from localctx.store.quality_results import QualityResults
 from localctx.store.search_index import SearchIndex
-from localctx.store.stored_pages import StoredPages
+from localctx.store.stored_pages import StoredPages, mark_as_cache
 from localctx.store.stored_snapshots import StoredSnapshots
 from localctx.store.watch_list import WatchList
 from localctx.store.word_places import WordPlaces
@@ -52,7 +53,9 @@ class Store:
         with store_errors(home):
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.folder.mkdir(exist_ok=True, mode=0o700)
+            mark_as_cache(self.folder)
             self.db = open_database(self.file)
+        self.reserve = DiskReserve(home / "reserve", self.file)
         self.pages = StoredPages(self.db, self.folder)
         self.snapshots = StoredSnapshots(self.db, self.folder, self.pages)
         self.documents = Documents(self.db)
@@ -67,8 +70,9 @@ class Store:
         self.quality_results = QualityResults(self.db)
         self.watch_list = WatchList(self.db)
         self.deletions = Deletions(self.db)
+        self.reserve.fill()
         try:
-            self.forget_deleted(time.time() - UNDO_SECONDS)
+            self.forget_deleted(time.time() - TRASH_SECONDS)
         except BaseException:
             self.close()
             raise
@@ -91,40 +95,50 @@ class Store:
         has; returns the bytes freed.
         """
         with store_errors(self.home):
-            with self.db.atomic():
+            with self.reserve.freed(), self.db.atomic():
                 empty = self._forget_document(document)
             return self.originals.sweep() + self.pages.unlink_files(empty)
 
     def remove_chat(self, chat: str) -> int:
         """Remove a chat for good, with its caches and the pages no other cache has; returns the bytes freed."""
         with store_errors(self.home):
-            with self.db.atomic():
+            with self.reserve.freed(), self.db.atomic():
                 empty = self._forget_chat(chat)
             return self.pages.unlink_files(empty)
 
     def delete(self, kind: Kind, item: str) -> Deletion:
-        """Remove a document or a chat; ``deletions.restore`` brings it back, for UNDO_SECONDS. Raises StoreError.
-
-        The pages of a document are kept for as long; those of a chat's questions and answers are read again.
+        """Move a document or a chat to the trash; ``deletions.restore`` brings it back, for TRASH_SECONDS. Its pages go
+        at once: what comes back is read again. Raises StoreError.
         """
         with store_errors(self.home):
-            with self.db.atomic():
+            with self.reserve.freed(), self.db.atomic():
                 deletion = self.deletions.keep(kind, item)
                 empty = self._forget_document(item) if kind == "document" else self._forget_chat(item)
             self.pages.unlink_files(empty)
             return deletion
 
     def forget_deleted(self, before: float = math.inf, only: Sequence[int] | None = None) -> int:
-        """Delete for good what was deleted before a time (seconds since 1970), or only these deletions (ids) of it;
-        returns the bytes freed.
+        """Delete for good what was moved to the trash before a time (seconds since 1970), or only these deletions (ids)
+        of it; returns the bytes of files freed. ``erase`` overwrites what may still be read of it.
         """
         with store_errors(self.home):
             if not self.deletions.any_before(before):
                 return 0
-            with self.db.atomic():
-                self.caches.remove(self.deletions.forget(before, only))
-                empty = self.pages.forget_unused()
-            return self.originals.sweep() + self.pages.unlink_files(empty)
+            with self.reserve.freed(), self.db.atomic():
+                self.deletions.forget(before, only)
+            return self.originals.sweep()
+
+    def erase(self) -> None:
+        """Overwrite what was removed: the words of removed documents leave the index, the database file is written anew
+        without free space, and the copies made before changes of the schema, which still have it, are deleted.
+        """
+        with store_errors(self.home):
+            for copy in copies(self.home):
+                copy.unlink(missing_ok=True)
+            with self.reserve.freed():
+                self.db.execute("INSERT INTO chunk_words (chunk_words) VALUES ('optimize')")
+                with suppress(sqlite3.OperationalError):  # no room for a copy: secure_delete has overwritten the rows
+                    self.db.execute("VACUUM")
 
     def _forget_document(self, document: str) -> list[str]:
         """Remove the rows of a document; returns the page files that are then empty."""
@@ -158,7 +172,7 @@ class Store:
         self.watch_list.clear()
         with store_errors(self.home):
             self.collections.clear()
-            self.db.execute("VACUUM")
+        self.erase()
         return freed + before - self.file.stat().st_size
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> "Verified":

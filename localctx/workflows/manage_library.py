@@ -1,5 +1,6 @@
 """Manages the library: adds and indexes files, searches passages, and imports prepared documents."""
 
+import sqlite3
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from localctx.budget import measure_store_budget
@@ -48,16 +49,20 @@ class LibraryWorkflow:
     ) -> tuple[SearchResult, str | None]:
         """Returns the ``top`` passages for ``words`` in these documents (ids), or in all, and the warning of ``index``.
 
-        Documents that are not indexed yet are indexed first.
+        Documents that are not indexed yet are indexed first, where the disk has room for that.
         """
-        store = self._runtime.store
+        store, unindexed = self._runtime.store, list[str]()
 
         def find(embedder: Embedder | None) -> SearchResult:
-            self._index(embedder, documents)
+            try:
+                self._index(embedder, documents)
+            except (sqlite3.OperationalError, OSError) as e:
+                unindexed.append(f"new documents were not searched ({e}); free some disk space")
             return search(store, words, embedder, documents, top)
 
         with store_errors(store.home):
-            return try_with_embedder(lambda: self._runtime.embedder, find)
+            result, warning = try_with_embedder(lambda: self._runtime.embedder, find)
+        return result, "; ".join(filter(None, [*unindexed[:1], warning])) or None
 
     def usable_caches(self, bundle: Bundle) -> list[BundleCache]:
         """Returns the caches of an exported document that this session's model can use. Loads the model."""
