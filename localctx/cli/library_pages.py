@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.cli.common import as_json_option, machine_options, open_store, quiet_option, settings_from
+from localctx.cli.common import as_json_option, machine_options, open_store, parse_numbers, quiet_option, settings_from
 from localctx.errors import DocumentError, format_bytes
 
 if TYPE_CHECKING:
@@ -173,10 +173,13 @@ def export(document: str, output: Path) -> None:
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--text-only", is_flag=True, help="Import the document without its pages; the model reads it again.")
+@click.option("--check", default="20", metavar="N", help="Random pages that the model computes again: N or all (20).")
 @quiet_option
 @machine_options
-def import_(file: Path, text_only: bool, quiet: bool, **flags: Any) -> None:
+def import_(file: Path, text_only: bool, check: str, quiet: bool, **flags: Any) -> None:
     """Import an exported document into the library, with its pages if this --model made them.
+
+    Some pages are computed again from those before them; a file with a page that differs is refused.
 
     \b
     localctx library import book.lctx
@@ -185,7 +188,8 @@ def import_(file: Path, text_only: bool, quiet: bool, **flags: Any) -> None:
     from localctx.session import Session
     from localctx.store.bundle import open_bundle
 
-    terminal = Terminal(quiet=quiet)
+    terminal, told = Terminal(quiet=quiet), ""
+    count = None if check == "all" else parse_numbers("--check", check)[0]
     bundle = open_bundle(file)
     with (
         Session(settings_from(flags), terminal.show) as session,
@@ -199,5 +203,6 @@ def import_(file: Path, text_only: bool, quiet: bool, **flags: Any) -> None:
                 f"{session.settings.model}",
                 "name that model with --model, or use --text-only",
             )
+        told = f"; {workflow.check_bundle(bundle, usable, count)}" if usable else ""
         pages = workflow.import_bundle(bundle, usable)
-    print(f"{bundle.row.name} imported, {pages:,} pages")
+    print(f"{bundle.row.name} imported, {pages:,} pages{told}")

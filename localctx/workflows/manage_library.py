@@ -12,6 +12,7 @@ from localctx.models.embedder import Embedder
 from localctx.shape import FORMATS, PAGE, SINK_PAGES
 from localctx.store.bundle import Bundle, BundleCache, import_document
 from localctx.store.store import store_errors
+from localctx.workflows.check_bundle import CHECKED_PAGES, CheckedPages, check_pages
 
 
 class LibraryWorkflow:
@@ -68,8 +69,23 @@ class LibraryWorkflow:
         """Returns the caches of an exported document that this session's model can use. Loads the model."""
         return [cache for cache in bundle.caches if _is_usable(self._builder, bundle.text, cache)]
 
+    def check_bundle(
+        self, bundle: Bundle, caches: Sequence[BundleCache], count: int | None = CHECKED_PAGES
+    ) -> CheckedPages:
+        """Compute ``count`` random pages of these caches again (None: all). Raises DocumentError if one differs: then
+        the file was altered, and its pages must not be imported.
+        """
+        return check_pages(
+            self._runtime,
+            bundle,
+            caches,
+            count,
+            lambda done, total: self._runtime.report("checking pages", done, total),
+        )
+
     def import_bundle(self, bundle: Bundle, caches: Sequence[BundleCache]) -> int:
-        """Store an exported document with these of its caches; returns the number of pages that came with it.
+        """Store an exported document with these of its caches, which were checked (``check_bundle``); returns the
+        number of pages that came with it.
 
         Raises DocumentError for a damaged page.
         """
