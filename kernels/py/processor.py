@@ -32,5 +32,5 @@ FEATURES = getattr(config, "CPU_FEATURES", "") or get_host_cpu_features()
 WIDEST = lanes_of(_NAME, FEATURES)
 """The lanes of the widest vectors of float32 that products use."""
 
-INSTRUCTIONS = ", ".join(vector_instructions(_FEATURES)) or "no vector instructions that localctx knows"
+INSTRUCTIONS = ", ".join(vector_instructions(FEATURES)) or "no vector instructions that localctx knows"
 """The vector instructions of the processor that kernels are compiled for, for reports."""
