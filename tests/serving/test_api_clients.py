@@ -1,11 +1,13 @@
 """The API as clients use it: the package openai, Simon Willison's llm, and Prometheus."""
 
 import json
+import shutil
 
 import openai
 import pytest
 from api_servers import api_server
 from tiny_bert import save_bert, tiny_bert
+from tiny_models import TEMPLATE, make_tokenizer
 
 from localctx.shape import PAGE
 
@@ -145,6 +147,36 @@ def test_tools_are_refused_where_the_template_has_none(api, name):
     tool = {"type": "function", "function": {"name": "look", "parameters": SCHEMA}}
     with pytest.raises(openai.BadRequestError, match="template"):
         say(api, name, tools=[tool])
+
+
+def test_tools_are_called_where_the_template_has_them(tmp_path, sharp_model):
+    model = shutil.copytree(sharp_model, tmp_path / "model")
+    tokenizer = make_tokenizer()
+    tokenizer.chat_template = "{% if tools %}Call {{ tools | tojson }} in <tool_call>{% endif %}" + TEMPLATE
+    tokenizer.save_pretrained(model)
+    tools = [{"type": "function", "function": {"name": "look", "description": "Look.", "parameters": SCHEMA}}]
+    with (
+        api_server(tmp_path / "home", model, max_tokens=200) as (url, key, _),
+        openai.OpenAI(base_url=url, api_key=key, max_retries=0) as api,
+    ):
+        for choice in ("required", {"type": "function", "function": {"name": "look"}}):
+            (found,) = say(api, str(model), tools=tools, tool_choice=choice).choices
+            (call,) = found.message.tool_calls
+            assert found.finish_reason == "tool_calls"
+            assert call.function.name == "look"
+            assert json.loads(call.function.arguments)["name"] in ("Rhine", "Elbe")
+        asked = [{"role": "user", "content": "Say."}]
+        answered = {"role": "assistant", "content": None, "tool_calls": [call.model_dump()]}
+        result = {"role": "tool", "tool_call_id": call.id, "content": "865"}
+        chunks = list(
+            api.chat.completions.create(model=str(model), messages=[*asked, answered, result], tools=tools, stream=True)
+        )
+        assert chunks[-1].choices[0].finish_reason in ("stop", "length")
+        flat = [{"type": "function", "name": "look", "parameters": SCHEMA}]
+        found = api.responses.create(model=str(model), input="Say.", tools=flat, tool_choice="required")
+        (item,) = found.output
+        assert (item.type, item.name) == ("function_call", "look")
+        assert json.loads(item.arguments)["km"] in range(1, 10)
 
 
 # Other endpoints
