@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from localctx.kv.cache import Cache
 from localctx.kv.pages import next_name, pack_tokens
-from localctx.kv.retained_pages import PageKey, RetainedPages
+from localctx.kv.retained_pages import RetainedPages, SharedKey
 from localctx.kv.sequence_cache import SequenceCache
 from localctx.shape import PAGE
 
@@ -93,7 +93,7 @@ def sharing_root(fingerprint: bytes, chunk: int) -> bytes:
     return hashlib.sha256(fingerprint + b"passes" + pack_tokens([chunk])).digest()
 
 
-def sharing_keys(root: bytes, tokens: Sequence[int], ends: Sequence[int]) -> Iterator[PageKey]:
+def sharing_keys(root: bytes, tokens: Sequence[int], ends: Sequence[int]) -> Iterator[SharedKey]:
     """Yield the name and packed tokens of every page up to the last of ``ends``. Names are chained as stored ones are,
     with the passes in them.
     """

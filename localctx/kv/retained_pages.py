@@ -17,7 +17,7 @@ from localctx.kv.pool import Pool
 from localctx.kv.sequence_states import States
 from localctx.shape import PAGE, KVShape
 
-PageKey = tuple[bytes, bytes]
+SharedKey = tuple[bytes, bytes]
 """The name of a page and its packed tokens."""
 
 
@@ -61,7 +61,7 @@ class RetainedPages:
         pages = [page for page in self._pages.values() if page.is_unused and pool in (None, page.pool)]
         return sum(page.pool.nbytes(page.parts.ids)["device"] for page in pages)
 
-    def find(self, pool: Pool, keys: Sequence[PageKey], ends: Sequence[int]) -> list[RetainedPage]:
+    def find(self, pool: Pool, keys: Sequence[SharedKey], ends: Sequence[int]) -> list[RetainedPage]:
         """Returns the longest run of pages in ``pool`` that a sequence of ``keys`` begins with, up to one of the tokens
         ``ends`` where it can go on.
         """
@@ -77,7 +77,7 @@ class RetainedPages:
                 return found[: end // PAGE]
         return []
 
-    def add(self, cache: Cache, keys: Sequence[PageKey]) -> None:
+    def add(self, cache: Cache, keys: Sequence[SharedKey]) -> None:
         """Retain the first pages of ``cache``, whose ``keys`` these are, and its states after them. Of sliding layers
         only what these see from there on.
         """
@@ -130,7 +130,7 @@ class RetainedPages:
         page.pool.release(page.parts.ids)
         return True
 
-    def _touch(self, keys: Sequence[PageKey]) -> None:
+    def _touch(self, keys: Sequence[SharedKey]) -> None:
         """Note that these pages are used now; the first of them last: without it the others cannot be found."""
         for name, _ in reversed(keys):
             if name in self._pages:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 INSTRUCTIONS = "Documents on this machine that localctx has read. Answers cite them; nothing leaves the machine."
 MAX_PASSAGES, MAX_CHARACTERS = 50, 50_000
 
-Words = Annotated[str, "What is looked for, in words of the documents or by meaning."]
-Top = Annotated[int, f"The most passages, up to {MAX_PASSAGES}."]
-Question = Annotated[str, "A question in a sentence."]
-Documents = Annotated[list[str] | None, "Ids of the documents to ask; none: all of the library."]
+SearchWords = Annotated[str, "What is looked for, in words of the documents or by meaning."]
+TopPassages = Annotated[int, f"The most passages, up to {MAX_PASSAGES}."]
+AskedQuestion = Annotated[str, "A question in a sentence."]
+AskedDocuments = Annotated[list[str] | None, "Ids of the documents to ask; none: all of the library."]
 DocumentId = Annotated[str, "The id of a document, as list has it."]
 
 
@@ -32,7 +32,7 @@ class LibraryTools:
     def __init__(self, worker: EngineWorker) -> None:
         self._worker = worker
 
-    def search(self, words: Words, top: Top = 5) -> str:
+    def search(self, words: SearchWords, top: TopPassages = 5) -> str:
         """Search the library; returns the best passages with their document's id and place."""
 
         def job(session: Session) -> Generator[Any, Any, str]:
@@ -44,7 +44,7 @@ class LibraryTools:
 
         return self._run(job)
 
-    def ask(self, question: Question, documents: Documents = None) -> str:
+    def ask(self, question: AskedQuestion, documents: AskedDocuments = None) -> str:
         """Ask documents, or the whole library; returns the answer and the words of the documents that it rests on."""
 
         def job(session: Session) -> Generator[Any, Any, str]:
