@@ -1,6 +1,7 @@
 """The bodies of requests, up to a size, and the headers of responses."""
 
 import json
+import math
 from typing import Any
 
 from starlette.requests import Request
@@ -22,7 +23,23 @@ async def json_body(request: Request) -> Any:
         data += part
         if len(data) > MAX_BODY_BYTES:
             raise ApiError(f"a request may have at most {MAX_BODY_BYTES:,} bytes", status=413)
+    return parse_json(bytes(data))
+
+
+def parse_json(data: bytes) -> Any:
+    """Returns what a response can have in it as well: numbers are finite, and texts are of characters, which escapes
+    of surrogates alone are not. Raises ApiError.
+    """
     try:
-        return json.loads(bytes(data))
+        value = json.loads(data, parse_float=_finite, parse_constant=_finite)
+        if b"\\ud" in data.lower():
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError) as e:
-        raise ApiError("the request is not JSON, or too deep") from e
+        raise ApiError("the request is not JSON, is too deep, or has a number without end") from e
+    return value
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(value := float(number)):
+        raise ValueError(number)
+    return value

@@ -28,6 +28,7 @@ from localctx.errors import UsageError
 from localctx.serving.answer_stream import StopTexts
 from localctx.serving.api_error import ApiError
 from localctx.serving.openai_protocol import CompletionRequest
+from localctx.serving.request_body import parse_json
 from localctx.settings import Settings
 from localctx.shape import PAGE
 
@@ -115,6 +116,13 @@ def test_a_prepared_document_is_not_read_again(serving, client, document, sharp_
 def test_text_that_is_none_is_no_fault(client):
     reply = client.post("chat/completions", content=b'{"messages": [{"role": "user", "content": "\\ud800x"}]}')
     assert reply.status_code == 200
+
+
+@pytest.mark.parametrize("data", [b'{"a": NaN}', b'{"a": 1e999}', b"[" * 100_000, b'{"a": "\xff"}', b"9" * 5000])
+def test_what_no_response_could_have_in_it_is_refused(data):
+    with pytest.raises(ApiError, match="not JSON"):
+        parse_json(data)
+    assert parse_json(b'{"\\ud800": ["a\\uD83D\\uDE00\\udc00", 1.5]}') == {"?": ["a\U0001f600?", 1.5]}
 
 
 def test_sampling_is_as_asked_for(client):
