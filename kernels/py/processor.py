@@ -27,9 +27,10 @@ def vector_instructions(features: str) -> list[str]:
 
 
 _NAME = getattr(config, "CPU_NAME", "") or binding.get_host_cpu_name()
-_FEATURES = getattr(config, "CPU_FEATURES", "") or get_host_cpu_features()
-WIDEST = lanes_of(_NAME, _FEATURES)
+FEATURES = getattr(config, "CPU_FEATURES", "") or get_host_cpu_features()
+"""Its features, by LLVM's names: ``+avx2,-avx512f``."""
+WIDEST = lanes_of(_NAME, FEATURES)
 """The lanes of the widest vectors of float32 that products use."""
 
-INSTRUCTIONS = ", ".join(vector_instructions(_FEATURES)) or "no vector instructions that localctx knows"
+INSTRUCTIONS = ", ".join(vector_instructions(FEATURES)) or "no vector instructions that localctx knows"
 """The vector instructions of the processor that kernels are compiled for, for reports."""

@@ -26,8 +26,6 @@ from localctx.models.peer_ggufs import PeerGgufs
 from localctx.models.peer_llama_cpp import LLAMA_CPP_WEIGHTS, PUBLISHED
 from localctx.models.peer_llama_gguf import GGUF_WEIGHTS, quantize_gguf, write_gguf
 
-NO_NF4 = "nf4 weights are for a GPU; use --weights int8, or full"
-
 
 @pytest.fixture
 def opened(sharp_model, tmp_path):
