@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from localctx.batch.jobs import DocumentJob, plan_jobs, printable
+from localctx.batch.jobs import DocumentJob, plan_jobs
 from localctx.batch.markdown import SummaryTemplate
 from localctx.batch.outputs import file_name
 from localctx.errors import DocumentError, UserError
@@ -274,7 +274,7 @@ def _named(paths: str, ignored: IgnoredFiles) -> list[BatchItem]:
     sources = [absolute_path(line) for line in paths.splitlines() if line.strip()]
     jobs = plan_jobs(sources, bytes, ignored)
     folder = os.path.commonpath([Path(job.path).parent for job in jobs]) if jobs else ""
-    return [BatchItem(job, printable(str(Path(job.path).relative_to(folder)))) for job in jobs]
+    return [BatchItem(job, str(Path(job.path).relative_to(folder))) for job in jobs]
 
 
 def _task(length: str, style: str, language: str, refine: bool, questions: str) -> SummaryTask:

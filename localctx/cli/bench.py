@@ -18,6 +18,7 @@ from localctx.cli.common import (
     quiet_option,
     settings_from,
 )
+from localctx.cli.printing import print_line, print_text
 from localctx.errors import Cancelled, DocumentError, format_bytes
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def bench(
 def _forget(settings: "Settings") -> None:
     from localctx.bench.peer_state import SavedPeerStates
 
-    print(f"deleted {format_bytes(SavedPeerStates(settings.home / 'bench').delete_all())}")
+    print_line(f"deleted {format_bytes(SavedPeerStates(settings.home / 'bench').delete_all())}")
 
 
 class _BenchThread:
@@ -240,11 +241,12 @@ def _print(bench: "Bench", result: dict[str, Any], as_json: bool) -> None:
         else f"; the same matrix product differs by {machine['noise']:.0%} between rounds"
     )
     hardware = f"{machine['cpu']}, {machine['cores']} cores, {format_bytes(machine['memory'])}"
-    print(f"{hardware}; {machine['threads']} threads, {machine['precision']}, vectors of {machine['vectors']}{noise}")
-    print(versions)
+    how = f"{machine['threads']} threads, {machine['precision']}, vectors of {machine['vectors']}"
+    print_line(f"{hardware}; {how}{noise}")
+    print_line(versions)
     for table in _tables(result):
-        print(f"\n{table}")
-    print("", *_notes(bench, result), sep="\n")
+        print_text(f"\n{table}")
+    print_text("\n".join(["", *_notes(bench, result)]))
 
 
 def _notes(bench: "Bench", result: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from localctx.cli.printing import print_text
 from localctx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +32,6 @@ def show_history(settings: "Settings", terminal: "Terminal", path: Path | None, 
         return
     tables = (("decode", "DECODE, ms/token"), ("prefill", "PREFILL, tokens/s"))
     found = [table(history_rows(runs, what, heading)) for what, heading in tables]
-    print("\n\n".join(filter(None, found)))
+    print_text("\n\n".join(filter(None, found)))
     others = len(history.runs) - len(runs)
     terminal.say(f"plot written to {path}" + (f"; {others} runs of other models or processors" if others else ""))

@@ -15,6 +15,7 @@ from localctx.cli.common import (
     quiet_option,
     settings_from,
 )
+from localctx.cli.printing import print_line, print_text
 from localctx.cli.quality_bits import bits_row, measure_bits, refuse_few_bits
 from localctx.errors import UsageError, format_bytes
 
@@ -161,7 +162,7 @@ def _print_json(report: dict[str, Any], **results: Sequence[Any]) -> None:
 def _print_tables(*tables: list[dict[str, Any]]) -> None:
     from localctx.cli.terminal import table
 
-    print("\n\n".join(table(rows) for rows in tables if rows))
+    print_text("\n\n".join(table(rows) for rows in tables if rows))
 
 
 def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[str, ...], how: dict[str, Any]) -> None:
@@ -241,8 +242,8 @@ def _stream(
     if as_json:
         print_json(s.to_json())
         return
-    print(f"{variant.name}: {s.tokens:,} tokens streamed, the cache holds {format_bytes(s.cache_bytes)}")
-    print(f"memory at a tenth {format_bytes(s.early.now)} (peak {format_bytes(s.early.peak)}), ", end="")
-    print(f"at the end {format_bytes(s.end.now)} (peak {format_bytes(s.end.peak)})")
-    print(f"perplexity of the last {s.scored:,} tokens {s.perplexity:.3f}; of {s.blocks} blocks of them ", end="")
-    print(f"{s.sampled:.3f}, with a fresh window of {s.window:,} tokens {s.fresh:.3f}")
+    print_line(f"{variant.name}: {s.tokens:,} tokens streamed, the cache holds {format_bytes(s.cache_bytes)}")
+    print_text(f"memory at a tenth {format_bytes(s.early.now)} (peak {format_bytes(s.early.peak)}), ", end="")
+    print_line(f"at the end {format_bytes(s.end.now)} (peak {format_bytes(s.end.peak)})")
+    print_text(f"perplexity of the last {s.scored:,} tokens {s.perplexity:.3f}; of {s.blocks} blocks of them ", end="")
+    print_line(f"{s.sampled:.3f}, with a fresh window of {s.window:,} tokens {s.fresh:.3f}")
