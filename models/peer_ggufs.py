@@ -84,8 +84,8 @@ class PeerGgufs:
                 self.warn(f"llama.cpp published is not measured: {name} was not published as a GGUF")
             return path
         if not fetch:
-            size = format_bytes(load_catalog()[name].download_bytes)
-            self.warn(f"{path.name} is not measured: --engines llama.cpp:{PUBLISHED} downloads it once ({size})")
+            size, file = format_bytes(load_catalog()[name].download_bytes), path.name.partition("-")[2]
+            self.warn(f"{file} is not measured: --engines llama.cpp:{PUBLISHED} downloads it once ({size})")
             return None
         fetch_published(name, path, self._report)
         return path

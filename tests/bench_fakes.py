@@ -40,7 +40,7 @@ class Fake:
 class Fakes:
     """Stands for ``Engines``, and for the clock."""
 
-    chosen, codecs, keeps = ENGINES, (), ()
+    chosen, codecs, keeps, own_models = ENGINES, (), (), ()
 
     def __init__(self) -> None:
         self.now, self.log, self.engines, self.forgotten = 1.0, list[Any](), list[BenchEngine](), 0

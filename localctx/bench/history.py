@@ -82,12 +82,12 @@ def draw_history(runs: Sequence[dict[str, Any]], path: Path, title: str) -> None
 
 
 def _draw(panel: Any, runs: Sequence[dict[str, Any]], what: str, context: int) -> None:
+    engines = sorted({_label(run, row) for run in runs for speed in SPEEDS for row in run[speed]})
     points = dict[str, list[tuple[datetime, float]]]()
     for run in runs:
         for row in run[what]:
             if row["context"] == context:
                 points.setdefault(_label(run, row), []).append((_time(run), row[SPEEDS[what]]))
-    engines = sorted({_label(run, row) for run in runs for what_ in SPEEDS for row in run[what_]})
     for engine, own in sorted(points.items()):
         style = "-" if engine.startswith("localctx") else "--"
         panel.plot(*zip(*own, strict=True), style, marker="o", label=engine, color=f"C{engines.index(engine)}")

@@ -119,6 +119,10 @@ class Bench:
         """Returns tokens ``start..stop`` of the text."""
         return list(self._tokens[start:stop])
 
+    def announce(self, text: str) -> None:
+        """Reports ``text`` as progress, without a time."""
+        self._on_progress(text, None)
+
     def run_step(self, text: str, step: BenchStep, run: Callable[[], object]) -> StepCost:
         """Reports ``text`` as progress, then runs the step; returns what it took. Raises Cancelled."""
         if self.engines.cancelled():

@@ -12,7 +12,9 @@ from localctx.errors import Cancelled
 def run(bench: Bench) -> None:
     """Measures until all is done or the user cancels. ``bench.samples`` has the results."""
     with suppress(Cancelled):
-        bench.engines.warm()
+        if bench.engines.own_models or {"reopen", "spill"} & {*bench.what}:
+            bench.announce("warming up")
+            bench.engines.warm()
         plan_steps(bench)
         if "parallel" in bench.what:
             plan_parallel_steps(bench)

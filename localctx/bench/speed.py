@@ -138,12 +138,12 @@ class _TimedEngine:
         before = max((n for n in bench.contexts if n <= self._at), default=0)
         step = reading(self._label, context, before, repeated)
         cost = bench.run_step(f"reading to {context:,} tokens: {self._label}", step, read)
-        known = cost.joules is not None and self.facts.joules is not None
+        spent = self.facts.joules
         self.facts = replace(
             self.facts,
             tokens=self.facts.tokens + len(tokens),
             seconds=self.facts.seconds + cost.seconds,
-            joules=self.facts.joules + cost.joules if known else None,
+            joules=None if spent is None or cost.joules is None else spent + cost.joules,
         )
         if bench.saved and self.facts.seconds >= LONG:
             facts = replace(self.facts, day=self.facts.day or date.today().isoformat())

@@ -131,7 +131,8 @@ def _gate(
     variants, needles = make_variants(codecs, keeps), lengths or [len(tokens) - 1]
     if how["bits"] and not (codecs or keeps or lengths or how["peers"]):
         variants, needles = [Variant(REFERENCE)], []  # weights alone are compared
-    gate, results = QualityGate(setup, tokens, needles, on_progress=terminal.show), []
+    gate = QualityGate(setup, tokens, needles, on_progress=terminal.show)
+    results = list["QualityResult"]()
     for result in gate.run(variants):
         results.append(result)
         if needles:

@@ -26,8 +26,6 @@ from localctx.models.peer_ggufs import PeerGgufs
 from localctx.models.peer_llama_cpp import LLAMA_CPP_WEIGHTS, PUBLISHED
 from localctx.models.peer_llama_gguf import GGUF_WEIGHTS, quantize_gguf, write_gguf
 
-NO_NF4 = "nf4 weights are for a GPU; use --weights int8, or full"
-
 
 @pytest.fixture
 def opened(sharp_model, tmp_path):
@@ -124,7 +122,7 @@ def test_the_users_own_gguf_is_what_was_published(tmp_path, opened):
 
 @needs_llama
 def test_what_is_not_here_is_fetched_only_when_asked_for(tmp_path, opened, sharp_model, monkeypatch):
-    path, fetched = tmp_path / "home" / "bench" / "tiny.gguf", list[str]()
+    path, fetched = tmp_path / "home" / "bench" / "12345678-tiny.gguf", list[str]()
 
     def fetch(name: str, to: Path, progress: ProgressCallback) -> None:
         progress("fetching", 1, 2)
