@@ -13,6 +13,7 @@ from localctx.cli.bench import bench
 from localctx.cli.chat import chat
 from localctx.cli.chats import chats
 from localctx.cli.common import CANCELLED
+from localctx.cli.desktop import desktop
 from localctx.cli.doctor import doctor
 from localctx.cli.help import help_
 from localctx.cli.library import library
@@ -23,6 +24,7 @@ from localctx.cli.quality import quality
 from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
+from localctx.cli.uninstall import uninstall
 from localctx.errors import Cancelled, UserError
 from localctx.version import __version__
 
@@ -90,6 +92,7 @@ def cli() -> None:
     """
 
 
-for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models, doctor, help_):
+_COMMANDS = (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models, doctor, help_)
+for _command in (*_COMMANDS, desktop, uninstall):
     cli.add_command(_command)
 library.add_command(library_search)
