@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from localctx.budget import Measured, measure_device, measure_disk, measure_ram
+from localctx.error_log import log_file
 from localctx.errors import StoreError, UserError
 from localctx.settings import Settings
-from localctx.store.store import Store
+from localctx.store.store import SALVAGE, Store, store_errors
 from localctx.version import __version__
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numba", "numpy", "sqlite-utils", "psutil", "gguf", "safetensors")
-
 LOG_LINES = 200  # of a report
 
 
@@ -26,6 +26,7 @@ def examine(settings: Settings) -> dict[str, Any]:
     report = {
         "localctx": __version__,
         "home": str(settings.home),
+        "log": str(log_file()),
         "versions": _versions(),
         "device": _device(settings, problems),
         "memory": {"ram": _measured(measure_ram()), "disk": _measured(measure_disk(settings.home))},
@@ -47,7 +48,7 @@ def bug_report(settings: Settings) -> str:
     report = examine(settings)
     if "damaged_documents" in report["store"]:
         report["store"]["damaged_documents"] = len(report["store"]["damaged_documents"])
-    text = json.dumps({**report, "settings": shown, "log": _log_lines(settings)}, indent=1, ensure_ascii=False)
+    text = json.dumps({**report, "settings": shown, "log": _log_lines()}, indent=1, ensure_ascii=False)
     return _without(text, _private_words(settings))
 
 
@@ -56,10 +57,10 @@ def _public(value: Any) -> Any:
     return "(a path or an address)" if isinstance(value, str) and ("/" in value or "\\" in value) else value
 
 
-def _log_lines(settings: Settings) -> list[str]:
-    """Returns the last lines of the newest log."""
-    logs = sorted([*settings.home.glob("*.log"), *settings.home.glob("logs/*.log")], key=lambda f: f.stat().st_mtime)
-    return logs[-1].read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:] if logs else []
+def _log_lines() -> list[str]:
+    """Returns the last lines of the log."""
+    log = log_file()
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:] if log.is_file() else []
 
 
 def _private_words(settings: Settings) -> dict[str, str]:
@@ -69,7 +70,7 @@ def _private_words(settings: Settings) -> dict[str, str]:
         return words
     with suppress(StoreError, sqlite3.Error), closing(Store(settings.home)) as store:
         for document in store.documents.all():
-            for name in (document.source, str(Path(document.source).parent), document.name):
+            for name in (document.path, str(Path(document.path).parent), document.name):
                 if len(name) > 1:
                     words.setdefault(name, "(document)")
     return words
@@ -95,6 +96,7 @@ def _versions() -> dict[str, str | None]:
 def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
+    from localctx.kernels.processor import INSTRUCTIONS, WIDEST
     from localctx.models.bitsandbytes_layers import bitsandbytes_options
     from localctx.models.device_choice import pick_device, pick_dtype
     from localctx.models.weight_formats import precision_name, refuse_weights
@@ -113,6 +115,7 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
         "hardware": name,
         "system": f"{platform.system()} {platform.release()}",
         "precision": precision_name(dtype, settings.weights),
+        "vectors": f"{WIDEST} float32 at once ({INSTRUCTIONS})",
         "threads": torch.get_num_threads(),
         "memory": _measured(measure_device(str(device))),
     }
@@ -149,18 +152,21 @@ def _store(settings: Settings, problems: list[str]) -> dict[str, Any]:
     if not (settings.home / "library.db").exists():
         return {"state": "empty"}
     try:
-        with closing(Store(settings.home)) as store:
+        with closing(Store(settings.home)) as store, store_errors(settings.home):
             health = store.health()
     except StoreError as e:
         problems.append(str(e))
         return {"state": "unusable"}
     if health["database"] != "ok":
-        problems.append(f"{store.file} is damaged ({health['database']}); move it away, documents are then read anew")
+        problems.append(f"{store.file} is damaged ({health['database']}); {SALVAGE}")
+    for table, count in health["damaged_rows"].items():
+        problems.append(f"{count:,} rows of {table.replace('_', ' ')} are damaged; {SALVAGE}")
     for document in health["damaged_documents"]:
         problems.append(f"the text of document {document[:12]} is damaged; remove it, then read the file again")
     if health["damaged_pages"]:
         problems.append(f"{health['damaged_pages']} kept pages are damaged; no need to act: they are read anew")
-    return {"state": "ok" if health["database"] == "ok" else "damaged", **health}
+    intact = health["database"] == "ok" and not health["damaged_rows"]
+    return {"state": "ok" if intact else "damaged", **health}
 
 
 def _measured(m: Measured) -> dict[str, int]:

@@ -13,7 +13,7 @@ from localctx.settings import Settings
 OWN = (
     *("library.db", "library.db-*", "pages", "originals", "uploads", "spill", "servers", "bench", "quality-*"),
     *("models", "adapters", "tried", "machine.json", "advised", "settings.toml", "*.lock"),
-    *("backups", "trash", "logs", "*.log", "*.log.*"),
+    *("backups", "trash", "reserve", "*.log", "*.log.*"),
 )
 """Patterns of all names that localctx makes in its data folder."""
 

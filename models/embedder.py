@@ -80,9 +80,13 @@ class TransformerEmbedder:
 
     @cached_property
     def _encode(self) -> "Encode":
+        from localctx.models.config_limits import check_config
         from localctx.models.device_choice import pick_device, pick_dtype
+        from localctx.models.safetensors_files import check_headers
         from localctx.models.transformers_model import loading
 
+        check_config(self._folder / "config.json")
+        check_headers(self._folder)
         device = pick_device("auto")
         with loading(self._folder, device):
             place = device, pick_dtype("auto", device)
