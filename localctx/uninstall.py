@@ -11,7 +11,8 @@ from pathlib import Path
 from localctx.settings import Settings
 
 OWN = (
-    *("library.db", "library.db-*", "pages", "originals", "uploads", "spill", "servers", "bench", "quality-*"),
+    *("library.db", "library.db-*", "library.db.*", "pages", "originals", "uploads"),
+    *("spill", "servers", "bench", "quality-*"),
     *("models", "adapters", "tried", "machine.json", "advised", "settings.toml", "*.lock"),
     *("backups", "trash", "reserve", "*.log", "*.log.*"),
 )
