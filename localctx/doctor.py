@@ -1,9 +1,12 @@
 """The report of ``localctx doctor``: versions, device, free memory, installed models and the state of the store."""
 
+import json
 import platform
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from localctx.budget import Measured, measure_device, measure_disk, measure_ram
@@ -14,6 +17,7 @@ from localctx.store.store import SALVAGE, Store, store_errors
 from localctx.version import __version__
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numba", "numpy", "sqlite-utils", "psutil", "gguf", "safetensors")
+LOG_LINES = 200  # of a report
 
 
 def examine(settings: Settings) -> dict[str, Any]:
@@ -31,6 +35,52 @@ def examine(settings: Settings) -> dict[str, Any]:
         "store": _store(settings, problems),
     }
     return {**report, "problems": problems}
+
+
+def bug_report(settings: Settings) -> str:
+    """Returns a text to attach to a report of a bug: what ``examine`` found, the settings that were changed, and the
+    end of the logs. Names and folders of documents are replaced, and so are paths, addresses and the user's folder.
+    """
+    defaults = Settings(settings.home)
+    changed = {f.name: getattr(settings, f.name) for f in fields(settings) if f.name != "home"}
+    changed = {name: value for name, value in changed.items() if value != getattr(defaults, name)}
+    shown = {name: _public(value) for name, value in changed.items()}
+    report = examine(settings)
+    if "damaged_documents" in report["store"]:
+        report["store"]["damaged_documents"] = len(report["store"]["damaged_documents"])
+    text = json.dumps({**report, "settings": shown, "log": _log_lines()}, indent=1, ensure_ascii=False)
+    return _without(text, _private_words(settings))
+
+
+def _public(value: Any) -> Any:
+    """Returns a setting's value, unless it is a path or an address, which may have a key in it."""
+    return "(a path or an address)" if isinstance(value, str) and ("/" in value or "\\" in value) else value
+
+
+def _log_lines() -> list[str]:
+    """Returns the last lines of the log."""
+    log = log_file()
+    return log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:] if log.is_file() else []
+
+
+def _private_words(settings: Settings) -> dict[str, str]:
+    """Returns what must not be in a report, each with the words for it."""
+    words = {str(settings.home): "(data folder)", str(Path.home()): "~"}
+    if not (settings.home / "library.db").exists():
+        return words
+    with suppress(StoreError, sqlite3.Error), closing(Store(settings.home)) as store:
+        for document in store.documents.all():
+            for name in (document.path, str(Path(document.path).parent), document.name):
+                if len(name) > 1:
+                    words.setdefault(name, "(document)")
+    return words
+
+
+def _without(text: str, words: dict[str, str]) -> str:
+    """Replaces ``words`` in a JSON text, the longest first, because they contain each other."""
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(json.dumps(word, ensure_ascii=False)[1:-1], words[word])
+    return text
 
 
 def _versions() -> dict[str, str | None]:

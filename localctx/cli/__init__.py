@@ -14,6 +14,7 @@ from localctx.cli.bench import bench
 from localctx.cli.chat import chat
 from localctx.cli.chats import chats
 from localctx.cli.common import CANCELLED, find_damage_behind
+from localctx.cli.desktop import desktop
 from localctx.cli.doctor import doctor
 from localctx.cli.help import help_
 from localctx.cli.library import library
@@ -26,6 +27,7 @@ from localctx.cli.quality import quality
 from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
+from localctx.cli.uninstall import uninstall
 from localctx.error_log import explain, log_error, start_error_log
 from localctx.errors import Cancelled, UserError
 from localctx.version import __version__
@@ -102,6 +104,6 @@ def cli() -> None:
 
 for _command in (ask, chat, chats, summarize, ui, serve, mcp, prepare, plan, quality, bench, library, models):
     cli.add_command(_command)
-for _command in (backup, restore, doctor, help_):
+for _command in (backup, restore, doctor, desktop, uninstall, help_):
     cli.add_command(_command)
 library.add_command(library_search)

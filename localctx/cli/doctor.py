@@ -1,6 +1,7 @@
 """``doctor``: checks the installation, the model and the store."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -10,16 +11,22 @@ from localctx.cli.printing import print_line
 
 
 @click.command()
+@click.option("--report", "file", metavar="FILE", help="Write a text for a bug report: no document's text or name.")
 @as_json_option
-def doctor(as_json: bool) -> None:
+def doctor(file: str | None, as_json: bool) -> None:
     """Show versions, memory and settings, check model and store for damage, and recommend a model.
 
     \b
     localctx doctor --json
+    localctx doctor --report bug.txt
     """
     from localctx.cli.terminal import print_json
-    from localctx.doctor import examine
+    from localctx.doctor import bug_report, examine
 
+    if file:
+        Path(file).write_text(bug_report(settings_from({})) + "\n", encoding="utf-8")
+        print(f"wrote {file}: read it before you send it")
+        return
     report = examine(settings_from({}))
     if as_json:
         print_json(report)

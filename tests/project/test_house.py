@@ -41,6 +41,7 @@ FLOORS = {
     "localctx.kv.pages": 1,
     "localctx.kv.keepers": 1,
     "localctx.kv.attention_history": 1,
+    "localctx.uninstall": 2,
     "localctx.error_log": 2,
     "localctx.settings": 1,
     "localctx.budget": 1,

@@ -1,0 +1,73 @@
+"""Uninstalling: what localctx keeps in its data folder, how large it is, and its deletion.
+
+Only what localctx itself made is deleted: somebody may have named a folder with other files as the data folder.
+"""
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from localctx.settings import Settings
+
+OWN = (
+    *("library.db", "library.db-*", "library.db.*", "pages", "originals", "uploads"),
+    *("spill", "servers", "bench", "quality-*"),
+    *("models", "adapters", "tried", "machine.json", "advised", "settings.toml", "*.lock"),
+    *("backups", "trash", "reserve", "*.log", "*.log.*"),
+)
+"""Patterns of all names that localctx makes in its data folder."""
+
+
+@dataclass(frozen=True)
+class KeptData:
+    """What is in a data folder: localctx's own paths with their sizes in bytes, and paths that are not its own."""
+
+    home: Path
+    own: dict[Path, int]
+    others: list[Path]
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all that is localctx's own."""
+        return sum(self.own.values())
+
+
+def kept_data(settings: Settings) -> KeptData:
+    """Looks into the data folder; an absent one is empty."""
+    paths = sorted(settings.home.iterdir()) if settings.home.is_dir() else []
+    own = {path: _size(path) for path in paths if any(path.match(pattern) for pattern in OWN)}
+    return KeptData(settings.home, own, [path for path in paths if path not in own])
+
+
+def delete_data(data: KeptData) -> None:
+    """Deletes what is localctx's own, and the folder where nothing else is in it. Raises OSError. Links are not
+    followed.
+    """
+    for path in data.own:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    if data.home.is_dir() and not any(data.home.iterdir()):
+        data.home.rmdir()
+
+
+def removing_command() -> str:
+    """Returns the command that removes the program itself, by where it is installed: a process cannot do it."""
+    prefix = Path(sys.prefix)
+    if prefix.is_relative_to("/usr/lib/localctx"):
+        return "sudo apt remove localctx"
+    if "pipx" in prefix.parts:
+        return "pipx uninstall localctx"
+    if prefix.parts[-3:-1] == ("uv", "tools"):
+        return "uv tool uninstall localctx"
+    if prefix.name == ".venv" and (prefix.parent / "packaging" / "start").is_file():
+        return f"delete the folder {prefix.parent}"
+    return f"{sys.executable} -m pip uninstall localctx"
+
+
+def _size(path: Path) -> int:
+    if path.is_symlink() or not path.is_dir():
+        return path.lstat().st_size
+    return sum(file.lstat().st_size for file in path.rglob("*") if not file.is_dir())

@@ -1,0 +1,79 @@
+"""The window in a desktop's menu: an entry and an icon in the user's folders, as freedesktop.org's specifications of
+desktop entries (1.5), icon themes and base directories say.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from localctx.errors import UserError
+
+NAME = "localctx"
+ICON = Path(__file__).with_name("icon.svg")
+_ENTRY = """[Desktop Entry]
+Type=Application
+Version=1.5
+Name=localctx
+GenericName=Document assistant
+Comment=Ask long documents on your own machine
+Exec={command} ui
+Icon=localctx
+Terminal=true
+Categories=Office;Utility;
+Keywords=document;question;summary;PDF;
+"""
+_SPECIAL = '"`$\\'  # inside quotes of an Exec key
+
+
+def entry_files() -> tuple[Path, Path]:
+    """Returns where entry and icon belong. Raises UserError on a system without such entries."""
+    if sys.platform in ("win32", "darwin"):
+        raise UserError("this system has no desktop entries", "open the window with: localctx ui")
+    named = Path(os.environ.get("XDG_DATA_HOME", ""))
+    data = named if named.is_absolute() else Path.home() / ".local" / "share"  # relative ones are to be ignored
+    return data / "applications" / f"{NAME}.desktop", data / "icons" / "hicolor" / "scalable" / "apps" / f"{NAME}.svg"
+
+
+def install_entry() -> list[Path]:
+    """Writes entry and icon, which run this installation; returns their files. Raises UserError and OSError."""
+    entry, icon = entry_files()
+    for file in (entry, icon):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    entry.write_text(_ENTRY.format(command=_quoted(_command())), encoding="utf-8")
+    shutil.copyfile(ICON, icon)
+    _refresh(entry.parent)
+    return [entry, icon]
+
+
+def remove_entry() -> list[Path]:
+    """Deletes entry and icon; returns the files that were there. Raises UserError and OSError."""
+    found = [file for file in entry_files() if file.exists()]
+    for file in found:
+        file.unlink()
+    _refresh(entry_files()[0].parent)
+    return found
+
+
+def _command() -> list[str]:
+    """The command of this installation, which need not be on the desktop's path."""
+    script = Path(sys.executable).with_name(NAME)
+    return [str(script)] if script.is_file() else [sys.executable, "-m", NAME]
+
+
+def _quoted(command: list[str]) -> str:
+    """Returns a command for an Exec key: quoted, and then escaped as a string of the file."""
+    words = []
+    for word in command:
+        escaped = "".join(f"\\{c}" if c in _SPECIAL else c for c in word).replace("%", "%%")
+        words.append(f'"{escaped}"')
+    return " ".join(words).replace("\\", "\\\\")
+
+
+def _refresh(folder: Path) -> None:
+    """Tell the desktop, where it has a command for that; others look by themselves."""
+    if (update := shutil.which("update-desktop-database")) and folder.is_dir():
+        with suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run([update, folder], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=10)
