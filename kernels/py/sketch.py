@@ -17,7 +17,8 @@ BITS = 2
 STEP = PAGE * BITS // 8  # bytes of a channel
 LEVELS = np.float32((1 << BITS) - 1)
 TASK = 16  # pages
-PROMISING = 2  # candidates per chosen page: choosing from all pages captures no more attention
+PROMISING = 2  # candidates per chosen page
+CANDIDATES = 64  # at least, by KV head: bounds tell little, and lose a fact where few are compared
 
 
 class Sketch(NamedTuple):
@@ -66,7 +67,7 @@ def choose(
     codes, scale, zero = (part.contiguous() for part in sketch)
     ranges, lows = (part.view(torch.uint16).numpy() for part in (scale, zero))
     more = np.empty((*q.shape[:2], 0), np.float32) if extra is None else extra.contiguous().numpy()
-    max_pages = pages if extra is not None else min(pages, PROMISING * count)
+    max_pages = pages if extra is not None else min(pages, max(CANDIDATES, PROMISING * count))
     out = np.empty((len(q), count), np.int64)
     queries = q.float().contiguous().numpy()
     _choose(queries, np.maximum(queries, 0) * LEVELS, codes.numpy(), ranges, lows, more, max_pages, sinks, out)
