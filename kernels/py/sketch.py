@@ -9,15 +9,16 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.kernels.decode_cpu import PAGE, fold
+from localctx.kernels.decode_cpu import HIDDEN, PAGE, fold
 from localctx.kernels.simd import crumbs
-from localctx.kernels.vector_math import INNER, MATH, address_of, dot_halves, greatest
+from localctx.kernels.vector_math import INNER, LANES, MATH, address_of, dot_halves, exp_below, greatest
 
 BITS = 2
 STEP = PAGE * BITS // 8  # bytes of a channel
 LEVELS = np.float32((1 << BITS) - 1)
 TASK = 16  # pages
-PROMISING = 2  # candidates per chosen page: choosing from all pages captures no more attention
+PROMISING = 2  # candidates per chosen page
+CANDIDATES = 64  # at least, by KV head: bounds tell little, and lose a fact where few are compared
 
 
 class Sketch(NamedTuple):
@@ -49,21 +50,24 @@ Score = Callable[[Tensor, Sketch, Tensor | None], Tensor]
 def choose(
     q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None, score: Score | None = None
 ) -> Tensor:
-    """The ``count`` pages with the approximately greatest q . key, ascending: [H, count] int64 from q [H, Q, D], by the
-    maximum over the Q queries. The first ``sinks`` pages and the last are always among them.
+    """The ``count`` pages that promise the most attention, ascending: [H, count] int64 from the scaled queries
+    q [H, Q, D]. The first ``sinks`` pages and the last are always among them.
 
-    The sketches of pages whose keys' bounds are low (Quest, arXiv:2406.10774) are not read. ``extra`` [H, Q, n * 64] is
-    added to the scores of single keys; then all sketches are read. ``score`` replaces ``best_scores``, and reads all.
+    What a page promises a query is its part of the softmax over the pages' approximately greatest q . key; the Q
+    queries' parts are added. (By the greatest of their scores, queries with large scores would choose for all.) The
+    sketches of pages that promise little by their keys' bounds (Quest, arXiv:2406.10774) are not read. ``extra``
+    [H, Q, n * 64] is added to the scores of single keys; then all sketches are read. ``score`` replaces
+    ``best_scores``, and reads all.
     """
     if score or q.device.type != "cpu":
-        each = (score or best_scores)(q, sketch, extra).amax(1)
+        each = (score or best_scores)(q, sketch, extra).softmax(-1).sum(1)
         each[:, :sinks] = each[:, -1] = float("inf")
         return each.topk(count, -1).indices.sort(-1).values
     pages = sketch.codes.shape[1]
     codes, scale, zero = (part.contiguous() for part in sketch)
     ranges, lows = (part.view(torch.uint16).numpy() for part in (scale, zero))
     more = np.empty((*q.shape[:2], 0), np.float32) if extra is None else extra.contiguous().numpy()
-    max_pages = pages if extra is not None else min(pages, PROMISING * count)
+    max_pages = pages if extra is not None else min(pages, max(CANDIDATES, PROMISING * count))
     out = np.empty((len(q), count), np.int64)
     queries = q.float().contiguous().numpy()
     _choose(queries, np.maximum(queries, 0) * LEVELS, codes.numpy(), ranges, lows, more, max_pages, sinks, out)
@@ -83,12 +87,12 @@ def _choose(q, rising, codes, scale, zero, extra, max_pages, sinks, out):  # typ
     whose product grows with a code. Only the two loops are here: variables assigned here would be shared by threads.
     """
     (heads, pages), (queries, dim) = scale.shape[:2], q.shape[1:]
-    promised, places = np.empty((heads, pages), np.float32), np.empty((heads, max_pages), np.int64)
+    bounds, places = _scores(heads, queries, pages), np.empty((heads, max_pages), np.int64)
     tasks = (pages + TASK - 1) // TASK if max_pages < pages else 0
     for task in prange(heads * tasks):
-        _bound_some(q, rising, scale, zero, task // tasks, task % tasks * TASK, promised)
-    _choose_candidates(promised, sinks, places)
-    found, tasks = np.empty((heads, max_pages), np.float32), (max_pages + TASK - 1) // TASK
+        _bound_some(q, rising, scale, zero, task // tasks, task % tasks * TASK, pages, bounds)
+    _choose_candidates(bounds, pages, sinks, places)
+    found, tasks = _scores(heads, queries, max_pages), (max_pages + TASK - 1) // TASK
     for task in prange(heads * tasks):
         scaled, wide = np.empty((queries, dim), np.float32), np.empty((2, dim), np.float32)
         room = scaled, wide, np.empty((queries, PAGE), np.float32)
@@ -96,22 +100,26 @@ def _choose(q, rising, codes, scale, zero, extra, max_pages, sinks, out):  # typ
     _take(found, sinks, places, out)
 
 
+@njit
+def _scores(heads, queries, pages):  # type: ignore[no-untyped-def]
+    """Room for scores of pages, in whole vectors; those of no page are hidden."""
+    return np.full((heads, queries, (pages + LANES - 1) // LANES * LANES), HIDDEN)
+
+
 @njit(**INNER)
-def _bound_some(q, rising, scale, zero, head, first, out):  # type: ignore[no-untyped-def]
-    """Set ``out`` [H, n], for some pages of a head, to an upper bound of the product of any key with any of the queries
+def _bound_some(q, rising, scale, zero, head, first, pages, out):  # type: ignore[no-untyped-def]
+    """Set ``out`` [H, Q, n], for some pages of a head, to an upper bound of the product of any key with the queries
     q [H, Q, D].
     """
-    for page in range(first, min(out.shape[1], first + TASK)):
+    for page in range(first, min(pages, first + TASK)):
         range_, low = address_of(scale[head, page]), address_of(zero[head, page])
-        top = np.float32(-np.inf)
         for j in range(q.shape[1]):
-            top = max(top, dot_halves(q[head, j], low) + dot_halves(rising[head, j], range_))
-        out[head, page] = top
+            out[head, j, page] = dot_halves(q[head, j], low) + dot_halves(rising[head, j], range_)
 
 
 @njit(**INNER)
 def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):  # type: ignore[no-untyped-def]
-    """Set ``out`` [H, m], for some of the pages ``places`` [H, m], to the greatest product of a key with any of the
+    """Set ``out`` [H, Q, m], for some of the pages ``places`` [H, m], to the greatest product of a key with the
     queries q [H, Q, D]. ``room`` is scratch memory: [Q, D], [2, D] and [Q, 64].
     """
     (scaled, wide, scores), (queries, dim), max_pages = room, q.shape[1:], places.shape[1]
@@ -122,35 +130,47 @@ def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):
         scores[:] = np.float32(0)
         fold(q[head], address_of(scale[head, page]), address_of(zero[head, page]), scaled, wide, scores)
         crumbs(address, STEP, ahead, address_of(scaled), dim, queries, dim, address_of(scores), PAGE, STEP)
-        top = np.float32(-np.inf)
         for j in range(queries):
             for t in range(min(PAGE, extra.shape[2])):
                 scores[j, t] += extra[head, j, page * PAGE + t]
-            top = max(top, greatest(address_of(scores[j]), PAGE))
-        out[head, i] = top
+            out[head, j, i] = greatest(address_of(scores[j]), PAGE)
 
 
 @njit
-def _choose_candidates(promised, sinks, places):  # type: ignore[no-untyped-def]
-    """Set ``places`` [H, m] to the pages with the greatest bounds, ascending; to all pages where m is their number."""
-    pages = promised.shape[1]
+def _choose_candidates(bounds, pages, sinks, places):  # type: ignore[no-untyped-def]
+    """Set ``places`` [H, m] to the pages that promise the most by ``bounds`` [H, Q, n], ascending; to all pages where m
+    is their number.
+    """
     for head in range(len(places)):
         if places.shape[1] == pages:
             for i in range(pages):
                 places[head, i] = i
         else:
-            promised[head, :sinks] = promised[head, pages - 1] = np.inf
-            _take_greatest(promised[head], places[head])
+            _take_greatest(_promises(bounds[head], pages, sinks), places[head])
 
 
 @njit
 def _take(found, sinks, places, out):  # type: ignore[no-untyped-def]
-    """Set ``out`` to those of the pages ``places``, which ascend, whose scores ``found`` are greatest."""
+    """Set ``out`` to those of the pages ``places``, which ascend, that promise the most by the scores ``found``."""
     for head in range(len(out)):
-        found[head, :sinks] = found[head, found.shape[1] - 1] = np.inf
-        _take_greatest(found[head], out[head])
+        _take_greatest(_promises(found[head], places.shape[1], sinks), out[head])
         for i in range(out.shape[1]):
             out[head, i] = places[head, out[head, i]]
+
+
+@njit(fastmath=MATH)
+def _promises(scores, pages, sinks):  # type: ignore[no-untyped-def]
+    """The softmax of ``scores`` [Q, n] over the pages, added over the queries: [pages]. Those always chosen are
+    infinite.
+    """
+    added = np.zeros(scores.shape[1], np.float32)
+    for row in scores:
+        at = address_of(row)
+        part = np.float32(1) / exp_below(at, greatest(at, len(row)), len(row))
+        for i in range(len(row)):
+            added[i] += row[i] * part
+    added[:sinks] = added[pages - 1] = np.inf
+    return added[:pages]
 
 
 @njit

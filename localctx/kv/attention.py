@@ -184,7 +184,7 @@ def _extra_scores(c: _AttentionCall, indices: Tensor) -> Tensor | None:
 
 def _over_selected(c: _AttentionCall) -> Iterator[Part]:
     tokens = range(c.q.shape[1])
-    chosen = torch.stack([choose_pages(c.cache, c.layer, c.q[:, t]) for t in tokens], 1)  # [H, T, selected]
+    chosen = torch.stack([choose_pages(c.cache, c.layer, c.q[:, t], c.scale) for t in tokens], 1)  # [H, T, selected]
     union = chosen.unique()
     indices = union.cpu().numpy()
     c.cache.table.touch(indices)

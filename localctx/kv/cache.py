@@ -141,8 +141,8 @@ class Cache:
         self.phase = "answering"
 
     def selects_pages(self) -> bool:
-        """True if a query now sees only the pages that it selects."""
-        return self.phase != "reading" and self.keeper.pages_seen(self.num_pages) < self.num_pages
+        """True if a query now sees only the pages that it selects: a token of the answer."""
+        return self.phase == "answering" and self.keeper.pages_seen(self.num_pages) < self.num_pages
 
     def record_attention(self) -> None:
         """From here on, add up in ``attention_mass`` what the pages read so far receive. Forks add to it as well."""

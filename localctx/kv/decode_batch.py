@@ -58,7 +58,7 @@ class DecodeBatch:
 
         Returns [Hq, n, Dv].
         """
-        chosen = self._choose(layer, q, window)
+        chosen = self._choose(layer, q, scale, window)
         pages = self._pages(layer, window) if chosen is None else self._pages_at(layer, chosen)
         bits = BATCH_DTYPES[self._caches[0].dtype]
         open_pages = BatchOpenPages(self._open_pages[layer], bits, self._filled, self._hidden(window))
@@ -122,13 +122,13 @@ class DecodeBatch:
         seen = [cache.table.first_seen(layer, window, cache.position + later) for cache, later in rows]
         return split_rows(self._starts, seen, self.max_part)
 
-    def _choose(self, layer: int, q: Tensor, window: int | None) -> np.ndarray | None:
+    def _choose(self, layer: int, q: Tensor, scale: float, window: int | None) -> np.ndarray | None:
         """The indices of the pages that the only row's query selects, [H, m]; None where it sees all."""
         cache = self._caches[0]
         if not selects_pages(cache, layer, window):
             return None
         assert len(self._caches) == 1, "a sequence that selects has a batch of its own"
-        chosen = choose_pages(cache, layer, q[:, 0]).numpy()
+        chosen = choose_pages(cache, layer, q[:, 0], scale).numpy()
         cache.table.touch(chosen)
         return chosen
 

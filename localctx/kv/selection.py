@@ -10,12 +10,13 @@ from localctx.kv.page_format import ORDINARY
 from localctx.shape import PAGE, SINK_PAGES
 
 
-def choose_pages(cache: Cache, layer: int, q: Tensor) -> Tensor:
+def choose_pages(cache: Cache, layer: int, q: Tensor, scale: float) -> Tensor:
     """The indices of the sealed pages that a token q [Hq, D] sees, ascending: [H, selected]. The queries of a KV head
-    select together.
+    select together. ``scale`` is that of attention.
     """
+    q = q.float() * scale
     pool, sketch = cache.pool, cache.sketches.of_layer(layer)
-    grouped = (quant.rotate(q.float()) if pool.format.rotated else q.float()).unflatten(0, (len(sketch.codes), -1))
+    grouped = (quant.rotate(q) if pool.format.rotated else q).unflatten(0, (len(sketch.codes), -1))
     extra = bias_scores(cache, layer, q).unflatten(0, grouped.shape[:2]) if pool.unbiased(layer) else None
     count = cache.keeper.pages_seen(cache.num_pages)
     return choose(grouped, sketch, count, SINK_PAGES, extra, pool.backend.best_scores)

@@ -162,6 +162,16 @@ def test_pages_whose_bounds_promise_little_are_not_chosen():
         assert (chosen == place).any(-1).all()
 
 
+@pytest.mark.parametrize("score", [None, sketch.best_scores])
+def test_a_query_with_large_scores_does_not_choose_for_all(score):
+    """Thirty pages have the same large score with the first query; the second query looks at one page alone."""
+    keys = rand(200, 1, 16, PAGE) * 0.1
+    keys[10:40, :, 0, 7] = keys[150, :, 1, 7] = 3
+    q = torch.zeros(1, 2, 16)
+    q[0, 0, 0], q[0, 1, 1] = 10, 2
+    assert (sketch.choose(q, sketch.make_sketch(keys), 6, 1, None, score) == 150).any()
+
+
 @pytest.mark.parametrize("codec_name", FORMATS)
 def test_stored_keys_are_those_that_are_decoded(codec_name, case):
     codec = make_codec(codec_name, case[0], rotated=False)

@@ -12,8 +12,8 @@ DENSE_LAYERS = 2  # the first layers, in which every query sees everything (Ques
 
 @dataclass(frozen=True, kw_only=True)
 class Select(Keeper):
-    """A query sees the pages whose keys, sketched at two bits, promise the highest scores. Nothing is evicted. Reading
-    a document is dense; the question and the answer select.
+    """A query sees the pages whose keys, sketched at two bits, promise the highest scores. Nothing is evicted. Only
+    tokens of the answer select: a document and the question are read densely, as in Quest.
     """
 
     name: str = "select"
