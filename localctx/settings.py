@@ -149,7 +149,8 @@ def load_settings(**flags: Any) -> Settings:
 
     Raises UsageError, which names the source, for an invalid value or an unknown key in the file.
     """
-    home = Path(flags.pop("home", None) or os.environ.get("LOCALCTX_HOME") or default_home()).expanduser().absolute()
+    given = flags.pop("home", None)
+    home = Path(given).expanduser().absolute() if given else data_folder()
     settings = Settings(home)
     for source, values in ((home / FILE, _read_file(home / FILE)), ("the environment", overrides())):
         settings = replace(settings, **{k: _typed(k, v, source) for k, v in values.items()})
@@ -218,6 +219,15 @@ def write_atomically(file: Path, text: str) -> None:
         with suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def data_folder() -> Path:
+    """Returns the data folder: what ``LOCALCTX_HOME`` names, else the system's. Raises UsageError."""
+    named = os.environ.get("LOCALCTX_HOME") or default_home()
+    try:
+        return Path(named).expanduser().absolute()
+    except (OSError, RuntimeError) as e:
+        raise UsageError(f"LOCALCTX_HOME = {named} is no folder ({e})", "name another, or leave it out") from e
 
 
 def default_home() -> Path:

@@ -164,7 +164,7 @@ def _fewer_bits(machine: Machine) -> list[str]:
     """Returns the weights with fewer bits that ``machine`` computes."""
     if machine.device != "cpu":
         return ["nf4"]
-    return ["int8"]
+    return ["int8"] if machine.precision == "float32" else []
 
 
 def _estimate(entry: CatalogEntry, machine: Machine, weights: str) -> ModelEstimate:
