@@ -18,7 +18,7 @@ DECODE_OVERHEAD = 0.01  # seconds a token
 ARITHMETIC_SHARE = 0.7  # of the measured arithmetic rate that a prefill of some thousand tokens reaches
 MOST_OFF = 2  # times; measured rates that differ more from the estimate come from a busy machine, or a short text
 LLAMA_SHARE = 0.3  # the same of a prefill through llama.cpp, which unpacks weights as it multiplies
-ROUNDED_BYTES = {"int8": 1.3, "int4": 0.8}  # a parameter; on a CPU such weights take as long as if a token read so many
+ROUNDED_BYTES = {"int8": 1.4, "int4": 0.9}  # a parameter; on a CPU such weights take as long as if a token read so many
 
 
 @dataclass(frozen=True)
