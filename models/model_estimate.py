@@ -18,7 +18,7 @@ DECODE_OVERHEAD = 0.01  # seconds a token
 ARITHMETIC_SHARE = 0.7  # of the measured arithmetic rate that a prefill of some thousand tokens reaches
 MOST_OFF = 2  # times; measured rates that differ more from the estimate come from a busy machine, or a short text
 LLAMA_SHARE = 0.3  # the same of a prefill through llama.cpp, which unpacks weights as it multiplies
-INT8_BYTES = 1.4  # a parameter; on a CPU, int8 weights take as long as if a token read so many
+ROUNDED_BYTES = {"int8": 1.4, "int4": 0.9}  # a parameter; on a CPU such weights take as long as if a token read so many
 
 
 @dataclass(frozen=True)
@@ -204,4 +204,4 @@ def _bytes_read(entry: CatalogEntry, machine: Machine, weights: str) -> float:
     """Returns the bytes of weights that decoding a token reads. A CPU reads 16-bit weights as they are."""
     if weights == "full":
         return entry.used_parameters * (4 if machine.precision == "float32" and machine.device != "cpu" else 2)
-    return entry.used_parameters * (INT8_BYTES if machine.device == "cpu" else BITS[weights] / 8)
+    return entry.used_parameters * (ROUNDED_BYTES[weights] if machine.device == "cpu" else BITS[weights] / 8)

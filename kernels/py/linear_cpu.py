@@ -14,9 +14,10 @@ from torch import Tensor
 
 from localctx.kernels.integer_product import add_block, rounded
 from localctx.kernels.simd import block_product
-from localctx.kernels.vector_math import BFLOAT, FLOAT, HALF, NIBBLES, SIGNED, address_of
+from localctx.kernels.vector_math import BFLOAT, FLOAT, HALF, NIBBLES, SIGNED, address_of, aligned_floats
 from localctx.kernels.weight_groups import WIDTH, Groups, int4_groups, int8_groups, pack, unpack
 
+ALONE = 4  # rows whose sums stay in a core's cache wherever they are
 MANY = 12  # rows; for more of them weights are not what takes time
 AHEAD = 16384  # bytes of weights that are prefetched: some processors' own prefetchers stop at the end of every page
 STRIP = 48  # rows of a task: their inputs stay in a core's cache while blocks pass
@@ -163,5 +164,11 @@ def multiply_rounded(x, first, kind, codes, out):  # type: ignore[no-untyped-def
     """``multiply_blocks`` for one block at 8 or 4 bits, whose records are [groups, bytes], by ``rounded`` rows from
     ``first`` on: into out [n, 32].
     """
-    out[:] = np.float32(0)
-    add_block(x, first, len(out), kind, codes, out)
+    if len(out) <= ALONE:
+        out[:] = np.float32(0)
+        add_block(x, first, len(out), kind, codes, out)
+        return
+    sums = aligned_floats(len(out), WIDTH)  # rows of ``out`` may be a multiple of 4 KiB apart: a cache holds few such
+    sums[:] = np.float32(0)
+    add_block(x, first, len(out), kind, codes, sums)
+    out[:] = sums
