@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from localctx.budget import Measured, measure_device, measure_disk, measure_ram
+from localctx.error_log import log_file
 from localctx.errors import StoreError, UserError
 from localctx.settings import Settings
 from localctx.store.store import SALVAGE, Store, store_errors
@@ -21,6 +22,7 @@ def examine(settings: Settings) -> dict[str, Any]:
     report = {
         "localctx": __version__,
         "home": str(settings.home),
+        "log": str(log_file()),
         "versions": _versions(),
         "device": _device(settings, problems),
         "memory": {"ram": _measured(measure_ram()), "disk": _measured(measure_disk(settings.home))},
@@ -44,6 +46,7 @@ def _versions() -> dict[str, str | None]:
 def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
+    from localctx.kernels.processor import INSTRUCTIONS, WIDEST
     from localctx.models.bitsandbytes_layers import bitsandbytes_options
     from localctx.models.device_choice import pick_device, pick_dtype
     from localctx.models.weight_formats import precision_name, refuse_weights
@@ -62,6 +65,7 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
         "hardware": name,
         "system": f"{platform.system()} {platform.release()}",
         "precision": precision_name(dtype, settings.weights),
+        "vectors": f"{WIDEST} float32 at once ({INSTRUCTIONS})",
         "threads": torch.get_num_threads(),
         "memory": _measured(measure_device(str(device))),
     }

@@ -66,6 +66,10 @@ class StoreError(UserError):
     """The data folder cannot be read or written."""
 
 
+class InternalError(UserError):
+    """Something failed that nobody foresaw; the error log says where."""
+
+
 class DamagedStore(StoreError):
     """The database in the data folder is damaged."""
 

@@ -74,14 +74,25 @@ class RecentlyDeleted:
         options: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         both = [self.chosen, self.status]
         for event in (tab.select, self.box.expand):
-            event(self.listed, None, self.chosen, **options)
+            event(self.relisted, self.chosen, self.chosen, **options)
         refresh(self.restore.click(self._restore, self.chosen, both, **options))
         self.forget.click(self._forget, self.chosen, both, **options)
 
     def listed(self) -> Any:
         """Return the choices as stored, nothing chosen."""
+        return gr.update(choices=self._rows(), value=[])
+
+    def relisted(self, chosen: list[int]) -> Any:
+        """Return the choices as stored, less what is ``chosen`` and gone. Else the choice is not touched: the user may
+        have chosen more while this was computed.
+        """
+        choices = self._rows()
+        there = [key for _, key in choices if key in chosen]
+        return gr.update(choices=choices, value=there) if len(there) < len(chosen) else gr.update(choices=choices)
+
+    def _rows(self) -> list[tuple[str, int]]:
         with self._window.store() as store:
-            return gr.update(choices=[(_row(d), d.id) for d in store.deletions.all()], value=[])
+            return [(_row(d), d.id) for d in store.deletions.all()]
 
     def _restore(self, chosen: list[int]) -> tuple[Any, str]:
         with self._window.store() as store:

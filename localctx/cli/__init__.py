@@ -20,16 +20,19 @@ from localctx.cli.library import library
 from localctx.cli.library_search import library_search
 from localctx.cli.models import models
 from localctx.cli.plan import plan
+from localctx.cli.printing import print_error
 from localctx.cli.quality import quality
 from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
+from localctx.error_log import explain, log_error, start_error_log
 from localctx.errors import Cancelled, UserError
 from localctx.version import __version__
 
 
 def main() -> None:
     """Run the command and end the process at once: torch's own shutdown would delay Ctrl-C by a second."""
+    start_error_log()
     code = run()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
@@ -60,19 +63,20 @@ def run() -> int:
     except BrokenPipeError:  # stdout was closed, as by `head`
         return 1
     except OSError as e:  # without a file name it is an error of stdout
+        log_error(e)
         remedy = "check that you may read and write it" if e.filename else "free some space where the output goes"
         return _fail(f"{e}; {remedy}", 1)
-    except UserError as e:
-        return _fail(str(e), e.exit_code)
     except Exception as e:
-        if damage := find_damage_behind(e):  # anything may come of it
+        if not isinstance(e, UserError) and (damage := find_damage_behind(e)):  # anything may come of it
+            log_error(e)
             return _fail(damage, 1)
-        raise
+        error = explain(e)
+        return _fail(str(error), error.exit_code)
     return 0
 
 
 def _fail(line: str, code: int) -> int:
-    print(f"localctx: {line}", file=sys.stderr)
+    print_error(f"localctx: {line}")
     return code
 
 

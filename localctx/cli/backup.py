@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from localctx.cli.common import open_store, settings_from
+from localctx.cli.printing import print_line
 from localctx.errors import format_bytes
 
 
@@ -21,7 +22,7 @@ def backup(file: Path, pages: bool) -> None:
 
     with open_store() as store:
         made = write_backup(store, file, pages)
-    print(f"{made.documents:,} documents and {made.chats:,} chats in {file}, {format_bytes(made.nbytes)}")
+    print_line(f"{made.documents:,} documents and {made.chats:,} chats in {file}, {format_bytes(made.nbytes)}")
 
 
 @click.command()
@@ -39,6 +40,6 @@ def restore(file: Path, replace: bool) -> None:
     before = restore_backup(file, home, replace)
     with open_store() as store:
         documents, chats = len(store.documents.all()), len(store.chats.all())
-    print(f"{documents:,} documents and {chats:,} chats restored to {home}")
+    print_line(f"{documents:,} documents and {chats:,} chats restored to {home}")
     if before:
-        print(f"what was there is in {before}")
+        print_line(f"what was there is in {before}")

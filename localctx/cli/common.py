@@ -78,7 +78,7 @@ def machine_options(command: Callable) -> Callable:
         click.option(
             "--weights",
             metavar="HOW",
-            help="The model's weights: full, int8, nf4 (GPU). Fewer bits: faster, less exact.",
+            help="The model's weights: full, int8, int4 (processor), nf4 (GPU). Fewer bits: faster, less exact.",
         ),
         click.option(
             "--rope", metavar="HOW", help="Stretch the window: yarn:2, linear:2, llama3:8 (auto: as trained)."
@@ -168,11 +168,6 @@ def settings_from(flags: dict[str, Any]) -> "Settings":
     from localctx.settings import load_settings
 
     return load_settings(**flags)
-
-
-def printable_line(text: str) -> str:
-    """Return text as one line without control characters, which a document could send to the terminal."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def parse_numbers(flag: str, given: str | None) -> list[int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, machine_options, open_store, parse_numbers, quiet_option, settings_from
+from localctx.cli.printing import print_line
 from localctx.errors import DocumentError, format_bytes
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _pin(documents: tuple[str, ...], pinned: bool) -> None:
         with open_store() as store:
             row = store.documents.find(document)
             store.documents.pin(row.id, pinned)
-        print(f"{row.name} is {'pinned' if pinned else 'no longer pinned'}")
+        print_line(f"{row.name} is {'pinned' if pinned else 'no longer pinned'}")
 
 
 @click.command()
@@ -115,26 +116,25 @@ def _print_result(result: "Verified", repair: bool) -> None:
     from localctx.store.store import SALVAGE
 
     counts = f"{result.documents:,} documents, {result.chats:,} chats, {result.pages:,} pages"
-    print(f"{counts}, {format_bytes(result.bytes)}: ", end="")
-    print("no damage found" if result.intact else "damaged")
+    print_line(f"{counts}, {format_bytes(result.bytes)}: {'no damage found' if result.intact else 'damaged'}")
     if result.database != "ok":
-        print(f"the database is damaged ({result.database}); {SALVAGE}")
+        print_line(f"the database is damaged ({result.database}); {SALVAGE}")
     for table, rows in result.damaged_rows.items():
-        print(f"{len(rows):,} damaged rows of {table.replace('_', ' ')}; {SALVAGE}")
+        print_line(f"{len(rows):,} damaged rows of {table.replace('_', ' ')}; {SALVAGE}")
     for document in result.damaged_documents:
-        print(f"the text of document {document[:12]} {'was' if repair else 'is'} damaged; read the file again")
+        print_line(f"the text of document {document[:12]} {'was' if repair else 'is'} damaged; read the file again")
     if count := len(result.damaged_pages):
         action = "deleted" if repair else "damaged; delete them with --repair"
-        print(f"{count:,} pages {action}; they are computed again when needed")
+        print_line(f"{count:,} pages {action}; they are computed again when needed")
 
 
 def _print_salvaged(salvaged: "Salvaged") -> None:
-    print(f"saved: {_counted(salvaged.saved)}")
+    print_line(f"saved: {_counted(salvaged.saved)}")
     if salvaged.doubtful:
-        print(f"of these, parts may be wrong in: {_counted(salvaged.doubtful)}")
+        print_line(f"of these, parts may be wrong in: {_counted(salvaged.doubtful)}")
     if salvaged.lost:
-        print(f"lost, at least: {_counted(salvaged.lost)}")
-    print(f"the damaged database is kept as {salvaged.aside}; delete it when you miss nothing")
+        print_line(f"lost, at least: {_counted(salvaged.lost)}")
+    print_line(f"the damaged database is kept as {salvaged.aside}; delete it when you miss nothing")
 
 
 def _counted(rows: "Counter[str]") -> str:
@@ -167,7 +167,9 @@ def export(document: str, output: Path) -> None:
     with open_store() as store:
         row = store.documents.find(document)
         nbytes, pages = export_document(store, row, output)
-    print(f"{row.name} exported to {output}, {format_bytes(nbytes)}" + ("" if pages else "; it has no stored pages"))
+    print_line(
+        f"{row.name} exported to {output}, {format_bytes(nbytes)}" + ("" if pages else "; it has no stored pages")
+    )
 
 
 @click.command("import")
@@ -205,4 +207,4 @@ def import_(file: Path, text_only: bool, check: str, quiet: bool, **flags: Any) 
             )
         told = f"; {workflow.check_bundle(bundle, usable, count)}" if usable else ""
         pages = workflow.import_bundle(bundle, usable)
-    print(f"{bundle.row.name} imported, {pages:,} pages{told}")
+    print_line(f"{bundle.row.name} imported, {pages:,} pages{told}")

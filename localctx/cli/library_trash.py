@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from localctx.cli.common import as_json_option, open_store
+from localctx.cli.printing import print_line, print_text
 from localctx.errors import format_bytes
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ def list_(as_json: bool = False) -> None:
     if as_json:
         print_json([vars(d) for d in deletions])
     elif not deletions:
-        print("The trash is empty.")
+        print_line("The trash is empty.")
     else:
-        print(table([{"ID": d.id, "KIND": d.kind, "NAME": d.name, "LEFT": left_in_trash(d)} for d in deletions]))
+        print_text(table([{"ID": d.id, "KIND": d.kind, "NAME": d.name, "LEFT": left_in_trash(d)} for d in deletions]))
 
 
 @trash.command("restore")
@@ -52,7 +53,7 @@ def restore_items(items: tuple[str, ...]) -> None:
     for item in items:
         with open_store() as store:
             deletion = store.deletions.restore(store.deletions.find(item).id)
-        print(f"{deletion.name} is back")
+        print_line(f"{deletion.name} is back")
 
 
 @trash.command()
@@ -66,7 +67,7 @@ def empty() -> None:
         count = len(store.deletions.all())
         freed = store.forget_deleted()
         store.erase()
-    print(f"{count:,} erased, {format_bytes(freed)} of files freed")
+    print_line(f"{count:,} erased, {format_bytes(freed)} of files freed")
 
 
 def removed_line(store: "Store", kind: "Kind", item: str, name: str, now: bool) -> str:
