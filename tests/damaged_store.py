@@ -85,6 +85,7 @@ def run_command(home: Path, arguments: list[str]) -> tuple[int, str, str]:
     with alarm(), contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         code = cli.run()
     gc.collect()  # which the command leaves to the end of its process
+    assert "something in localctx failed" not in err.getvalue(), err.getvalue()  # what nobody foresaw
     return code, out.getvalue(), err.getvalue()
 
 

@@ -211,9 +211,9 @@ def _put_in_place(folder: Path, home: Path) -> None:
         (home / SETTINGS).unlink(missing_ok=True)
     (home / f"{DATABASE}-journal").unlink(missing_ok=True)
     (folder / DATABASE).replace(home / DATABASE)
-    for name in (home, home / "originals", home / "pages"):
+    for changed in (home / "originals", home / "pages", home):
         with suppress(OSError):
-            descriptor = os.open(name, os.O_RDONLY)
+            descriptor = os.open(changed, os.O_RDONLY)
             os.fsync(descriptor)
             os.close(descriptor)
     with closing(Store(home)) as store:

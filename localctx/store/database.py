@@ -52,7 +52,7 @@ def copy_database(db: Database, target: Path) -> None:
 
 
 def _prepare(db: Database, file: Path) -> Database:
-    for pragma in ("foreign_keys = ON", "synchronous = FULL", "secure_delete = ON"):
+    for pragma in ("foreign_keys = ON", "synchronous = EXTRA", "secure_delete = ON"):
         db.execute(f"PRAGMA {pragma}")
     register(db.conn)
     known = {m.name for m in migrate._migrations}

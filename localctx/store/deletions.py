@@ -19,7 +19,7 @@ TRASH_DAYS = 7
 TRASH_SECONDS = TRASH_DAYS * 24 * 3600  # how long what was deleted can be brought back
 
 Kind = Literal["document", "chat"]
-Rows = dict[str, list[dict[str, Any]]]
+TableRows = dict[str, list[dict[str, Any]]]
 _TABLES: dict[str, str] = {"document": "documents", "chat": "chats"}
 _MADE_AGAIN = ("chunks", "caches", "cache_documents")  # of the text, when it is asked again
 _WITHOUT_KEY = (("document", "written", "document"),)  # tables with a column that names the item but is no foreign key
@@ -114,10 +114,10 @@ class Deletions:
     def _select(self, table: str, column: str, item: str) -> list[dict[str, Any]]:
         return list(self._db.query(f'SELECT * FROM [{table}] WHERE "{column}" = ? ORDER BY rowid', [item]))
 
-    def _name(self, kind: Kind, rows: Rows) -> str:
+    def _name(self, kind: Kind, rows: TableRows) -> str:
         return rows["chats"][0]["title"] if kind == "chat" else rows["documents"][0]["name"]
 
-    def _insert(self, kept: Rows, first: str) -> None:
+    def _insert(self, kept: TableRows, first: str) -> None:
         """Insert rows again, those of the table ``first`` before all others. What is there stays; so does what a row
         cannot be without, such as a collection that was removed.
         """
@@ -137,7 +137,7 @@ class Deletions:
                 continue
         return inserted
 
-    def _free_numbers(self, kept: Rows) -> None:
+    def _free_numbers(self, kept: TableRows) -> None:
         """Give a chat's messages other numbers where new ones took theirs."""
         taken = {row["id"] for row in self._db.query("SELECT id FROM messages")}
         if not any(m["id"] in taken for m in kept["messages"]):
@@ -164,13 +164,13 @@ class Deletions:
         )
 
 
-def _packed(rows: Rows) -> bytes:
+def _packed(rows: TableRows) -> bytes:
     return zlib.compress(json.dumps(rows, default=lambda data: {"base64": base64.b64encode(data).decode()}).encode())
 
 
-def _unpacked(packed: bytes) -> Rows:
+def _unpacked(packed: bytes) -> TableRows:
     def data(value: dict[str, Any]) -> Any:
         return base64.b64decode(value["base64"]) if value.keys() == {"base64"} else value
 
-    rows: Rows = json.loads(zlib.decompress(packed), object_hook=data)
+    rows: TableRows = json.loads(zlib.decompress(packed), object_hook=data)
     return rows

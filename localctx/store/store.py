@@ -1,7 +1,7 @@
 """The store: one SQLite file and a folder of page files; opens and migrates them, and turns errors into StoreError.
 
-A rollback journal with full syncs, not WAL: what a commit acknowledged survives power loss, and SQLite before 3.51.3
-can corrupt a WAL database on reset.
+A rollback journal with full syncs, of its folder too, not WAL: what a commit acknowledged survives power loss, and
+SQLite before 3.51.3 can corrupt a WAL database on reset.
 """
 
 import math
