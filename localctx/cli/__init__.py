@@ -26,6 +26,7 @@ from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
 from localctx.error_log import explain, log_error, start_error_log
 from localctx.errors import Cancelled
+from localctx.network import go_offline
 from localctx.version import __version__
 
 
@@ -98,3 +99,21 @@ def cli() -> None:
 for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models, doctor, help_):
     cli.add_command(_command)
 library.add_command(library_search)
+
+
+def _add_offline(command: click.Command) -> None:
+    """Add --offline to a command and all below it. It sets the environment, which child processes inherit."""
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _add_offline(below)
+    if command is not help_ and not isinstance(command, click.Group):
+        what = "Let nothing leave this machine."
+        flag = click.Option(["--offline"], is_flag=True, expose_value=False, callback=_go_offline, help=what)
+        command.params.append(flag)
+
+
+def _go_offline(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    if given:
+        go_offline()
+
+
+_add_offline(cli)

@@ -51,6 +51,7 @@ FLOORS = {
     "localctx.errors": 0,
     "localctx.file_names": 0,
     "localctx.shape": 0,
+    "localctx.network": 1,
     "localctx.version": 0,
     "localctx": 13,  # the public API, imported when it is used
 }
