@@ -84,7 +84,7 @@ def test_this_machine_is_told_from_others(host):
         (["ask", "{document}", "Why?", "--model", "qwen3-0.6b"], "qwen3-0.6b is not on this machine", "models pull"),
         (["ask", "{document}", "Why?", "--model", "a/b"], "a/b is not on this machine", "models pull"),
         (["models", "pull", "qwen3-0.6b"], "qwen3-0.6b is not on this machine", "without --offline"),
-        (["summarize", "{document}", "--server", "http://192.0.2.1:1/"], "192.0.2.1 is another machine", "server"),
+        (["summarize", "{document}", "--server", "http://192.0.2.1:1/"], "is another machine", "server"),
         (["serve", "--host", "0.0.0.0", "--model", "{model}"], "0.0.0.0 can be reached", "--host"),
     ],
 )
