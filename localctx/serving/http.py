@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.requests import ClientDisconnect
 
 from localctx.error_log import explain
 from localctx.errors import UsageError
@@ -73,6 +74,8 @@ class ErrorGuard:
 
         try:
             await self._app(scope, receive, note_start)
+        except ClientDisconnect:
+            pass  # nobody waits for an answer
         except Exception as e:
             line = f"localctx: {explain(e)}\n".encode()
             if scope["type"] == "http" and not started:

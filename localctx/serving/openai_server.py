@@ -224,7 +224,7 @@ async def _body(request: Request) -> Any:
             raise ApiError(f"a request may have at most {MAX_BODY_BYTES:,} bytes", status=413)
     try:
         return json.loads(data)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ApiError("the request is not JSON") from e
 
 
