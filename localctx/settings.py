@@ -24,7 +24,7 @@ EngineName = Literal["torch", "llama.cpp"]
 """The engines: torch over pages of ours, or llama.cpp, which holds keys and values itself."""
 
 LLAMA_KV = ("f16",)  # KV types that only llama.cpp has
-WEIGHTS = ("full", "int8", "nf4")
+WEIGHTS = ("full", "int8", "int4", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
 CAREFUL = ("auto", "off")
@@ -45,7 +45,7 @@ class Settings:
 
     ``home`` is the data folder; ``model`` a catalogue name, hub id or path; ``engine`` computes it: ``torch``,
     ``llama.cpp`` (GGUF files), or ``auto``; ``device`` and ``dtype`` may be ``auto``;
-    ``weights`` keep the bits they were published in (``full``) or are quantized (``int8``; ``nf4`` on a GPU);
+    ``weights`` keep 16 bits (``full``) or have fewer (``int8``; ``int4`` on a processor, ``nf4`` on a GPU);
     ``threads`` 0 leaves the number to torch; ``rope`` stretches the context window (``yarn:2``, ``linear:2``,
     ``llama3:8``). ``adapter`` answers questions about documents: the one that comes with the model (``auto``), none, a
     name or a folder.

@@ -19,6 +19,7 @@ from localctx.models.fingerprint import hash_weights
 from localctx.models.fused_experts import packed_experts
 from localctx.models.local_model import LocalModel
 from localctx.models.native_decoder import NativeDecoder, NativeWeights
+from localctx.models.published_blocks import PublishedBlocks
 from localctx.models.rope import parse_rope
 from localctx.models.safetensors_files import check_headers, open_weights
 from localctx.models.sizing import decoder_parameters, sizing_of, stored_parameters
@@ -58,9 +59,10 @@ def load_model(
             config, tensors = native
             chat = pool.submit(_tokenizer, folder, config)
             with loading(folder):
-                blocked = NativeWeights(config, tensors, weights)
+                published = PublishedBlocks(folder if weights != "full" else None)
+                blocked = NativeWeights(config, tensors, weights, published)
             warmed.result()
-            hashed = hashes.result()
+            hashed = hashes.result() | published.hashes
             return NativeDecoder(
                 config, blocked, chat.result(), precision=precision, name=name, hashes=hashed, rope=rope
             )

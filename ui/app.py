@@ -65,7 +65,7 @@ def build(window: AppWindow) -> gr.Blocks:
         chat.wire(page)
         chat.viewer.wire(chat.chat, chat.question, tabs)
         library.wire(page, tab)
-        batch.wire(page, tabs)
+        batch.wire(page, tabs, chat.sidebar.summarize, chat.chat)
         memory.wire(page, tabs, settings.pages, chat.chat)
         settings.wire(page, tabs, memory.saved)
     return page

@@ -9,10 +9,11 @@ from contextlib import suppress
 import click
 
 from localctx.cli.ask import ask, prepare
+from localctx.cli.backup import backup, restore
 from localctx.cli.bench import bench
 from localctx.cli.chat import chat
 from localctx.cli.chats import chats
-from localctx.cli.common import CANCELLED
+from localctx.cli.common import CANCELLED, find_damage_behind
 from localctx.cli.doctor import doctor
 from localctx.cli.help import help_
 from localctx.cli.library import library
@@ -25,7 +26,7 @@ from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
 from localctx.error_log import explain, log_error, start_error_log
-from localctx.errors import Cancelled
+from localctx.errors import Cancelled, UserError
 from localctx.network import go_offline
 from localctx.version import __version__
 
@@ -67,6 +68,9 @@ def run() -> int:
         remedy = "check that you may read and write it" if e.filename else "free some space where the output goes"
         return _fail(f"{e}; {remedy}", 1)
     except Exception as e:
+        if not isinstance(e, UserError) and (damage := find_damage_behind(e)):  # anything may come of it
+            log_error(e)
+            return _fail(damage, 1)
         error = explain(e)
         return _fail(str(error), error.exit_code)
     return 0
@@ -96,7 +100,9 @@ def cli() -> None:
     """
 
 
-for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models, doctor, help_):
+for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models):
+    cli.add_command(_command)
+for _command in (backup, restore, doctor, help_):
     cli.add_command(_command)
 library.add_command(library_search)
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, open_store
+from localctx.cli.library_trash import removed_line
 from localctx.cli.printing import print_error, print_json_text, print_line, print_text
-from localctx.errors import UserError, format_bytes
+from localctx.errors import UserError
 
 if TYPE_CHECKING:
     from localctx.store.chats import Chat, Chats
@@ -71,8 +72,9 @@ def rename(chat: str, title: str) -> None:
 
 @chats.command()
 @click.argument("chats", nargs=-1, required=True, metavar="CHAT...")
-def rm(chats: tuple[str, ...]) -> None:
-    """Delete CHATs: their messages, and pages nothing else uses. Their documents stay.
+@click.option("--now", is_flag=True, help="Erase them at once, and overwrite what was said.")
+def rm(chats: tuple[str, ...], now: bool) -> None:
+    """Delete CHATs. Their pages go at once; what was said rests in the trash for 7 days. Their documents stay.
 
     \b
     localctx chats rm "The lease" 3f9a1c
@@ -80,8 +82,7 @@ def rm(chats: tuple[str, ...]) -> None:
     for chat in chats:
         with open_store() as store:
             found = store.chats.find(chat)
-            freed = store.remove_chat(found.id)
-        print_line(f"{found.title} removed, {format_bytes(freed)} freed")
+            print_line(removed_line(store, "chat", found.id, found.title, now))
 
 
 @chats.command()

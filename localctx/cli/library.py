@@ -8,6 +8,7 @@ import click
 
 from localctx.cli.common import CANCELLED, as_json_option, ocr_option, open_store, quiet_option, settings_from
 from localctx.cli.library_pages import export, import_, pin, unpin, verify
+from localctx.cli.library_trash import removed_line, trash
 from localctx.cli.library_watch import watch
 from localctx.cli.printing import print_error, print_line, print_text
 from localctx.errors import DocumentError, format_bytes
@@ -170,8 +171,9 @@ def library_show(document: str, as_json: bool) -> None:
 
 @library.command("rm")
 @click.argument("documents", nargs=-1, required=True, metavar="DOCUMENT...")
-def library_rm(documents: tuple[str, ...]) -> None:
-    """Delete DOCUMENTs from the library: their text, their caches, and pages nothing else uses.
+@click.option("--now", is_flag=True, help="Erase them at once, and overwrite what they said.")
+def library_rm(documents: tuple[str, ...], now: bool) -> None:
+    """Delete DOCUMENTs from the library. Their pages go at once; their text rests in the trash for 7 days.
 
     \b
     localctx library rm README.md 3f9a1c
@@ -179,8 +181,10 @@ def library_rm(documents: tuple[str, ...]) -> None:
     for document in documents:
         with open_store() as store:
             row = store.documents.find(document)
-            freed = store.remove_document(row.id)
-        print_line(f"{row.name} removed, {format_bytes(freed)} freed")
+            print_line(removed_line(store, "document", row.id, row.name, now))
+            if quoting := store.chats.quoting(row.id):
+                ids = " ".join(chat.id for chat in quoting)
+                print_line(f"chats that still quote it: {len(quoting)}; delete them with: localctx chats rm {ids}")
 
 
 def _parts(spans: list[Any]) -> str:
@@ -205,5 +209,5 @@ def _when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
 
 
-for _command in (watch, pin, unpin, verify, export, import_):
+for _command in (watch, pin, unpin, verify, export, import_, trash):
     library.add_command(_command)

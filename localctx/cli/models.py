@@ -138,7 +138,7 @@ def _table_row(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
 
 @models.command("use")
 @click.argument("name")
-@click.option("--weights", metavar="HOW", help="The precision of its weights: full, int8, nf4 (GPU).")
+@click.option("--weights", metavar="HOW", help="The precision of its weights: full, int8, int4 (processor), nf4 (GPU).")
 def models_use(name: str, weights: str | None) -> None:
     """Use model NAME from now on: one of the list, one on this machine, a folder or a GGUF file.
 

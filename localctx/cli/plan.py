@@ -1,5 +1,6 @@
 """``plan``: the memory of a model and its KV cache, and the longest context that fits."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,8 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
     from localctx.settings import parse_size
 
     memory = None if device_memory is None else parse_size(device_memory, "device-memory")
+    if memory is not None and settings.weights == "nf4" and settings.device == "auto":
+        settings = replace(settings, device="cuda")  # a device of which these weights can be planned
     report = plan_memory(settings, Path(config).expanduser() if config else None, context, memory).to_json()
     if as_json:
         print_json(report)
