@@ -25,14 +25,14 @@ from localctx.cli.quality import quality
 from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
-from localctx.error_log import explain, log_error, start_error_log
 from localctx.errors import Cancelled, UserError
-from localctx.network import go_offline
 from localctx.version import __version__
 
 
 def main() -> None:
     """Run the command and end the process at once: torch's own shutdown would delay Ctrl-C by a second."""
+    from localctx.error_log import start_error_log
+
     start_error_log()
     code = run()
     for stream in (sys.stdout, sys.stderr):
@@ -64,16 +64,24 @@ def run() -> int:
     except BrokenPipeError:  # stdout was closed, as by `head`
         return 1
     except OSError as e:  # without a file name it is an error of stdout
-        log_error(e)
+        _log(e)
         remedy = "check that you may read and write it" if e.filename else "free some space where the output goes"
         return _fail(f"{e}; {remedy}", 1)
     except Exception as e:
         if not isinstance(e, UserError) and (damage := find_damage_behind(e)):  # anything may come of it
-            log_error(e)
+            _log(e)
             return _fail(damage, 1)
+        from localctx.error_log import explain
+
         error = explain(e)
         return _fail(str(error), error.exit_code)
     return 0
+
+
+def _log(error: Exception) -> None:
+    from localctx.error_log import log_error
+
+    log_error(error)
 
 
 def _fail(line: str, code: int) -> int:
@@ -119,6 +127,8 @@ def _add_offline(command: click.Command) -> None:
 
 def _go_offline(ctx: click.Context, option: click.Parameter, given: bool) -> None:
     if given:
+        from localctx.network import go_offline
+
         go_offline()
 
 
