@@ -66,6 +66,10 @@ class StoreError(UserError):
     """The data folder cannot be read or written."""
 
 
+class OfflineError(ModelError):
+    """Something needs another machine, which localctx was told to leave alone: a model to download, a server."""
+
+
 class InternalError(UserError):
     """Something failed that nobody foresaw; the error log says where."""
 

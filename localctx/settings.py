@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_type_hints
 
 from localctx.errors import UsageError
+from localctx.network import go_offline, is_on
 from localctx.shape import FORMATS
 
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # method, and factor over the trained window
@@ -30,6 +31,7 @@ CAREFUL = ("auto", "off")
 SUMMARIES = ("auto", "write", "extract")
 ANSWERS = ("auto", "quote", "free")
 REMOTE_MODE = ("read", "write")
+OFFLINE = ("on", "1", "true", "yes", "off", "0", "false", "no")
 APPEARANCE = ("auto", "light", "dark")
 READ_AHEAD = ("auto", "always", "off")
 FILE = "settings.toml"
@@ -74,7 +76,7 @@ class Settings:
     was measured to be better with the model (``auto``).
 
     ``remote`` is the URL of a remote store of pages (empty: none); with ``remote_mode`` ``read`` its pages are only
-    downloaded, with ``write`` they are uploaded too.
+    downloaded, with ``write`` they are uploaded too. ``offline`` ``on``: nothing leaves this machine.
     """
 
     home: Path
@@ -115,6 +117,7 @@ class Settings:
     appearance: str = "auto"
     remote: str = ""
     remote_mode: str = "read"
+    offline: str = "off"
 
     @property
     def models(self) -> Path:
@@ -156,7 +159,10 @@ def load_settings(**flags: Any) -> Settings:
     settings = Settings(home)
     for source, values in ((home / FILE, _read_file(home / FILE)), ("the environment", overrides())):
         settings = replace(settings, **{k: _typed(k, v, source) for k, v in values.items()})
-    return _checked(replace(settings, **{k: v for k, v in flags.items() if v is not None}))
+    settings = _checked(replace(settings, **{k: v for k, v in flags.items() if v is not None}))
+    if is_on(settings.offline):
+        go_offline()
+    return settings
 
 
 def with_changes(settings: Settings, changes: Mapping[str, Any]) -> Settings:
@@ -303,6 +309,8 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"read_ahead = {s.read_ahead!r} means nothing", f"use one of: {', '.join(READ_AHEAD)}")
     if s.remote_mode not in REMOTE_MODE:
         raise UsageError(f"remote_mode = {s.remote_mode!r} means nothing", f"use one of: {', '.join(REMOTE_MODE)}")
+    if s.offline.lower() not in OFFLINE:
+        raise UsageError(f"offline = {s.offline!r} means nothing", "use on or off")
     if s.appearance not in APPEARANCE:
         raise UsageError(f"there is no appearance {s.appearance!r}", f"use one of: {', '.join(APPEARANCE)}")
     if s.prompts not in ("auto", "off"):

@@ -26,6 +26,7 @@ from localctx.models.model_advice import Advice
 from localctx.models.model_estimate import ModelEstimate, estimate, estimate_packed, usefulness
 from localctx.models.resolve import check_known, hub_source
 from localctx.models.sizing import stored_parameters
+from localctx.network import refuse_offline
 from localctx.settings import Settings
 
 _GENERATES = ("CausalLM", "ConditionalGeneration", "LMHeadModel")  # ends of the names of architectures that answer
@@ -94,6 +95,7 @@ def _on_hub(name: str, machine: Machine) -> ListedModel:
     source = hub_source(name)
     assert source
     try:
+        refuse_offline(f"the hub would be asked about {name}")
         entry = look_up(name, source)
     except SourceFailed as error:
         remedy = f"check the name and the network, or {_REMEDY}"

@@ -37,6 +37,7 @@ from localctx.models.installed import (
     unknown_model_error,
     verify,
 )
+from localctx.network import refuse_offline
 
 __all__ = ["InstalledModel", "list_installed", "pull", "remove", "resolve_model", "verify"]
 
@@ -175,6 +176,7 @@ def _converted(gguf: Path, models_dir: Path, progress: ProgressCallback) -> Path
 def _fetch(
     name: str, sources: tuple[ModelSource, ...], need: int, work_folder: Path, progress: ProgressCallback
 ) -> BuiltModel:
+    refuse_offline(f"{name} is not on this machine", f"get it without --offline: localctx models pull {name}")
     failures, remedy = [], _TRY_AGAIN
     for source in sources:
         try:

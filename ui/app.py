@@ -20,6 +20,7 @@ from localctx.ui.chat_page import ChatPage
 from localctx.ui.http_access import BrowserAccess
 from localctx.ui.library_page import LibraryPage
 from localctx.ui.memory_page import MemoryPage
+from localctx.ui.request_check import RequestCheck
 from localctx.ui.settings_page import SettingsPage
 from localctx.ui.theme import window_theme
 from localctx.ui.window import AppWindow
@@ -72,11 +73,12 @@ def build(window: AppWindow) -> gr.Blocks:
 
 def mount(window: AppWindow, host: str, port: int) -> FastAPI:
     """Return the pages as a FastAPI application at ``host:port``."""
-    app = FastAPI(openapi_url=None)
+    app, page = FastAPI(openapi_url=None), build(window)
     document_routes.add_routes(app, window)
+    app.add_middleware(RequestCheck, page=page)
     return gr.mount_gradio_app(
         app,
-        build(window),
+        page,
         path="/",
         server_name=host,
         server_port=port,

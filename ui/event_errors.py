@@ -4,8 +4,10 @@ from typing import Any
 
 import gradio as gr
 
+from localctx.error_log import log_error
 from localctx.errors import Cancelled
 from localctx.ui.job_events import error_text
+from localctx.ui.request_check import NOT_UNDERSTOOD, note_misread
 
 
 def tell_in_one_line(page: gr.Blocks) -> None:
@@ -13,6 +15,15 @@ def tell_in_one_line(page: gr.Blocks) -> None:
     are logged. Called where the page is built.
     """
     process: Any = page.process_api
+    preprocess: Any = page.preprocess_data
+
+    async def preprocess_data(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await preprocess(*args, **kwargs)
+        except Exception as e:  # components raise anything for values that they never send
+            log_error(e)
+            note_misread()
+            raise gr.Error(NOT_UNDERSTOOD, print_exception=False) from None
 
     async def process_api(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -25,4 +36,5 @@ def tell_in_one_line(page: gr.Blocks) -> None:
         except Exception as e:
             raise gr.Error(error_text(e), print_exception=False) from None
 
+    page.preprocess_data = preprocess_data  # type: ignore[method-assign]
     page.process_api = process_api  # type: ignore[method-assign]

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from localctx.engine.coroutine import consume
 from localctx.engine.events import Event, Note
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError
+from localctx.network import refuse_offline
 from localctx.session import Session
 from localctx.settings import Settings, load_settings
 from localctx.store.documents import StoredDocument
@@ -172,6 +173,7 @@ class RayCluster:
 
 def _connect(address: str, resources: ExitStack) -> None:
     """Connect to the cluster, or start one, until ``resources`` are closed."""
+    refuse_offline("Ray connects to other machines", "leave out --workers, or --offline")
     os.environ |= _QUIET
     local = dict[str, Any]()
     if address == "local":

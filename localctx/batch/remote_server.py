@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from localctx.batch.http_connection import ConnectionBroken, HttpConnection, HttpReply
 from localctx.errors import DocumentError, ModelError, TooLong, UsageError, UserError
+from localctx.network import refuse_offline
 
 KEY = "LOCALCTX_SERVER_KEY"  # the environment variable
 MAX_MESSAGE = 200  # characters of a server's error message
@@ -61,6 +62,11 @@ class ServerAddress:
         base = f"{parts.scheme}://{host}{path if path.endswith('/v1') else path + '/v1'}/"
         return cls(base, host, _is_local(name), parts.scheme == "https")
 
+    def refuse_offline(self) -> None:
+        """Raise OfflineError if this is another machine and localctx is offline."""
+        if not self.is_local:
+            refuse_offline(f"{self.host} is another machine", "use a server on this machine, or leave out --offline")
+
 
 @dataclass
 class RemoteServer:
@@ -86,6 +92,7 @@ class RemoteServer:
     @contextmanager
     def connect(self, cancelled: Callable[[], bool]) -> Iterator[HttpConnection]:
         """Open a connection for one thread."""
+        self.address.refuse_offline()
         headers = {"authorization": f"Bearer {self.key}"} if self.key else {}
         connection = HttpConnection(self.address.base, headers, self.address.is_local, cancelled)
         try:

@@ -28,13 +28,14 @@ from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
 from localctx.cli.uninstall import uninstall
-from localctx.error_log import explain, log_error, start_error_log
 from localctx.errors import Cancelled, UserError
 from localctx.version import __version__
 
 
 def main() -> None:
     """Run the command and end the process at once: torch's own shutdown would delay Ctrl-C by a second."""
+    from localctx.error_log import start_error_log
+
     start_error_log()
     code = run()
     for stream in (sys.stdout, sys.stderr):
@@ -66,16 +67,24 @@ def run() -> int:
     except BrokenPipeError:  # stdout was closed, as by `head`
         return 1
     except OSError as e:  # without a file name it is an error of stdout
-        log_error(e)
+        _log(e)
         remedy = "check that you may read and write it" if e.filename else "free some space where the output goes"
         return _fail(f"{e}; {remedy}", 1)
     except Exception as e:
         if not isinstance(e, UserError) and (damage := find_damage_behind(e)):  # anything may come of it
-            log_error(e)
+            _log(e)
             return _fail(damage, 1)
+        from localctx.error_log import explain
+
         error = explain(e)
         return _fail(str(error), error.exit_code)
     return 0
+
+
+def _log(error: Exception) -> None:
+    from localctx.error_log import log_error
+
+    log_error(error)
 
 
 def _fail(line: str, code: int) -> int:
@@ -107,3 +116,23 @@ for _command in (ask, chat, chats, summarize, ui, serve, mcp, prepare, plan, qua
 for _command in (backup, restore, doctor, desktop, uninstall, help_):
     cli.add_command(_command)
 library.add_command(library_search)
+
+
+def _add_offline(command: click.Command) -> None:
+    """Add --offline to a command and all below it. It sets the environment, which child processes inherit."""
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _add_offline(below)
+    if command is not help_ and not isinstance(command, click.Group):
+        what = "Let nothing leave this machine."
+        flag = click.Option(["--offline"], is_flag=True, expose_value=False, callback=_go_offline, help=what)
+        command.params.append(flag)
+
+
+def _go_offline(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    if given:
+        from localctx.network import go_offline
+
+        go_offline()
+
+
+_add_offline(cli)

@@ -38,14 +38,14 @@ def visible_json(text: str) -> str:
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def print_line(text: str) -> None:
+def print_line(text: object) -> None:
     """Print one line on stdout."""
-    print(visible_line(text), flush=True)
+    print(visible_line(str(text)), flush=True)
 
 
-def print_error(text: str) -> None:
+def print_error(text: object) -> None:
     """Print one line on stderr."""
-    print(visible_line(text), file=sys.stderr, flush=True)
+    print(visible_line(str(text)), file=sys.stderr, flush=True)
 
 
 def print_text(text: str, end: str = "\n") -> None:

@@ -140,6 +140,7 @@ class RemoteBatch:
 
     def _warn_if_remote(self) -> None:
         address = self._server.address
+        address.refuse_offline()
         if not address.is_local:
             how = "" if address.encrypted else ", unencrypted"
             print_error(printable_line(f"localctx: the documents are sent to {address.host}{how}"))

@@ -11,9 +11,11 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.requests import ClientDisconnect
 
 from localctx.error_log import explain
 from localctx.errors import UsageError
+from localctx.network import is_this_machine, refuse_offline
 from localctx.serving.patient_protocol import PatientProtocol
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -40,6 +42,8 @@ def access_key(home: Path, name: str = "ui") -> str:
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a listening socket on ``port``; 0 takes a free one. Raises UsageError."""
+    if not is_this_machine(host) or host in ("0.0.0.0", "::", ""):
+        refuse_offline(f"{host} can be reached from other machines", "leave out --host, or --offline")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -70,6 +74,8 @@ class ErrorGuard:
 
         try:
             await self._app(scope, receive, note_start)
+        except ClientDisconnect:
+            pass  # nobody waits for an answer
         except Exception as e:
             line = f"localctx: {explain(e)}\n".encode()
             if scope["type"] == "http" and not started:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from localctx.network import refuse_offline
 from localctx.store.daemon_threads import DaemonThreads, T
 from localctx.store.page_cipher import PageCipher
 from localctx.store.page_store import OpenedPage, PageKey
@@ -89,6 +90,8 @@ class RemotePages:
 
     def _file_system(self) -> tuple[Any, str]:
         if self._place is None:
+            if not self._url.startswith(("file:", "/", "memory:", "local:")):
+                refuse_offline("the remote store of pages is on another machine", "leave the setting remote empty")
             from fsspec.core import url_to_fs
 
             self._place = url_to_fs(self._url)

@@ -11,7 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 from clock import seconds_since
+from fuzz_documents import FORMATS
 from made_files import docx, epub, pdf, with_member, zipped
+from measure_fuzz import run_block
 from processes import opened
 
 from localctx.errors import DocumentError
@@ -219,3 +221,11 @@ def test_links_out_of_a_folder_are_not_followed_and_counted_in_one_line(run, tmp
     assert "good.txt" in listed.stdout + done.stdout
     assert run("library", "search", "secret").stdout == ""
     assert run("library", "add", folder / "relative.txt").returncode == 0  # named by the owner
+
+
+def test_documents_changed_at_random_are_read_or_refused_in_a_sentence(tmp_path):
+    """``python tests/measure_fuzz.py`` has more inputs."""
+    ended = run_block(",".join(FORMATS), 50, 1, tmp_path)
+    assert {name: sum(ends.values()) >= 50 for name, ends in ended.items()} == dict.fromkeys(FORMATS, True)
+    assert sum(ends["read"] for ends in ended.values()) > 100
+    assert sum(ends["refused"] for ends in ended.values()) > 100
