@@ -14,8 +14,8 @@ def lanes_of(name: str, features: str) -> int:
     return 16 if "+avx512f" in features.split(",") and name not in _HALVED else 8
 
 
-_NAME = getattr(config, "CPU_NAME", "") or binding.get_host_cpu_name()
+NAME = getattr(config, "CPU_NAME", "") or binding.get_host_cpu_name()
 FEATURES = getattr(config, "CPU_FEATURES", "") or get_host_cpu_features()
 """Its features, by LLVM's names: ``+avx2,-avx512f``."""
-WIDEST = lanes_of(_NAME, FEATURES)
+WIDEST = lanes_of(NAME, FEATURES)
 """The lanes of the widest vectors of float32 that products use."""
