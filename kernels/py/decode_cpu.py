@@ -161,7 +161,7 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
     scores, p, scaled, wide = room
     for page in range(first, stop):
         address, t = addresses[page], lay.table[formats[page]]
-        ahead = addresses[min(page + 1, stop - 1)] - address
+        ahead = addresses[min(page + 1, len(addresses) - 1)] - address
         scores[:] = np.float32(0)
         _by_block(q, address, ahead, t[0], t[2], t[3], t[4], head, np.int64(PAGE), lay.integers, scaled, wide, scores)
         for g in range(group):
@@ -190,7 +190,7 @@ def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, t
     """
     group = q.shape[1] // lay.heads
     for task in prange(len(parts) * lay.heads):
-        i, head = task // lay.heads, task % lay.heads
+        i, head = task % len(parts), task // len(parts)  # a thread goes on to the next part: its page is prefetched
         own, first, stop = head % len(addresses), head * group, head * group + group
         scores, p = np.empty((group, PAGE), np.float32), np.empty((group, PAGE), np.float32)
         wide = np.empty((2, max(PAGE, lay.k_dim)), np.float32)
