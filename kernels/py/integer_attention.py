@@ -22,10 +22,24 @@ from numba.extending import intrinsic
 
 from localctx.kernels.integer_dot import I8, I16
 from localctx.kernels.processor import FEATURES, WIDEST
-from localctx.kernels.vector_math import F32, HALF, I32, I64, INNER, LANES, VECTOR, WORDS, address_of, everywhere, fetch_at, widened
+from localctx.kernels.vector_math import (
+    F32,
+    HALF,
+    I32,
+    I64,
+    INNER,
+    LANES,
+    VECTOR,
+    WORDS,
+    address_of,
+    everywhere,
+    fetch_at,
+    widened,
+)
 
 GREATEST = 127 * 128 + 63  # of a row's integers: 128 * high + low, where high is up to 127 and low is -64 to 63
 MOST_INPUTS = 512  # whose products by codes up to 255 an int32 can sum
+MIDDLE = 128  # of the codes
 COLUMNS = 32  # a block has a multiple of them
 _NEAREST = 1.5 * 2.0**23  # added to a small float32, it leaves the nearest integer in the low bits
 _NEAREST_BITS = 0x4B400000
@@ -92,7 +106,7 @@ class Block(NamedTuple):
 
 class Row(NamedTuple):
     """A row as integers that lie ``at`` an address: its numbers are ``unit`` times these, ``base`` is its product by
-    the zeros, ``total`` the integers' sum. All are values of LLVM.
+    what the middle code means, ``total`` the integers' sum. All are values of LLVM.
     """
 
     at: Any
@@ -128,7 +142,9 @@ def _emit_rows(b: Any, way: IntegerWay, rows: int, block: Block) -> list[Row]:
     with _each_vector(b, block) as i:
         for place, inverse, total in zip(places, inverses, totals, strict=True):
             number = b.load(_vector_at(b, place, b.mul(i, I64(4 * LANES)), VECTOR), align=4)
-            near = _call(b, f"llvm.fma.v{LANES}f32", VECTOR, number, everywhere(b, inverse, VECTOR), _same(VECTOR, _NEAREST))
+            near = _call(
+                b, f"llvm.fma.v{LANES}f32", VECTOR, number, everywhere(b, inverse, VECTOR), _same(VECTOR, _NEAREST)
+            )
             integers = b.sub(b.bitcast(near, WORDS), _same(WORDS, _NEAREST_BITS))
             b.store(b.add(b.load(total), integers), total)
             stored = _high_and_low(b, integers) if way.by_bytes else b.trunc(integers, ir.VectorType(I16, LANES))
@@ -140,20 +156,21 @@ def _emit_rows(b: Any, way: IntegerWay, rows: int, block: Block) -> list[Row]:
 
 def _emit_scaled(b: Any, rows: int, block: Block, places: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Generates the rows times the scales, at ``places``; returns their greatest numbers, without sign, and the rows'
-    products by the zeros.
+    products by what the middle code means. Integers multiply only what codes differ from it: they round less.
     """
     tops, bases = ([cgutils.alloca_once(b, VECTOR) for _ in range(rows)] for _ in range(2))
     for variable in (*tops, *bases):
         b.store(_same(VECTOR, 0.0), variable)
     with _each_vector(b, block) as i:
         scale, zero = (widened(b, HALF, b.add(at, b.mul(i, I64(2 * LANES)))) for at in (block.scales, block.zeros))
+        middle = _call(b, f"llvm.fma.v{LANES}f32", VECTOR, scale, _same(VECTOR, float(MIDDLE)), zero)
         for row, (place, top, base) in enumerate(zip(places, tops, bases, strict=True)):
             at = b.mul(i, I64(4 * LANES))
             x = b.load(_vector_at(b, _apart(b, block.x, block.x_step, row), at, VECTOR), align=4)
             scaled = b.fmul(x, scale)
             b.store(scaled, _vector_at(b, place, at, VECTOR), align=4)
             b.store(_greater(b, _call(b, f"llvm.fabs.v{LANES}f32", VECTOR, scaled), b.load(top)), top)
-            b.store(_call(b, f"llvm.fma.v{LANES}f32", VECTOR, x, zero, b.load(base)), base)
+            b.store(_call(b, f"llvm.fma.v{LANES}f32", VECTOR, x, middle, b.load(base)), base)
     return [_joined(b, b.load(v), partial(_greater, b)) for v in tops], [_joined(b, b.load(v), b.fadd) for v in bases]
 
 
@@ -183,9 +200,9 @@ def _emit_tile(b: Any, way: IntegerWay, rows: Sequence[Row], block: Block, colum
         found = [b.load(sums[r, v, 0]) for v in range(2)]
         if way.by_bytes:
             found = [b.add(b.shl(x, _same(words, 7)), b.load(sums[r, v, 1])) for v, x in enumerate(found)]
-        if way.name == "sdot":
-            more = everywhere(b, b.mul(row.total, I32(128)), words)
-            found = [b.add(x, more) for x in found]
+        if way.name != "sdot":
+            more = everywhere(b, b.mul(row.total, I32(MIDDLE)), words)
+            found = [b.sub(x, more) for x in found]
         at = b.add(_apart(b, block.out, block.out_step, r), b.mul(b.add(column, I64(8 * half)), I64(4)))
         _add_numbers(b, way, found, row, at)
 
@@ -198,7 +215,9 @@ def _codes_at(b: Any, way: IntegerWay, block: Block, column: Any, i: Any, half: 
     return b.load(b.inttoptr(at, _bytes(way).as_pointer()), align=1)
 
 
-def _add_shorts(b: Any, way: IntegerWay, half: int, codes: Sequence[Any], xs: Sequence[Any], sums: dict[Any, Any]) -> None:
+def _add_shorts(
+    b: Any, way: IntegerWay, half: int, codes: Sequence[Any], xs: Sequence[Any], sums: dict[Any, Any]
+) -> None:
     """Generates the products by four inputs, two at a time: ``sums`` += those."""
     words, none = ir.VectorType(I32, way.lanes), _same(_bytes(way), 0)
     for pair in range(2):
@@ -218,10 +237,12 @@ def _multiplied(b: Any, way: IntegerWay, codes: Any, x: Any, words: Any) -> Any:
     return b.add(*(b.mul(*pair) for pair in zip(*halves, strict=True)))
 
 
-def _add_bytes(b: Any, way: IntegerWay, half: int, codes: Sequence[Any], xs: Sequence[Any], sums: dict[Any, Any]) -> None:
+def _add_bytes(
+    b: Any, way: IntegerWay, half: int, codes: Sequence[Any], xs: Sequence[Any], sums: dict[Any, Any]
+) -> None:
     """As ``_add_shorts``, by four inputs at once, and the high and low bytes of the row apart."""
     if way.name == "sdot":
-        codes = [b.xor(x, _same(_bytes(way), -128)) for x in codes]  # less 128, which the integers' sum makes good
+        codes = [b.xor(x, _same(_bytes(way), -MIDDLE)) for x in codes]  # less the middle
     shorts = ir.VectorType(I16, 2 * way.lanes)
     pairs = [b.bitcast(_interleave(b, way, *codes[i : i + 2], half), shorts) for i in (0, 2)]
     fours = [b.bitcast(_interleave(b, way, *pairs, v), _bytes(way)) for v in range(2)]
