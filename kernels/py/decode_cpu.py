@@ -10,7 +10,7 @@ import numba
 import numpy as np
 from numba import carray, njit, prange
 
-from localctx.kernels.integer_attention import COLUMNS, MOST_INPUTS, WAY, multiply_bytes
+from localctx.kernels.integer_attention import COLUMNS, MOST_INPUTS, USED, multiply_bytes
 from localctx.kernels.simd import product
 from localctx.kernels.vector_math import (
     INNER,
@@ -36,15 +36,15 @@ _STARTED_WITH = numba.get_num_threads()
 class LayerLayout(NamedTuple):
     """One layer's heads and widths, and a row for each record format: the number kinds of K and V (see
     ``vector_math.RECORD_KINDS``), then the byte offsets of K's codes, scales, zeros and V's codes, scales, zeros.
-    ``table`` is [formats, 8] int64. ``integers``: decoding multiplies bytes by integers, which is the default where
-    the processor does that faster.
+    ``table`` is [formats, 8] int64. ``integers``: decoding multiplies bytes by integers, as
+    ``integer_attention`` does, not by float32.
     """
 
     heads: int
     k_dim: int
     v_dim: int
     table: np.ndarray
-    integers: bool = WAY.faster
+    integers: bool = USED
 
 
 @njit(fastmath=MATH)
