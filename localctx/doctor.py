@@ -7,9 +7,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from localctx.budget import Measured, measure_device, measure_disk, measure_ram
+from localctx.error_log import log_file
 from localctx.errors import StoreError, UserError
 from localctx.settings import Settings
-from localctx.store.store import Store
+from localctx.store.store import SALVAGE, Store, store_errors
 from localctx.version import __version__
 
 LIBRARIES = ("torch", "transformers", "tokenizers", "numba", "numpy", "sqlite-utils", "psutil", "gguf", "safetensors")
@@ -21,6 +22,7 @@ def examine(settings: Settings) -> dict[str, Any]:
     report = {
         "localctx": __version__,
         "home": str(settings.home),
+        "log": str(log_file()),
         "versions": _versions(),
         "device": _device(settings, problems),
         "memory": {"ram": _measured(measure_ram()), "disk": _measured(measure_disk(settings.home))},
@@ -44,6 +46,7 @@ def _versions() -> dict[str, str | None]:
 def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
+    from localctx.kernels.processor import INSTRUCTIONS, WIDEST
     from localctx.models.bitsandbytes_layers import bitsandbytes_options
     from localctx.models.device_choice import pick_device, pick_dtype
     from localctx.models.weight_formats import precision_name, refuse_weights
@@ -62,6 +65,7 @@ def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
         "hardware": name,
         "system": f"{platform.system()} {platform.release()}",
         "precision": precision_name(dtype, settings.weights),
+        "vectors": f"{WIDEST} float32 at once ({INSTRUCTIONS})",
         "threads": torch.get_num_threads(),
         "memory": _measured(measure_device(str(device))),
     }
@@ -98,18 +102,21 @@ def _store(settings: Settings, problems: list[str]) -> dict[str, Any]:
     if not (settings.home / "library.db").exists():
         return {"state": "empty"}
     try:
-        with closing(Store(settings.home)) as store:
+        with closing(Store(settings.home)) as store, store_errors(settings.home):
             health = store.health()
     except StoreError as e:
         problems.append(str(e))
         return {"state": "unusable"}
     if health["database"] != "ok":
-        problems.append(f"{store.file} is damaged ({health['database']}); move it away, documents are then read anew")
+        problems.append(f"{store.file} is damaged ({health['database']}); {SALVAGE}")
+    for table, count in health["damaged_rows"].items():
+        problems.append(f"{count:,} rows of {table.replace('_', ' ')} are damaged; {SALVAGE}")
     for document in health["damaged_documents"]:
         problems.append(f"the text of document {document[:12]} is damaged; remove it, then read the file again")
     if health["damaged_pages"]:
         problems.append(f"{health['damaged_pages']} kept pages are damaged; no need to act: they are read anew")
-    return {"state": "ok" if health["database"] == "ok" else "damaged", **health}
+    intact = health["database"] == "ok" and not health["damaged_rows"]
+    return {"state": "ok" if intact else "damaged", **health}
 
 
 def _measured(m: Measured) -> dict[str, int]:

@@ -66,6 +66,14 @@ class StoreError(UserError):
     """The data folder cannot be read or written."""
 
 
+class InternalError(UserError):
+    """Something failed that nobody foresaw; the error log says where."""
+
+
+class DamagedStore(StoreError):
+    """The database in the data folder is damaged."""
+
+
 class Cancelled(Exception):
     """The user cancelled the work. This is not an error: pages that were sealed by then are kept."""
 

@@ -23,7 +23,7 @@ EngineName = Literal["torch", "llama.cpp"]
 """The engines: torch over pages of ours, or llama.cpp, which holds keys and values itself."""
 
 LLAMA_KV = ("f16",)  # KV types that only llama.cpp has
-WEIGHTS = ("full", "int8", "nf4")
+WEIGHTS = ("full", "int8", "int4", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
 CAREFUL = ("auto", "off")
@@ -43,7 +43,7 @@ class Settings:
 
     ``home`` is the data folder; ``model`` a catalogue name, hub id or path; ``engine`` computes it: ``torch``,
     ``llama.cpp`` (GGUF files), or ``auto``; ``device`` and ``dtype`` may be ``auto``;
-    ``weights`` keep the bits they were published in (``full``) or are quantized (``int8``; ``nf4`` on a GPU);
+    ``weights`` keep 16 bits (``full``) or have fewer (``int8``; ``int4`` on a processor, ``nf4`` on a GPU);
     ``threads`` 0 leaves the number to torch; ``rope`` stretches the context window (``yarn:2``, ``linear:2``,
     ``llama3:8``). ``adapter`` answers questions about documents: the one that comes with the model (``auto``), none, a
     name or a folder.
@@ -149,7 +149,8 @@ def load_settings(**flags: Any) -> Settings:
 
     Raises UsageError, which names the source, for an invalid value or an unknown key in the file.
     """
-    home = Path(flags.pop("home", None) or os.environ.get("LOCALCTX_HOME") or default_home()).expanduser().absolute()
+    given = flags.pop("home", None)
+    home = Path(given).expanduser().absolute() if given else data_folder()
     settings = Settings(home)
     for source, values in ((home / FILE, _read_file(home / FILE)), ("the environment", overrides())):
         settings = replace(settings, **{k: _typed(k, v, source) for k, v in values.items()})
@@ -218,6 +219,15 @@ def write_atomically(file: Path, text: str) -> None:
         with suppress(OSError):
             Path(name).unlink()
         raise
+
+
+def data_folder() -> Path:
+    """Returns the data folder: what ``LOCALCTX_HOME`` names, else the system's. Raises UsageError."""
+    named = os.environ.get("LOCALCTX_HOME") or default_home()
+    try:
+        return Path(named).expanduser().absolute()
+    except (OSError, RuntimeError) as e:
+        raise UsageError(f"LOCALCTX_HOME = {named} is no folder ({e})", "name another, or leave it out") from e
 
 
 def default_home() -> Path:

@@ -1,17 +1,27 @@
 """Linear layers and experts for the CPU, with weights in the blocks of ``localctx.kernels.linear_cpu``."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from localctx.kernels.experts_cpu import ExpertBlocks, exact_expert_blocks, int8_expert_blocks, multiply_experts
-from localctx.kernels.linear_cpu import Blocks, exact_blocks, int8_blocks, multiply, multiply_in_bf16
+from localctx.kernels.experts_cpu import (
+    ExpertBlocks,
+    exact_expert_blocks,
+    int4_expert_blocks,
+    int8_expert_blocks,
+    multiply_experts,
+)
+from localctx.kernels.linear_cpu import Blocks, exact_blocks, int4_blocks, int8_blocks, multiply, multiply_in_bf16
 from localctx.models.bitsandbytes_layers import scale_bytes, weights_in
 from localctx.models.fused_experts import ExpertWeights, PackExperts, pack_experts, packed_experts
 
-WEIGHTS = {"full": exact_blocks, "int8": int8_blocks}
-"""The functions that block weights, by name: unchanged, or as int8 with a scale for every 64 inputs."""
+WEIGHTS = {"full": exact_blocks, "int8": int8_blocks, "int4": int4_blocks}
+"""The functions that block weights, by name: unchanged, or at 8 or 4 bits with a scale for every 32 inputs."""
+OUTPUT_WEIGHTS = WEIGHTS | {"int4": int8_blocks}
+"""Those for the output layer, which decides between many tokens that are nearly as likely."""
 
-_EXPERTS = {"full": exact_expert_blocks, "int8": int8_expert_blocks}
+_EXPERTS = {"full": exact_expert_blocks, "int8": int8_expert_blocks, "int4": int4_expert_blocks}
 _COMPUTED = torch.float32, torch.bfloat16
 
 
@@ -38,13 +48,13 @@ class BlockedLinear(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.blocks, self.bias, self.row_by_row = blocks, bias, row_by_row or RowByRow()
-        shape = blocks.outputs, blocks.codes.shape[1]
+        shape = blocks.outputs, blocks.inputs
         self.weight = torch.empty(shape, dtype=dtype, device="meta")  # some families ask for its type
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps x [..., in] to [..., out], in the dtype of x."""
         rows = x.flatten(0, -2)
-        if x.dtype == torch.bfloat16 and not self.row_by_row.on:
+        if x.dtype == torch.bfloat16 and self.blocks.exact and not self.row_by_row.on:
             out = multiply_in_bf16(rows, self.blocks)
         else:
             out = multiply(rows.float(), self.blocks).to(x.dtype)
@@ -62,7 +72,7 @@ class BlockedExperts(ExpertWeights):
     def multiply(self, x: Tensor, experts: Tensor) -> Tensor:
         """See ``ExpertWeights``."""
         chosen, counts = experts.unique_consecutive(return_counts=True)
-        if x.dtype != torch.bfloat16 or self.row_by_row.on:
+        if x.dtype != torch.bfloat16 or not self._blocks.exact or self.row_by_row.on:
             return multiply_experts(x.float(), chosen.tolist(), counts.cumsum(0).tolist(), self._blocks).to(x.dtype)
         parts = zip(x.split(counts.tolist()), chosen.tolist(), strict=True)
         return torch.cat([multiply_in_bf16(rows, self._blocks.of(expert)) for rows, expert in parts])
@@ -77,17 +87,23 @@ def block_linears(module: torch.nn.Module, weights: str = "full") -> RowByRow:
     """Replaces every plain linear layer of ``module`` on the CPU by a BlockedLinear, and its experts by BlockedExperts,
     as far as that was not done; returns the switch they share.
     """
-    make, row_by_row = WEIGHTS[weights], RowByRow()
+    row_by_row, output = RowByRow(), output_layer(module)
     pack_experts(module, expert_packer(weights))
     for parent in list(module.modules()):
         for name, child in parent.named_children():
             if type(child) is torch.nn.Linear and child.weight.device.type == "cpu" and child.weight.dtype in _COMPUTED:
+                make = (OUTPUT_WEIGHTS if child is output else WEIGHTS)[weights]
                 blocked = BlockedLinear(make(child.weight.detach()), child.bias, dtype=child.weight.dtype)
                 setattr(parent, name, blocked)
     for child in module.modules():  # those too that were blocked while they were loaded
         if isinstance(child, BlockedLinear | BlockedExperts):
             child.row_by_row = row_by_row
     return row_by_row
+
+
+def output_layer(module: Any) -> Any:
+    """Returns the layer of a decoder that makes its logits; None for another module."""
+    return module.get_output_embeddings() if hasattr(module, "get_output_embeddings") else None
 
 
 def weight_bytes(module: torch.nn.Module) -> int:

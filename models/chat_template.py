@@ -1,21 +1,31 @@
 """Renders chat templates exactly as transformers' ``apply_chat_template``, without importing transformers.
 
-Templates are untrusted: they run in jinja's sandbox and receive only text.
+Templates are untrusted: they run in jinja's sandbox, in a child process with limits, and receive only text.
 """
 
 import json
+import os
 import re
+import subprocess
+import sys
+import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from jinja2 import Template, nodes
-from jinja2.exceptions import SecurityError, TemplateError
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.runtime import Macro
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-from jinja2.utils import Namespace
+from jinja2 import nodes
+
+from localctx.errors import ModelError
+from localctx.models.template_child import environment
+
+MAX_TEMPLATE = 1 << 20  # characters; the longest in use have 20,000
+SECONDS = 3.0  # of processor time for one conversation, which takes milliseconds
+WALL = 60.0  # seconds, on a machine that has no time, or no limit of processor time
+MAX_ANSWER = 256 << 20  # bytes
+_REMEDY = "choose another model, or fetch this one again from its makers"
+_CHILD = Path(__file__).with_name("template_child.py")
 
 _START, _END = "\U000f0000", "\U000f0001"  # private-use characters around control tokens in users' text
 
@@ -40,89 +50,109 @@ class ControlTokenMarker:
 
 
 def render(template: str, messages: list[dict[str, str]], **variables: object) -> str:
-    """Renders the conversation with the generation prompt. Raises jinja2's TemplateError."""
-    context = {"tools": None, "documents": None, "add_generation_prompt": True, **variables}
-    return _compiled(template).render(messages=messages, **context)
+    """Renders the conversation with the generation prompt. Raises ModelError for a template that fails, in whatever
+    way: SECONDS of processor time and a gigabyte of memory are more than one needs.
+    """
+    _refuse_long(template)
+    request = {"template": template, "messages": messages, "variables": variables, "seconds": SECONDS}
+    answer = _renderer().answer(request)
+    if answer is None:
+        raise ModelError("the model's chat template takes too much time or memory", _REMEDY)
+    if "text" not in answer:
+        raise ModelError(f"the model's chat template fails ({answer.get('error', 'it says nothing')})", _REMEDY)
+    return str(answer["text"])
+
+
+def start_rendering() -> None:
+    """Starts the process that renders, so that it is there once something is to be rendered."""
+    _renderer().start()
 
 
 @lru_cache
 def template_literals(template: str) -> str:
-    """Returns all literal text in ``template``, joined by null characters."""
-    tree = _environment().parse(template)
-    texts = {node.data for node in tree.find_all(nodes.TemplateData)}
-    texts |= {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
+    """Returns all literal text in ``template``, joined by null characters. Raises ModelError if it is no template."""
+    _refuse_long(template)
+    try:
+        tree = environment().parse(template)
+        texts = {node.data for node in tree.find_all(nodes.TemplateData)}
+        texts |= {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
+    except Exception as e:
+        reason = " ".join(str(e).split())[:150] or type(e).__name__
+        raise ModelError(f"the model's chat template is damaged ({reason})", _REMEDY) from e
     return "\0".join(texts)
 
 
-@lru_cache
-def _compiled(template: str) -> Template:
-    return _environment().from_string(template)
+def _refuse_long(template: str) -> None:
+    if len(template) > MAX_TEMPLATE:
+        raise ModelError(f"the model's chat template has {len(template):,} characters", _REMEDY)
+
+
+class _Renderer:
+    """The child process, which is started again when it has ended. One conversation at a time."""
+
+    def __init__(self) -> None:
+        self._lock, self._child = threading.Lock(), None
+
+    _child: "subprocess.Popen[bytes] | None"
+
+    def start(self) -> None:
+        """Starts the process, unless it runs."""
+        with self._lock:
+            self._running()
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """Returns what the child answers; None where it was ended for what it took."""
+        data = json.dumps(request).encode() + b"\n"
+        with self._lock:
+            child = self._running()
+            timer = threading.Timer(WALL, child.kill)
+            timer.start()
+            try:
+                return self._exchange(child, data)
+            finally:
+                timer.cancel()
+
+    def _exchange(self, child: "subprocess.Popen[bytes]", data: bytes) -> dict[str, Any] | None:
+        assert child.stdin
+        assert child.stdout
+        with suppress(OSError, ValueError):
+            child.stdin.write(data)
+            child.stdin.flush()
+            if (line := child.stdout.readline(MAX_ANSWER)).endswith(b"\n"):
+                return json.loads(line)
+        self._end()
+        return None
+
+    def _running(self) -> "subprocess.Popen[bytes]":
+        if self._child and self._child.poll() is not None:
+            self._end()
+        if not self._child:
+            run = "import sys, runpy; sys.path[:] = {path!r}; runpy.run_path({file!r}, run_name='__main__')"
+            code = run.format(path=sys.path, file=str(_CHILD))
+            command, pipe = [sys.executable, "-I", "-S", "-c", code], subprocess.PIPE
+            self._child = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True
+            )
+        return self._child
+
+    def _end(self) -> None:
+        if child := self._child:
+            self._child = None
+            child.kill()
+            for pipe in filter(None, (child.stdin, child.stdout)):
+                with suppress(OSError):
+                    pipe.close()
+            child.wait()
 
 
 @lru_cache(1)
-def _environment() -> ImmutableSandboxedEnvironment:
-    jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
-    jinja.filters["tojson"] = _to_json
-    jinja.globals |= {"raise_exception": _raise, "dict": _Dict(), "namespace": _Namespace}
-    return jinja
+def _renderer_of(process: int) -> _Renderer:
+    return _Renderer()
 
 
-class _Generation(Extension):
-    """``{% generation %}`` marks text for training; here its content is rendered unchanged."""
-
-    tags = {"generation"}  # noqa: RUF012
-
-    def parse(self, parser: Parser) -> nodes.Node:
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("_same"), [], [], body).set_lineno(line)
-
-    def _same(self, caller: Macro) -> str:
-        return caller()
-
-
-class _Dict:
-    """``dict`` without its attributes, through which a template could leave the sandbox."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> dict[Any, Any]:
-        return dict(*args, **kwargs)
-
-    def fromkeys(self, *args: Any) -> dict[Any, Any]:
-        return dict.fromkeys(*args)
-
-
-class _Namespace(Namespace):
-    """``namespace`` that refuses names with a leading underscore, for the same reason."""
-
-    def __init__(*args: Any, **kwargs: Any) -> None:
-        self, values = args[0], dict(*args[1:], **kwargs)
-        for name in values:
-            _refuse_private(name)
-        Namespace.__init__(self, values)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        _refuse_private(name)
-        super().__setitem__(name, value)
-
-
-def _refuse_private(name: object) -> None:
-    if isinstance(name, str) and name.startswith("_"):
-        raise SecurityError(f"a chat template may not store {name!r}")
-
-
-def _raise(message: str) -> None:
-    raise TemplateError(message)
-
-
-def _to_json(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """Replaces jinja's own ``tojson``, which escapes for HTML."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+def _renderer() -> _Renderer:
+    """Returns the renderer of this process: one that was forked must not share pipes with its parent."""
+    return _renderer_of(os.getpid())
 
 
 def _any_of(words: Iterable[str]) -> re.Pattern[str]:

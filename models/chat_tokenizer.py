@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from localctx.models.base import Messages
-from localctx.models.chat_template import ControlTokenMarker, render, template_literals
+from localctx.models.chat_template import ControlTokenMarker, render, start_rendering, template_literals
 
 NO_DATE = "{%- macro strftime_now(format) -%}{%- endmacro -%}"
 """Some templates write today's date before the conversation, which would invalidate every stored prefix each day."""
@@ -28,6 +28,8 @@ class ChatTokenizer:
     ) -> None:
         self._backend, self._template, self._specials = backend, template, specials or {}
         self.stop_ids, self._listed = stop_ids, controls
+        if template:
+            start_rendering()
 
     @cached_property
     def identity(self) -> tuple[str, str]:

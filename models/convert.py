@@ -16,12 +16,16 @@ from typing import Any
 
 from localctx.errors import ModelError
 from localctx.models.gguf_header import REMEDY, GgufHeader, read_header
+from localctx.models.published_blocks import write_published
 
 ProgressCallback = Callable[[str, int, int], None]
 """``progress(phase, done, total)``; a total of 0 means unknown. It may raise, to cancel the work."""
 
-VERSION = 1
-"""The converter's version, recorded in manifests so that a later version can find the models that an older one made."""
+VERSION = 2
+"""The converter's version, recorded in manifests so that a later version can find the models that an older one made.
+
+The first kept no published blocks.
+"""
 
 _DIGIT_BY_DIGIT = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}
 
@@ -73,6 +77,7 @@ def _convert(header: GgufHeader, gguf: Path, folder: str, out: Path, progress: P
     if info["missing_keys"]:
         raise ValueError(f"it lacks {min(info['missing_keys'])}")
     _save(model, tokenizer, header, out, progress)
+    write_published(header, gguf, out)
 
 
 def _tokenizer(folder: str, header: GgufHeader) -> Any:

@@ -1,15 +1,15 @@
 """Embedders turn texts into unit vectors for semantic search.
 
-One is an encoder of the BERT family in transformers, with mean pooling over tokens; the other an embedding model in a
-GGUF, computed by llama.cpp. Importing this module loads no model.
+One is an encoder of the BERT family, with mean pooling over tokens: a BertEncoder, or else what transformers makes of
+the folder; the other an embedding model in a GGUF, computed by llama.cpp. Importing this module loads no model.
 """
 
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -21,7 +21,12 @@ from localctx.models.llama_embeddings import LlamaEmbeddings, check_embeddings
 from localctx.models.resolve import resolve_gguf, resolve_model
 
 if TYPE_CHECKING:
+    import torch
+
     from localctx.models.llama_tokenizer import LlamaTokenizer
+
+    Encode = Callable[[list[str]], tuple[torch.Tensor, torch.Tensor]]
+    """Texts to the last hidden states [texts, n, width] of their tokens, and the mask [texts, n]: 0 at padding."""
 
 WINDOW = 256  # tokens; a longer text is cut
 _IDENTITY_FILES = ("*.safetensors", "config.json", "tokenizer*.json", "vocab.txt")
@@ -68,28 +73,69 @@ class TransformerEmbedder:
         """See ``Embedder``. Raises ModelError where the folder does not hold an encoder."""
         import torch
 
-        tokenizer, module = self._loaded
-        window = min(WINDOW, tokenizer.model_max_length, module.config.max_position_embeddings)
-        options = {"padding": True, "truncation": True, "max_length": window, "return_tensors": "pt"}
         with torch.inference_mode():
-            batch = tokenizer(list(texts), split_special_tokens=True, **options).to(module.device)
-            hidden = module(**batch).last_hidden_state.float()
-            mask = batch["attention_mask"][:, :, None]
-            mean = (hidden * mask).sum(1) / mask.sum(1)
+            hidden, mask = self._encode(list(texts))
+            mean = (hidden.float() * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
             return torch.nn.functional.normalize(mean, dim=-1).cpu().numpy()
 
     @cached_property
-    def _loaded(self) -> tuple[Any, Any]:
-        from transformers import AutoModel, AutoTokenizer
-
+    def _encode(self) -> "Encode":
+        from localctx.models.config_limits import check_config
         from localctx.models.device_choice import pick_device, pick_dtype
-        from localctx.models.transformers_model import LOCAL, load_whole, loading, silence_transformers
+        from localctx.models.safetensors_files import check_headers
+        from localctx.models.transformers_model import loading
 
-        silence_transformers()
+        check_config(self._folder / "config.json")
+        check_headers(self._folder)
         device = pick_device("auto")
         with loading(self._folder, device):
-            module = load_whole(AutoModel, self._folder, unused="pooler.", dtype=pick_dtype("auto", device))
-            return AutoTokenizer.from_pretrained(self._folder, **LOCAL), module.to(device).eval()
+            place = device, pick_dtype("auto", device)
+            return _bert_encoding(self._folder, *place) or _transformers_encoding(self._folder, *place)
+
+
+def _bert_encoding(folder: Path, device: "torch.device", dtype: "torch.dtype") -> "Encode | None":
+    """Returns what encodes texts with the BertEncoder in ``folder``; None where that may compute something else than
+    transformers does.
+    """
+    import torch
+
+    from localctx.models.bert_encoder import BertEncoder, read_bert_sizes
+    from localctx.models.safetensors_files import open_weights
+    from localctx.models.tokenizer_files import find_encoder_tokenizer
+
+    if (sizes := read_bert_sizes(folder)) is None or (weights := open_weights(folder)) is None:
+        return None
+    tokenizer = find_encoder_tokenizer(folder, min(WINDOW, sizes.max_position_embeddings))
+    if tokenizer is None:
+        return None
+    encoder = BertEncoder(sizes, weights, device, dtype)
+
+    def encode(texts: list[str]) -> "tuple[torch.Tensor, torch.Tensor]":
+        batch = tokenizer.encode_batch(texts)
+        mask = torch.tensor([encoded.attention_mask for encoded in batch], device=device)
+        tokens = torch.tensor([encoded.ids for encoded in batch], device=device)
+        return encoder(tokens, mask.bool()), mask
+
+    return encode
+
+
+def _transformers_encoding(folder: Path, device: "torch.device", dtype: "torch.dtype") -> "Encode":
+    """Returns what encodes texts with the encoder that transformers makes of ``folder``."""
+    from transformers import AutoModel, AutoTokenizer
+
+    from localctx.models.transformers_model import LOCAL, load_whole, silence_transformers
+
+    silence_transformers()
+    module = load_whole(AutoModel, folder, unused="pooler.", dtype=dtype).to(device).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, **LOCAL)
+    window = min(WINDOW, tokenizer.model_max_length, module.config.max_position_embeddings)
+    options = {"padding": True, "truncation": True, "max_length": window, "return_tensors": "pt"}
+
+    def encode(texts: list[str]) -> "tuple[torch.Tensor, torch.Tensor]":
+        batch = tokenizer(texts, split_special_tokens=True, **options).to(device)
+        return module(**batch).last_hidden_state, batch["attention_mask"]
+
+    return encode
 
 
 class LlamaEmbedder:

@@ -93,6 +93,14 @@ def verify(folder: Path) -> list[str]:
     return [name for name, path in paths.items() if not path.is_file() or hash_file(path) != files[name]["blake3"]]
 
 
+def source_kind(folder: Path) -> str:
+    """Returns where an installed model comes from: ``pip``, ``hub`` or ``gguf``; "" for a folder of the user's own."""
+    try:
+        return str(json.loads((folder / MANIFEST).read_bytes())["source"]["kind"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
 def is_complete(folder: Path) -> bool:
     """Returns True if every file of the manifest exists with its size. ``verify`` checks the content."""
     files = _files(folder)

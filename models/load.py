@@ -12,14 +12,16 @@ from localctx.kernels.warmup import warm, warm_experts
 from localctx.models.bitsandbytes_layers import bitsandbytes_options, is_packed
 from localctx.models.blocked_linear import block_linears
 from localctx.models.chat_tokenizer import ChatTokenizer
+from localctx.models.config_limits import check_config
 from localctx.models.decoder_config import NATIVE_PRECISIONS, DecoderConfig, read_native_config
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.fingerprint import hash_weights
 from localctx.models.fused_experts import packed_experts
 from localctx.models.local_model import LocalModel
 from localctx.models.native_decoder import NativeDecoder, NativeWeights
+from localctx.models.published_blocks import PublishedBlocks
 from localctx.models.rope import parse_rope
-from localctx.models.safetensors_files import open_weights
+from localctx.models.safetensors_files import check_headers, open_weights
 from localctx.models.sizing import decoder_parameters, sizing_of, stored_parameters
 from localctx.models.tokenizer_files import find_tokenizer, stops_of
 from localctx.models.transformers_model import TransformersModel, load_module, load_tokenizer, loading
@@ -40,6 +42,8 @@ def load_model(
     ``threads`` 0 leaves the number to torch and numba; ``rope`` is as in ``Model.stretch``, ``weights`` as in the
     settings. Raises ModelError for a folder that does not load or a family that would be computed incorrectly.
     """
+    check_config(folder / "config.json")
+    check_headers(folder)
     parse_rope(rope)  # raises early for an invalid value
     torch_device = pick_device(device)
     precision = pick_dtype(dtype, torch_device)
@@ -55,9 +59,10 @@ def load_model(
             config, tensors = native
             chat = pool.submit(_tokenizer, folder, config)
             with loading(folder):
-                blocked = NativeWeights(config, tensors, weights)
+                published = PublishedBlocks(folder if weights != "full" else None)
+                blocked = NativeWeights(config, tensors, weights, published)
             warmed.result()
-            hashed = hashes.result()
+            hashed = hashes.result() | published.hashes
             return NativeDecoder(
                 config, blocked, chat.result(), precision=precision, name=name, hashes=hashed, rope=rope
             )

@@ -20,6 +20,7 @@ from localctx.models.forward_batch import ForwardBatch, adapter_of
 from localctx.models.geometry import geometry_of, layer_map
 from localctx.models.rope import ModelRope, Positions, positions_of, stretched
 from localctx.models.trial import model_shape
+from localctx.models.weight_formats import arithmetic_of
 from localctx.settings import EngineName
 
 _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a config: no result depends on them
@@ -27,7 +28,7 @@ _NAMES = ("_name_or_path", "transformers_version", "architectures")  # of a conf
 
 class LocalModel(ABC):
     """See ``localctx.models.base.Model``. ``config`` has the attributes of transformers' configs; ``hashes`` those
-    of its weight files; ``rope`` as in ``stretch``; ``stored``: the weights are in full precision, int8 or nf4.
+    of its weight files; ``rope`` as in ``stretch``; ``stored``: the weights are in full precision, int8, int4 or nf4.
     """
 
     engine: EngineName = "torch"
@@ -108,7 +109,7 @@ class LocalModel(ABC):
             config={k: v for k, v in {**self._config.to_dict(), **self._positions}.items() if k not in _NAMES},
             computed_by=self.computed_by,
             weights=self._hashes,
-            precision=str(self.precision) + ("" if self._stored == "full" else f" {self._stored}"),
+            precision=f"{self.precision} {arithmetic_of(self._stored, self.device)}".rstrip(),
             tokenizer=tokenizer,
             template=template,
         )

@@ -43,7 +43,7 @@ class ModuleAdapters:
         except AttributeError as e:
             raise does_not_fit(adapter, f"it changes {name}, which the model does not have") from e
         if isinstance(layer, BlockedLinear):
-            shape: tuple[int, ...] = (layer.blocks.outputs, layer.blocks.codes.shape[1])
+            shape: tuple[int, ...] = (layer.blocks.outputs, layer.blocks.inputs)
         else:
             shape = getattr(layer, "out_features", 0), getattr(layer, "in_features", 0)
         if shape != (len(change.up), change.down.shape[1]):

@@ -22,18 +22,21 @@ from localctx.kernels.decoder_layer_cpu import (
     leave_chunk,
     normalize,
 )
-from localctx.kernels.linear_cpu import Blocks, exact_blocks, gather_rows, multiply
+from localctx.kernels.linear_cpu import Blocks, exact_blocks, gather_rows, grouped_blocks, multiply
+from localctx.kernels.vector_math import NIBBLES
+from localctx.kernels.weight_groups import Groups, int4_groups, int8_groups
 from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.models.adapter import Adapter
-from localctx.models.blocked_linear import WEIGHTS
 from localctx.models.chat_tokenizer import ChatTokenizer
 from localctx.models.decoder_config import DecoderConfig
 from localctx.models.forward_batch import ForwardBatch
 from localctx.models.frequencies import frequencies
 from localctx.models.local_model import LocalModel
 from localctx.models.native_adapter import layer_changes
+from localctx.models.published_blocks import PublishedBlocks
 from localctx.models.rope import Angles, ModelRope, Pairs, Positions
 from localctx.models.safetensors_files import get_tensor
+from localctx.models.weight_formats import KINDS, OUTPUT_KIND
 
 MAX_LOADING = 4  # layers whose weights are put into blocks at a time: each needs memory for a copy meanwhile
 
@@ -43,7 +46,8 @@ class NativeDecoder(LocalModel):
 
     Keys, values and activations are float32. With a ``precision`` of bf16 chunks of a prompt are multiplied in bf16,
     which is several times as fast on processors with such instructions; decoded tokens, whose time goes into reading
-    the weights, are computed as in float32.
+    the weights, are computed as in float32. Weights at 8 or 4 bits are multiplied by integers, however many rows there
+    are and whatever the precision.
     """
 
     computed_by = "localctx 1"  # raise the number when results change in their last digits
@@ -58,7 +62,8 @@ class NativeDecoder(LocalModel):
         precision: torch.dtype = torch.float32,
         **how: Any,
     ) -> None:
-        self.precision, self.sums_depend_on_rows = precision, precision != torch.float32
+        self.precision, by_floats = precision, weights.stored == "full"
+        self.sums_depend_on_rows = by_floats and precision != torch.float32
         super().__init__(config, tokenizer, stored=weights.stored, **how)
         self._weights, self.nbytes, self.parameters = weights, weights.nbytes, weights.count
         self._unchanged = [LayerChanges()] * len(weights.layers)
@@ -105,25 +110,32 @@ class NativeDecoder(LocalModel):
 
 class NativeWeights:
     """The weights of a plain decoder, as the kernels take them. ``tensors`` have the names of transformers' modules.
-    ``stored`` is the format of matrices (a key of ``blocked_linear.WEIGHTS``); the embedding is always in full
-    precision. Raises ValueError where a tensor is absent or of another shape.
+    ``stored`` is the format of matrices: ``full``, ``int8`` or ``int4``. Those that were ``published`` in it are
+    taken as they are. The embedding is always in full precision, and the output layer has at least 8 bits. Raises
+    ValueError where a tensor is absent or of another shape.
     """
 
-    def __init__(self, config: DecoderConfig, tensors: Mapping[str, Tensor], stored: str = "full") -> None:
+    def __init__(
+        self,
+        config: DecoderConfig,
+        tensors: Mapping[str, Tensor],
+        stored: str = "full",
+        published: PublishedBlocks | None = None,
+    ) -> None:
         self.stored = stored
-        self._config, self._tensors, self._make = config, tensors, WEIGHTS[stored]
+        self._config, self._tensors, self._published = config, tensors, published or PublishedBlocks()
         hidden, vocabulary = config.hidden_size, config.vocab_size
         self.heads = config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads
         with _side_by_side() as pool:
             layers = [pool.submit(self._layer, f"model.layers.{i}") for i in range(config.num_hidden_layers)]
             name = "model.embed_tokens" if config.tie_word_embeddings else "lm_head"
             same = config.tie_word_embeddings and stored == "full"
-            head = None if same else pool.submit(self._blocks, (name, vocabulary, hidden))
+            head = None if same else pool.submit(self._blocks, (name, vocabulary, hidden), kind=OUTPUT_KIND)
             self.embedding = exact_blocks(get_tensor(tensors, "model.embed_tokens.weight", vocabulary, hidden).detach())
             self.layers = [layer.result() for layer in layers]
             self.head = head.result() if head else self.embedding
         self.norm = self._floats("model.norm.weight", hidden)
-        del self._tensors  # which closes their files
+        del self._tensors, self._published  # which closes their files
         self.key_biases = [self._key_bias(entry) for entry, _ in self.layers]
 
     @property
@@ -168,10 +180,24 @@ class NativeWeights:
         )
         return entry, exits
 
-    def _blocks(self, *parts: tuple[str, int, int]) -> Any:
-        """Weights [outputs, inputs] by name, concatenated to one matrix."""
-        matrices = [get_tensor(self._tensors, f"{name}.weight", *shape).detach() for name, *shape in parts]
-        return self._make(torch.cat(matrices) if len(matrices) > 1 else matrices[0])
+    def _blocks(self, *parts: tuple[str, int, int], kind: int | None = None) -> Blocks:
+        """Weights [outputs, inputs] by name, concatenated to one matrix; ``kind``: that of the output layer's numbers,
+        if they are quantized.
+        """
+        if self.stored == "full":
+            matrices = [self._matrix(*part) for part in parts]
+            return exact_blocks(torch.cat(matrices) if len(matrices) > 1 else matrices[0])
+        first, *others = (self._groups(kind or KINDS[self.stored], *part) for part in parts)
+        return grouped_blocks(first.join(*others) if others else first)
+
+    def _groups(self, kind: int, name: str, outputs: int, inputs: int) -> Groups:
+        """A weight as it was published in this ``kind`` of numbers, or quantized."""
+        quantize = int4_groups if kind == NIBBLES else int8_groups
+        weight = self._matrix(name, outputs, inputs)
+        return self._published.groups(f"{name}.weight", kind) or quantize(weight)
+
+    def _matrix(self, name: str, outputs: int, inputs: int) -> Tensor:
+        return get_tensor(self._tensors, f"{name}.weight", outputs, inputs).detach()
 
     def _floats(self, name: str, size: int) -> np.ndarray:
         return get_tensor(self._tensors, name, size).detach().float().clone().numpy()

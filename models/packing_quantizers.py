@@ -94,7 +94,8 @@ class _BlockLinear(ConversionOps):
             layer = name.removesuffix(".weight")
             linear = how["model"].get_submodule(layer)
             if value.shape == linear.weight.shape:
-                how["model"].set_submodule(layer, BlockedLinear(WEIGHTS[self._weights](value), linear.bias))
+                blocked = BlockedLinear(WEIGHTS[self._weights](value), linear.bias, dtype=value.dtype)
+                how["model"].set_submodule(layer, blocked)
                 how["missing_keys"].discard(name)
         return {}
 

@@ -12,24 +12,33 @@ import numpy as np
 from localctx.errors import Cancelled
 from localctx.models.fingerprint import hash_file
 from localctx.models.llama_library import llama_library
+from localctx.models.peer_llama_gguf import GGUF_WEIGHTS
 
 _CHUNK = 512  # tokens in a batch, llama.cpp's own default
 
 
 @dataclass(frozen=True)
 class LlamaCppOptions:
-    """The format of llama.cpp's KV cache, ``f16`` or ``q8_0``, and whether it uses flash attention."""
+    """The format of llama.cpp's KV cache, ``f16`` or ``q8_0``, whether it uses flash attention, and its weights: in 16
+    bits (empty), PUBLISHED, or ``weights-`` and a format of ``GGUF_WEIGHTS``.
+    """
 
     kv: str
     flash: bool
+    weights: str = ""
 
     @property
     def name(self) -> str:
-        """``llama.cpp flash``."""
-        return "llama.cpp flash" if self.flash else "llama.cpp"
+        """``llama.cpp weights-q4_1 flash``."""
+        return " ".join(filter(None, ("llama.cpp", self.weights, "flash" if self.flash else "")))
 
 
-LLAMA_CPP_VARIANTS = (LlamaCppOptions("f16", True), LlamaCppOptions("f16", False), LlamaCppOptions("q8_0", True))
+PUBLISHED = "published"
+LLAMA_CPP_WEIGHTS = (PUBLISHED, *(f"weights-{name}" for name in GGUF_WEIGHTS))
+LLAMA_CPP_VARIANTS = (
+    *(LlamaCppOptions("f16", True), LlamaCppOptions("f16", False), LlamaCppOptions("q8_0", True)),
+    *(LlamaCppOptions("f16", flash, weights) for weights in LLAMA_CPP_WEIGHTS for flash in (True, False)),
+)
 """The options that are measured. A quantized V cache needs flash attention."""
 
 
@@ -92,6 +101,24 @@ class LlamaCppPeer:
         """Reads ``tokens`` one by one; returns the likeliest next token of each."""
         return [self._step(token) for token in tokens]
 
+    def forward(self, tokens: Sequence[int], num_logits: int) -> np.ndarray:
+        """Reads ``tokens``, at most 512, after those read before; returns the logits of the last ``num_logits``,
+        float32 [num_logits, vocabulary].
+        """
+        count, start = len(tokens), self._llama.n_tokens
+        batch = self._lib.llama_batch_init(count, 0, 1)
+        try:
+            batch.n_tokens = count
+            for i, token in enumerate(tokens):
+                batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0] = token, start + i, 1, 0
+                batch.logits[i] = i >= count - num_logits
+            if self._lib.llama_decode(self._llama.ctx, batch):
+                raise RuntimeError("llama.cpp does not read on")
+            self._llama.n_tokens += count
+            return np.stack([self._logits(i) for i in range(count - num_logits, count)])
+        finally:
+            self._lib.llama_batch_free(batch)
+
     def reset(self) -> None:
         """Drops the cache."""
         self._llama.reset()
@@ -126,5 +153,8 @@ class LlamaCppPeer:
         return self._likeliest()
 
     def _likeliest(self) -> int:
-        logits = self._lib.llama_get_logits_ith(self._llama.ctx, -1)
-        return int(np.ctypeslib.as_array(logits, shape=(self.vocabulary,)).argmax())
+        return int(self._logits(-1).argmax())
+
+    def _logits(self, i: int) -> np.ndarray:
+        """A view of the logits of token ``i`` of the last batch, overwritten by the next."""
+        return np.ctypeslib.as_array(self._lib.llama_get_logits_ith(self._llama.ctx, i), shape=(self.vocabulary,))

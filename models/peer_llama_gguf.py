@@ -1,12 +1,18 @@
-"""Converts a Llama model folder to a GGUF file in f16, for the llama.cpp peer."""
+"""Makes GGUF files for the llama.cpp peer: of a Llama model folder in f16, and of that with fewer bits."""
 
+import ctypes
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 
 from localctx.errors import ModelError
+from localctx.models.llama_library import llama_library
+
+GGUF_WEIGHTS = {"q8_0": 7, "q4_1": 3, "q4_k_m": 15}
+"""The formats of weights that llama.cpp's own quantizer makes for a comparison, and its numbers of them."""
 
 _NAMES = {
     "model.embed_tokens": "token_embd",
@@ -54,6 +60,29 @@ def write_gguf(folder: Path, path: Path, describe_vocabulary: Callable[[Any], No
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    part.replace(path)
+
+
+def quantize_gguf(gguf: Path, path: Path, weights: str, threads: int) -> None:
+    """Writes the model in the 16-bit file ``gguf`` to ``path``, with ``weights`` of GGUF_WEIGHTS, as llama.cpp's
+    quantizer makes them without an importance matrix. An interrupt is heard meanwhile. Raises ModelError for a file
+    that it does not quantize.
+    """
+    library = llama_library()
+    options = library.llama_model_quantize_default_params()
+    options.ftype, options.nthread = GGUF_WEIGHTS[weights], threads
+    part = path.with_name(f"{path.name}.part")
+    failed = list[int]()
+    thread = Thread(
+        target=lambda: failed.append(library.llama_model_quantize(bytes(gguf), bytes(part), ctypes.byref(options))),
+        daemon=True,
+    )
+    thread.start()
+    while thread.is_alive():
+        thread.join(0.1)  # so that Ctrl-C ends the command at once: the library cannot be interrupted
+    if failed != [0]:
+        part.unlink(missing_ok=True)
+        raise ModelError(f"llama.cpp makes no {weights} weights of {gguf.name}", "name a GGUF in 16 bits with --gguf")
     part.replace(path)
 
 

@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from localctx.errors import ModelError
+
+MAX_HEADER = 100 << 20  # bytes; the library has the same limit
+REMEDY = "fetch the file again: localctx models pull NAME"
 UNQUANTIZED = {"F32", "BF16", "F16"}
 """The dtypes of unquantized tensors, in safetensors' names."""
 
@@ -37,6 +41,15 @@ class SafetensorsWeights(Mapping[str, Tensor]):
     def unquantized(self) -> bool:
         """True if no tensor is quantized."""
         return {file.get_slice(name).get_dtype() for name, file in self._files.items()} <= UNQUANTIZED
+
+
+def check_headers(folder: Path) -> None:
+    """Raises ModelError for a file in ``folder`` whose header is longer than the file, or than any model's."""
+    for file in folder.glob("*.safetensors"):
+        with suppress(OSError), file.open("rb") as f:
+            claimed, size = int.from_bytes(f.read(8), "little"), file.stat().st_size
+            if claimed > min(MAX_HEADER, max(0, size - 8)):
+                raise ModelError(f"{file} is no whole safetensors file (its header claims {claimed:,} bytes)", REMEDY)
 
 
 def open_weights(folder: Path) -> SafetensorsWeights | None:

@@ -12,6 +12,7 @@ import torch
 from localctx.errors import ModelError
 from localctx.models.bitsandbytes_layers import is_packed, packed_bytes
 from localctx.models.catalog import load_catalog
+from localctx.models.config_limits import check_config
 from localctx.models.decoder_config import NATIVE_PRECISIONS, parse_native_config
 from localctx.models.fingerprint import hash_file
 from localctx.models.geometry import Geometry, geometry_of, multihead_shape_of
@@ -89,6 +90,7 @@ def read_config(file: Path) -> Any:
     from transformers.utils import logging
 
     logging.set_verbosity_error()
+    check_config(file)
     try:
         raw = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:

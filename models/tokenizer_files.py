@@ -1,4 +1,4 @@
-"""Reads the tokenizer of a NativeDecoder's folder without transformers, where the result is the same.
+"""Reads the tokenizer of a NativeDecoder's or BertEncoder's folder without transformers, where the result is the same.
 
 transformers rebuilds some tokenizers from their vocabulary, adds tokens that a config names, and repairs known errors.
 Where a folder needs none of that, its tokenizer is tokenizer.json unchanged.
@@ -13,6 +13,8 @@ from localctx.models.chat_tokenizer import ChatTokenizer, stop_ids, without_padd
 _AS_IT_IS = {"TokenizersBackend", "PreTrainedTokenizerFast"}
 _QWEN = {"Qwen2Tokenizer", "Qwen2TokenizerFast"}
 _CLASSES = {"llama": _AS_IT_IS, "mistral": _AS_IT_IS, "qwen2": _QWEN | _AS_IT_IS, "qwen3": _QWEN | _AS_IT_IS}
+_BERT = {"BertTokenizer", "BertTokenizerFast"}
+_BERT_TOKENS = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _IDLE = {
     *("tokenizer_class", "backend", "is_local", "local_files_only", "model_max_length", "clean_up_tokenization_spaces"),
@@ -20,6 +22,13 @@ _IDLE = {
     *("chat_template", "added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"),
 }
 """Keys of tokenizer_config.json that are handled here or have no effect."""
+
+_IDLE_BERT = (_IDLE - {"add_bos_token", "add_eos_token"}) | {
+    *("do_lower_case", "strip_accents", "tokenize_chinese_chars", "do_basic_tokenize", "never_split", "name_or_path"),
+    *("max_length", "pad_to_multiple_of", "pad_token_type_id", "stride", "truncation_strategy"),
+    "special_tokens_map_file",
+}
+"""The same for the tokenizer of an encoder."""
 
 _FURTHER_FILES = ("additional_chat_templates", "tekken.json", "added_tokens.json", "chat_template.json")
 """Further files that transformers would read; a folder with one of them is left to transformers."""
@@ -49,10 +58,46 @@ def find_tokenizer(folder: Path, family: str, stops: int | list[int] | None) -> 
     return ChatTokenizer(backend, template, named, stop_ids(backend, stops, named))
 
 
+def find_encoder_tokenizer(folder: Path, longest: int) -> Any | None:
+    """Returns the ``tokenizers.Tokenizer`` in ``folder`` of a BertEncoder; None where transformers would build a
+    different one. It cuts texts after ``longest`` tokens or those of its config, pads them at their end, and encodes
+    special tokens in them as plain text.
+    """
+    from tokenizers import Tokenizer
+
+    raw = _json(folder / "tokenizer_config.json")
+    if raw is None or not _understood_bert(folder, raw):
+        return None
+    backend = without_padding(Tokenizer.from_file(str(folder / "tokenizer.json")))
+    bert = raw["tokenizer_class"] in _BERT
+    named = {**(_BERT_TOKENS if bert else {}), **_named(raw, qwen=False)}
+    if "pad_token" not in named or not _added_already(backend, raw, [*named.values(), *_extras(raw)], qwen=False):
+        return None
+    if {*backend.encode("a").type_ids} != {0} or (
+        raw["tokenizer_class"] in _BERT and not _is_bert(backend, raw, named)
+    ):
+        return None
+    backend.encode_special_tokens = True
+    backend.enable_truncation(int(min(longest, raw.get("model_max_length", longest))))
+    backend.enable_padding(pad_id=backend.token_to_id(named["pad_token"]), pad_token=named["pad_token"])
+    return backend
+
+
 def stops_of(folder: Path, raw: int | list[int] | None) -> int | list[int] | None:
     """Returns the stop tokens in generation_config.json or, without such a file, ``raw``: those of config.json."""
     generation = _json(folder / "generation_config.json")
     return raw if generation is None else generation.get("eos_token_id")
+
+
+def _understood_bert(folder: Path, raw: dict[str, Any]) -> bool:
+    return (
+        raw.get("tokenizer_class") in _BERT | _AS_IT_IS
+        and raw.keys() <= {*_IDLE_BERT, *_NAMED}
+        and all(raw.get(side, "right") == "right" for side in ("padding_side", "truncation_side"))
+        and isinstance(raw.get("model_max_length", 1), int | float)
+        and (folder / "tokenizer.json").is_file()
+        and not any((folder / name).exists() for name in _FURTHER_FILES)
+    )
 
 
 def _understood(folder: Path, raw: dict[str, Any], family: str) -> bool:
@@ -131,6 +176,27 @@ def _is_qwen(backend: Any) -> bool:
         and not (model.dropout or model.unk_token or model.continuing_subword_prefix or model.end_of_word_suffix)
         and not (model.fuse_unk or model.byte_fallback or model.ignore_merges)
         and all(_state(its) == _state(wanted) for its, wanted in parts)
+    )
+
+
+def _is_bert(backend: Any, raw: dict[str, Any], named: dict[str, str]) -> bool:
+    """Returns True if it equals what transformers' class would build from the vocabulary."""
+    from tokenizers import normalizers, pre_tokenizers
+
+    letters = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=raw.get("tokenize_chinese_chars", True),
+        strip_accents=raw.get("strip_accents"),
+        lowercase=raw.get("do_lower_case", True),
+    )
+    model = backend.model
+    return (
+        type(model).__name__ == "WordPiece"
+        and (model.unk_token, model.continuing_subword_prefix) == (named["unk_token"], "##")
+        and model.max_input_chars_per_word == 100
+        and _state(backend.normalizer) == _state(letters)
+        and _state(backend.pre_tokenizer) == _state(pre_tokenizers.BertPreTokenizer())
+        and backend.encode("").tokens == [named["cls_token"], named["sep_token"]]
     )
 
 

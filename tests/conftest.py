@@ -69,10 +69,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log) -> FileByFile:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Which tests are quick, and the order of all: those of the browser, and those that take long, begin."""
+    """Which tests are quick, and the order of all: those of the browser, and those that take long, begin.
+
+    A test of the browser that fails is run once more, because a browser that shares two cores with all else may lose a
+    click. The summary names it (RERUN) with the reason, so that a fault that comes and goes is seen.
+    """
     for item in items:
         if is_quick(item):
             item.add_marker("quick")
+        if item.nodeid.startswith(BROWSER):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     items.sort(key=lambda item: 0 if item.nodeid.startswith(BROWSER) else 1 if item.path.stem in FIRST else 2)
 
 
@@ -83,7 +89,9 @@ def is_quick(item: pytest.Item) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Why tests were skipped: a line for each reason, with the files and how many tests of each."""
+    """Why tests were skipped, a line for each reason with the files and how many tests of each; and how tests failed
+    that were run once more.
+    """
     reasons: dict[str, Counter[str]] = {}
     for report in terminalreporter.stats.get("skipped", ()):
         reason = report.longrepr[2].removeprefix("Skipped: ")
@@ -92,6 +100,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("skipped")
     for reason, files in sorted(reasons.items()):
         terminalreporter.line(f"{reason}: " + ", ".join(f"{file} {n}" for file, n in files.items()))
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"run once more: {report.nodeid}")
+        terminalreporter.line(str(report.longrepr))
 
 
 @pytest.fixture(scope="session")

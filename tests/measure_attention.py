@@ -17,7 +17,7 @@ import torch
 
 from localctx.kernels import decode_cpu
 from localctx.kernels.integer_attention import WAY
-from localctx.kernels.processor import NAME
+from localctx.kernels.processor import INSTRUCTIONS
 from localctx.kv.codecs import make_codec
 from localctx.kv.page_format import layout_of
 from localctx.shape import PAGE, LayerShape
@@ -33,7 +33,7 @@ def main(tokens: list[int], runs: int, threads: int) -> None:
     torch.set_num_threads(threads)
     source = torch.ones(COPIED, dtype=torch.uint8)
     target = torch.empty_like(source)
-    print(f"{processor()} ({NAME}), {WAY.name}, {threads} threads, {runs} runs in turns\n")
+    print(f"{processor()} ({INSTRUCTIONS}), {WAY.name}, {threads} threads, {runs} runs in turns\n")
     print("| tokens | kernel | us, best | us, median | ns a page and head | GB/s | of a copy | off by |")
     print("|---|---|---|---|---|---|---|---|")
     for count in tokens:

@@ -11,6 +11,7 @@ from localctx.shape import PAGE
 from localctx.store.documents import DocumentRow
 from localctx.store.page_writer import PageWriter
 from localctx.store.store import Store
+from localctx.store.stored_pages import CACHE_TAG
 
 MODEL, OTHER_MODEL = b"m" * 32, b"o" * 32  # fingerprints
 SLOT = 4096
@@ -62,7 +63,7 @@ def kept(store: Store, tokens: list[int], fingerprint: bytes = MODEL) -> int:
 
 
 def files(store: Store) -> set[str]:
-    return {f.name for f in store.folder.iterdir()}
+    return {f.name for f in store.folder.iterdir()} - {CACHE_TAG}
 
 
 def segments(store: Store) -> set[str]:

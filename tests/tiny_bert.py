@@ -42,6 +42,17 @@ def tiny_bert() -> Any:
     return BertModel(config, add_pooling_layer=False).eval()
 
 
+def save_bert(folder: Path, module: Any) -> Path:
+    """Save ``tiny_bert``, or a model with its config, as transformers does, with a tokenizer of letters."""
+    from transformers import BertTokenizer
+
+    tokens = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    tokenizer = BertTokenizer(vocab={token: i for i, token in enumerate(tokens)}, model_max_length=512)
+    module.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 def write_bert_gguf(path: Path, module: Any, pooling: int | None = 1) -> Path:
     """Write ``tiny_bert`` as a GGUF; ``pooling`` is llama.cpp's number of it (1: the mean; None: not told)."""
     from gguf import GGUFWriter

@@ -30,17 +30,22 @@ def tiny_llama() -> Any:
     return LlamaForCausalLM(config).eval()
 
 
-def write_gguf(path: Path, *, more: dict[str, np.ndarray] | None = None, **metadata: Any) -> Path:
-    """The model as a GGUF at ``path``, with ``more`` tensors and ``metadata`` (of the architecture, dots as __)."""
-    from gguf import GGUFWriter
+def write_gguf(
+    path: Path, *, more: dict[str, np.ndarray] | None = None, kinds: dict[str, Any] | None = None, **metadata: Any
+) -> Path:
+    """The model as a GGUF at ``path``, with ``more`` tensors, ``metadata`` (of the architecture, dots as __), and
+    tensors by name quantized to some ``kinds``.
+    """
+    from gguf import GGUFWriter, quantize
 
     writer = GGUFWriter(path, "llama")
     _describe(writer)
     for name, value in metadata.items():
         add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32}[type(value)]
         add(f"llama.{name.replace('__', '.')}", value)
-    for name, tensor in {**_tensors(), **(more or {})}.items():
-        writer.add_tensor(name, tensor)
+    for name, tensor in {**tensors(), **(more or {})}.items():
+        kind = (kinds or {}).get(name)
+        writer.add_tensor(name, tensor if kind is None else quantize(tensor, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -70,7 +75,7 @@ def _describe(writer: Any) -> None:
     writer.add_chat_template(TEMPLATE)
 
 
-def _tensors() -> dict[str, np.ndarray]:
+def tensors() -> dict[str, np.ndarray]:
     names = {
         "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output",
         "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",

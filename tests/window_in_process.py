@@ -28,7 +28,7 @@ def served_in_process(window: "AppWindow", around: Callable[[Any, int], Any] = l
     """The address at which the pages of ``window`` are served, by what ``around`` makes of the app for a port."""
     import uvicorn
 
-    from localctx.serving.http import listen
+    from localctx.serving.http import listen, server_config
     from localctx.ui.app import mount
 
     window.uploads.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def served_in_process(window: "AppWindow", around: Callable[[Any, int], Any] = l
         patch.setenv("GRADIO_TEMP_DIR", str(window.uploads))
         port = sock.getsockname()[1]
         app = around(mount(window, "127.0.0.1", port), port)
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1))
+        server = uvicorn.Server(server_config(app))
         thread = threading.Thread(target=server.run, args=([sock],), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{port}/"

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from localctx.batch.jobs import IgnoredFile, printable
+from localctx.batch.jobs import IgnoredFile, told
 from localctx.engine.events import Note, Progress
 from localctx.errors import Cancelled
+from localctx.file_names import stored_path
 from localctx.library.find import find_documents
 from localctx.serving.worker import SessionJob
 from localctx.ui import library_table, render
@@ -35,17 +36,18 @@ class IgnoredFiles:
     """Collects the files of a folder that are not read, with reasons."""
 
     def __init__(self) -> None:
-        self._ignored = list[str]()
+        self._ignored = list[IgnoredFile]()
 
     def __call__(self, file: str, why: str) -> None:
         """Add a file and the reason why it is not read."""
-        self._ignored.append(str(IgnoredFile(printable(file), why)))
+        self._ignored.append(IgnoredFile(stored_path(file), why))
 
     @property
     def lines(self) -> list[str]:
         """The first ignored files, a line each, and the number of the others."""
-        more = len(self._ignored) - MAX_IGNORED_LINES
-        return self._ignored[:MAX_IGNORED_LINES] + ([f"{more:,} more ignored"] if more > 0 else [])
+        lines = list(told(self._ignored))
+        more = len(lines) - MAX_IGNORED_LINES
+        return lines[:MAX_IGNORED_LINES] + ([f"{more:,} more ignored"] if more > 0 else [])
 
 
 class AddingPanel:

@@ -14,7 +14,7 @@ from localctx.serving.ask_endpoint import AskEndpoint
 from localctx.serving.http import LOOPBACK, access_key, listen, serve
 from localctx.serving.open_servers import new_key, registered
 from localctx.settings import Settings
-from localctx.ui import document_routes, event_stream, uploads
+from localctx.ui import document_routes, event_errors, event_stream, uploads
 from localctx.ui.batch_page import BatchPage
 from localctx.ui.chat_page import ChatPage
 from localctx.ui.http_access import BrowserAccess
@@ -60,10 +60,11 @@ def build(window: AppWindow) -> gr.Blocks:
             with gr.Tab("Settings", id="settings"):
                 settings.build(memory.build)
         event_stream.keep_open(page)
+        event_errors.tell_in_one_line(page)
         chat.wire(page)
         chat.viewer.wire(chat.chat, chat.question, tabs)
         library.wire(page, tab)
-        batch.wire(page, tabs)
+        batch.wire(page, tabs, chat.sidebar.summarize, chat.chat)
         memory.wire(page, tabs, settings.pages, chat.chat)
         settings.wire(page, tabs, memory.saved)
     return page

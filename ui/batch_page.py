@@ -11,7 +11,7 @@ from typing import Any
 
 import gradio as gr
 
-from localctx.batch.jobs import DocumentJob, plan_jobs, printable
+from localctx.batch.jobs import DocumentJob, plan_jobs
 from localctx.batch.markdown import SummaryTemplate
 from localctx.batch.outputs import file_name
 from localctx.errors import DocumentError, UserError
@@ -113,8 +113,10 @@ class BatchPage:
         self.table = gr.HTML("", elem_id="batch-table", js_on_load=_ON_ROW_CLICK)
         self.result = gr.HTML("", elem_id="batch-result")
 
-    def wire(self, page: gr.Blocks, tabs: gr.Tabs) -> None:
-        """Connect the components with their event handlers."""
+    def wire(self, page: gr.Blocks, tabs: gr.Tabs, from_chat: gr.Button, chat: gr.Textbox) -> None:
+        """Connect the components with their event handlers. The button ``from_chat`` opens this page with the documents
+        of the open chat; ``chat`` has its id.
+        """
         quick: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         live = [self.progress, self.pause, self.resume, self.retry, self.save, self.table]
         watch = quick | {"fn": self._watch, "inputs": [self.filter], "outputs": live, "concurrency_limit": None}
@@ -129,6 +131,8 @@ class BatchPage:
             event(**watch)
         tabs.select(self._tab_selected, [self.filter], [*live, self.library], concurrency_limit=None, **quick)
         self.library.focus(self._choices, None, self.library, **quick)
+        opened = from_chat.click(self._choose_those_of, [chat], [self.library, self.message], **quick)
+        opened.then(lambda: gr.update(selected="batch"), None, tabs, **quick)
         page.unload(self._unwatch)
         self.save.click(self._zip, None, self.file, **quick).then(None, js=_CLICK_DOWNLOAD)
         self.table.select(self._show_result, None, [self.result], **quick)
@@ -144,6 +148,16 @@ class BatchPage:
 
     def _choices(self) -> Any:
         return gr.update(choices=self._window.document_choices())
+
+    def _choose_those_of(self, chat: str) -> Updates:
+        """Choose the documents of a chat (its id)."""
+        try:
+            with self._window.store() as store:
+                documents = [d.id for d in store.chats.get(chat).documents]
+        except UserError as e:
+            return {self.message: render.note(error_text(e), "error")}
+        choices = self._window.document_choices()
+        return {self.library: gr.update(choices=choices, value=[d for _, d in choices if d in documents])}
 
     def _watch(self, text: str, request: gr.Request) -> Iterator[Updates]:
         """Show the batch and its changes while it runs, until this tab shows another page.
@@ -260,7 +274,7 @@ def _named(paths: str, ignored: IgnoredFiles) -> list[BatchItem]:
     sources = [absolute_path(line) for line in paths.splitlines() if line.strip()]
     jobs = plan_jobs(sources, bytes, ignored)
     folder = os.path.commonpath([Path(job.path).parent for job in jobs]) if jobs else ""
-    return [BatchItem(job, printable(str(Path(job.path).relative_to(folder)))) for job in jobs]
+    return [BatchItem(job, str(Path(job.path).relative_to(folder))) for job in jobs]
 
 
 def _task(length: str, style: str, language: str, refine: bool, questions: str) -> SummaryTask:

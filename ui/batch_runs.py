@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from localctx.batch.jobs import DocumentJob, printable
+from localctx.batch.jobs import DocumentJob
 from localctx.engine.events import Progress, Token
 from localctx.errors import Cancelled, UsageError, UserError
 from localctx.serving.worker import EngineWorker, EventStream, Queued, SessionJob
@@ -219,8 +219,7 @@ class BatchRuns:
             item.document = session.workflows.store([item.job.source])[0]
             yield from ()
 
-        if printable(item.job.path) == item.job.path:  # otherwise the summary job reports the bad name
-            self._run(item, self._library_worker, read)
+        self._run(item, self._library_worker, read)
         item.set_state("ready")
 
     def _summarize(self, item: BatchItem) -> None:

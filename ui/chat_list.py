@@ -48,6 +48,7 @@ class ChatList:
             with gr.Row():
                 self.exports = [gr.Button(f"Export {kind}", **small) for kind in EXPORTS]
             self.download = gr.DownloadButton("The file", elem_id="chat-file")  # never seen: clicked by a script
+            self.summarize = gr.Button("Summarize its documents", size="sm", elem_id="summarize-documents")
             self.remove = gr.Button("Delete this chat", size="sm", elem_id="delete-chat")
 
     @property

@@ -71,14 +71,14 @@ class CollectionsPanel:
 
     def choices(self, shown: str | None) -> Updates:
         """Return the choices as stored, with a collection (its id as text) shown; all documents if it was deleted. What
-        was typed meanwhile stays.
+        was typed or chosen meanwhile stays.
         """
         with self._window.store() as store:
             collections = store.collections.all()
         chosen = shown if shown in [str(c.id) for c in collections] else EVERYTHING
         choices = [("All documents", EVERYTHING), *((f"{c.name} ({c.documents:,})", str(c.id)) for c in collections)]
         return {
-            self.shown: gr.update(choices=choices, value=chosen),
+            self.shown: gr.update(choices=choices, **({} if chosen == shown else {"value": chosen})),
             self.name: gr.update(choices=[c.name for c in collections]),
             self.tools: gr.update(visible=chosen != EVERYTHING),
         }
@@ -86,7 +86,8 @@ class CollectionsPanel:
     def show(self, shown: str | None) -> Updates:
         """Return the choices with nothing typed and nothing said, after a collection was chosen or changed."""
         updates = self.choices(shown)
-        updates[self.name] = updates[self.name] | {"value": None}
+        updates[self.name] |= {"value": None}
+        updates[self.shown] = {"value": shown} | updates[self.shown]
         return updates | {self.message: ""}
 
     def _put(self, shown: str, name: str | None, ticked: str) -> Updates:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from localctx.engine.events import Note, Planned, Progress
-from localctx.errors import Cancelled, UserError
+from localctx.error_log import explain
+from localctx.errors import Cancelled
 from localctx.serving.worker import EventStream, Queued
 from localctx.ui import render
 from localctx.ui.everyday import in_everyday_words
@@ -60,6 +61,4 @@ def progress_line(event: Any) -> str:
 
 def error_text(e: Exception) -> str:
     """Return an error as text for the person at the window."""
-    if isinstance(e, UserError):
-        return in_everyday_words(str(e))
-    return f"Something went wrong inside localctx, please report it: {e!r}"
+    return in_everyday_words(str(explain(e)))

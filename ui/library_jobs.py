@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localctx.engine.events import Note
-from localctx.errors import TooLong, format_bytes
+from localctx.errors import DocumentError, TooLong, format_bytes
 from localctx.store.bundle import open_bundle
 
 if TYPE_CHECKING:
@@ -20,12 +20,16 @@ def import_bundle(session: "Session", file: Path) -> Generator[Note, None, None]
             usable = workflow.usable_caches(bundle)
         except TooLong as e:
             usable, why = [], e.problem
+        try:
+            checked = workflow.check_bundle(bundle, usable)
+        except DocumentError as e:
+            usable, why = [], e.problem
         workflow.import_bundle(bundle, usable)
     if bundle.caches and not usable:
         why = why or f"it was read by {bundle.made_by}, not by {session.settings.model}"
         yield Note(f"{bundle.row.name} imported, but not read yet: {why}. “Read now” reads it with this model.")
     else:
-        yield Note(f"{bundle.row.name} imported, and already read")
+        yield Note(f"{bundle.row.name} imported, and already read ({checked})")
 
 
 def prepared_line(r: dict[str, Any]) -> str:

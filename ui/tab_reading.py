@@ -4,7 +4,6 @@ A file is parsed as any other job of the library worker. What follows gives way 
 comes, keeps what it has, and goes on afterwards.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localctx.engine.events import Progress
-from localctx.errors import Cancelled, ModelError, UserError
+from localctx.errors import Cancelled, ModelError
 from localctx.library.add import Added
 from localctx.models.resolve import check_known
 from localctx.serving.worker import EngineWorker, SessionJob
@@ -132,8 +131,6 @@ class TabReading:
                     continue  # something else is wanted now, or a question came first
                 except Exception as e:
                     state.phase, state.error, state.progress = "failed", error_text(e), None
-                    if not isinstance(e, UserError):
-                        logging.getLogger(__name__).exception("reading ahead failed")
 
     def _busy_state(self) -> ReadingState | None:
         with self._changed:

@@ -1,20 +1,19 @@
 """Deletions that can be undone: the line that names what was deleted, and the list of what was deleted last."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import gradio as gr
 
 from localctx.errors import UserError
-from localctx.store.deletions import UNDO_SECONDS, Deletion
+from localctx.store.deletions import TRASH_DAYS, Deletion, left_in_trash
 from localctx.store.store import Store
 from localctx.ui import render
 from localctx.ui.job_events import error_text
 from localctx.ui.window import AppWindow, Updates
 
 MAX_NAMES = 3  # deleted things that are named; more are counted
-HOW_LONG = f"{UNDO_SECONDS // 60} minutes"
+HOW_LONG = f"{TRASH_DAYS} days"
 
 
 class UndoLine:
@@ -59,8 +58,8 @@ class RecentlyDeleted:
         """Build the list, closed, and the buttons for what is chosen in it."""
         with gr.Accordion("Recently deleted", open=False, elem_id="recently-deleted") as self.box:
             gr.HTML(
-                f"<p>What is deleted in this window can be brought back for {HOW_LONG}; then it is gone for good. "
-                "On the command line, deleting is for good at once.</p>",
+                f"<p>What is deleted, here or by a command, can be brought back for {HOW_LONG}; then it is gone "
+                "for good. What comes back is read again when it is asked.</p>",
                 padding=True,
             )
             self.chosen = gr.CheckboxGroup([], label="Deleted", elem_id="deleted")
@@ -75,14 +74,25 @@ class RecentlyDeleted:
         options: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
         both = [self.chosen, self.status]
         for event in (tab.select, self.box.expand):
-            event(self.listed, None, self.chosen, **options)
+            event(self.relisted, self.chosen, self.chosen, **options)
         refresh(self.restore.click(self._restore, self.chosen, both, **options))
         self.forget.click(self._forget, self.chosen, both, **options)
 
     def listed(self) -> Any:
         """Return the choices as stored, nothing chosen."""
+        return gr.update(choices=self._rows(), value=[])
+
+    def relisted(self, chosen: list[int]) -> Any:
+        """Return the choices as stored, less what is ``chosen`` and gone. Else the choice is not touched: the user may
+        have chosen more while this was computed.
+        """
+        choices = self._rows()
+        there = [key for _, key in choices if key in chosen]
+        return gr.update(choices=choices, value=there) if len(there) < len(chosen) else gr.update(choices=choices)
+
+    def _rows(self) -> list[tuple[str, int]]:
         with self._window.store() as store:
-            return gr.update(choices=[(_row(d), d.id) for d in store.deletions.all()], value=[])
+            return [(_row(d), d.id) for d in store.deletions.all()]
 
     def _restore(self, chosen: list[int]) -> tuple[Any, str]:
         with self._window.store() as store:
@@ -92,6 +102,7 @@ class RecentlyDeleted:
     def _forget(self, chosen: list[int]) -> tuple[Any, str]:
         with self._window.store() as store:
             store.forget_deleted(only=chosen)
+            store.erase()
         return self.listed(), render.note("Deleted for good", "done") if chosen else ""
 
 
@@ -114,5 +125,4 @@ def deleted_names(deletions: Sequence[Deletion]) -> str:
 
 
 def _row(d: Deletion) -> str:
-    minutes = max(1, round((d.deleted + UNDO_SECONDS - time.time()) / 60))
-    return f"{d.name} ({d.kind}, {minutes} min left)"
+    return f"{d.name} ({d.kind}, {left_in_trash(d)} left)"

@@ -2,7 +2,6 @@
 
 import re
 import tempfile
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from localctx.models.resolve import check_known
 from localctx.serving.folder_watcher import FolderWatcher
 from localctx.serving.worker import EngineWorker, EventStream, SessionJob
 from localctx.settings import Settings, overrides, save_settings, with_changes
-from localctx.store.deletions import UNDO_SECONDS, Deletion, Kind
+from localctx.store.deletions import Deletion, Kind
 from localctx.store.store import Store, store_errors
 from localctx.ui.batch_runs import BatchRuns
 from localctx.ui.model_downloads import ModelDownloads
@@ -51,7 +50,6 @@ class AppWindow:
         self.readings = TabReadings(lambda: self.settings, self.library_worker, self.answer_worker)
         self.watcher = FolderWatcher(lambda: self.settings, self.library_worker, self.answer_worker)
         self._streams: dict[str, EventStream] = {}  # by tab
-        self._forgetting = list[threading.Timer]()  # one for each deletion
 
     @contextmanager
     def store(self) -> Iterator[Store]:
@@ -60,21 +58,13 @@ class AppWindow:
             yield store
 
     def delete(self, kind: Kind, items: Sequence[str]) -> list[Deletion]:
-        """Delete documents or chats (ids) so that they can be brought back for UNDO_SECONDS. Answers of these chats are
+        """Delete documents or chats (ids) so that they can be brought back for a while. Answers of these chats are
         stopped before. Raises StoreError.
         """
         for item in items:
             self.answers.stop_and_wait(item)
         with self.store() as store:
-            deletions = [store.delete(kind, item) for item in items]
-        self._forgetting.append(threading.Timer(UNDO_SECONDS + 1, self._forget_deleted))
-        self._forgetting[-1].daemon = True
-        self._forgetting[-1].start()
-        return deletions
-
-    def _forget_deleted(self) -> None:
-        with self.store():  # which forgets what was deleted long ago
-            self._forgetting.pop(0)
+            return [store.delete(kind, item) for item in items]
 
     def document_choices(self, include: Collection[str] = ()) -> list[tuple[str, str]]:
         """Return names and ids of the documents in the library, without older versions except those in ``include``."""
@@ -141,8 +131,6 @@ class AppWindow:
         self.batches.close()
         self.readings.close()
         self.answers.close()
-        for timer in self._forgetting:
-            timer.cancel()
         self.watcher.close()
         for worker in self._workers:
             worker.close()

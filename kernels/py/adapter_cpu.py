@@ -7,12 +7,12 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from localctx.kernels.linear_cpu import WIDTH, Blocks, exact_blocks, multiply_block, multiply_blocks, multiply_in_bf16
+from localctx.kernels.linear_cpu import Blocks, exact_blocks, multiply_block, multiply_blocks, multiply_in_bf16
+from localctx.kernels.weight_groups import WIDTH
 
 FEW = 16  # rows for which threads would cost more than the products of these small matrices
 
 _NOTHING = np.empty((0, 0, 0), np.uint8)
-_NO_SCALES = np.empty(0, np.float32)
 
 
 class Change(NamedTuple):
@@ -62,18 +62,18 @@ def add_change_in_bf16(out: np.ndarray, x: np.ndarray, change: Change, rows: np.
     """``add_change`` for the many rows of a chunk, with its products in bf16. The order of sums is the library's."""
     if not len(rows) or not len(change.down_codes):
         return
-    down = Blocks(change.down_kind, change.down_codes, _NO_SCALES, change.up_codes.shape[1])
-    up = Blocks(change.up_kind, change.up_codes, _NO_SCALES, out.shape[1])
+    down = Blocks(change.down_kind, change.down_codes, x.shape[1], change.up_codes.shape[1])
+    up = Blocks(change.up_kind, change.up_codes, down.outputs, out.shape[1])
     out[rows] += multiply_in_bf16(multiply_in_bf16(torch.from_numpy(x[rows]), down), up).float().numpy()
 
 
 @njit
 def _product(x, kind, codes):  # type: ignore[no-untyped-def]
     """x [n, in] by the weight with these codes [blocks, in, 32 * size]: [n, blocks * 32]."""
-    out, scales = np.empty((len(x), len(codes) * WIDTH), np.float32), np.empty((len(codes), 0, WIDTH), np.float32)
+    out = np.empty((len(x), len(codes) * WIDTH), np.float32)
     if len(x) > FEW:
-        multiply_blocks(x, kind, codes, scales, out)
+        multiply_blocks(x, kind, codes, out)
         return out
     for block in range(len(codes)):
-        multiply_block(x, kind, codes[block], scales[block], out[:, block * WIDTH : block * WIDTH + WIDTH])
+        multiply_block(x, kind, codes[block], out[:, block * WIDTH : block * WIDTH + WIDTH])
     return out

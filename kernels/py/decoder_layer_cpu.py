@@ -14,8 +14,9 @@ from numba import njit, prange
 
 from localctx.kernels.adapter_cpu import NO_CHANGE, Change, add_change, add_change_in_bf16
 from localctx.kernels.decode_cpu import MATH
-from localctx.kernels.linear_cpu import WIDTH, Blocks, multiply_blocks, multiply_in_bf16
+from localctx.kernels.linear_cpu import Blocks, multiply_blocks, multiply_in_bf16
 from localctx.kernels.vector_math import LANES, address_of, exp_below
+from localctx.kernels.weight_groups import WIDTH
 
 FEW = 16  # rows that one thread finishes before other threads have started
 
@@ -165,7 +166,7 @@ def _rotate(x, norm, eps, cos, sin, out):  # type: ignore[no-untyped-def]
 def _times(x, blocks):  # type: ignore[no-untyped-def]
     """x [n, in] by a weight: [n, blocks * 32]."""
     out = np.empty((len(x), len(blocks.codes) * WIDTH), np.float32)
-    multiply_blocks(x, blocks.kind, blocks.codes, blocks.scales, out)
+    multiply_blocks(x, blocks.kind, blocks.codes, out)
     return out
 
 

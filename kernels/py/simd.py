@@ -25,7 +25,6 @@ from localctx.kernels.vector_math import (
     LANES,
     PARTS,
     RECORD_KINDS,
-    SIGNED,
     SIZES,
     address_of,
     byte_at,
@@ -153,7 +152,7 @@ def _finished(kind: int) -> Any:
     return njit(**INNER)(finished)
 
 
-_floats, _bfloats, _halves, _signed = (_in_tiles(kind, WEIGHTS) for kind in (FLOAT, BFLOAT, HALF, SIGNED))
+_floats, _bfloats, _halves = (_in_tiles(kind, WEIGHTS) for kind in (FLOAT, BFLOAT, HALF))
 crumbs = _finished(CRUMBS)
 
 
@@ -179,15 +178,13 @@ _finished_of_kind = _of_kind(tuple(RECORD_KINDS))
 
 @njit(**INNER)
 def block_product(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-    """out += x by a block of weights, whose columns fill large tiles; all by address, see ``_in_tiles``."""
+    """out += x by a block of weights (floats), whose columns fill large tiles; all by address, see ``_in_tiles``."""
     if kind == FLOAT:
         _floats(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
     elif kind == BFLOAT:
         _bfloats(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
-    elif kind == HALF:
-        _halves(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
     else:
-        _signed(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
+        _halves(codes, step, ahead, x, x_step, rows, inputs, out, out_step, 0, columns)
 
 
 @njit(**INNER)

@@ -24,8 +24,8 @@ LANES = 8  # of a vector; a processor with narrower ones uses several
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 FLOAT, BFLOAT, HALF, SIGNED, BYTE, NIBBLES, CRUMBS, E4M3 = range(8)
-"""The kinds of stored numbers: three kinds of floats, int8, uint8, codes of 4 or 2 bits, packed as by ``quant.pack``,
-and floats of 8 bits.
+"""The kinds of stored numbers: three kinds of floats, int8 (of weights), uint8, codes of 4 or 2 bits, packed as by
+``quant.pack``, and floats of 8 bits.
 """
 _E4M3_SCALE = np.float32(2.0**120)  # float32's bias of exponents is 127, that of e4m3 is 7
 SIZES = {FLOAT: 4, BFLOAT: 2, HALF: 2}  # bytes, where it is not one
@@ -144,8 +144,8 @@ def greatest(typingctx, numbers, count):  # type: ignore[no-untyped-def]
         numbers, count = args
         top = cgutils.alloca_once_value(b, VECTOR([float("-inf")] * LANES))
         with _each(b, count) as i:
-            b.store(_greater(b, b.load(_vector(b, numbers, i), align=4), b.load(top)), top)
-        return _joined(b, b.load(top), partial(_greater, b))
+            b.store(greater(b, b.load(_vector(b, numbers, i), align=4), b.load(top)), top)
+        return joined(b, b.load(top), partial(greater, b))
 
     return types.float32(types.int64, types.int64), codegen
 
@@ -165,41 +165,22 @@ def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
             found = _exp(b, b.fsub(b.load(at, align=4), top))
             b.store(found, at, align=4)
             b.store(b.fadd(b.load(total), found), total)
-        return _joined(b, b.load(total), b.fadd)
+        return joined(b, b.load(total), b.fadd)
 
     return types.float32(types.int64, types.float32, types.int64), codegen
 
 
-def _widener(kind: int) -> Any:
-    @intrinsic
-    def widen(typingctx, numbers, out, count):  # type: ignore[no-untyped-def]
-        def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
-            numbers, out, count = args
-            with _each(b, count) as i:
-                b.store(widened(b, kind, _stored_at(b, kind, numbers, i)), _vector(b, out, i), align=4)
-            return context.get_dummy_value()
-
-        return types.void(*[types.int64] * 3), codegen
-
-    return widen
-
-
-_widen_halves, widen_bytes = (_widener(kind) for kind in (HALF, SIGNED))
-"""``count`` numbers at an address (int8) to float32 at another, whole vectors of them."""
-
-
 @intrinsic
-def add_scaled(typingctx, numbers, scales, out, count):  # type: ignore[no-untyped-def]
-    """``count`` float32 at ``out``, whole vectors, += those at ``numbers`` times those at ``scales``."""
+def _widen_halves(typingctx, halves, out, count):  # type: ignore[no-untyped-def]
+    """``count`` float16 at an address to float32 at another, whole vectors of them."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
-        numbers, scales, out, count = args
+        halves, out, count = args
         with _each(b, count) as i:
-            more = b.fmul(*(b.load(_vector(b, at, i), align=4) for at in (numbers, scales)))
-            b.store(b.fadd(b.load(_vector(b, out, i), align=4), more), _vector(b, out, i), align=4)
+            b.store(widened(b, HALF, _stored_at(b, HALF, halves, i)), _vector(b, out, i), align=4)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 4), codegen
+    return types.void(*[types.int64] * 3), codegen
 
 
 @intrinsic
@@ -210,7 +191,7 @@ def _dot_halves(typingctx, x, halves, count):  # type: ignore[no-untyped-def]
         with _each(b, count) as i:
             wide = widened(b, HALF, _stored_at(b, HALF, halves, i))
             b.store(_call_intrinsic(b, "fma", b.load(_vector(b, x, i), align=4), wide, b.load(total)), total)
-        return _joined(b, b.load(total), b.fadd)
+        return joined(b, b.load(total), b.fadd)
 
     return types.float32(*[types.int64] * 3), codegen
 
@@ -255,8 +236,6 @@ def widened(b: Any, kind: int, where: Any, part: int = 0, lanes: int = LANES) ->
         return found
     if kind == HALF:
         return b.fpext(found, vector)
-    if kind == SIGNED:
-        return b.sitofp(b.sext(found, integers), vector)
     words = b.zext(found, integers)
     if kind == E4M3:  # its bits in those of a float32, whose exponents count from another number
         sign = b.shl(b.and_(words, same(0x80)), same(24))
@@ -299,11 +278,11 @@ def _zeros(b: Any) -> Any:
     return cgutils.alloca_once_value(b, VECTOR([0.0] * LANES))
 
 
-def _greater(b: Any, x: Any, y: Any) -> Any:
+def greater(b: Any, x: Any, y: Any) -> Any:
     return b.select(b.fcmp_ordered(">", x, y), x, y)  # one instruction, as maxnum is not
 
 
-def _joined(b: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
+def joined(b: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
     lanes = [b.extract_element(vector, I32(i)) for i in range(LANES)]
     while len(lanes) > 1:
         lanes = [join(*pair) for pair in zip(lanes[::2], lanes[1::2], strict=True)]
@@ -320,7 +299,7 @@ def _exp(b: Any, x: Any) -> Any:
         return VECTOR([number] * LANES)
 
     call = partial(_call_intrinsic, b)
-    x = _greater(b, x, same(-87.0))
+    x = greater(b, x, same(-87.0))
     n = call("floor", call("fma", x, same(1.44269504), same(0.5)))
     x = call("fma", n, same(-0.693359375), x)
     x = call("fma", n, same(2.12194440e-4), x)

@@ -1,17 +1,20 @@
 """The files of a batch, in order, each once; ignored files are reported."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from localctx.errors import UsageError
-from localctx.library.find import find_documents
+from localctx.file_names import stored_path
+from localctx.library.find import LEADS_OUT, find_documents
 
 
 @dataclass(frozen=True)
 class DocumentJob:
-    """A file: its name as given, its absolute path, and its bytes (0: unknown). It may be missing, or no document."""
+    """A file: its name as given, its absolute path as stored, and its bytes (0: unknown). It may be missing, or no
+    document.
+    """
 
     source: str
     path: str
@@ -27,6 +30,13 @@ class IgnoredFile:
 
     def __str__(self) -> str:
         return f"{self.path} {self.why}: ignored"
+
+
+def told(ignored: Sequence[IgnoredFile]) -> Iterator[str]:
+    """Yield lines about ignored files: one each, and one for all links that were not followed."""
+    yield from (str(file) for file in ignored if file.why != LEADS_OUT)
+    if links := sum(file.why == LEADS_OUT for file in ignored):
+        yield f"{links:,} link{'s' * (links > 1)} out of a folder not followed; to read the files, name them"
 
 
 def plan_jobs(
@@ -45,13 +55,8 @@ def plan_jobs(
         if is_output(Path(os.path.realpath(file))):
             on_ignored(file, "is a result of a batch")
         else:
-            jobs.append(DocumentJob(file, os.path.abspath(file), _size(file)))  # noqa: PTH100 (pathlib keeps "..")
+            jobs.append(DocumentJob(file, stored_path(os.path.abspath(file)), _size(file)))  # noqa: PTH100 (pathlib keeps "..")
     return jobs
-
-
-def printable(path: str) -> str:
-    """Return a path that can be printed: bytes of a name that are not UTF-8 are escaped."""
-    return path.encode(errors="backslashreplace").decode()
 
 
 def _expand_lists(sources: list[str], read_list: Callable[[], bytes]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from localctx.batch.jobs import DocumentJob, IgnoredFile, printable
+from localctx.batch.jobs import DocumentJob, IgnoredFile
 from localctx.batch.outputs import Output, ResultEntry
 from localctx.budget import measure_process
 from localctx.engine.coroutine import EngineCoroutine
@@ -41,7 +41,7 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``--json`` prints for one document; for a failed one only its path and why it failed."""
-        return {"path": printable(self.job.path), **self.entry, "status": self.status, "why": self.why}
+        return {"path": self.job.path, **self.entry, "status": self.status, "why": self.why}
 
 
 JobEvents = Generator[tuple[DocumentJob | None, Event | Outcome], None, None]
@@ -111,10 +111,6 @@ class Batch:
         return self._task.recipe(self._summarizing.runtime.settings)
 
     def _read(self, job: DocumentJob) -> StoredDocument:
-        try:
-            job.path.encode()
-        except UnicodeEncodeError as e:
-            raise DocumentError(f"{printable(job.path)} has a name that is not UTF-8", "rename it") from e
         return read_sources(self._summarizing.runtime, [job.source])[0]
 
     def _stored_result(self, document: StoredDocument) -> dict[str, Any] | None:
@@ -177,7 +173,7 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """Return the report without the documents."""
-        failed = [{"path": printable(o.job.path), "why": o.why} for o in self.outcomes if o.status == "failed"]
+        failed = [{"path": o.job.path, "why": o.why} for o in self.outcomes if o.status == "failed"]
         return {
             "task": self.task.to_json(),
             "summaries": {"method": self.method.name, "why": self.method.why},

@@ -4,22 +4,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from localctx.bench import ENGINES
 from localctx.bench.own_engines import IsCancelled, LocalctxEngine, LocalctxLlamaEngine, OwnEngine, SelectEngine
 from localctx.budget import TierLimits
 from localctx.engine.cache_plan import plan_cache
+from localctx.engine.events import Progress
+from localctx.engine.model_loader import ModelLoader
 from localctx.errors import Cancelled, UserError
 from localctx.models.base import Model, PagedModel
-from localctx.models.llama_library import llama_cpp_is_installed
 from localctx.models.llama_model import LlamaModel
-from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, LlamaCppOptions, LlamaCppPeer
-from localctx.models.peer_llama_gguf import write_gguf
+from localctx.models.peer_ggufs import PeerGgufs
+from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, PUBLISHED, LlamaCppOptions, LlamaCppPeer
 from localctx.models.peer_transformers import PeerReader, TransformersCachePeer, installed_peers, load_stock
-from localctx.models.resolve import resolve_gguf, resolve_model
-from localctx.settings import Settings
+from localctx.models.resolve import resolve_model
+from localctx.settings import WEIGHTS, Settings
 
 WARM = [1] * 192  # tokens read before anything is timed, so that kernels compile and quantized caches quantize
 PEER_ERRORS = (
@@ -88,10 +90,18 @@ class TransformersEngine:
         return self._reader.nbytes
 
 
+class OwnModel(NamedTuple):
+    """localctx with one kind of weights; ``name`` is its name in tables."""
+
+    name: str
+    model: PagedModel
+
+
 @dataclass
 class Engines:
-    """Opens the ``chosen`` engines: localctx with each of ``codecs``, and with each keeper of ``keeps``; peers by the
-    names in ``bench.ENGINES`` or ``bench.PEER_VARIANTS``. Calls ``warn`` for each peer that cannot be measured.
+    """Opens the ``chosen`` engines: localctx with each of ``codecs``, and with each keeper of ``keeps``; peers and
+    localctx with other weights by the names in ``bench.ENGINES``, ``bench.OWN_VARIANTS`` and ``bench.PEER_VARIANTS``.
+    Calls ``warn`` for each that cannot be measured, and ``show`` with what takes time before.
     """
 
     model: Model
@@ -103,13 +113,14 @@ class Engines:
     threads: int = 1
     warn: Callable[[str], None] = lambda text: None
     cancelled: IsCancelled = lambda: False
+    show: Callable[[Progress], None] = lambda progress: None
     _warned: set[str] = field(default_factory=set)
 
     @contextmanager
     def open(self, context: int, extra_tokens: int) -> Iterator[list[BenchEngine]]:
         """Yields the engines, for texts of ``context`` tokens and ``extra_tokens`` more, without peers that fail."""
         with ExitStack() as stack:
-            engines: list[BenchEngine] = self._localctx_engines(context) if "localctx" in self.chosen else []
+            engines: list[BenchEngine] = self._localctx_engines(context)
             engines += self._llama_cpp_engines(max(context, len(WARM)) + extra_tokens, stack)
             engines += self._transformers_engines()
             for engine in engines:
@@ -117,23 +128,27 @@ class Engines:
             yield engines
 
     def warm(self) -> None:
-        """Warms up localctx with each codec. Raises Cancelled."""
-        for codec in self.codecs:
-            warm(self.localctx_engine(codec, len(WARM)))
+        """Warms up localctx with each codec, and each of its weights. Raises Cancelled."""
+        for own in self.own_models or [None]:
+            for codec in self.codecs:
+                warm(self.localctx_engine(codec, len(WARM), own))
 
-    def localctx_engine(self, codec: str, context: int) -> OwnEngine[Any]:
+    def localctx_engine(self, codec: str, context: int, own: OwnModel | None = None) -> OwnEngine[Any]:
         """Returns localctx, which attends to everything, over the engine that computes the model."""
         if self.model.engine == "torch":
-            return self.paged_engine(codec, context)
+            return self.paged_engine(codec, context, own=own)
         model = cast(LlamaModel, self.model)
         return LocalctxLlamaEngine(model, codec, context, self.settings.chunk, self.cancelled)
 
-    def paged_engine(self, codec: str, context: int, on_device: int | None = None) -> LocalctxEngine:
+    def paged_engine(
+        self, codec: str, context: int, on_device: int | None = None, own: OwnModel | None = None
+    ) -> LocalctxEngine:
         """Returns localctx over torch, with at most ``on_device`` bytes of pages on the device (None: what is free)."""
-        plan = plan_cache(self.paged_model, replace(self.settings, keep="full"), codec, context)
+        name, model = own or ("localctx", self.paged_model)
+        plan = plan_cache(model, replace(self.settings, keep="full"), codec, context)
         if on_device is not None:
             plan = replace(plan, limits=TierLimits(on_device, 0, None))
-        return LocalctxEngine(self.paged_model, plan, self.settings.home / "spill", self.cancelled)
+        return LocalctxEngine(model, plan, self.settings.home / "spill", self.cancelled, name)
 
     @property
     def paged_model(self) -> PagedModel:
@@ -141,33 +156,59 @@ class Engines:
         assert self.model.engine == "torch", "other engines hold no pages"
         return cast(PagedModel, self.model)
 
+    @cached_property
+    def own_models(self) -> list[OwnModel]:
+        """The model, and the same with each of the chosen weights, with the names that tables have for them."""
+        models = [OwnModel("localctx", cast(PagedModel, self.model))] if "localctx" in self.chosen else []
+        for weights in WEIGHTS:
+            if f"localctx:weights-{weights}" in self.chosen:
+                models += self._load(weights)
+        return models
+
+    def _load(self, weights: str) -> list[OwnModel]:
+        name = f"localctx weights-{weights}"
+        try:
+            model, _ = ModelLoader().load(replace(self.settings, weights=weights), self.show)
+        except UserError as e:
+            self._warn_once(f"{name} was not measured: {e}")
+            return []
+        return [OwnModel(name, cast(PagedModel, model))]
+
     def _localctx_engines(self, context: int) -> list[BenchEngine]:
         engines = list[BenchEngine]()
-        for codec in self.codecs:
-            engines.append(self.localctx_engine(codec, context))
+        for own, codec in product(self.own_models, self.codecs):
+            engines.append(self.localctx_engine(codec, context, own))
             if self.keeps:
-                engines[-1] = source = self.paged_engine(codec, context)
+                engines[-1] = source = self.paged_engine(codec, context, own=own)
                 engines += [SelectEngine(source, keep) for keep in self.keeps]
         return engines
 
-    def _llama_cpp_engines(self, extra_tokens: int, stack: ExitStack) -> Iterator[BenchEngine]:
-        variants = [
-            options for options in LLAMA_CPP_VARIANTS if self._is_chosen("llama.cpp", f"{options.name} {options.kv}")
-        ]
-        for options in variants if variants and self._gguf else ():
-            if llama := self._usable(
-                f"{options.name} {options.kv}", partial(self._open_llama_cpp, options, extra_tokens, stack)
-            ):
-                yield llama
+    def _llama_cpp_engines(self, max_tokens: int, stack: ExitStack) -> Iterator[BenchEngine]:
+        for options in LLAMA_CPP_VARIANTS:
+            name = f"{options.name} {options.kv}"
+            named = f"llama.cpp:{options.weights}" in self.chosen or self._is_chosen("", name)
+            if not named and not ("llama.cpp" in self.chosen and options.weights in self._by_default):
+                continue
+            if gguf := self._ggufs.find(options.weights, fetch=named):
+                make = partial(self._open_llama_cpp, gguf, options, max_tokens, stack)
+                if llama := self._usable(name, make):
+                    yield llama
 
-    def _open_llama_cpp(self, options: LlamaCppOptions, extra_tokens: int, stack: ExitStack) -> BenchEngine:
-        assert self._gguf
+    @property
+    def _by_default(self) -> tuple[str, ...]:
+        """The weights of llama.cpp that are measured if the user chose no variant of it."""
+        return ("", PUBLISHED) if self.model.engine == "torch" else ("",)
+
+    @cached_property
+    def _ggufs(self) -> PeerGgufs:
+        show = lambda phase, done, total: self.show(Progress(phase, done, total))  # noqa: E731
+        return PeerGgufs(self.model, self.settings, self.gguf, self.threads, self._warn_once, show, self.cancelled)
+
+    def _open_llama_cpp(self, gguf: Path, options: LlamaCppOptions, max_tokens: int, stack: ExitStack) -> BenchEngine:
         gpu = self.model.device.type == "cuda"
-        llama = stack.enter_context(
-            closing(LlamaCppPeer(self._gguf, options, extra_tokens, self.threads, gpu, self.cancelled))
-        )
+        llama = stack.enter_context(closing(LlamaCppPeer(gguf, options, max_tokens, self.threads, gpu, self.cancelled)))
         if llama.vocabulary != self.model.vocabulary:
-            raise ValueError(f"{self._gguf} is of another model than {self.model.name}")
+            raise ValueError(f"{gguf} is of another model than {self.model.name}")
         return llama
 
     def _is_chosen(self, engine: str, name: str) -> bool:
@@ -183,24 +224,6 @@ class Engines:
             self._warn_once(f"{name} was not measured ({str(e) or type(e).__name__})".splitlines()[0])
             return None
         return engine
-
-    @cached_property
-    def _gguf(self) -> Path | None:
-        """The GGUF file for llama.cpp: the user's, or one converted once from the model; None if there is none."""
-        if not llama_cpp_is_installed():
-            self._warn_once("llama.cpp is not measured: pip install llama-cpp-python")
-            return None
-        if self.gguf or self.model.engine == "llama.cpp":
-            return self.gguf or resolve_gguf(self.settings.model, self.settings.models, _no_progress)
-        made = self.settings.home / "bench" / f"{self.model.fingerprint('f32').hex()[:16]}.gguf"
-        if made.exists():
-            return made
-        try:
-            write_gguf(self._folder, made)
-        except UserError as e:
-            self._warn_once(f"llama.cpp is not measured: {e}")
-            return None
-        return made
 
     def _transformers_engines(self) -> Iterator[BenchEngine]:
         quantized = sorted(installed_peers(), key=lambda p: p.bits != 4)[:1]  # one at 4 bits if there is one
@@ -219,16 +242,13 @@ class Engines:
 
     @property
     def _folder(self) -> Path:
-        return resolve_model(self.settings.model, self.settings.models, _no_progress)
+        """The model was loaded before, so that nothing is downloaded."""
+        return resolve_model(self.settings.model, self.settings.models, lambda phase, done, total: None)
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
             self.warn(text)
-
-
-def _no_progress(phase: str, done: int, total: int) -> None:
-    """Shows nothing: the model was loaded before, so that nothing is downloaded."""
 
 
 def warm(engine: BenchEngine) -> None:

@@ -5,10 +5,11 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from localctx.bench.energy import EnergyCounter
 from localctx.bench.engines import Engines
 from localctx.bench.peer_state import SavedPeerStates
 from localctx.bench.time_left import BenchStep, TimeLeft
@@ -82,6 +83,13 @@ class NoiseProbe:
         return spread(self.seconds) if self.seconds else None
 
 
+class StepCost(NamedTuple):
+    """What a step took: seconds, and joules of the whole machine where they can be read."""
+
+    seconds: float
+    joules: float | None
+
+
 class Bench:
     """One run: takes the measurements ``what`` of ``engines`` on ``tokens``, in ``repeat`` rounds at each of
     ``contexts``.
@@ -100,25 +108,27 @@ class Bench:
         on_progress: Callable[[str, float | None], None] = lambda text, left: None,
         clock: Callable[[], float] = time.perf_counter,
         saved: SavedPeerStates | None = None,
+        energy: EnergyCounter | None = None,
     ) -> None:
         self.engines, self.what, self.contexts, self.repeat = engines, what, sorted(contexts), repeat
         self._tokens, self._on_progress, self._clock, self.saved = tokens, on_progress, clock, saved
         self.samples, self.noise, self.time_left = Samples(), NoiseProbe(clock), TimeLeft()
+        self.energy = energy or EnergyCounter()
 
     def text(self, stop: int, start: int = 0) -> list[int]:
         """Returns tokens ``start..stop`` of the text."""
         return list(self._tokens[start:stop])
 
-    def run_step(self, text: str, step: BenchStep, run: Callable[[], object]) -> float:
-        """Reports ``text`` as progress, then runs the step; returns its seconds. Raises Cancelled."""
+    def run_step(self, text: str, step: BenchStep, run: Callable[[], object]) -> StepCost:
+        """Reports ``text`` as progress, then runs the step; returns what it took. Raises Cancelled."""
         if self.engines.cancelled():
             raise Cancelled
         self._on_progress(text, self.time_left.seconds)
-        start = self._clock()
+        before, start = self.energy.read(), self._clock()
         run()
-        seconds = self._clock() - start
-        self.time_left.done(step, seconds)
-        return seconds
+        cost = StepCost(self._clock() - start, self.energy.joules_since(before))
+        self.time_left.done(step, cost.seconds)
+        return cost
 
 
 def extra_tokens(repeat: int) -> int:

@@ -15,7 +15,7 @@ from localctx.engine.persister import CacheIdentity, Persister
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.kv.sequence_cache import SequenceCache
-from localctx.models.base import Model, PagedModel
+from localctx.models.base import ForwardRequest, Model, PagedModel
 from localctx.models.llama_cache import LlamaCache
 from localctx.models.llama_model import LlamaModel
 from localctx.models.llama_options import CELLS
@@ -86,10 +86,12 @@ class OwnEngine(ABC, Generic[AnyCache]):
 
 
 class LocalctxEngine(OwnEngine[Cache]):
-    """localctx over torch, with caches made as ``plan`` says."""
+    """localctx over torch, called ``name`` in tables, with caches made as ``plan`` says."""
 
-    def __init__(self, model: PagedModel, plan: CachePlan, spill: Path, cancelled: IsCancelled) -> None:
-        super().__init__(model, "localctx", plan.codec, plan.chunk, cancelled)
+    def __init__(
+        self, model: PagedModel, plan: CachePlan, spill: Path, cancelled: IsCancelled, name: str = "localctx"
+    ) -> None:
+        super().__init__(model, name, plan.codec, plan.chunk, cancelled)
         self._paged, self._plan, self._spill = model, plan, spill
 
     def _new_cache(self) -> Cache:
@@ -106,6 +108,17 @@ class LocalctxEngine(OwnEngine[Cache]):
         return self.cache.bytes_with(0) + self.cache.sketch_bytes()
 
 
+def decode_each(engines: Sequence[LocalctxEngine], tokens: Sequence[int]) -> None:
+    """Decodes one token of each engine's text in one forward pass; all compute the same model. Raises Cancelled."""
+    requests = list[ForwardRequest]()
+    for engine, token in zip(engines, tokens, strict=True):
+        assert engine.cache, "nothing was read"
+        engine.cache.enter_phase("answering")
+        requests.append(ForwardRequest([token], engine.cache))
+    for logits in engines[0]._model.forward_each(requests, engines[0]._cancelled):
+        logits.argmax().item()
+
+
 class SelectEngine(LocalctxEngine):
     """localctx with the keeper ``select``, whose prefill is that of ``full``: it forks the cache of ``source``."""
 
@@ -113,7 +126,7 @@ class SelectEngine(LocalctxEngine):
 
     def __init__(self, source: LocalctxEngine, keep: str) -> None:
         super().__init__(source._paged, source._plan, source._spill, source._cancelled)
-        self.name, self._source, self._keep = f"localctx {keep}", source, keep
+        self.name, self._source, self._keep = f"{source.name} {keep}", source, keep
 
     def read(self, tokens: Sequence[int]) -> int:
         """Forks the cache of ``source``, which must have read exactly ``tokens``. Returns 0: there are no logits."""

@@ -34,11 +34,12 @@ class PersistablePeer(Protocol):
 
 @dataclass(frozen=True)
 class SavedStateFacts:
-    """The prefill behind a saved state: ``tokens`` in ``seconds``, on ``day`` (ISO date)."""
+    """The prefill behind a saved state: ``tokens`` in ``seconds``, on ``day`` (ISO date), with ``joules`` if known."""
 
     tokens: int
     seconds: float
     day: str
+    joules: float | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import torch
 from localctx.bench import MEASUREMENTS
 from localctx.bench.measure import Bench
 from localctx.budget import measure_ram
+from localctx.kernels.processor import INSTRUCTIONS, WIDEST
 from localctx.models.weight_formats import precision_name
 from localctx.version import __version__
 
@@ -35,16 +36,18 @@ def report(bench: Bench, stopped: bool = False) -> dict[str, Any]:
 
 def machine(bench: Bench) -> dict[str, Any]:
     """Describes the machine. ``noise`` is the spread of the same matrix product between rounds, ``window`` the context
-    length that the model was trained for.
+    length that the model was trained for, ``energy`` is None where joules cannot be read.
     """
     model = bench.engines.model
     return {
-        "cpu": _cpu(),
+        "cpu": cpu_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "memory": measure_ram().total,
         "system": f"{platform.system()} {platform.release()}",
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "cpu",
         "precision": _precision(bench),
+        "vectors": f"{WIDEST} float32 at once ({INSTRUCTIONS})",
+        "energy": "rapl" if bench.energy.readable else None,
         "threads": bench.engines.threads,
         "noise": bench.noise.spread,
         "window": model.trained,
@@ -66,10 +69,10 @@ def speed_rows(rows: Sequence[dict[str, Any]], heading: str, number: str) -> lis
     """Returns a table row for each engine, named under ``heading``, with median and spread for each context."""
     contexts = [f"{n:,}" for n in sorted({row["context"] for row in rows})]
     lines = dict[str, dict[str, str]]()
-    for row in rows:
+    for row in (row for row in rows if number in row):
         engine = f"{row['engine']} {row.get('kv', '')}".rstrip()
         line = lines.setdefault(engine, {heading: engine, **dict.fromkeys(contexts, "")})
-        line[f"{row['context']:,}"] = _cell(row[number], row["spread"]) + (f" of {row['day']}" if "day" in row else "")
+        line[f"{row['context']:,}"] = _cell(row, number) + (f" of {row['day']}" if "day" in row else "")
     return list(lines.values())
 
 
@@ -100,17 +103,22 @@ def draw_speed(rows: Sequence[dict[str, Any]], path: Path, title: str) -> None:
     figure.savefig(path, dpi=120, format="png")
 
 
-def _cell(value: float, spread: float | None) -> str:
-    return f"{value:,.1f}" + ("" if spread is None else f" ({spread:.0%})")
+def _cell(row: dict[str, Any], number: str) -> str:
+    if number == "joules_per_token":
+        return f"{row[number]:,.3f}"
+    return f"{row[number]:,.1f}" + ("" if row["spread"] is None else f" ({row['spread']:.0%})")
 
 
 def _precision(bench: Bench) -> str:
     if bench.engines.model.engine == "llama.cpp":
         return "weights as quantized"
-    return precision_name(bench.engines.paged_model.dtype, bench.engines.settings.weights)
+    model = bench.engines.paged_model
+    chunks = getattr(model, "precision", model.dtype)  # a native decoder multiplies chunks of prompts in another
+    reading = f"; prompts in {precision_name(chunks)}" if chunks != model.dtype else ""
+    return precision_name(model.dtype, bench.engines.settings.weights) + reading
 
 
-def _cpu() -> str:
+def cpu_name() -> str:
     """Returns the processor's name or, if the system does not give it, its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

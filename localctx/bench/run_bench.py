@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 from localctx.bench.measure import SPEED, Bench
+from localctx.bench.parallel import parallel, plan_parallel_steps
 from localctx.bench.speed import measure_speed
 from localctx.bench.store_and_spill import plan_steps, reopen, spill
 from localctx.errors import Cancelled
@@ -13,8 +14,12 @@ def run(bench: Bench) -> None:
     with suppress(Cancelled):
         bench.engines.warm()
         plan_steps(bench)
+        if "parallel" in bench.what:
+            plan_parallel_steps(bench)
         if SPEED & {*bench.what}:
             measure_speed(bench)
+        if "parallel" in bench.what:
+            parallel(bench)
         for context in bench.contexts:
             if "reopen" in bench.what:
                 reopen(bench, context)

@@ -5,13 +5,14 @@ from dataclasses import replace
 from datetime import date
 from functools import partial
 
+from localctx.bench.energy import per_token
 from localctx.bench.engines import BenchEngine
 from localctx.bench.measure import DECODE_TOKENS, Bench, SampleKey, extra_tokens
 from localctx.bench.peer_state import SavedStateFacts
 from localctx.bench.time_left import LONG, decoding, reading
 from localctx.budget import measure_process
 
-_UNREAD = SavedStateFacts(0, 0.0, "")
+_UNREAD = SavedStateFacts(0, 0.0, "", 0.0)
 
 
 def measure_speed(bench: Bench) -> None:
@@ -89,14 +90,17 @@ class _TimedEngine:
         self._at = context
         if self.engine.prefills and "prefill" in self._bench.what:
             key = SampleKey("prefill", self._label, "", context, self.facts.day)
-            self._bench.samples.add(key, tokens_per_second=self.facts.tokens / self.facts.seconds)
+            numbers = per_token(self.facts.joules, self.facts.tokens)
+            self._bench.samples.add(key, tokens_per_second=self.facts.tokens / self.facts.seconds, **numbers)
 
     def decode(self, context: int, which: str) -> None:
         """Decodes the next tokens of the text, and adds a sample. The first token is not timed."""
         self.step(1)
         text = f"decoding at {context:,} tokens, {which}: {self._label}"
-        seconds = self._bench.run_step(text, decoding(self._label, context), partial(self.step, DECODE_TOKENS))
-        self._bench.samples.add(self.key("decode", context), ms_per_token=1000 * seconds / DECODE_TOKENS)
+        cost = self._bench.run_step(text, decoding(self._label, context), partial(self.step, DECODE_TOKENS))
+        numbers = per_token(cost.joules, DECODE_TOKENS)
+        key = self.key("decode", context)
+        self._bench.samples.add(key, ms_per_token=1000 * cost.seconds / DECODE_TOKENS, **numbers)
 
     def step(self, count: int) -> None:
         """Decodes the next ``count`` tokens of the text."""
@@ -133,8 +137,14 @@ class _TimedEngine:
             return
         before = max((n for n in bench.contexts if n <= self._at), default=0)
         step = reading(self._label, context, before, repeated)
-        seconds = self.facts.seconds + bench.run_step(f"reading to {context:,} tokens: {self._label}", step, read)
-        self.facts = replace(self.facts, tokens=self.facts.tokens + len(tokens), seconds=seconds)
-        if bench.saved and seconds >= LONG:
+        cost = bench.run_step(f"reading to {context:,} tokens: {self._label}", step, read)
+        known = cost.joules is not None and self.facts.joules is not None
+        self.facts = replace(
+            self.facts,
+            tokens=self.facts.tokens + len(tokens),
+            seconds=self.facts.seconds + cost.seconds,
+            joules=self.facts.joules + cost.joules if known else None,
+        )
+        if bench.saved and self.facts.seconds >= LONG:
             facts = replace(self.facts, day=self.facts.day or date.today().isoformat())
             bench.saved.save(self.engine, bench.text(context), facts)

@@ -9,26 +9,30 @@ from contextlib import suppress
 import click
 
 from localctx.cli.ask import ask, prepare
+from localctx.cli.backup import backup, restore
 from localctx.cli.bench import bench
 from localctx.cli.chat import chat
 from localctx.cli.chats import chats
-from localctx.cli.common import CANCELLED
+from localctx.cli.common import CANCELLED, find_damage_behind
 from localctx.cli.doctor import doctor
 from localctx.cli.help import help_
 from localctx.cli.library import library
 from localctx.cli.library_search import library_search
 from localctx.cli.models import models
 from localctx.cli.plan import plan
+from localctx.cli.printing import print_error
 from localctx.cli.quality import quality
 from localctx.cli.serve import serve
 from localctx.cli.summarize import summarize
 from localctx.cli.ui import ui
+from localctx.error_log import explain, log_error, start_error_log
 from localctx.errors import Cancelled, UserError
 from localctx.version import __version__
 
 
 def main() -> None:
     """Run the command and end the process at once: torch's own shutdown would delay Ctrl-C by a second."""
+    start_error_log()
     code = run()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
@@ -59,15 +63,20 @@ def run() -> int:
     except BrokenPipeError:  # stdout was closed, as by `head`
         return 1
     except OSError as e:  # without a file name it is an error of stdout
+        log_error(e)
         remedy = "check that you may read and write it" if e.filename else "free some space where the output goes"
         return _fail(f"{e}; {remedy}", 1)
-    except UserError as e:
-        return _fail(str(e), e.exit_code)
+    except Exception as e:
+        if not isinstance(e, UserError) and (damage := find_damage_behind(e)):  # anything may come of it
+            log_error(e)
+            return _fail(damage, 1)
+        error = explain(e)
+        return _fail(str(error), error.exit_code)
     return 0
 
 
 def _fail(line: str, code: int) -> int:
-    print(f"localctx: {line}", file=sys.stderr)
+    print_error(f"localctx: {line}")
     return code
 
 
@@ -90,6 +99,8 @@ def cli() -> None:
     """
 
 
-for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models, doctor, help_):
+for _command in (ask, chat, chats, summarize, ui, serve, prepare, plan, quality, bench, library, models):
+    cli.add_command(_command)
+for _command in (backup, restore, doctor, help_):
     cli.add_command(_command)
 library.add_command(library_search)

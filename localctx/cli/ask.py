@@ -18,7 +18,9 @@ from localctx.cli.common import (
     settings_from,
     until_option,
 )
+from localctx.cli.printing import print_error, print_line
 from localctx.errors import UsageError, UserError, format_bytes
+from localctx.file_names import shown_name
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
@@ -70,6 +72,7 @@ def ask(
     if not library and len(words) < 2:
         raise UsageError("ask takes files and a question", 'for example: localctx ask README.md "What is this?"')
     *files, question = words
+    question = shown_name(question)
     if not question.strip():
         raise UsageError("the question is empty", "put it last, in quotes")
     if until and (library or len(files) > 1):
@@ -114,7 +117,7 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
                 done = show_events(session.prepare(file), terminal)
             except UserError as e:
                 terminal.clear()
-                print(f"localctx: {e}", file=sys.stderr)
+                print_error(f"localctx: {e}")
                 failures.append(e)
                 if not _concerns_document(e):
                     break
@@ -123,11 +126,10 @@ def prepare(files: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any) ->
             reports.append(r)
             if not as_json:
                 t = r["tokens"]
-                print(
+                print_line(
                     f"{r['name']}: {r['kept']['tokens']:,} of {t['prompt']:,} tokens kept "
                     f"({t['reused']:,} were already), {format_bytes(r['kept']['bytes'])}, "
                     f"{r['seconds']['prefill']:.1f} s",
-                    flush=True,
                 )
             if done.failed or stopped == "cancelled":
                 failures += [done.failed] if done.failed else []
@@ -207,7 +209,7 @@ def _concerns_document(e: UserError) -> bool:
 
 def _exit(stopped: str, failed: object) -> None:
     if failed:
-        print(f"localctx: {failed}", file=sys.stderr)
+        print_error(f"localctx: {failed}")
         sys.exit(1)
     if stopped == "cancelled":
         sys.exit(CANCELLED)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from localctx.cli.bench_history import show_history
 from localctx.cli.common import (
     MACHINE_FLAGS,
     as_json_option,
@@ -17,6 +18,7 @@ from localctx.cli.common import (
     quiet_option,
     settings_from,
 )
+from localctx.cli.printing import print_line, print_text
 from localctx.errors import Cancelled, DocumentError, format_bytes
 
 if TYPE_CHECKING:
@@ -27,17 +29,19 @@ if TYPE_CHECKING:
     from localctx.settings import Settings
 
 _LINE_INTERVAL = 10  # seconds between progress lines if stderr is not a terminal
+_ENERGY = "joules a token: not readable here (Linux shows them in /sys/class/powercap, often only to root)"
 _GRACE = 0.5  # seconds that the thread has to end after Ctrl-C
 
 
 @click.command()
 @click.argument("file", required=False)
-@click.option("--what", metavar="WORDS", help="Some of decode,prefill,reopen,spill,memory (all).")
+@click.option("--what", metavar="WORDS", help="Some of decode,prefill,reopen,spill,memory,parallel (all).")
 @click.option("--context", metavar="N,N", help="Tokens of context (512,2048,4096,8192).")
 @click.option(
     "--engines",
     metavar="WORDS",
-    help="Some of localctx,llama.cpp,transformers (those installed), or one variant of a peer: llama.cpp:f16.",
+    help="Some of localctx,llama.cpp,transformers (those installed), or one variant: llama.cpp:published, "
+    "localctx:weights-int8.",
 )
 @click.option("--kv", "codecs", metavar="CODECS", help="Measure localctx with these codecs (int8; over llama.cpp f16).")
 @click.option("--keep", "keeps", metavar="KEEPERS", help="And with these keepers (select:2048, by torch); or none.")
@@ -49,13 +53,16 @@ _GRACE = 0.5  # seconds that the thread has to end after Ctrl-C
     help="The model file for llama.cpp.",
 )
 @click.option("--forget", is_flag=True, help="Only delete saved states of peers, and the GGUF made for llama.cpp.")
+@click.option("--history", is_flag=True, help="Measure nothing: show the runs so far with this model, over time.")
 @click.option(
     "--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Write a plot of decoding here."
 )
 @as_json_option
 @quiet_option
 @machine_options
-def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quiet: bool, **how: Any) -> None:
+def bench(
+    file: str | None, forget: bool, history: bool, plot: Path | None, as_json: bool, quiet: bool, **how: Any
+) -> None:
     """Measure speed and memory on the text of FILE (none: localctx's own pages), beside peers that are installed.
 
     All engines have the same weights and the same text. They read it once, up to the longest context; at each context
@@ -65,13 +72,19 @@ def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quie
 
     llama.cpp (pip install llama-cpp-python) needs a GGUF of the model; for a plain Llama it is made once. Its state
     after a prefill of more than 30 s is stored in the data folder for later runs, 8 GiB at most; --forget deletes it.
-    Ctrl-C ends the command and prints what was measured.
+    Ctrl-C ends the command and prints what was measured. Each run is added to bench-history.jsonl in the data folder.
+
+    Variants: llama.cpp:published (the GGUF that the model was published as), llama.cpp:weights-q8_0, -q4_1, -q4_k_m
+    (made by llama.cpp's quantizer), llama.cpp:f16, :flash-f16, :flash-q8_0 (KV), localctx:weights-int8,
+    transformers:DynamicCache, transformers:QuantizedCache.
 
     \b
     localctx bench --what decode,prefill --context 4096,16384
     localctx bench novel.txt --kv int8,k8v4 --plot speed.png
     localctx bench --what decode --engines localctx,llama.cpp:flash-f16
+    localctx bench --engines localctx,localctx:weights-int8,llama.cpp:published
     localctx bench --engine llama.cpp --model model-q4_k_m.gguf
+    localctx bench --history
     """
     from localctx.cli.bench_options import bench_options
 
@@ -80,15 +93,22 @@ def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quie
     if forget:
         _forget(settings_from({}))
         return
-    text = measuring_text(file)
     from localctx.cli.terminal import Terminal
 
     terminal = Terminal(as_json, quiet)
+    if history:
+        show_history(settings, terminal, plot, as_json)
+        return
+    text = measuring_text(file)
     worker = _BenchThread(lambda worker: _open(worker, options, settings, text, terminal))
     with terminal.cleared():
         stopped = worker.wait()
     if done := worker.bench:
-        _print(done, as_json, stopped)
+        from localctx.bench.report import report
+
+        result = report(done, stopped)
+        _print(done, result, as_json)
+        _record(settings, result, terminal)
         _plot(done, terminal, plot)
     if stopped:
         raise Cancelled
@@ -97,7 +117,7 @@ def bench(file: str | None, forget: bool, plot: Path | None, as_json: bool, quie
 def _forget(settings: "Settings") -> None:
     from localctx.bench.peer_state import SavedPeerStates
 
-    print(f"deleted {format_bytes(SavedPeerStates(settings.home / 'bench').delete_all())}")
+    print_line(f"deleted {format_bytes(SavedPeerStates(settings.home / 'bench').delete_all())}")
 
 
 class _BenchThread:
@@ -151,7 +171,7 @@ def _open(
         terminal.say(past)
     threads = settings.threads or torch.get_num_threads()
     chosen = options.engines, options.codecs, options.keeps, options.gguf
-    engines = Engines(model, settings, *chosen, threads, terminal.say, worker.stop.is_set)
+    engines = Engines(model, settings, *chosen, threads, terminal.say, worker.stop.is_set, terminal.show)
     saved = SavedPeerStates(settings.home / "bench", terminal.say)
     return Bench(engines, tokens, options.what, options.contexts, options.repeat, _progress(terminal), saved=saved)
 
@@ -195,11 +215,22 @@ def _time(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def _print(bench: "Bench", as_json: bool, stopped: bool) -> None:
-    from localctx.bench.report import report
+def _record(settings: "Settings", result: dict[str, Any], terminal: "Terminal") -> None:
+    """Add the run to the history, unless nothing was measured."""
+    from localctx.bench import MEASUREMENTS
+    from localctx.bench.history import FILE, append_run
+
+    if not any(result[what] for what in MEASUREMENTS):
+        return
+    try:
+        append_run(settings.home, result)
+    except OSError as e:
+        terminal.say(f"this run is not in the history ({settings.home / FILE}: {e.strerror or e})")
+
+
+def _print(bench: "Bench", result: dict[str, Any], as_json: bool) -> None:
     from localctx.cli.terminal import print_json
 
-    result = report(bench, stopped)
     if as_json:
         print_json(result)
         return
@@ -210,11 +241,12 @@ def _print(bench: "Bench", as_json: bool, stopped: bool) -> None:
         else f"; the same matrix product differs by {machine['noise']:.0%} between rounds"
     )
     hardware = f"{machine['cpu']}, {machine['cores']} cores, {format_bytes(machine['memory'])}"
-    print(f"{hardware}; {machine['threads']} threads, {machine['precision']}{noise}")
-    print(versions)
+    how = f"{machine['threads']} threads, {machine['precision']}, vectors of {machine['vectors']}"
+    print_line(f"{hardware}; {how}{noise}")
+    print_line(versions)
     for table in _tables(result):
-        print(f"\n{table}")
-    print("", *_notes(bench, result), sep="\n")
+        print_text(f"\n{table}")
+    print_text("\n".join(["", *_notes(bench, result)]))
 
 
 def _notes(bench: "Bench", result: dict[str, Any]) -> list[str]:
@@ -223,6 +255,8 @@ def _notes(bench: "Bench", result: dict[str, Any]) -> list[str]:
     notes = {
         "medians; in brackets how far the rounds differ: (max - min) / median": result["decode"] or result["prefill"],
         "with a day: prefilled in an earlier run, whose state was stored": earlier,
+        "parallel: tokens a second of 8 sequences side by side, and of one alone": result["parallel"],
+        _ENERGY: not bench.energy.readable,
         "disk: 7/8 of the pages are on disk, not in the system's page cache; cached: in that cache": result["spill"],
         _past(bench.contexts, bench.engines.model): True,
     }
@@ -235,9 +269,11 @@ def _tables(result: dict[str, Any]) -> list[str]:
 
     tables = [
         table(speed_rows(result["decode"], "DECODE, ms/token", "ms_per_token")),
+        table(speed_rows(result["decode"], "DECODE, J/token", "joules_per_token")),
         table(speed_rows(result["prefill"], "PREFILL, tokens/s", "tokens_per_second")),
+        table(speed_rows(result["prefill"], "PREFILL, J/token", "joules_per_token")),
     ]
-    for what in ("reopen", "spill", "memory"):
+    for what in ("reopen", "spill", "memory", "parallel"):
         rows = [
             {what.upper(): row["engine"], **{k: v for k, v in row.items() if k != "engine"}} for row in result[what]
         ]

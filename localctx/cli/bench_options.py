@@ -30,15 +30,16 @@ class BenchOptions:
 
 def bench_options(settings: "Settings", how: dict[str, Any]) -> BenchOptions:
     """Return what the flags ask for, else all that the engine of the settings' model has. Raises UserError."""
-    from localctx.bench import CONTEXTS, ENGINES, PEER_VARIANTS
+    from localctx.bench import CONTEXTS, ENGINES, OTHER_FILES, OWN_VARIANTS, PEER_VARIANTS
     from localctx.models.engine_choice import choose_engine
 
     llama_cpp = choose_engine(settings.model, settings.engine) == "llama.cpp"
     default = ",".join(OF_GGUF if llama_cpp else ENGINES)
-    engines = parse_words("--engines", how["engines"] or default, (*ENGINES, *PEER_VARIANTS))
+    engines = parse_words("--engines", how["engines"] or default, (*ENGINES, *OWN_VARIANTS, *PEER_VARIANTS))
     choose = _of_llama_cpp if llama_cpp else _of_torch
     what, codecs, keeps = choose(how["what"], how["codecs"], how["keeps"])
-    if llama_cpp and (other := next((name for name in engines if not name.startswith(OF_GGUF)), None)):
+    no_gguf = {*OWN_VARIANTS, *OTHER_FILES}
+    if llama_cpp and (other := next((e for e in engines if e in no_gguf or not e.startswith(OF_GGUF)), None)):
         raise UsageError(f"{other} does not compute a GGUF as it is quantized", f"use some of: {','.join(OF_GGUF)}")
     contexts = parse_numbers("--context", how["context"]) or list(CONTEXTS)
     return BenchOptions(what, contexts, engines, codecs, keeps, how["repeat"], how["gguf"])
@@ -62,8 +63,9 @@ def _of_llama_cpp(what: str | None, codecs: str | None, keeps: str | None) -> tu
     from localctx.models.llama_library import NATIVE_CODEC, kv_types
 
     wanted = parse_words("--what", what, MEASUREMENTS) if what else list(OF_LLAMA_CPP)
-    if "spill" in wanted:
-        raise UsageError("llama.cpp spills no keys and values to disk", "leave spill out, or use --engine torch")
+    for word, why in (("spill", "spills no keys and values to disk"), ("parallel", "is not measured side by side")):
+        if word in wanted:
+            raise UsageError(f"llama.cpp {why}", f"leave {word} out, or use --engine torch")
     if keeps not in (None, "none"):
         raise UsageError(f"llama.cpp selects no pages by {keeps}", "leave --keep out, or use --engine torch")
     chosen = (codecs or NATIVE_CODEC).split(",")

@@ -1,5 +1,6 @@
 """``chat``: questions that build on each other, typed at a terminal or line by line from a pipe."""
 
+import io
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
@@ -11,7 +12,9 @@ import click
 from localctx.cli.advice import advise_once
 from localctx.cli.ask import open_session, print_notes, show_events
 from localctx.cli.common import CANCELLED, answer_options, model_options, open_store, quiet_option, until_option
+from localctx.cli.printing import print_error
 from localctx.errors import Cancelled, ChatFull, UsageError, UserError
+from localctx.file_names import shown_name
 
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
@@ -112,19 +115,21 @@ class ChatCommand:
 
     def run(self) -> None:
         """Run each line: a question or a command. An error ends a run from a pipe; at a terminal it is printed."""
-        for line in filter(None, map(str.strip, self._lines())):
+        for line in filter(None, map(str.strip, map(shown_name, self._lines()))):
             try:
                 self._run_line(line)
             except (UserError, Cancelled) as e:
                 self._terminal.end_answer()
                 if not self.interactive:
                     raise
-                print(f"localctx: {str(e) or 'stopped'}", file=sys.stderr)
+                print_error(f"localctx: {str(e) or 'stopped'}")
             if self._quitting or (self.stopped and not self.interactive):
                 break
 
     def _lines(self) -> Iterator[str]:
         if not self.interactive:
+            if isinstance(sys.stdin, io.TextIOWrapper):
+                sys.stdin.reconfigure(errors="replace")
             yield from sys.stdin
             return
         with suppress(ImportError):
@@ -133,10 +138,10 @@ class ChatCommand:
             try:
                 yield input("> ")
             except EOFError:
-                print(file=sys.stderr)
+                print_error("")
                 return
             except KeyboardInterrupt:
-                print(file=sys.stderr)
+                print_error("")
 
     def _run_line(self, line: str) -> None:
         if not line.startswith("/"):
@@ -167,12 +172,12 @@ class ChatCommand:
             print_json(report, indent=None)
         print_notes(report, self._session.settings.max_tokens, self._terminal)
         if done.failed:
-            print(f"localctx: {done.failed}", file=sys.stderr)
+            print_error(f"localctx: {done.failed}")
         self.stopped = report["stopped"] == "cancelled"
         self.answered = self.answered or not (self.stopped or done.failed)
 
     def _choose(self, full: ChatFull) -> "FullChatAction":
-        print(f"localctx: {full.problem}", file=sys.stderr)
+        print_error(f"localctx: {full.problem}")
         return click.prompt("How to continue", type=click.Choice(FULL_CHAT_ACTIONS), err=True)
 
     @property
@@ -187,7 +192,7 @@ class ChatCommand:
 
     def _help(self, rest: str) -> None:
         for name, (usage, _, what) in COMMANDS.items():
-            print(f"{f'/{name} {usage}'.strip():27}{what}", file=sys.stderr)
+            print_error(f"{f'/{name} {usage}'.strip():27}{what}")
 
     def _quit(self, rest: str) -> None:
         self._quitting = True
@@ -217,12 +222,12 @@ class ChatCommand:
 
     def _read_until(self, rest: str) -> None:
         self._until = rest
-        print(f"read up to {rest}" if rest else "all is read", file=sys.stderr)
+        print_error(f"read up to {rest}" if rest else "all is read")
 
     def _branches(self, rest: str) -> None:
         current = self._chats.get(self._id).leaf
         for i, leaf in enumerate(self._leaves(), 1):
-            print(f"{'*' if leaf.id == current else ' '} {i}: {_short(leaf.text)}", file=sys.stderr)
+            print_error(f"{'*' if leaf.id == current else ' '} {i}: {_short(leaf.text)}")
 
     def _branch(self, rest: str) -> None:
         leaves = self._leaves()
@@ -239,7 +244,7 @@ class ChatCommand:
 
     def _docs(self, rest: str) -> None:
         for d in self._chats.get(self._id).documents:
-            print(f"{d.name}{' (removed)' * d.removed}", file=sys.stderr)
+            print_error(f"{d.name}{' (removed)' * d.removed}")
 
     def _add(self, rest: str) -> None:
         if not rest:

@@ -1,6 +1,5 @@
 """``chats``: list, show, rename, export and delete stored chats."""
 
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, open_store
-from localctx.errors import UserError, format_bytes
+from localctx.cli.library_trash import removed_line
+from localctx.cli.printing import print_error, print_json_text, print_line, print_text
+from localctx.errors import UserError
 
 if TYPE_CHECKING:
     from localctx.store.chats import Chat, Chats
@@ -34,9 +35,9 @@ def list_(as_json: bool) -> None:
     if as_json:
         print_json([vars(c) | {"documents": [vars(d) for d in c.documents], "messages": n} for c, n in listed])
     elif not listed:
-        print("There are no chats. Begin one with: localctx chat FILE...")
+        print_line("There are no chats. Begin one with: localctx chat FILE...")
     else:
-        print(table([_row(c, n) for c, n in listed]))
+        print_text(table([_row(c, n) for c, n in listed]))
 
 
 @chats.command()
@@ -51,7 +52,7 @@ def show(chat: str, as_json: bool) -> None:
     from localctx.store.transcript import transcript
 
     with open_store() as store:
-        print(transcript(store.chats, store.chats.find(chat), as_json), end="")
+        _print_transcript(transcript(store.chats, store.chats.find(chat), as_json), as_json)
 
 
 @chats.command()
@@ -66,13 +67,14 @@ def rename(chat: str, title: str) -> None:
     with open_store() as store:
         found = store.chats.find(chat)
         store.chats.rename(found.id, title)
-        print(f"{found.title} is now {store.chats.get(found.id).title}")
+        print_line(f"{found.title} is now {store.chats.get(found.id).title}")
 
 
 @chats.command()
 @click.argument("chats", nargs=-1, required=True, metavar="CHAT...")
-def rm(chats: tuple[str, ...]) -> None:
-    """Delete CHATs: their messages, and pages nothing else uses. Their documents stay.
+@click.option("--now", is_flag=True, help="Erase them at once, and overwrite what was said.")
+def rm(chats: tuple[str, ...], now: bool) -> None:
+    """Delete CHATs. Their pages go at once; what was said rests in the trash for 7 days. Their documents stay.
 
     \b
     localctx chats rm "The lease" 3f9a1c
@@ -80,8 +82,7 @@ def rm(chats: tuple[str, ...]) -> None:
     for chat in chats:
         with open_store() as store:
             found = store.chats.find(chat)
-            freed = store.remove_chat(found.id)
-        print(f"{found.title} removed, {format_bytes(freed)} freed")
+            print_line(removed_line(store, "chat", found.id, found.title, now))
 
 
 @chats.command()
@@ -103,7 +104,7 @@ def export(chat: str, output: Path | None, as_json: bool) -> None:
         if output:
             export_chat(store.chats, found, output, as_json)
         else:
-            print(transcript(store.chats, found, as_json), end="")
+            _print_transcript(transcript(store.chats, found, as_json), as_json)
 
 
 def export_chat(chats: "Chats", chat: "Chat", output: Path, as_json: bool = False) -> None:
@@ -114,7 +115,14 @@ def export_chat(chats: "Chats", chat: "Chat", output: Path, as_json: bool = Fals
         output.write_text(transcript(chats, chat, as_json or output.suffix == ".json"), encoding="utf-8")
     except OSError as e:
         raise UserError(f"{output} cannot be written ({e.strerror})", "choose another place") from e
-    print(f"{chat.title} exported to {output}", file=sys.stderr)
+    print_error(f"{chat.title} exported to {output}")
+
+
+def _print_transcript(text: str, as_json: bool) -> None:
+    if as_json:
+        print_json_text(text)
+    else:
+        print_text(text, end="")
 
 
 def _row(chat: "Chat", messages: int) -> dict[str, Any]:

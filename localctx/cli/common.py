@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from localctx.errors import DocumentError, UsageError
+from localctx.errors import DocumentError, UsageError, UserError
 
 CANCELLED = 130  # what a shell reports of a program ended by Ctrl-C
 
@@ -78,7 +78,7 @@ def machine_options(command: Callable) -> Callable:
         click.option(
             "--weights",
             metavar="HOW",
-            help="The model's weights: full, int8, nf4 (GPU). Fewer bits: faster, less exact.",
+            help="The model's weights: full, int8, int4 (processor), nf4 (GPU). Fewer bits: faster, less exact.",
         ),
         click.option(
             "--rope", metavar="HOW", help="Stretch the window: yarn:2, linear:2, llama3:8 (auto: as trained)."
@@ -170,11 +170,6 @@ def settings_from(flags: dict[str, Any]) -> "Settings":
     return load_settings(**flags)
 
 
-def printable_line(text: str) -> str:
-    """Return text as one line without control characters, which a document could send to the terminal."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
 def parse_numbers(flag: str, given: str | None) -> list[int]:
     """Parse the positive numbers of a flag such as ``2000,4000``. Raises UsageError."""
     try:
@@ -227,3 +222,13 @@ def open_store() -> "Iterator[Store]":
     home = settings_from({}).home
     with closing(Store(home)) as store, store_errors(home):
         yield store
+
+
+def find_damage_behind(error: Exception) -> str:
+    """Return the line that says how the database is damaged, where an ``error`` may have come of that; else ""."""
+    from localctx.store.store import damage_behind
+
+    try:
+        return str(damage_behind(settings_from({}).home, error) or "")
+    except UserError:
+        return ""

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from localctx.cli.common import as_json_option, settings_from, with_launcher
+from localctx.cli.printing import print_line
 
 
 @click.command()
@@ -31,11 +32,11 @@ def doctor(as_json: bool) -> None:
 def _print_tree(value: dict[str, Any], indent: str = "") -> None:
     for key, item in value.items():
         if isinstance(item, dict):
-            print(f"{indent}{key}:")
+            print_line(f"{indent}{key}:")
             _print_tree(item, indent + "  ")
         elif isinstance(item, list):
-            print(f"{indent}{key}: {'none' if not item else ''}")
+            print_line(f"{indent}{key}: {'none' if not item else ''}")
             for line in item:
-                print(f"{indent}  {line if not isinstance(line, dict) else ', '.join(map(str, line.values()))}")
+                print_line(f"{indent}  {line if not isinstance(line, dict) else ', '.join(map(str, line.values()))}")
         else:
-            print(f"{indent}{key}: {item:,}" if isinstance(item, int) else f"{indent}{key}: {item}")
+            print_line(f"{indent}{key}: {item:,}" if isinstance(item, int) else f"{indent}{key}: {item}")

@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from localctx.cli.printing import print_text
 from localctx.errors import UsageError
 
 
@@ -23,7 +24,7 @@ def help_(ctx: click.Context, topic: tuple[str, ...]) -> None:
 
     titles, command = topics(), _command(ctx, topic)
     if not topic:
-        print(_listed(titles))
+        print_text(_listed(titles))
     elif len(topic) == 1 and topic[0] in titles:
         flags = f"\nFor its flags see: {command.command_path} --help\n" if command else ""
         _show(page(topic[0]) + flags)
@@ -57,4 +58,4 @@ def _show(text: str) -> None:
     if sys.stdout.isatty() and text.count("\n") >= shutil.get_terminal_size().lines:
         click.echo_via_pager(text)
     else:
-        print(text, end="")
+        print_text(text, end="")

@@ -8,8 +8,11 @@ import click
 
 from localctx.cli.common import CANCELLED, as_json_option, ocr_option, open_store, quiet_option, settings_from
 from localctx.cli.library_pages import export, import_, pin, unpin, verify
+from localctx.cli.library_trash import removed_line, trash
 from localctx.cli.library_watch import watch
+from localctx.cli.printing import print_error, print_line, print_text
 from localctx.errors import DocumentError, format_bytes
+from localctx.file_names import stored_path
 
 if TYPE_CHECKING:
     from localctx.library.add import Added
@@ -37,7 +40,7 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
     \b
     localctx library add report.pdf notes/ "books/*.epub"
     """
-    from localctx.batch.jobs import IgnoredFile
+    from localctx.batch.jobs import IgnoredFile, told
     from localctx.cli.terminal import Terminal, print_json
     from localctx.library.find import find_documents
     from localctx.session import Session
@@ -49,7 +52,7 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
         terminal.cleared(),
         session.workflows.library() as workflow,
     ):
-        files = find_documents(paths, lambda path, why: ignored.append(IgnoredFile(path, why)))
+        files = find_documents(paths, lambda path, why: ignored.append(IgnoredFile(stored_path(path), why)))
         try:
             for result in workflow.add(files):
                 results.append(result)
@@ -59,8 +62,8 @@ def library_add(paths: tuple[str, ...], as_json: bool, quiet: bool, **flags: Any
                 terminal.say(why)
         except KeyboardInterrupt:
             stopped = True
-    for file in ignored:
-        terminal.say(str(file))
+    for line in told(ignored):
+        terminal.say(line)
     if as_json:
         print_json(
             {
@@ -82,11 +85,11 @@ def _print_result(result: "Added", as_json: bool) -> None:
     from localctx.document_parts import count_parts
 
     if result.status == "failed":
-        print(f"localctx: {result.why}", file=sys.stderr, flush=True)
+        print_error(f"localctx: {result.why}")
     elif not as_json:
         pages = f"{count_parts(result.part, result.pages)}, " if result.pages else ""
         details = f"{pages}{result.characters:,} characters, {result.seconds:.1f} s"
-        print(f"{result.path}: {result.status}, {details}", flush=True)
+        print_line(f"{result.path}: {result.status}, {details}")
 
 
 @library.command("list")
@@ -104,9 +107,9 @@ def library_list(as_json: bool) -> None:
     if as_json:
         print_json([_document_json(d, caches, kept) for d, caches, kept in listed])
     elif not listed:
-        print("The library is empty. Read documents with: localctx library add PATH...")
+        print_line("The library is empty. Read documents with: localctx library add PATH...")
     else:
-        print(
+        print_text(
             table(
                 [
                     {
@@ -142,11 +145,12 @@ def library_show(document: str, as_json: bool) -> None:
     if as_json:
         print_json(_document_json(row, caches, kept) | {"spans": [vars(s) for s in spans]})
         return
-    print(f"{row.name}  {row.chars:,} characters, {row.encoding}, {row.path}\nid {row.id}")
+    print_line(f"{row.name}  {row.chars:,} characters, {row.encoding}, {row.path}")
+    print_line(f"id {row.id}")
     pinned = ", pinned" if row.pinned else ""
-    print(f"added {_when(row.added)}, last used {_when(row.used)}, {_parts(spans)}{pinned}")
+    print_line(f"added {_when(row.added)}, last used {_when(row.used)}, {_parts(spans)}{pinned}")
     if row.superseded:
-        print(f"an older version; the next is {row.superseded[:12]}")
+        print_line(f"an older version; the next is {row.superseded[:12]}")
     readings: dict[tuple[str, str], list[Any]] = {}  # of the whole document, of passages, of chats
     for c in caches:
         readings.setdefault((c.model, c.codec), []).append(c)
@@ -162,13 +166,14 @@ def library_show(document: str, as_json: bool) -> None:
         }
         for (model, codec), some in readings.items()
     ]
-    print(table(rows) or "it has no stored pages")
+    print_text(table(rows) or "it has no stored pages")
 
 
 @library.command("rm")
 @click.argument("documents", nargs=-1, required=True, metavar="DOCUMENT...")
-def library_rm(documents: tuple[str, ...]) -> None:
-    """Delete DOCUMENTs from the library: their text, their caches, and pages nothing else uses.
+@click.option("--now", is_flag=True, help="Erase them at once, and overwrite what they said.")
+def library_rm(documents: tuple[str, ...], now: bool) -> None:
+    """Delete DOCUMENTs from the library. Their pages go at once; their text rests in the trash for 7 days.
 
     \b
     localctx library rm README.md 3f9a1c
@@ -176,8 +181,10 @@ def library_rm(documents: tuple[str, ...]) -> None:
     for document in documents:
         with open_store() as store:
             row = store.documents.find(document)
-            freed = store.remove_document(row.id)
-        print(f"{row.name} removed, {format_bytes(freed)} freed")
+            print_line(removed_line(store, "document", row.id, row.name, now))
+            if quoting := store.chats.quoting(row.id):
+                ids = " ".join(chat.id for chat in quoting)
+                print_line(f"chats that still quote it: {len(quoting)}; delete them with: localctx chats rm {ids}")
 
 
 def _parts(spans: list[Any]) -> str:
@@ -202,5 +209,5 @@ def _when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
 
 
-for _command in (watch, pin, unpin, verify, export, import_):
+for _command in (watch, pin, unpin, verify, export, import_, trash):
     library.add_command(_command)

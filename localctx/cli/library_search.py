@@ -1,12 +1,12 @@
 """``library search``: finds passages in the documents of the library."""
 
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from localctx.cli.common import as_json_option, quiet_option, settings_from
+from localctx.cli.printing import print_marked
 
 if TYPE_CHECKING:
     from localctx.library.search import Passage
@@ -38,6 +38,7 @@ def library_search(
     localctx library search "how is a page named?" --document README.md
     """
     from localctx.cli.terminal import Terminal, print_json
+    from localctx.library.search import query_pattern
     from localctx.session import Session
 
     terminal = Terminal(as_json, quiet)
@@ -52,24 +53,16 @@ def library_search(
     if as_json:
         print_json(asdict(found))
     elif found.passages:
-        print("\n\n".join(_format(p, words, sys.stdout.isatty()) for p in found.passages))
+        for passage in found.passages:
+            blank = "" if passage is found.passages[-1] else "\n"  # between two
+            print_marked(_place(passage), passage.text + blank, query_pattern(words))
     else:
         terminal.say(f"nothing found in {found.chunks:,} passages" if found.chunks else "the library is empty")
 
 
-def _format(p: "Passage", words: str, marked: bool) -> str:
+def _place(p: "Passage") -> str:
     from localctx.document_parts import tell_part
 
     page, heading = p.page and tell_part(p.page), p.heading and f"“{p.heading}”"
-    where = ", ".join(
-        filter(None, [p.name, page, heading, f"characters {p.start:,}-{p.end:,}", f"score {p.score:.3f}"])
-    )
-    return f"{click.style(where, bold=True) if marked else where}\n{_mark(p.text, words) if marked else p.text}"
-
-
-def _mark(text: str, words: str) -> str:
-    """Return ``text`` with the words of the query in colour."""
-    from localctx.library.search import query_pattern
-
-    pattern = query_pattern(words)
-    return pattern.sub(lambda m: click.style(m.group(), fg="yellow"), text) if pattern else text
+    places = [p.name, page, heading, f"characters {p.start:,}-{p.end:,}", f"score {p.score:.3f}"]
+    return ", ".join(filter(None, places))

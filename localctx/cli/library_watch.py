@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import CANCELLED, as_json_option, model_options, open_store, quiet_option, settings_from
+from localctx.cli.printing import print_error, print_line, print_text
 from localctx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def _remove(paths: list[str]) -> None:
         for path in paths:
             if not store.watch_list.remove(path):
                 raise UsageError(f"{path} is not watched", "see: localctx library watch --list")
-            print(f"{path} is no longer watched; its documents stay in the library")
+            print_line(f"{path} is no longer watched; its documents stay in the library")
 
 
 def _list(settings: "Settings", as_json: bool) -> None:
@@ -100,7 +101,7 @@ def _list(settings: "Settings", as_json: bool) -> None:
     if as_json:
         print_json([status.to_json() for status in listed])
     elif not listed:
-        print("No folder is watched. Watch one with: localctx library watch FOLDER")
+        print_line("No folder is watched. Watch one with: localctx library watch FOLDER")
     else:
         rows = [
             {
@@ -113,7 +114,7 @@ def _list(settings: "Settings", as_json: bool) -> None:
             }
             for status in listed
         ]
-        print(table(rows))
+        print_text(table(rows))
 
 
 def _watch(settings: "Settings", terminal: "Terminal", as_json: bool, once: bool) -> None:
@@ -181,6 +182,6 @@ def _print(event: "FileEvent", terminal: "Terminal", as_json: bool, found_is_all
     if as_json:
         print_json(event.to_json(), None)
     elif event.news == "failed":
-        print(f"localctx: {event}", file=sys.stderr, flush=True)
+        print_error(f"localctx: {event}")
     elif event.news != "found" or found_is_all:
-        print(event, flush=True)
+        print_line(event)

@@ -1,6 +1,5 @@
 """``models``: list, choose, download and delete models."""
 
-import sys
 from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from localctx.cli.common import as_json_option, quiet_option, settings_from, with_launcher
+from localctx.cli.printing import print_error, print_line, print_text
 from localctx.errors import ModelError, StoreError, format_bytes
 
 if TYPE_CHECKING:
@@ -42,10 +42,11 @@ def models_list(as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    print(table([_table_row(r, advice) for r in rows]))
-    print(f"\n{why[:1].upper()}{why[1:]}")
+    print_text(table([_table_row(r, advice) for r in rows]))
+    print_line("")
+    print_line(f"{why[:1].upper()}{why[1:]}")
     if advice:
-        print(f"Why: {advice.best.reason}")
+        print_line(f"Why: {advice.best.reason}")
 
 
 def _advice() -> "tuple[Advice | None, str]":
@@ -137,7 +138,7 @@ def _table_row(r: dict[str, Any], advice: "Advice | None") -> dict[str, str]:
 
 @models.command("use")
 @click.argument("name")
-@click.option("--weights", metavar="HOW", help="The precision of its weights: full, int8, nf4 (GPU).")
+@click.option("--weights", metavar="HOW", help="The precision of its weights: full, int8, int4 (processor), nf4 (GPU).")
 def models_use(name: str, weights: str | None) -> None:
     """Use model NAME from now on: one of the list, one on this machine, a folder or a GGUF file.
 
@@ -153,9 +154,9 @@ def models_use(name: str, weights: str | None) -> None:
     settings = settings_from({})
     chosen, present = check_known(name, settings.models)
     save_settings(settings.home, {"model": chosen} | ({"weights": weights} if weights else {}))
-    print(f"{chosen} is used from now on{'' if present else with_launcher(_how_to_get(chosen))}")
+    print_line(f"{chosen} is used from now on{'' if present else with_launcher(_how_to_get(chosen))}")
     if "model" in overrides():
-        print(f"localctx: {variable('model')} is set in the environment, and wins over that", file=sys.stderr)
+        print_error(f"localctx: {variable('model')} is set in the environment, and wins over that")
 
 
 def _how_to_get(name: str) -> str:
@@ -184,12 +185,12 @@ def models_pull(name: str, quiet: bool) -> None:
 
     terminal = Terminal(quiet=quiet)
     if (entry := load_catalog().get(name)) and entry.terms:
-        print(f"localctx: {describe_terms(entry)}", file=sys.stderr)
+        print_error(f"localctx: {describe_terms(entry)}")
     try:
         path = pull(name, settings_from({}).models, lambda *p: terminal.show(Progress(*p)))
     finally:
         terminal.clear()
-    print(path)
+    print_line(path)
 
 
 @models.command("rm")
@@ -202,4 +203,4 @@ def models_rm(name: str) -> None:
     """
     from localctx.models.resolve import remove
 
-    print(f"{name} removed, {format_bytes(remove(name, settings_from({}).models))} freed")
+    print_line(f"{name} removed, {format_bytes(remove(name, settings_from({}).models))} freed")

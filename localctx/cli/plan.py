@@ -1,11 +1,13 @@
 """``plan``: the memory of a model and its KV cache, and the longest context that fits."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from localctx.cli.common import as_json_option, model_options, settings_from
+from localctx.cli.printing import print_line, print_text
 from localctx.errors import UsageError, format_bytes
 
 _NAMES = {
@@ -38,6 +40,8 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
     from localctx.settings import parse_size
 
     memory = None if device_memory is None else parse_size(device_memory, "device-memory")
+    if memory is not None and settings.weights == "nf4" and settings.device == "auto":
+        settings = replace(settings, device="cuda")  # a device of which these weights can be planned
     report = plan_memory(settings, Path(config).expanduser() if config else None, context, memory).to_json()
     if as_json:
         print_json(report)
@@ -50,22 +54,26 @@ def _print_report(r: dict[str, Any]) -> None:
 
     kv, limits = r["kv"], r["limits"]
     free = format_bytes(r["free_bytes"])
-    print(f"{r['model']} ({r['family']}), {r['context']:,} tokens on {r['device']} with {free} free")
+    print_line(f"{r['model']} ({r['family']}), {r['context']:,} tokens on {r['device']} with {free} free")
     stored = r["weights_dtype"] if r["weights"] == "full" else r["weights"]
-    print(f"weights      {format_bytes(r['weights_bytes'])} in {stored}")
+    print_line(f"weights      {format_bytes(r['weights_bytes'])} in {stored}")
     if r["adapter_bytes"]:
-        print(f"adapter      {format_bytes(r['adapter_bytes'])}")
+        print_line(f"adapter      {format_bytes(r['adapter_bytes'])}")
     if r["engine"] == "llama.cpp":
-        print("adapter      none: readers are computed by torch alone")
+        print_line("adapter      none: readers are computed by torch alone")
     if gpu := r["gpu"]:
-        print(f"GPU layers   {gpu['count']} of {gpu['of']}, with {format_bytes(gpu['weights'])} of the weights")
+        print_line(f"GPU layers   {gpu['count']} of {gpu['of']}, with {format_bytes(gpu['weights'])} of the weights")
     source = "an estimate" if r["engine"] == "torch" else "as llama.cpp says"
-    print(f"activations  {format_bytes(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time ({source})")
-    print(_kv_line(kv))
+    print_line(
+        f"activations  {format_bytes(r['activation_bytes'])}, reading {r['chunk']:,} tokens at a time ({source})"
+    )
+    print_line(_kv_line(kv))
     if step := kv.get("snapshot_step"):
-        print(f"             on disk the states are stored every {step:,} tokens and where a document or a turn ends")
+        print_line(
+            f"             on disk the states are stored every {step:,} tokens and where a document or a turn ends"
+        )
     for line in filter(None, (_attention_line(r["attention"]), _sliding_line(r["sliding"]))):
-        print(line)
+        print_line(line)
     rows = [
         {
             "KV": codec,
@@ -75,16 +83,18 @@ def _print_report(r: dict[str, Any]) -> None:
         }
         for codec, fits in r["fits"].items()
     ]
-    print(f"\n{table(rows)}\n")
-    print(
+    print_text(f"\n{table(rows)}\n")
+    print_line(
         f"limits of KV now: {format_bytes(limits['device'])} on the device, "
         f"{format_bytes(limits['host'])} in RAM beside it, {format_bytes(limits['disk'])} on disk"
     )
-    print(_conclusion(r))
+    print_line(_conclusion(r))
     for w in r["longer"]:
-        print(f"a document that needs it is read in the tested window of {w['context']:,} tokens (--rope {w['rope']})")
+        print_line(
+            f"a document that needs it is read in the tested window of {w['context']:,} tokens (--rope {w['rope']})"
+        )
     if r["unfit"]:
-        print(f"not run by this version: {r['unfit']}")
+        print_line(f"not run by this version: {r['unfit']}")
 
 
 def _kv_line(kv: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from tqdm import tqdm
 
 from localctx.batch.jobs import DocumentJob
 from localctx.batch.run_batch import Outcome
+from localctx.cli.printing import print_error
 from localctx.cli.terminal import Terminal, without_bars
 from localctx.engine.events import Event, Note, Progress
 
@@ -56,7 +57,7 @@ class BatchProgress:
         self._bar.set_description_str(f"{self._ended}/{self.count}")
         with without_bars():
             if outcome.status == "failed":
-                print(f"localctx: {line}", file=sys.stderr, flush=True)
+                print_error(f"localctx: {line}")
             elif not self._terminal.interactive:
                 self._terminal.say(line)
 

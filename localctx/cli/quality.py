@@ -1,5 +1,6 @@
 """``quality``: measures how much codecs and keepers change answers, on a text with a model."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from localctx.cli.common import (
     quiet_option,
     settings_from,
 )
+from localctx.cli.printing import print_line, print_text
+from localctx.cli.quality_bits import bits_row, measure_bits, refuse_few_bits
 from localctx.errors import UsageError, format_bytes
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option("--context", is_flag=True, help="Measure up to which length the model answers well from whole texts.")
 @click.option("--peers", is_flag=True, help="Measure transformers' own quantized caches too.")
+@click.option("--bits", is_flag=True, help="Measure weights with fewer bits, localctx's and llama.cpp's.")
 @click.option("--png", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH", help="Write the picture here.")
 @as_json_option
 @quiet_option
@@ -56,16 +60,22 @@ def quality(
     and with passages. The last length at which the whole is as good is stored, and decides what auto reads whole. It
     is the one measurement for a GGUF that llama.cpp computes.
 
+    --bits compares the model's weights in 16 bits with fewer: localctx's own, and llama.cpp's (pip install
+    llama-cpp-python), over caches in full precision. With --kv or --peers all are measured in one run.
+
     \b
     localctx quality report.txt --kv int8 --kv bf16
     localctx quality novel.txt --keep full --stream 20000
     localctx quality novel.txt --blend
     localctx quality novel.txt --context
+    localctx quality novel.txt --bits --tokens 2000
     """
     _check_codecs(codecs)
     settings = settings_from({name: how[name] for name in MACHINE_FLAGS})
     if not how["context"]:
         _check_engine(settings)
+    if how["bits"]:
+        refuse_few_bits(settings)
     text = measuring_text(file)
     from localctx.cli.terminal import Terminal
     from localctx.session import Session
@@ -77,7 +87,7 @@ def quality(
         elif how["context"]:
             from localctx.cli.quality_context import measure_context, refuse_other_measurements
 
-            refuse_other_measurements(kv=codecs, keep=keeps, blend=how["blend"], peers=how["peers"])
+            refuse_other_measurements(kv=codecs, keep=keeps, blend=how["blend"], peers=how["peers"], bits=how["bits"])
             measure_context(session, terminal, text, how["tokens"], how["as_json"])
         elif how["blend"]:
             _blend(session, terminal, text, codecs, how)
@@ -112,32 +122,46 @@ def _gate(
     keeps: tuple[str, ...],
     how: dict[str, Any],
 ) -> None:
-    from localctx.cli.terminal import print_json, table
     from localctx.quality.gate import QualityGate, first_tokens, store_result
-    from localctx.quality.variants import make_setup, make_variants
+    from localctx.quality.variants import REFERENCE, Variant, make_setup, make_variants
 
     lengths = parse_numbers("--lengths", how["lengths"])
     tokens = first_tokens(session.paged_model, text, max([how["tokens"], *lengths]))
     setup = make_setup(session.paged_model, session.settings, len(tokens))
-    gate = QualityGate(setup, tokens, lengths or [len(tokens) - 1], on_progress=terminal.show)
-    results = []
-    for result in gate.run(make_variants(codecs, keeps)):
+    variants, needles = make_variants(codecs, keeps), lengths or [len(tokens) - 1]
+    if how["bits"] and not (codecs or keeps or lengths or how["peers"]):
+        variants, needles = [Variant(REFERENCE)], []  # weights alone are compared
+    gate, results = QualityGate(setup, tokens, needles, on_progress=terminal.show), []
+    for result in gate.run(variants):
         results.append(result)
-        # stored at once, so that Ctrl-C loses no result
-        store_result(session.store, session.paged_model, session.settings.model, result, len(gate.tokens))
-        row = _row(result)
-        terminal.say(f"{row['KV']}: KL {row['KL MEAN']}, top-1 {row['TOP-1']}, needles {row['NEEDLES']}")
+        if needles:
+            # stored at once, so that Ctrl-C loses no result
+            store_result(session.store, session.paged_model, session.settings.model, result, len(gate.tokens))
+            row = _row(result)
+            terminal.say(f"{row['KV']}: KL {row['KL MEAN']}, top-1 {row['TOP-1']}, needles {row['NEEDLES']}")
     peers = _peers(session, terminal, gate) if how["peers"] else []
+    bits = measure_bits(session, terminal, gate, results[0]) if how["bits"] else []
     terminal.clear()
-    path = _draw(results, how["png"] or _default_path(session), session.settings.model)
+    path = _draw(results, how["png"] or _default_path(session), session.settings.model) if needles else None
     if how["as_json"]:
-        report = {"model": session.settings.model, "tokens": len(gate.tokens), "picture": str(path)}
-        print_json({**report, "variants": [r.to_json() for r in results], "peers": [p.to_json() for p in peers]})
-    else:
-        print(table([_row(r) for r in results] + [_peer_row(p) for p in peers]))
-        terminal.say(
-            f"the last {len(gate.tokens) - gate.first:,} of {len(gate.tokens):,} tokens; needles plotted in {path}"
-        )
+        report = {"model": session.settings.model, "tokens": len(gate.tokens), "picture": path and str(path)}
+        _print_json(report, variants=results, peers=peers, weights=bits)
+        return
+    _print_tables([*map(_row, results if needles else []), *map(_peer_row, peers)], [*map(bits_row, bits)])
+    drawn = f"; needles plotted in {path}" if path else ""
+    terminal.say(f"the last {len(gate.tokens) - gate.first:,} of {len(gate.tokens):,} tokens{drawn}")
+
+
+def _print_json(report: dict[str, Any], **results: Sequence[Any]) -> None:
+    from localctx.cli.terminal import print_json
+
+    print_json({**report, **{name: [result.to_json() for result in found] for name, found in results.items()}})
+
+
+def _print_tables(*tables: list[dict[str, Any]]) -> None:
+    from localctx.cli.terminal import table
+
+    print_text("\n\n".join(table(rows) for rows in tables if rows))
 
 
 def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[str, ...], how: dict[str, Any]) -> None:
@@ -217,8 +241,8 @@ def _stream(
     if as_json:
         print_json(s.to_json())
         return
-    print(f"{variant.name}: {s.tokens:,} tokens streamed, the cache holds {format_bytes(s.cache_bytes)}")
-    print(f"memory at a tenth {format_bytes(s.early.now)} (peak {format_bytes(s.early.peak)}), ", end="")
-    print(f"at the end {format_bytes(s.end.now)} (peak {format_bytes(s.end.peak)})")
-    print(f"perplexity of the last {s.scored:,} tokens {s.perplexity:.3f}; of {s.blocks} blocks of them ", end="")
-    print(f"{s.sampled:.3f}, with a fresh window of {s.window:,} tokens {s.fresh:.3f}")
+    print_line(f"{variant.name}: {s.tokens:,} tokens streamed, the cache holds {format_bytes(s.cache_bytes)}")
+    print_text(f"memory at a tenth {format_bytes(s.early.now)} (peak {format_bytes(s.early.peak)}), ", end="")
+    print_line(f"at the end {format_bytes(s.end.now)} (peak {format_bytes(s.end.peak)})")
+    print_text(f"perplexity of the last {s.scored:,} tokens {s.perplexity:.3f}; of {s.blocks} blocks of them ", end="")
+    print_line(f"{s.sampled:.3f}, with a fresh window of {s.window:,} tokens {s.fresh:.3f}")

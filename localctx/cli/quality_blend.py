@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from localctx.cli.printing import print_text
+
 if TYPE_CHECKING:
     from localctx.cli.terminal import Terminal
     from localctx.quality.blend_quality import BlendResult
@@ -30,7 +32,7 @@ def measure_blending(
         report = {"model": session.settings.model, "codec": codec, "passages": count, "tokens": count * LENGTH}
         print_json({**report, "blendings": [r.to_json() for r in results]})
         return
-    print(table([_row(r) for r in results]))
+    print_text(table([_row(r) for r in results]))
     terminal.say(f"{count} passages of {LENGTH} tokens in {codec}; READ AGAIN: of each its first tokens, and the part")
     terminal.say("of the others that deviates most; TOKENS and SECONDS are those of a prompt without its question")
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from localctx.cli.printing import print_line, print_text
 from localctx.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,8 +36,10 @@ def measure_context(session: "Session", terminal: "Terminal", text: str, max_tok
     if as_json:
         print_json(report)
         return
-    print(table([{"TOKENS": c.length, "ASKED": c.asked, "WHOLE": c.whole, "PASSAGES": c.passages} for c in compared]))
-    print(
+    print_text(
+        table([{"TOKENS": c.length, "ASKED": c.asked, "WHOLE": c.whole, "PASSAGES": c.passages} for c in compared])
+    )
+    print_line(
         f"effective context: {tokens:,} tokens; {name} reads texts up to that length whole, and passages of longer ones"
     )
 

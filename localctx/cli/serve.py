@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from localctx.cli.common import answer_options, model_options, settings_from
+from localctx.cli.printing import print_text
 
 
 @click.command()
@@ -44,6 +45,6 @@ def serve(host: str, port: int, together: int, **flags: Any) -> None:
 
     def print_address(url: str, key: str) -> None:
         terminal.clear()
-        print(f"localctx is at {url}\nits key is {key}", flush=True)
+        print_text(f"localctx is at {url}\nits key is {key}")
 
     run(settings, host, port, together, terminal.show, print_address)

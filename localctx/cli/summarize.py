@@ -16,13 +16,14 @@ from localctx.cli.common import (
     as_json_option,
     model_options,
     ocr_option,
-    printable_line,
     quiet_option,
     settings_from,
 )
 from localctx.cli.library import SOME_FAILED
+from localctx.cli.printing import print_error, print_json_text, print_text, printable_line
 from localctx.cli.summarize_remote import refuse_local_flags, remote_batch, server_options
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError
+from localctx.file_names import stored_path
 
 if TYPE_CHECKING:
     from localctx.batch.jobs import DocumentJob
@@ -99,7 +100,7 @@ def summarize(
     localctx summarize reports/ -o summaries/ --workers ray://head:10001
     localctx summarize reports/ -o summaries/ --server http://127.0.0.1:8000 --together 16
     """
-    from localctx.batch.jobs import IgnoredFile, plan_jobs, printable
+    from localctx.batch.jobs import IgnoredFile, plan_jobs
     from localctx.batch.run_batch import Batch, Report
     from localctx.batch.side_by_side import MAX_PARALLEL, run_side_by_side
     from localctx.cli.progress import BatchProgress
@@ -117,7 +118,7 @@ def summarize(
         terminal.say(f"a summary is made of sentences of the document: {report.method.why}")
     with Session(settings, terminal.show) as session, cancel_on_interrupt(session.cancel), terminal.cleared():
         outputs = _outputs(session, out, jsonl, template, as_json)
-        ignore = lambda path, why: report.ignored_files.append(IgnoredFile(printable(path), why))  # noqa: E731
+        ignore = lambda path, why: report.ignored_files.append(IgnoredFile(stored_path(path), why))  # noqa: E731
         is_output = lambda path: any(output.is_output(path) for output in outputs)  # noqa: E731
         jobs = plan_jobs(paths, sys.stdin.buffer.read, ignore, is_output)
         if not jobs:
@@ -162,7 +163,7 @@ def _outputs(
     if out:
         outputs.append(MarkdownFolder(out, markdown, lambda: session.store))
     if jsonl == "-":
-        outputs.append(TextStream(json_line, _print))
+        outputs.append(TextStream(json_line, _print_json_line))
     elif jsonl:
         outputs.append(JsonLines(Path(jsonl)))
     elif not out and not as_json:
@@ -174,8 +175,14 @@ def _print(text: str) -> None:
     from localctx.cli.terminal import without_bars
 
     with without_bars():
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        print_text(text, end="")
+
+
+def _print_json_line(text: str) -> None:
+    from localctx.cli.terminal import without_bars
+
+    with without_bars():
+        print_json_text(text)
 
 
 def _run_on_ray(
@@ -224,8 +231,10 @@ def _line(o: "Outcome", number: int, total: int) -> str:
 
 
 def _print_totals(report: "Report", terminal: Any, jobs: int) -> None:
-    for file in report.ignored_files:
-        terminal.say(printable_line(str(file)))
+    from localctx.batch.jobs import told
+
+    for line in told(report.ignored_files):
+        terminal.say(printable_line(line))
     done, skipped, failed = (report.count(status) for status in ("done", "skipped", "failed"))
     speed = f", {report.per_second:,.1f} tokens/s" if done else ""
     terminal.say(f"{done:,} done, {skipped:,} skipped, {failed:,} failed, of {jobs:,}{speed}, {report.seconds:,.0f} s")
@@ -233,7 +242,7 @@ def _print_totals(report: "Report", terminal: Any, jobs: int) -> None:
 
 def _exit(report: "Report", error: UserError | None) -> None:
     if report.stopped:
-        print("localctx: stopped; run it again to continue", file=sys.stderr)
+        print_error("localctx: stopped; run it again to continue")
         sys.exit(CANCELLED)
     if error:
         raise error

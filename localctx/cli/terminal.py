@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from localctx.cli.common import printable_line
+from localctx.cli.printing import print_error, print_json_text, print_line, print_text, printable_line, visible_line
 from localctx.document_parts import tell_part
 from localctx.engine.events import (
     Done,
@@ -73,20 +73,20 @@ class Terminal:
         """Print a line on stderr, unless quiet."""
         self.clear()
         if not self._quiet:
-            print(f"localctx: {text}", file=sys.stderr, flush=True)
+            print_error(f"localctx: {text}")
 
     def hint(self, text: str) -> None:
         """Print a line on stderr if it is a terminal."""
         self.clear()
         if self.interactive:
-            print(text, file=sys.stderr, flush=True)
+            print_error(text)
 
     def end_answer(self) -> None:
         """End the line of the streamed answer."""
         self.clear()
         if self._wrote:
             self._write("", end=True)
-            print(flush=True)
+            print_line("")
         self._wrote = False
 
     def clear(self) -> None:
@@ -119,19 +119,17 @@ class Terminal:
         text = self._space + text
         shown = text.rstrip() if self.numbers and not end else text
         self._space = text[len(shown) :]
-        sys.stdout.write(shown)
-        sys.stdout.flush()
+        print_text(shown, end="")
 
     def _number(self, sentence: dict[str, Any]) -> None:
         """Print the number of a sentence's source after it, on a terminal; a pipe gets the answer alone."""
         if self.numbers and sentence["source"] and self._wrote:
-            sys.stdout.write(f" [{sentence['number']}]")
-            sys.stdout.flush()
+            print_text(f" [{sentence['number']}]", end="")
 
     def _quote(self, quoted: Quoted) -> None:
         self.clear()
         self.quoted = quoted.citation
-        print(f"{format_citation(quoted.citation, MAX_QUOTE)}\n", flush=True)
+        print_text(f"{format_citation(quoted.citation, MAX_QUOTE)}\n")
 
     def _plan(self, p: Planned) -> None:
         eta = f", about {p.seconds:.0f} s" if p.seconds and p.seconds >= 1 else ""
@@ -152,7 +150,7 @@ class Terminal:
         place = tell_part(c["page"]) if c["page"] else f"from character {c['start']:,}"
         if self.interactive:
             with without_bars():
-                print(printable_line(f"{event.answer} ({c['name']}, {place})"), file=sys.stderr, flush=True)
+                print_error(printable_line(f"{event.answer} ({c['name']}, {place})"))
 
     def _progress(self, p: Progress) -> None:
         if not self.interactive:
@@ -163,7 +161,7 @@ class Terminal:
             self._bar = tqdm(
                 total=p.total or None,
                 initial=p.reused,
-                desc=p.phase,
+                desc=visible_line(p.phase),
                 file=sys.stderr,
                 leave=False,
                 bar_format=_BAR if p.total else "{desc} ... {elapsed}",
@@ -210,7 +208,7 @@ def cancel_on_interrupt(cancel: Callable[[], bool]) -> Iterator[None]:
 
 def print_json(value: Any, indent: int | None = 2) -> None:
     """Print a JSON value on stdout; without ``indent`` on one line."""
-    print(json.dumps(value, ensure_ascii=False, indent=indent), flush=True)
+    print_json_text(json.dumps(value, ensure_ascii=False, indent=indent))
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -228,7 +226,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else visible_line(str(value))
 
 
 def _mib(nbytes: int) -> str:

@@ -1,11 +1,11 @@
 """``ui``: the window, in the browser."""
 
-import sys
 from typing import Any
 
 import click
 
 from localctx.cli.common import answer_options, model_options, settings_from
+from localctx.cli.printing import print_error, print_line
 
 
 @click.command()
@@ -40,8 +40,8 @@ def ui(host: str, port: int, browser: bool, together: int, **flags: Any) -> None
     from localctx.ui.http_access import open_browser
 
     def open_page(url: str) -> None:
-        print(f"localctx is at {url}", flush=True)
+        print_line(f"localctx is at {url}")
         if browser and not open_browser(url):
-            print("localctx: no browser could be opened; open that address in one", file=sys.stderr)
+            print_error("localctx: no browser could be opened; open that address in one")
 
     run(settings, host, port, together, open_page)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from localctx.budget import measure_store_budget
 from localctx.errors import Cancelled, DocumentError
-from localctx.library.read_document import Document, matches_ocr, read_document
+from localctx.file_names import stored_path
+from localctx.library.read_document import Document, matches_ocr, read_document, recorded_path
 from localctx.store.documents import DocumentRow, text_id
 from localctx.store.eviction import make_room
 from localctx.store.store import Store
@@ -45,13 +46,13 @@ def add_documents(
     ``store_document``. Raises StoreError when the store cannot be written, and Cancelled.
     """
     for source in sources:
-        start = time.perf_counter()
+        start, path = time.perf_counter(), stored_path(source)
         try:
             row, status = _add(store, source, progress, ocr, cancelled, disk)
             part, count = store.documents.count_parts(row.id)
-            result = Added(source, row.id, status, "", row.chars, count, time.perf_counter() - start, part)
+            result = Added(path, row.id, status, "", row.chars, count, time.perf_counter() - start, part)
         except DocumentError as e:
-            result = Added(source, "", "failed", str(e), 0, 0, time.perf_counter() - start)
+            result = Added(path, "", "failed", str(e), 0, 0, time.perf_counter() - start)
         yield result
 
 
@@ -110,5 +111,5 @@ def _stored_and_unchanged(store: Store, source: str, ocr: str) -> DocumentRow | 
         about = Path(source).stat()
     except (OSError, ValueError):
         return None  # reading it raises the error
-    row = store.documents.find_unchanged(str(Path(source).absolute()), about.st_size, about.st_mtime_ns)
+    row = store.documents.find_unchanged(recorded_path(source), about.st_size, about.st_mtime_ns)
     return row if row and matches_ocr(row.encoding, ocr) else None

@@ -6,6 +6,7 @@ are young or unkept (fast-ebook 0.2, epubkit 0.1) and would bring lxml and Beaut
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from urllib.parse import unquote
 
@@ -14,6 +15,7 @@ from localctx.library import html
 from localctx.library.archive import Archive, local
 from localctx.library.text_builder import TextBuilder
 
+MAX_REPEATS = 8  # of a chapter, such as an ornament between others
 _ENCODING = re.compile(rb"""^[^>]*encoding=["']([-\w]+)""")
 
 
@@ -22,6 +24,7 @@ def read(archive: Archive, progress: Callable[[int, int], None]) -> TextBuilder:
     builder = TextBuilder()
     chapters = list(_chapters(archive))
     _refuse_locked(archive, chapters)
+    _refuse_repeated(chapters)
     for i, chapter in enumerate(chapters):
         html.read(_decode(archive.read(chapter)), builder)
         builder.line(2)
@@ -46,6 +49,13 @@ def _refuse_locked(archive: Archive, chapters: list[str]) -> None:
         locked = {unquote(e.get("URI", "")) for e in archive.xml("META-INF/encryption.xml").iter()}
         if not locked.isdisjoint(chapters):
             raise DocumentError("is locked by its seller (DRM)", "get a copy that is not")
+
+
+def _refuse_repeated(chapters: list[str]) -> None:
+    """Raises DocumentError for a book of few bytes that would become a text of many."""
+    name, count = max(Counter(chapters).items(), key=lambda item: item[1], default=("", 0))
+    if count > MAX_REPEATS:
+        raise DocumentError(f"names one chapter ({name[:80]}) {count:,} times", "do not trust it")
 
 
 def _decode(chapter: bytes) -> str:

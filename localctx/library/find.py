@@ -5,6 +5,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+LEADS_OUT = "is a link out of its folder"
+"""Why a link is skipped: a folder from elsewhere could name the owner's other files."""
+
 _NO_DOCUMENTS = {
     *(".avif", ".bmp", ".gif", ".heic", ".ico", ".jpeg", ".jpg", ".png", ".svg", ".tif", ".tiff", ".webp"),
     *(".aac", ".avi", ".flac", ".m4a", ".mkv", ".mov", ".mp3", ".mp4", ".ogg", ".opus", ".wav", ".webm"),
@@ -19,7 +22,8 @@ def find_documents(sources: Iterable[str], on_skip: Callable[[str, str], None]) 
     """Yields the files that ``sources`` name: files, ``*`` patterns, and folders with all below; sorted, each once.
 
     ``-`` (standard input) is yielded as it is. Calls ``on_skip(path, why)`` for what is skipped in a folder: hidden
-    names, links to folders, special files, files that are not documents, folders that cannot be opened.
+    names, links to folders, links out of the folder, special files, files that are not documents, folders that cannot
+    be opened.
     """
     seen: set[str] = set()
     for source in sources:
@@ -43,6 +47,7 @@ def _walk_folder(folder: str, on_skip: Callable[[str, str], None]) -> Iterator[s
     def on_error(e: OSError) -> None:
         on_skip(str(e.filename), f"cannot be opened ({e.strerror})")
 
+    root = os.path.realpath(folder)
     for parent, folders, files in os.walk(folder, onerror=on_error):  # does not follow links, so it ends
         for name in sorted(folders):
             path = Path(parent, name)
@@ -51,16 +56,19 @@ def _walk_folder(folder: str, on_skip: Callable[[str, str], None]) -> Iterator[s
                 folders.remove(name)
         folders.sort()
         for path in (Path(parent, name) for name in sorted(files)):
-            if why := _skip_reason(path):
+            if why := _skip_reason(path, root):
                 on_skip(str(path), why)
             else:
                 yield str(path)
 
 
-def _skip_reason(path: Path) -> str:
-    """Returns why a file in a folder is skipped; empty text where it is a document."""
+def _skip_reason(path: Path, root: str) -> str:
+    """Returns why a file below the folder ``root`` is skipped; empty text where it is a document."""
     if path.name.startswith("."):
         return "is hidden"
     if path.suffix.lower() in _NO_DOCUMENTS:
         return "is no document by its name"
-    return "" if path.is_file() else "is no file, or a link to none"
+    if not path.is_file():
+        return "is no file, or a link to none"
+    inside = not path.is_symlink() or Path(os.path.realpath(path)).is_relative_to(root)
+    return "" if inside else LEADS_OUT

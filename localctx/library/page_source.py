@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localctx.errors import DocumentError
+from localctx.file_names import real_path
 from localctx.library.sandbox import PageDrawing, draw_page
 from localctx.library.word_boxes import WordBox, unpack
 from localctx.store.documents import DocumentRow, Span
@@ -44,12 +45,12 @@ def find_source(store: Store, document: DocumentRow) -> SourceFile | str:
     if document.path == "-" or store.originals.is_upload(document.path):
         return "The file itself is not kept: this is the text that was read from it."
     try:
-        about = Path(document.path).stat()
+        about = real_path(document.path).stat()
     except (OSError, ValueError):
         return "The file is no longer in its place: this is the text that was read from it."
     if (about.st_size, about.st_mtime_ns) != (document.bytes, document.modified):
         return "The file has changed since it was read: this is the text that was read from it."
-    return SourceFile(document, Path(document.path))
+    return SourceFile(document, real_path(document.path))
 
 
 def draw(data: bytes, number: int) -> PageDrawing:

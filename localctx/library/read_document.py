@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from localctx.errors import DocumentError
+from localctx.file_names import shown_name, stored_path
 from localctx.library.file_kind import kind_of
 from localctx.library.sandbox import Parsed, parse
 from localctx.library.text import decode_text, headings
@@ -59,9 +60,9 @@ def read_document(
     ``ocr`` selects the pages of a PDF that are read optically: ``auto`` (those without text), ``on`` (all), ``off``.
     Raises DocumentError for a file that is missing, a folder, empty, too large, damaged or not a document; Cancelled.
     """
-    shown = "standard input" if source == "-" else source  # in messages
+    shown = "standard input" if source == "-" else shown_name(source)  # in messages
     data, modified = (_limited(sys.stdin.buffer, shown), 0) if source == "-" else _file(Path(source))
-    name, path = ("stdin", "-") if source == "-" else (Path(source).name, str(Path(source).absolute()))
+    name, path = ("stdin", "-") if source == "-" else (shown_name(Path(source).name), recorded_path(source))
     parsed = _parsed(data, name, shown, lambda what, data: parse(what, data, progress, ocr=ocr, cancelled=cancelled))
     text, now = parsed.text, time.time()
     if not text.strip():
@@ -69,6 +70,11 @@ def read_document(
     row = DocumentRow(text_id(text), name, path, parsed.format, len(data), len(text), now, now, modified)
     row = replace(row, content=content_id(data))
     return Document(row, text, tuple(make_spans(parsed.marks, len(text))), parsed.boxes)
+
+
+def recorded_path(source: str) -> str:
+    """Returns the path under which the document read from the file ``source`` is stored."""
+    return stored_path(str(Path(source).absolute()))
 
 
 def matches_ocr(form: str, ocr: str) -> bool:
@@ -111,18 +117,19 @@ def _named(shown: str) -> Iterator[None]:
 
 def _file(path: Path) -> tuple[bytes, int]:
     """Returns a file's bytes and the time of its last change, in nanoseconds since 1970."""
+    shown = shown_name(str(path))
     try:
         about = path.stat()
         if stat.S_ISDIR(about.st_mode):
-            raise DocumentError(f"{path} is a folder", f"add it with: localctx library add {path}")
+            raise DocumentError(f"{shown} is a folder", f"add it with: localctx library add {shown}")
         if stat.S_ISCHR(about.st_mode) or stat.S_ISBLK(about.st_mode):
-            raise DocumentError(f"{path} is a device, not a document", "name a text file")
+            raise DocumentError(f"{shown} is a device, not a document", "name a text file")
         with open(path, "rb", opener=_open_without_waiting) as f:
-            return _limited(f, str(path)), os.fstat(f.fileno()).st_mtime_ns
+            return _limited(f, shown), os.fstat(f.fileno()).st_mtime_ns
     except FileNotFoundError as e:
-        raise DocumentError(f"{path} does not exist", "check the name and the folder") from e
+        raise DocumentError(f"{shown} does not exist", "check the name and the folder") from e
     except (OSError, ValueError) as e:
-        raise DocumentError(f"{path} cannot be read ({e})", "check that it is a file you may read") from e
+        raise DocumentError(f"{shown} cannot be read ({e})", "check that it is a file you may read") from e
 
 
 def _open_without_waiting(path: str, flags: int) -> int:

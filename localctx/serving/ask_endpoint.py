@@ -5,7 +5,6 @@ because documents are read with the rights of the server's user.
 """
 
 import json
-import logging
 import secrets
 import threading
 import time
@@ -21,6 +20,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from localctx.engine.event_json import error_to_line, event_to_line
+from localctx.error_log import explain
 from localctx.errors import Cancelled, DocumentError, UsageError, UserError
 from localctx.serving.ask_request import ASK_PATH, CANCEL_PATH, DIFFERS, AskRequest
 from localctx.serving.http import LOOPBACK, App, Receive, Send, host_name
@@ -35,7 +35,6 @@ CLIENTS = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
 MAX_BYTES = 16 << 20  # of a request
 SIGN_OF_LIFE = 1.0  # seconds without an event after which an empty line is sent
 HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
-FAILED = UserError("the server failed", "see what it printed; --alone asks no server")
 CLOSING = UserError("the server is closing", "ask again")
 
 
@@ -109,9 +108,8 @@ class AskEndpoint:
                     yield "\n" if isinstance(event, Queued) else event_to_line(event)
         except (UserError, Cancelled) as e:
             yield error_to_line(CLOSING if self._stopping.is_set() else e)
-        except Exception:
-            logging.getLogger(__name__).exception("a question of a command failed")
-            yield error_to_line(FAILED)
+        except Exception as e:
+            yield error_to_line(explain(e))
 
 
 def _job(asked: AskRequest) -> SessionJob:
@@ -141,7 +139,7 @@ async def _body(request: Request) -> Any:
             return None
     try:
         return json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -2,12 +2,12 @@
 read ahead. Its jobs give way to all others.
 """
 
-import logging
 import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
 
+from localctx.error_log import explain
 from localctx.errors import Cancelled, ModelError, StoreError, UserError
 from localctx.idle import MachineMonitor, MachineReading
 from localctx.library.folder_events import FolderEvents
@@ -145,11 +145,8 @@ class FolderWatcher:
         except (ModelError, StoreError) as e:
             self._show(pipeline, settings, str(e))
             self._wait(RETRY)
-        except UserError as e:
-            self._on_event(pipeline.fail(task, str(e)))
         except Exception as e:
-            logging.getLogger(__name__).exception("a watched file failed")
-            self._on_event(pipeline.fail(task, f"internal error in localctx, please report it: {e!r}"))
+            self._on_event(pipeline.fail(task, str(explain(e))))
 
     def _do(self, pipeline: FilePipeline, task: Task) -> None:
         """Have a task done. Raises Cancelled as soon as something else is to be done; UserError."""

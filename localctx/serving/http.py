@@ -12,7 +12,9 @@ from typing import Any
 
 import uvicorn
 
+from localctx.error_log import explain
 from localctx.errors import UsageError
+from localctx.serving.patient_protocol import PatientProtocol
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
@@ -51,6 +53,31 @@ def listen(host: str, port: int) -> socket.socket:
     return sock
 
 
+class ErrorGuard:
+    """ASGI middleware: a request whose answer fails gets one line, and the error log gets the rest."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answer a request by the wrapped application, or say that it failed."""
+        started = False
+
+        async def note_start(message: Any) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, note_start)
+        except Exception as e:
+            line = f"localctx: {explain(e)}\n".encode()
+            if scope["type"] == "http" and not started:
+                headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+                await send({"type": "http.response.start", "status": 500, "headers": headers})
+                await send({"type": "http.response.body", "body": line})
+
+
 class _NotifyingServer(uvicorn.Server):
     """Calls ``on_shutdown`` before uvicorn handles the signal that ends it."""
 
@@ -61,6 +88,19 @@ class _NotifyingServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+def server_config(app: App) -> uvicorn.Config:
+    """Return how ``app`` is served: errors in one line, half-sent requests dropped, what is logged in the error log."""
+    return uvicorn.Config(
+        ErrorGuard(app),
+        http=PatientProtocol,
+        ws="none",
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=1,
+    )
+
+
 def serve(
     app: App, sock: socket.socket, on_ready: Callable[[], None], on_shutdown: Callable[[], None] = lambda: None
 ) -> None:
@@ -69,7 +109,7 @@ def serve(
     ``on_ready`` is called once, from another thread, when requests are answered; ``on_shutdown`` from the signal
     handler, before connections are closed.
     """
-    server = _NotifyingServer(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, ws="none"))
+    server = _NotifyingServer(server_config(app))
     server.on_shutdown = on_shutdown
     threading.Thread(target=_call_when_started, args=(server, on_ready), daemon=True).start()
     server.run([sock])

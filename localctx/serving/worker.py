@@ -1,6 +1,5 @@
 """EngineWorker: one thread that owns the model and the scheduler. Jobs run concurrently, or wait in its queue."""
 
-import logging
 import queue
 import threading
 from collections import deque
@@ -11,7 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from localctx.engine.events import Event, InUse
-from localctx.errors import Cancelled, UserError
+from localctx.error_log import log_error
+from localctx.errors import Cancelled
 from localctx.serving.last_reports import LastReports
 from localctx.settings import Settings
 from localctx.store.process_locks import at_work
@@ -83,8 +83,8 @@ class EventStream:
 
     def finish(self, error: Exception | None) -> None:
         """End the stream. An ``error`` is raised in the iterating thread; the worker goes on."""
-        if error and not isinstance(error, UserError | Cancelled):
-            logging.getLogger(__name__).error("a job failed", exc_info=error)
+        if error:
+            log_error(error)
         self._held.close()
         self._events.put(error or _END)
 

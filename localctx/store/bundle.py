@@ -133,6 +133,11 @@ def import_document(store: Store, bundle: Bundle, accept: Callable[[BundleCache]
     return sum(len(cache.pages) for _, cache in taken)
 
 
+def bundle_payloads(bundle: Bundle, cache: BundleCache) -> Iterator[np.ndarray]:
+    """Yields the bytes of a cache's pages, in order. Raises DocumentError for one that fails its checksum."""
+    return _payloads(bundle.path, bundle.caches.index(cache), cache.pages)
+
+
 def _manifest_of(cache: CacheRow, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     hexed = ("name", "tokens", "checksum")
     return {

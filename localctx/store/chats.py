@@ -14,11 +14,12 @@ from localctx.errors import ChatError
 SUMMARY = "summary"  # the role of a message that stands for all before it
 UNTITLED = "New chat"
 _BELOW = """WITH RECURSIVE below(id) AS (
-    VALUES(?) UNION ALL SELECT messages.id FROM messages JOIN below ON parent = below.id
+    VALUES(?) UNION SELECT messages.id FROM messages JOIN below ON parent = below.id
 )"""
 _ABOVE = """WITH RECURSIVE above(id, parent, depth) AS (
     SELECT id, parent, 0 FROM messages WHERE id = ?
-    UNION ALL SELECT messages.id, messages.parent, depth + 1 FROM messages JOIN above ON messages.id = above.parent
+    UNION ALL SELECT messages.id, messages.parent, depth + 1 FROM messages JOIN above
+    ON messages.id = above.parent AND messages.id < above.id
 )"""
 
 
@@ -120,7 +121,8 @@ class Chats:
         """Add a stored document to a chat."""
         last = "SELECT coalesce(max(position), -1) FROM chat_documents WHERE chat = :chat"
         self._db.execute(
-            f"""INSERT INTO chat_documents SELECT :chat, ({last}) + 1, id, name FROM documents WHERE id = :document
+            f"""INSERT INTO chat_documents (chat, position, document, name)
+            SELECT :chat, ({last}) + 1, id, name FROM documents WHERE id = :document
             AND id NOT IN (SELECT document FROM chat_documents WHERE chat = :chat)""",
             {"chat": chat, "document": document},
         )
@@ -210,6 +212,16 @@ class Chats:
         )
         return [_message(row) for row in rows]
 
+    def quoting(self, document: str) -> list[Chat]:
+        """Returns the chats with messages that are about a document or cite it, the last used first."""
+        rows = self._db.query(
+            """SELECT DISTINCT chat FROM messages WHERE instr(citations, :document)
+            OR chat IN (SELECT chat FROM chat_documents WHERE document = :document)""",
+            {"document": document},
+        )
+        found = {row["chat"] for row in rows}
+        return [chat for chat in self.all() if chat.id in found]
+
     def recent_stats(self, count: int) -> list[dict[str, Any]]:
         """Returns the statistics of the last ``count`` answers in any chat, the latest first."""
         rows = self._db.query(
@@ -268,7 +280,8 @@ class Chats:
             [row["id"]],
         )
         documents = tuple(ChatDocument(d["id"], d["name"], bool(d["gone"])) for d in rows)
-        return Chat(**{**row, "settings": json.loads(row["settings"]), "documents": documents})
+        known = {name: value for name, value in row.items() if name != "checksum"}
+        return Chat(**{**known, "settings": json.loads(row["settings"]), "documents": documents})
 
 
 def _deleted() -> ChatError:
@@ -276,7 +289,8 @@ def _deleted() -> ChatError:
 
 
 def _message(row: dict[str, Any]) -> Message:
-    return Message(**{**row, "citations": json.loads(row["citations"]), "stats": json.loads(row["stats"])})
+    known = {name: value for name, value in row.items() if name != "checksum"}
+    return Message(**{**known, "citations": json.loads(row["citations"]), "stats": json.loads(row["stats"])})
 
 
 def _line(title: str) -> str:

@@ -55,7 +55,8 @@ class Collections:
             if collection is None:
                 made = {"name": _line(name), "created": time.time()}
                 collection = int(str(self._db.table("collections").insert(made).last_pk))
-            stored = "INSERT OR IGNORE INTO collection_documents SELECT ?, id FROM documents WHERE id = ?"
+            stored = """INSERT OR IGNORE INTO collection_documents (collection, document)
+                SELECT ?, id FROM documents WHERE id = ?"""
             for document in documents:
                 self._db.execute(stored, [collection, document])
         return collection

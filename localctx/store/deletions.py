@@ -1,5 +1,5 @@
-"""Deleted documents and chats that can be brought back for a while. Their rows are moved here from the tables where
-everything else is looked up, so that nothing finds them.
+"""The trash: deleted documents and chats that can be brought back for a while. Their rows are moved here from the
+tables where everything else is looked up, so that nothing finds them.
 """
 
 import base64
@@ -15,12 +15,13 @@ from sqlite_utils import Database
 
 from localctx.errors import StoreError
 
-UNDO_SECONDS = 30 * 60  # how long what was deleted can be brought back
+TRASH_DAYS = 7
+TRASH_SECONDS = TRASH_DAYS * 24 * 3600  # how long what was deleted can be brought back
 
 Kind = Literal["document", "chat"]
 Rows = dict[str, list[dict[str, Any]]]
 _TABLES: dict[str, str] = {"document": "documents", "chat": "chats"}
-_MADE_AGAIN = ("chunks", "caches")  # of text and pages that are there; a chat's caches go with it
+_MADE_AGAIN = ("chunks", "caches", "cache_documents")  # of the text, when it is asked again
 _WITHOUT_KEY = (("document", "written", "document"),)  # tables with a column that names the item but is no foreign key
 
 
@@ -35,6 +36,12 @@ class Deletion:
     deleted: float
 
 
+def left_in_trash(deletion: Deletion) -> str:
+    """Returns how long what was deleted can still be brought back, in words."""
+    hours = max(1, round((deletion.deleted + TRASH_SECONDS - time.time()) / 3600))
+    return f"{hours} h" if hours < 24 else f"{round(hours / 24)} d"
+
+
 class Deletions:
     """What was deleted in a store and can be brought back."""
 
@@ -47,29 +54,25 @@ class Deletions:
         return [Deletion(**row) for row in rows]
 
     def keep(self, kind: Kind, item: str) -> Deletion:
-        """Copy a stored document or chat here, before it is removed elsewhere. Raises StoreError if it is not stored.
-
-        The caches of a document lose it, but keep their pages until it is forgotten.
-        """
+        """Copy a document or chat here, before it is removed elsewhere. Raises StoreError if it is not stored."""
         rows = {_TABLES[kind]: self._select(_TABLES[kind], "id", item)}
         if not rows[_TABLES[kind]]:
             raise StoreError(f"this {kind} was deleted already", "reload the page")
         rows |= {table: self._select(table, column, item) for table, column in self._columns(kind)}
         row: dict[str, Any] = {"kind": kind, "item": item, "name": self._name(kind, rows), "deleted": time.time()}
         content = next((original["content"] for original in rows.get("originals", [])), "")
-        self._db.execute("DELETE FROM cache_documents WHERE document = ?", [item])
         deletion: Any = self._db.table("deletions").insert({**row, "content": content, "rows": _packed(rows)}).last_pk
         return Deletion(deletion, **row)
 
     def restore(self, deletion: int) -> Deletion:
         """Bring back what was deleted. Raises StoreError if it is too late."""
         with self._db.atomic():
-            rows = list(self._db.query("SELECT * FROM deletions WHERE id = ?", [deletion]))
+            columns = "id, kind, item, name, deleted, rows"
+            rows = list(self._db.query(f"SELECT {columns} FROM deletions WHERE id = ?", [deletion]))
             if not rows:
                 raise StoreError("this was deleted for good meanwhile", "add the document again, or begin a new chat")
             row = rows[0]
             kept = _unpacked(row.pop("rows"))
-            row.pop("content")
             if row["kind"] == "chat":
                 self._free_numbers(kept)
             self._insert(kept, _TABLES[row["kind"]])
@@ -78,17 +81,21 @@ class Deletions:
             self._db.execute("DELETE FROM deletions WHERE id = ?", [deletion])
         return Deletion(**row)
 
-    def forget(self, before: float, only: Sequence[int] | None = None) -> list[str]:
-        """Delete for good what was deleted before a time (seconds since 1970), or only these deletions of it; returns
-        the ids of the caches that had such documents, and have not got them again.
+    def forget(self, before: float, only: Sequence[int] | None = None) -> None:
+        """Delete for good what was deleted before a time (seconds since 1970), or only these deletions of it."""
+        old = [row["id"] for row in self._db.query("SELECT id FROM deletions WHERE deleted < ?", [before])]
+        for deletion in old if only is None else set(old) & set(only):
+            self._db.execute("DELETE FROM deletions WHERE id = ?", [deletion])
+
+    def find(self, query: str) -> Deletion:
+        """Returns the last deletion with this number, or of an item with this name or beginning of an id. Raises
+        StoreError.
         """
-        rows = self._db.query("SELECT id, rows FROM deletions WHERE deleted < ?", [before])
-        old = [row for row in rows if only is None or row["id"] in only]
-        links = [link for row in old for link in _unpacked(row["rows"]).get("cache_documents", [])]
-        for row in old:
-            self._db.execute("DELETE FROM deletions WHERE id = ?", [row["id"]])
-        again = "cache = :cache AND document = :document"
-        return [k["cache"] for k in links if not self._db.table("cache_documents").count_where(again, k)]
+        prefix = query if len(query) > 3 else "never"  # fewer letters say too little
+        for d in self.all():
+            if query in (str(d.id), d.name) or d.item.startswith(prefix):
+                return d
+        raise StoreError(f"there is no {query!r} in the trash", "see: localctx library trash list")
 
     def any_before(self, before: float) -> bool:
         """True if something was deleted before a time."""

@@ -11,6 +11,7 @@ from sqlite_utils import Database
 
 from localctx.document_parts import PARTS, name_part
 from localctx.errors import DocumentError
+from localctx.file_names import shown_name, stored_path
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class Documents:
 
     def has(self, document: str) -> bool:
         """Returns True if the document is stored."""
-        return bool(self._db.table("documents").count_where("id = ?", [document]))
+        return bool(self._db.table("documents").count_where("id = ?", [stored_path(document)]))
 
     def get(self, document: str) -> DocumentRow | None:
         """Returns the row of the document with this id, or None."""
@@ -198,9 +199,10 @@ class Documents:
 
         Of several, superseded versions do not count: those are named by their ids.
         """
+        query, name = stored_path(query), shown_name(query)
         path = str(Path(query).absolute())
         prefix = query if len(query) > 3 else "never"  # fewer letters say too little
-        rows = [d for d in self.all() if d.name == query or d.path in (query, path) or d.id.startswith(prefix)]
+        rows = [d for d in self.all() if d.name == name or d.path in (query, path) or d.id.startswith(prefix)]
         if not rows:
             raise DocumentError(f"there is no document {query!r} in the library", "see: localctx library list")
         rows = [d for d in rows if not d.superseded] or rows
@@ -220,7 +222,10 @@ class Documents:
 
     def damaged(self) -> list[str]:
         """Returns the ids of documents whose text does not match its id."""
-        return [d.id for d in self.all() if text_id(self.text(d.id)) != d.id]
+        texts = "SELECT id, CAST(text AS BLOB) AS text FROM documents WHERE id = ?"  # which may be no UTF-8 now
+        ids = [row["id"] for row in self._db.query("SELECT id FROM documents")]
+        rows = (next(iter(self._db.query(texts, [i]))) for i in ids)
+        return [row["id"] for row in rows if hashlib.sha256(row["text"]).hexdigest() != row["id"]]
 
     def spans(self, document: str) -> list[Span]:
         """Returns a document's spans in order."""

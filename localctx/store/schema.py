@@ -4,6 +4,8 @@ import re
 
 from sqlite_utils import Database, Migrations
 
+from localctx.store.row_checksum import CHECKED, add_checksums
+
 migrate = Migrations("localctx")
 _SIGN = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")  # kana and Chinese signs
 
@@ -280,3 +282,10 @@ def deletions(db: Database) -> None:
         not_null={"kind", "item", "name", "deleted", "rows"},
     )
     db.table("deletions").create_index(["deleted"])
+
+
+@migrate()
+def row_checksums(db: Database) -> None:
+    """Add checksums of the rows that cannot be made again."""
+    for table in CHECKED:
+        add_checksums(db, table)

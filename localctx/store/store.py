@@ -8,31 +8,34 @@ import math
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlite_utils import Database
-
-from localctx.errors import StoreError
+from localctx.errors import Cancelled, DamagedStore, StoreError, UserError
 from localctx.store.batch_results import BatchResults
 from localctx.store.caches import Caches
 from localctx.store.chats import Chats
 from localctx.store.collections import Collections
-from localctx.store.deletions import UNDO_SECONDS, Deletion, Deletions, Kind
+from localctx.store.database import copies, open_database
+from localctx.store.deletions import TRASH_SECONDS, Deletion, Deletions, Kind
+from localctx.store.disk_reserve import DiskReserve
 from localctx.store.documents import Documents
+from localctx.store.integrity import damaged_rows, examine_database, find_damage, in_a_line
 from localctx.store.originals import Originals
 from localctx.store.passage_answers import PassageAnswers
 from localctx.store.quality_results import QualityResults
-from localctx.store.schema import migrate
 from localctx.store.search_index import SearchIndex
-from localctx.store.stored_pages import StoredPages
+from localctx.store.stored_pages import StoredPages, mark_as_cache
 from localctx.store.stored_snapshots import StoredSnapshots
 from localctx.store.watch_list import WatchList
 from localctx.store.word_places import WordPlaces
 
 T = TypeVar("T")
+
+SALVAGE = "save what is whole with: localctx library verify --repair"
+_PASSING = ("locked", "full", "i/o error", "readonly", "unable to open", "too large")  # what damage does not lead to
 
 
 class Store:
@@ -50,7 +53,9 @@ class Store:
         with store_errors(home):
             home.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.folder.mkdir(exist_ok=True, mode=0o700)
-            self.db = _open(self.file)
+            mark_as_cache(self.folder)
+            self.db = open_database(self.file)
+        self.reserve = DiskReserve(home / "reserve", self.file)
         self.pages = StoredPages(self.db, self.folder)
         self.snapshots = StoredSnapshots(self.db, self.folder, self.pages)
         self.documents = Documents(self.db)
@@ -65,7 +70,12 @@ class Store:
         self.quality_results = QualityResults(self.db)
         self.watch_list = WatchList(self.db)
         self.deletions = Deletions(self.db)
-        self.forget_deleted(time.time() - UNDO_SECONDS)
+        self.reserve.fill()
+        try:
+            self.forget_deleted(time.time() - TRASH_SECONDS)
+        except BaseException:
+            self.close()
+            raise
 
     @staticmethod
     def is_at(home: Path) -> bool:
@@ -85,40 +95,50 @@ class Store:
         has; returns the bytes freed.
         """
         with store_errors(self.home):
-            with self.db.atomic():
+            with self.reserve.freed(), self.db.atomic():
                 empty = self._forget_document(document)
             return self.originals.sweep() + self.pages.unlink_files(empty)
 
     def remove_chat(self, chat: str) -> int:
         """Remove a chat for good, with its caches and the pages no other cache has; returns the bytes freed."""
         with store_errors(self.home):
-            with self.db.atomic():
+            with self.reserve.freed(), self.db.atomic():
                 empty = self._forget_chat(chat)
             return self.pages.unlink_files(empty)
 
     def delete(self, kind: Kind, item: str) -> Deletion:
-        """Remove a document or a chat; ``deletions.restore`` brings it back, for UNDO_SECONDS. Raises StoreError.
-
-        The pages of a document are kept for as long; those of a chat's questions and answers are read again.
+        """Move a document or a chat to the trash; ``deletions.restore`` brings it back, for TRASH_SECONDS. Its pages go
+        at once: what comes back is read again. Raises StoreError.
         """
         with store_errors(self.home):
-            with self.db.atomic():
+            with self.reserve.freed(), self.db.atomic():
                 deletion = self.deletions.keep(kind, item)
                 empty = self._forget_document(item) if kind == "document" else self._forget_chat(item)
             self.pages.unlink_files(empty)
             return deletion
 
     def forget_deleted(self, before: float = math.inf, only: Sequence[int] | None = None) -> int:
-        """Delete for good what was deleted before a time (seconds since 1970), or only these deletions (ids) of it;
-        returns the bytes freed.
+        """Delete for good what was moved to the trash before a time (seconds since 1970), or only these deletions (ids)
+        of it; returns the bytes of files freed. ``erase`` overwrites what may still be read of it.
         """
         with store_errors(self.home):
             if not self.deletions.any_before(before):
                 return 0
-            with self.db.atomic():
-                self.caches.remove(self.deletions.forget(before, only))
-                empty = self.pages.forget_unused()
-            return self.originals.sweep() + self.pages.unlink_files(empty)
+            with self.reserve.freed(), self.db.atomic():
+                self.deletions.forget(before, only)
+            return self.originals.sweep()
+
+    def erase(self) -> None:
+        """Overwrite what was removed: the words of removed documents leave the index, the database file is written anew
+        without free space, and the copies made before changes of the schema, which still have it, are deleted.
+        """
+        with store_errors(self.home):
+            for copy in copies(self.home):
+                copy.unlink(missing_ok=True)
+            with self.reserve.freed():
+                self.db.execute("INSERT INTO chunk_words (chunk_words) VALUES ('optimize')")
+                with suppress(sqlite3.OperationalError):  # no room for a copy: secure_delete has overwritten the rows
+                    self.db.execute("VACUUM")
 
     def _forget_document(self, document: str) -> list[str]:
         """Remove the rows of a document; returns the page files that are then empty."""
@@ -152,23 +172,27 @@ class Store:
         self.watch_list.clear()
         with store_errors(self.home):
             self.collections.clear()
-            self.db.execute("VACUUM")
+        self.erase()
         return freed + before - self.file.stat().st_size
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
-        """Read everything: SQLite's own check, each document's text against its id, each page against its checksum.
+        """Read everything: SQLite's own check, each row that has one against its checksum, each document's text against
+        its id, each page against its checksum. Of a damaged database the rest is read as far as that is possible.
 
         ``on_progress`` gets the bytes of pages that were read and those there are.
         """
         with store_errors(self.home):
-            return Verified(
-                database=next(iter(self.db.query("PRAGMA quick_check")))["quick_check"],
-                documents=self.db.table("documents").count,
-                pages=self.db.table("pages").count,
-                bytes=self.pages.nbytes(),
-                damaged_documents=self.documents.damaged(),
-                damaged_pages=self.pages.verify(on_progress),
-            )
+            result = Verified(database=examine_database(self.db))
+            try:
+                result.documents, result.pages = self.db.table("documents").count, self.db.table("pages").count
+                result.chats, result.bytes = self.db.table("chats").count, self.pages.nbytes()
+                result.damaged_rows = damaged_rows(self.db)
+                result.damaged_documents = self.documents.damaged()
+                result.damaged_pages = self.pages.verify(on_progress)
+            except (sqlite3.DatabaseError, LookupError, TypeError, ValueError, AttributeError):
+                if result.database == "ok":
+                    raise
+            return result
 
     def health(self) -> dict[str, Any]:
         """Returns ``verify`` as JSON, for ``localctx doctor``."""
@@ -178,25 +202,33 @@ class Store:
 PageName = bytes
 
 
-@dataclass(frozen=True)
+@dataclass
 class Verified:
-    """The result of reading everything: SQLite's own check, how much there is, and what is damaged."""
+    """The result of reading everything: SQLite's own check, how much there is, and what is damaged; rows by table."""
 
     database: str
-    documents: int
-    pages: int
-    bytes: int
-    damaged_documents: list[str]
-    damaged_pages: list[PageName]
+    documents: int = 0
+    chats: int = 0
+    pages: int = 0
+    bytes: int = 0
+    damaged_rows: dict[str, list[int]] = field(default_factory=dict)
+    damaged_documents: list[str] = field(default_factory=list)
+    damaged_pages: list[PageName] = field(default_factory=list)
+
+    @property
+    def rows_intact(self) -> bool:
+        """True if nothing in the database is damaged."""
+        return self.database == "ok" and not self.damaged_documents and not self.damaged_rows
 
     @property
     def intact(self) -> bool:
         """True if nothing is damaged."""
-        return self.database == "ok" and not self.damaged_documents and not self.damaged_pages
+        return self.rows_intact and not self.damaged_pages
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields, with damaged documents by id and damaged pages as a count."""
-        return {**vars(self), "damaged_pages": len(self.damaged_pages)}
+        """Returns the fields, with damaged documents by id, damaged rows and damaged pages as counts."""
+        rows = {table: len(rows) for table, rows in self.damaged_rows.items()}
+        return {**vars(self), "damaged_rows": rows, "damaged_pages": len(self.damaged_pages)}
 
 
 def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Store], T]) -> T | None:
@@ -212,15 +244,35 @@ def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Sto
 
 @contextmanager
 def store_errors(home: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the disk into a StoreError with a remedy."""
+    """Turn errors of SQLite and of the disk into a StoreError with a remedy, and every error that a damaged database
+    leads to into DamagedStore.
+    """
     try:
         yield
-    except (sqlite3.OperationalError, OSError) as e:
+    except (UserError, Cancelled):
+        raise
+    except OSError as e:
         raise StoreError(f"{home} cannot be written ({e})", _remedy(str(e))) from e
-    except sqlite3.IntegrityError as e:
-        raise StoreError(f"{home} changed under our hands ({e})", "try again") from e
-    except sqlite3.DatabaseError as e:
-        raise StoreError(f"{home / 'library.db'} is damaged ({e})", "move it away; documents are then read anew") from e
+    except Exception as e:
+        if damage := damage_behind(home, e):
+            raise damage from e
+        if isinstance(e, sqlite3.IntegrityError):
+            raise StoreError(f"{home} changed under our hands ({e})", "try again") from e
+        if isinstance(e, sqlite3.Error):
+            raise StoreError(f"{home} cannot be written ({e})", _remedy(str(e))) from e
+        raise
+
+
+def damage_behind(home: Path, error: Exception) -> DamagedStore | None:
+    """Returns the error that says how the database is damaged, if it is: ``error`` may be what came of that."""
+    file, reason = home / "library.db", str(error)
+    if isinstance(error, sqlite3.Error) and any(passing in reason.lower() for passing in _PASSING):
+        return None
+    if not file.is_file():
+        return None
+    if type(error) is not sqlite3.DatabaseError and "decode to UTF-8" not in reason:
+        reason = find_damage(file)
+    return DamagedStore(f"{file} is damaged ({in_a_line(reason)})", SALVAGE) if reason else None
 
 
 def _remedy(reason: str) -> str:
@@ -230,28 +282,3 @@ def _remedy(reason: str) -> str:
     if any(full in reason for full in ("full", "no space", "quota", "too large", "i/o error")):
         return "free some disk space, or choose another folder with LOCALCTX_HOME"
     return "make it a folder you may write, or choose another with LOCALCTX_HOME"
-
-
-class _Connection(sqlite3.Connection):
-    """A connection whose transactions lock the database for writing at their start. Two processes then wait for each
-    other; if both read first and then wanted to write, SQLite would refuse one at once.
-    """
-
-    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
-        return super().execute("BEGIN IMMEDIATE" if sql == "BEGIN" else sql, *parameters)
-
-
-def _open(file: Path) -> Database:
-    connection = sqlite3.connect(file, timeout=30, check_same_thread=False, factory=_Connection)
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA synchronous = FULL")
-    db = Database(connection)
-    known = {m.name for m in migrate._migrations}
-    if newer := [m.name for m in migrate.applied(db) if m.name not in known]:
-        db.close()
-        raise StoreError(f"{file} was written by a newer localctx ({newer[-1]})", "update localctx")
-    if migrate.pending(db):
-        with db.atomic():  # a second process finds the migration done
-            migrate.apply(db)
-    file.chmod(0o600)
-    return db

@@ -21,6 +21,17 @@ _LIVE = f"SELECT segment, sum({IN_SLOTS}) AS live FROM pages JOIN segments ON se
 _OF_CACHE = SELECT_PAGES.replace("pages.*", "pages.*, position") + " JOIN cache_pages ON page = pages.name"
 
 
+CACHE_TAG = "CACHEDIR.TAG"
+_CACHE_MARK = "Signature: 8a477f597d28d172789f06886806bc55\n# Made by localctx: all of it can be computed again.\n"
+
+
+def mark_as_cache(folder: Path) -> None:
+    """Mark a folder so that programs for backups leave it out (https://bford.info/cachedir/)."""
+    with contextlib.suppress(OSError):
+        if not (folder / CACHE_TAG).exists():
+            (folder / CACHE_TAG).write_text(_CACHE_MARK)
+
+
 class StoredPages:
     """The pages of a store, a ``PageStore``."""
 

@@ -80,9 +80,8 @@ class StoredSnapshots:
             path, parent, at = paths.pop()
             if at > reached:
                 best, reached = path, at
-            rows = self._db.query(
-                f"{SELECT_PAGES} WHERE parent = ? AND tokens = substr(?, 1, length(tokens))", [parent, packed[at:]]
-            )
+            begins = "tokens <> x'' AND tokens = substr(?, 1, length(tokens))"
+            rows = self._db.query(f"{SELECT_PAGES} WHERE parent = ? AND {begins}", [parent, packed[at:]])
             paths += [([*path, row], row["name"], at + len(row["tokens"])) for row in rows]
         return best
 

@@ -53,7 +53,7 @@ class WatchList:
 
     def folders(self) -> list[WatchedFolder]:
         """Returns the watched folders in the order they were added."""
-        rows = self._db.query("SELECT * FROM watched_folders ORDER BY added, path")
+        rows = self._db.query("SELECT path, added, paused FROM watched_folders ORDER BY added, path")
         return [WatchedFolder(**{**row, "paused": bool(row["paused"])}) for row in rows]
 
     def add(self, path: str) -> None:

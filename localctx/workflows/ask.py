@@ -13,12 +13,13 @@ from localctx.engine.quotation import quotation_first
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, emit_text, prefill_request, run_request
-from localctx.errors import ChatFull, TooLong
+from localctx.errors import ChatFull, StoreError, TooLong
 from localctx.library.cite import cite_from_attention, cite_passages, cite_range, cite_words, nearest_sentence
 from localctx.library.language import language_warnings
 from localctx.library.search import Passage
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
+from localctx.store.store import store_errors
 from localctx.workflows.checked_answer import check_sentences
 from localctx.workflows.close_reading import answer_from_sentences, invents, rank_sentences, without_tokens
 from localctx.workflows.confident_answer import answer_if_confident, is_rated
@@ -51,13 +52,21 @@ class AskWorkflow:
         that cannot be written costs the pages (``Done.failed``), not the answer. Raises Cancelled if cancelled before
         prefill began.
         """
+        damage: StoreError | None = None
         with self._runtime.running():
             documents, seconds = self._read(sources, persist, None if library else until)
-            request = yield from self.open(None if library else documents, question, persist, until=until)
+            try:
+                with store_errors(self._runtime.settings.home):
+                    request = yield from self.open(None if library else documents, question, persist, until=until)
+            except StoreError as e:
+                if library or not persist:
+                    raise
+                damage, documents = e, read_sources(self._runtime, sources, reuse_stored=False)
+                request = yield from self.open(documents, question, False, until=until)
             request.seconds |= seconds
             yield from run_request(request, self.answer(request, question, self._runtime.settings))
         yield from map(Note, request.persist_notes)
-        yield Done(request.answer_report(), request.persist_error)
+        yield Done(request.answer_report(), request.persist_error or (str(damage) if damage else None))
 
     def prepare(self, source: str) -> EngineCoroutine[None]:
         """Prefill the document ``source`` and persist its pages, so that questions start where prefill ended. One that

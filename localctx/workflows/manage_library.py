@@ -1,5 +1,6 @@
 """Manages the library: adds and indexes files, searches passages, and imports prepared documents."""
 
+import sqlite3
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from localctx.budget import measure_store_budget
@@ -11,6 +12,7 @@ from localctx.models.embedder import Embedder
 from localctx.shape import FORMATS, PAGE, SINK_PAGES
 from localctx.store.bundle import Bundle, BundleCache, import_document
 from localctx.store.store import store_errors
+from localctx.workflows.check_bundle import CHECKED_PAGES, CheckedPages, check_pages
 
 
 class LibraryWorkflow:
@@ -48,23 +50,42 @@ class LibraryWorkflow:
     ) -> tuple[SearchResult, str | None]:
         """Returns the ``top`` passages for ``words`` in these documents (ids), or in all, and the warning of ``index``.
 
-        Documents that are not indexed yet are indexed first.
+        Documents that are not indexed yet are indexed first, where the disk has room for that.
         """
-        store = self._runtime.store
+        store, unindexed = self._runtime.store, list[str]()
 
         def find(embedder: Embedder | None) -> SearchResult:
-            self._index(embedder, documents)
+            try:
+                self._index(embedder, documents)
+            except (sqlite3.OperationalError, OSError) as e:
+                unindexed.append(f"new documents were not searched ({e}); free some disk space")
             return search(store, words, embedder, documents, top)
 
         with store_errors(store.home):
-            return try_with_embedder(lambda: self._runtime.embedder, find)
+            result, warning = try_with_embedder(lambda: self._runtime.embedder, find)
+        return result, "; ".join(filter(None, [*unindexed[:1], warning])) or None
 
     def usable_caches(self, bundle: Bundle) -> list[BundleCache]:
         """Returns the caches of an exported document that this session's model can use. Loads the model."""
         return [cache for cache in bundle.caches if _is_usable(self._builder, bundle.text, cache)]
 
+    def check_bundle(
+        self, bundle: Bundle, caches: Sequence[BundleCache], count: int | None = CHECKED_PAGES
+    ) -> CheckedPages:
+        """Compute ``count`` random pages of these caches again (None: all). Raises DocumentError if one differs: then
+        the file was altered, and its pages must not be imported.
+        """
+        return check_pages(
+            self._runtime,
+            bundle,
+            caches,
+            count,
+            lambda done, total: self._runtime.report("checking pages", done, total),
+        )
+
     def import_bundle(self, bundle: Bundle, caches: Sequence[BundleCache]) -> int:
-        """Store an exported document with these of its caches; returns the number of pages that came with it.
+        """Store an exported document with these of its caches, which were checked (``check_bundle``); returns the
+        number of pages that came with it.
 
         Raises DocumentError for a damaged page.
         """

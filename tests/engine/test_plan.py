@@ -175,6 +175,8 @@ def test_a_gpu_that_is_not_here_can_be_planned_for(plan):
     how = ("--device", "cuda", "--dtype", "auto", "--device-memory", "160GiB", "--ram", "1GiB")
     report = said(plan(LLAMA_70B, "--json", *how))
     assert (report["device"], report["dtype"], report["limits"]["host"]) == ("cuda", "bfloat16", 1 << 30)
+    small = said(plan(LLAMA_70B, "--json", "--weights", "nf4", "--device-memory", "48GiB"))
+    assert (small["device"], small["weights"]) == ("cuda", "nf4")  # no other device has such weights
 
 
 @given(st.integers(0, 1 << 34), st.sampled_from(sorted(FORMATS)))

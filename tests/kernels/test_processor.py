@@ -7,7 +7,7 @@ import sys
 import pytest
 from older_processor import AVX2
 
-from localctx.kernels.processor import lanes_of
+from localctx.kernels.processor import lanes_of, vector_instructions
 from localctx.kernels.simd import Tile
 from localctx.kernels.vector_math import CRUMBS, FLOAT, NIBBLES
 
@@ -25,6 +25,13 @@ from localctx.kernels.vector_math import CRUMBS, FLOAT, NIBBLES
 )
 def test_vectors_are_as_wide_as_the_processor_computes_at_once(name: str, features: str, lanes: int) -> None:
     assert lanes_of(name, features) == lanes
+
+
+def test_instructions_are_named_as_people_call_them() -> None:
+    intel = "+avx,+avx2,+avx512f,+avx512vnni,-avx512bf16,+amx-tile,+fma"
+    assert vector_instructions(intel) == ["avx2", "avx512f", "avx512-vnni", "amx"]
+    assert vector_instructions("+neon,+dotprod,+i8mm,-sve") == ["neon", "dotprod", "i8mm"]
+    assert vector_instructions("") == []
 
 
 def test_a_tile_takes_fewer_bytes_of_what_is_packed() -> None:

@@ -178,3 +178,44 @@ def test_a_child_ends_with_its_parent(tmp_path):
         parent.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs(children, timeout=2)
     assert not alive
+
+
+def test_a_book_that_names_one_chapter_thousands_of_times_is_refused_in_a_sentence(tmp_path):
+    spine = "<itemref idref='c0'/>" * 3000
+    package = f"<package><manifest><item id='c0' href='a'/></manifest><spine>{spine}</spine></package>"
+    data = with_member(epub({"a": "<p>A chapter.</p>" * 4000}), "OEBPS/book.opf", package)
+    with pytest.raises(DocumentError, match=r"names one chapter .* 3,000 times; do not trust it"):
+        parse("zip", data, unheard)
+
+
+@pytest.mark.parametrize("depth", [1000, 100_000, 1_000_000])
+def test_deep_xml_is_a_text_or_a_sentence(depth):
+    deep = "<w:body xmlns:w='w'>" + "<w:p>" * depth + "<w:t>deep</w:t>" + "</w:p>" * depth + "</w:body>"
+    try:
+        said = parse("zip", with_member(WHOLE["docx"], "word/document.xml", deep), unheard).text
+    except DocumentError as e:
+        said = str(e)
+    assert "exit" not in said  # which would be a crash
+    assert len(said) < 200
+
+
+def test_links_out_of_a_folder_are_not_followed_and_counted_in_one_line(run, tmp_path):
+    (tmp_path / "secret.txt").write_text("The secret is 42.")
+    folder = tmp_path / "in"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "good.txt").write_text("This is the document.")
+    (folder / "inside.txt").symlink_to("good.txt")
+    (folder / "relative.txt").symlink_to("../secret.txt")
+    (folder / "sub" / "absolute.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "sub" / "up.txt").symlink_to("../good.txt")
+    (folder / "twice.txt").symlink_to("relative.txt")
+    (folder / "shadow.txt").symlink_to("/etc/shadow")
+    done = run("library", "add", folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("link") == 1
+    assert "4 links out of a folder not followed; to read the files, name them" in done.stderr
+    listed = run("library", "list", "--json")
+    assert "secret" not in listed.stdout
+    assert "good.txt" in listed.stdout + done.stdout
+    assert run("library", "search", "secret").stdout == ""
+    assert run("library", "add", folder / "relative.txt").returncode == 0  # named by the owner

@@ -6,11 +6,11 @@ import shutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jinja2.exceptions import TemplateError
 from tiny_models import TEMPLATE, make_tokenizer
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from localctx.errors import ModelError
 from localctx.models.chat_tokenizer import NO_DATE, chat_tokenizer_of
 from localctx.models.load import load_model
 from localctx.models.tokenizer_files import _QWEN_SPLIT, find_tokenizer, stops_of
@@ -100,7 +100,7 @@ def test_listed_control_tokens_are_those_that_are_heeded():
 )
 def test_a_template_cannot_leave_its_sandbox(template):
     tokenizer = made(template)
-    with pytest.raises(TemplateError):
+    with pytest.raises(ModelError, match="chat template"):
         chat_tokenizer_of(tokenizer, None).encode_chat([{"role": "user", "content": "a"}])
 
 

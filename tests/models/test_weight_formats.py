@@ -11,7 +11,7 @@ from tiny_models import save_tiny_model
 
 from localctx.engine.model_loader import same_model
 from localctx.errors import ModelError
-from localctx.kernels.simd import SIGNED
+from localctx.kernels.vector_math import NIBBLES, SIGNED
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.load import load_model, loading_bytes
@@ -33,21 +33,30 @@ def logits(model) -> torch.Tensor:
     return model.forward(TEXT, Cache(Pool(model.shape, "f32", rope=model.rope), model.dtype), len(TEXT))
 
 
-def test_int8_weights_are_computed_with_and_are_near_the_full_ones(tiny_model):
-    full, small = (load_model(tiny_model, "m", dtype="f32", weights=w) for w in ("full", "int8"))
-    assert kinds(small) == {SIGNED}
-    assert SIGNED not in kinds(full)
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize(("weights", "expected", "near"), [("int8", {SIGNED}, 0.05), ("int4", {NIBBLES, SIGNED}, 0.3)])
+def test_weights_in_few_bits_are_computed_with_and_are_near_the_full_ones(tiny_model, weights, expected, near, dtype):
+    full, small = (load_model(tiny_model, "m", dtype=dtype, weights=w) for w in ("full", weights))
+    assert kinds(small) == expected
+    assert small._weights.head.kind == SIGNED, "the output layer has 8 bits"
+    assert not kinds(full) & {SIGNED, NIBBLES}
     a, b = logits(full), logits(small)
     assert not torch.equal(a, b)
-    assert (a - b).abs().max() < 0.05 * a.abs().max()
+    assert (a - b).abs().max() < near * a.abs().max()
+
+
+def test_the_precision_is_no_matter_where_rows_are_rounded(tiny_model):
+    f32, bf16 = (load_model(tiny_model, "m", dtype=dtype, weights="int4") for dtype in ("f32", "bf16"))
+    assert torch.equal(logits(f32), logits(bf16))
 
 
 def test_pages_of_other_weights_are_other_pages(tiny_model):
-    plain, full, small = (
+    plain, full, small, smaller = (
         load_model(tiny_model, "m", dtype="f32", **how).fingerprint("int8")
-        for how in ({}, {"weights": "full"}, {"weights": "int8"})
+        for how in ({}, {"weights": "full"}, {"weights": "int8"}, {"weights": "int4"})
     )
-    assert plain == full != small
+    assert plain == full
+    assert len({full, small, smaller}) == 3
 
 
 def test_who_wants_other_weights_loads_another_model_and_does_other_work(home):
@@ -60,7 +69,7 @@ def test_who_wants_other_weights_loads_another_model_and_does_other_work(home):
 # Sizes
 
 
-@pytest.mark.parametrize("name", ["full", "int8"])
+@pytest.mark.parametrize("name", ["full", "int8", "int4"])
 def test_what_was_sized_is_what_it_takes(tiny_model, name):
     """Blocks are filled up to 32 outputs; full ones may be narrower than the precision."""
     model = load_model(tiny_model, "m", dtype="f32", weights=name)
@@ -73,8 +82,10 @@ def test_bytes_by_hand():
     module = torch.nn.Sequential(torch.nn.Embedding(100, 64), torch.nn.Linear(64, 100, dtype=torch.bfloat16))
     module[0].weight.data = module[0].weight.data.bfloat16()
     assert parameter_bytes(module, "full") == 2 * (6400 + 6400 + 100)
-    int8 = 128 * (64 + 4)  # filled up to 128 outputs, each with one scale
+    int8 = 128 * (64 + 4)  # filled up to 128 outputs, each with two scales in 16 bits
+    int4 = 128 * (32 + 8)  # and two minima
     assert parameter_bytes(module, "int8") == 2 * (6400 + 100) + int8
+    assert parameter_bytes(module, "int4") == 2 * (6400 + 100) + int4
     module[1].weight = module[0].weight
     assert parameter_bytes(module, "full") == 2 * (6400 + 100), "tied"
     assert parameter_bytes(module, "int8") == 2 * (6400 + 100) + int8, "the embedding stays as it is"
@@ -91,10 +102,10 @@ def test_plan_and_doctor_tell_of_them(run, tiny_model, home, monkeypatch):
     monkeypatch.delenv("LOCALCTX_DTYPE", raising=False)  # the file says it
     plans = [
         json.loads(run("plan", "--json", "--model", tiny_model, "--dtype", "f32", "--weights", w).stdout)
-        for w in ("full", "int8")
+        for w in ("full", "int8", "int4")
     ]
-    assert [plan["weights"] for plan in plans] == ["full", "int8"]
-    assert plans[1]["weights_bytes"] < plans[0]["weights_bytes"]
+    assert [plan["weights"] for plan in plans] == ["full", "int8", "int4"]
+    assert plans[2]["weights_bytes"] < plans[1]["weights_bytes"] < plans[0]["weights_bytes"]
     shown = run("plan", "--model", tiny_model, "--dtype", "f32", "--weights", "int8").stdout
     assert any(line.startswith("weights ") and line.endswith(" in int8") for line in shown.splitlines())
     home.mkdir(exist_ok=True)
@@ -122,9 +133,9 @@ def test_an_answer_with_them_does_not_take_pages_of_the_full_ones(run, document,
 @pytest.mark.parametrize(
     ("flags", "code", "problem", "remedy"),
     [
-        (["--weights", "int3"], 2, "no 'int3' weights", "full, int8, nf4"),
-        (["--weights", "nf4", "--device", "cpu"], 1, "nf4 weights are for a GPU", "--weights int8"),
-        (["--weights", "int8", "--dtype", "bf16", "--device", "cpu"], 1, "not in bfloat16", "--dtype f32"),
+        (["--weights", "int3"], 2, "no 'int3' weights", "full, int8, int4, nf4"),
+        (["--weights", "nf4", "--device", "cpu"], 1, "nf4 weights are for a GPU", "--weights int4"),
+        (["--weights", "int4", "--dtype", "f16", "--device", "cpu"], 1, "not computed in float16", "--dtype f32"),
     ],
 )
 @pytest.mark.parametrize("command", ["ask", "plan"])
@@ -135,7 +146,10 @@ def test_what_nothing_multiplies_by_is_told_in_one_line(
     assert_one_line(run(command, *asked, "--model", tiny_model, *flags), code, problem, remedy)
 
 
-def test_a_processor_in_bf16_keeps_full_weights(tiny_model):
-    refuse_weights("full", CPU, torch.bfloat16)
-    with pytest.raises(ModelError, match="--dtype f32"):
-        load_model(tiny_model, "m", device="cpu", dtype="bf16", weights="int8")
+def test_what_a_device_does_not_compute_is_refused():
+    for precision in (torch.float32, torch.bfloat16):
+        for weights in ("full", "int8", "int4"):
+            refuse_weights(weights, CPU, precision)
+    with pytest.raises(ModelError, match="int4 weights are for a processor") as refused:
+        refuse_weights("int4", torch.device("cuda"), torch.bfloat16)
+    assert "nf4" in str(refused.value.remedy)

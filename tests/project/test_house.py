@@ -41,6 +41,7 @@ FLOORS = {
     "localctx.kv.pages": 1,
     "localctx.kv.keepers": 1,
     "localctx.kv.attention_history": 1,
+    "localctx.error_log": 2,
     "localctx.settings": 1,
     "localctx.budget": 1,
     "localctx.idle": 1,
@@ -48,6 +49,7 @@ FLOORS = {
     "localctx.document_parts": 0,
     "localctx.kernels": 0,
     "localctx.errors": 0,
+    "localctx.file_names": 0,
     "localctx.shape": 0,
     "localctx.version": 0,
     "localctx": 13,  # the public API, imported when it is used

@@ -237,3 +237,79 @@ def test_pages_for_other_tokens_or_sizes_are_refused_though_the_fingerprint_is_r
         for name, value in wrong.items():
             other = dataclasses.replace(cache, **{name: value})
             assert not shelving.usable_caches(dataclasses.replace(bundle, caches=(other,))), name
+
+
+# Pages that no checksum shows to be others
+
+
+RENT = (
+    "The tenancy of the harbour house. " * 12 + "The rent is {} euros a month. " + "It is due on the first day. " * 30
+)
+
+
+@pytest.fixture
+def leases(home, tiny_model, tmp_path) -> list[Path]:
+    """Two leases of the same words but for the rent, as exported files."""
+    paths = list[Path]()
+    for rent in ("600", "900"):
+        (tmp_path / f"lease-{rent}.txt").write_text(RENT.format(rent))
+        ask(home, tiny_model, tmp_path / f"lease-{rent}.txt", max_tokens=1)
+        paths.append(tmp_path / f"lease-{rent}.lctx")
+        with closing(Store(home)) as store:
+            export_document(store, store.documents.find(f"lease-{rent}.txt"), paths[-1])
+    return paths
+
+
+def swap_pages(path: Path, other: Path) -> None:
+    """Put the pages of another file in the places of those of this one, with checksums made anew."""
+    from localctx.store.page_checksum import page_checksum
+
+    theirs = load_file(other)
+
+    def swap(manifest: dict, tensors: dict) -> None:
+        for i, page in enumerate(manifest["caches"][0]["pages"]):
+            if len(theirs.get(f"0/{i}", ())) == page["bytes"]:
+                tensors[f"0/{i}"] = theirs[f"0/{i}"]
+                page["checksum"] = page_checksum(tensors[f"0/{i}"].data).hex()
+
+    forge(path, swap)
+
+
+def test_pages_of_another_lease_are_refused_and_the_text_is_not(leases, tmp_path, tiny_model, monkeypatch, run):
+    monkeypatch.setenv("LOCALCTX_HOME", str(tmp_path / "there"))
+    whole = run("library", "import", leases[0], "--model", tiny_model, "--check", "all")
+    assert whole.returncode == 0, whole.stderr
+    assert "pages computed again: equal" in whole.stdout
+    swap_pages(*leases)
+    monkeypatch.setenv("LOCALCTX_HOME", str(tmp_path / "elsewhere"))
+    refused = run("library", "import", leases[0], "--model", tiny_model, "--check", "all")
+    assert refused.returncode == 1
+    assert "was altered: page" in refused.stderr
+    assert "--text-only" in refused.stderr
+    with closing(Store(tmp_path / "elsewhere")) as store:
+        assert store.documents.all() == []
+        assert store.verify().pages == 0
+    assert run("library", "import", leases[0], "--text-only", "--model", tiny_model).returncode == 0
+    with closing(Store(tmp_path / "elsewhere")) as store:
+        (only,) = store.documents.all()
+        assert "600 euros" in store.documents.text(only.id)
+        assert store.verify().pages == 0
+
+
+def test_without_the_check_they_are_taken(leases, tmp_path, tiny_model):
+    """What the test before relies on."""
+    swap_pages(*leases)
+    bundle = open_bundle(leases[0])
+    with session(tmp_path / "there", tiny_model) as s, s.workflows.library() as shelving:
+        usable = shelving.usable_caches(bundle)
+        assert usable
+        assert shelving.import_bundle(bundle, usable) == len(usable[0].pages)
+        with pytest.raises(DocumentError, match="was altered"):
+            shelving.check_bundle(bundle, usable, None)
+
+
+def test_pages_that_others_computed_with_other_digits_are_equal(leases, tmp_path, tiny_model):
+    """As another processor would: each chunk of another length."""
+    bundle = open_bundle(leases[0])
+    with session(tmp_path / "there", tiny_model, chunk=96, threads=2) as s, s.workflows.library() as shelving:
+        assert shelving.check_bundle(bundle, bundle.caches, None).checked == len(bundle.caches[0].pages)

@@ -236,7 +236,7 @@ def test_a_damaged_database_is_told_with_a_remedy_and_left_as_it_is(home, first,
     data = bytearray((home / "library.db").read_bytes())
     data[first:last] = b"\xa5" * len(data[first:last])
     (home / "library.db").write_bytes(data)
-    damaged = pytest.raises(StoreError, match=r"library\.db is damaged \(.*\); move it away")
+    damaged = pytest.raises(StoreError, match=r"library\.db is damaged \(.*\); save what is whole")
     with damaged, closing(Store(home)) as store, store_errors(home):
         store.documents.all()
     assert (home / "library.db").read_bytes() == data

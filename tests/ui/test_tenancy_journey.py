@@ -138,6 +138,14 @@ def test_the_tenancy_journey(tab, files, window):
     two.page.locator("#undo-chat").click()
     two.wait_for("Who is the landlord", "#conversation")
 
+    two.page.locator("#summarize-documents").click()
+    for name in ("ferris.pdf", "hart.pdf"):
+        two.wait_for(name, "#batch-library")
+    two.page.locator("#batch-begin").click()
+    two.wait_for("2 of 2 documents, 2 done", "#batch-progress", 240)
+    two.page.locator("#batch-table button", has_text="hart.pdf").click()
+    two.wait_for("rent", "#batch-result")
+
 
 def test_a_novel_and_a_book_are_read_and_summarized(tab, files):
     one = tab()

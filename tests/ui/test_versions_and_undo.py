@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 from contextlib import closing
 
+import gradio as gr
 import pytest
 from browser import Served, Tab, Watch, launched, save_saying_model, served
 from stored_documents import add
 from window_checks import barriers
+from window_in_process import opened
 
 from localctx.store.store import Store
+from localctx.ui.undo import RecentlyDeleted
 
 WORDS = [f"{word} " for word in ("harbour", "keeper", "is", "Ann", "Marlow", "the", "of")]
 
@@ -169,3 +172,15 @@ def test_deleted_documents_come_back_at_once_or_from_the_list(tabs, store):
     tab.wait_for(f"Restored “{names[1]}”", "#restored")
     tab.wait_for(names[1], "#documents")
     assert store.deletions.all() == []
+
+
+def test_what_was_chosen_to_be_restored_stays_chosen_when_the_list_is_shown_again(home, tiny_model):
+    with opened(home, tiny_model) as window, window.store() as store:
+        deleted = [store.delete("document", add(store, text)[0]).id for text in ("Terns fish.", "Ducks dive.")]
+        listed = RecentlyDeleted(window)
+        with gr.Blocks():
+            listed.build()
+        assert "value" not in listed.relisted([])
+        assert "value" not in listed.relisted(deleted)
+        store.deletions.restore(deleted[0])
+        assert listed.relisted(deleted)["value"] == deleted[1:]

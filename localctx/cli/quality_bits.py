@@ -1,0 +1,42 @@
+"""``quality --bits``: measures the loss of weights with fewer bits, localctx's and llama.cpp's."""
+
+from typing import TYPE_CHECKING, Any
+
+from localctx.errors import UsageError, format_bytes
+
+if TYPE_CHECKING:
+    from localctx.cli.terminal import Terminal
+    from localctx.quality.gate import QualityGate, QualityResult
+    from localctx.quality.weights_quality import WeightsResult
+    from localctx.session import Session
+    from localctx.settings import Settings
+
+
+def refuse_few_bits(settings: "Settings") -> None:
+    """Refuse settings whose weights have few bits already. Raises UsageError."""
+    if settings.weights != "full":
+        raise UsageError(f"--bits compares with 16 bits, not with {settings.weights} weights", "use --weights full")
+
+
+def measure_bits(
+    session: "Session", terminal: "Terminal", gate: "QualityGate", reference: "QualityResult"
+) -> list["WeightsResult"]:
+    """Measure all kinds of weights against the ``reference``, which comes first in the result, and say each."""
+    from localctx.quality.weights_quality import WeightsComparison, WeightsResult
+
+    model = session.paged_model
+    full = WeightsResult("localctx full", model.nbytes, reference.divergence, reference.seconds)
+    compared = WeightsComparison(model, session.settings, gate, terminal.show, terminal.say)
+    results = [full]
+    for result in compared.run():
+        results.append(result)
+        terminal.say(f"{result.name}: KL {result.divergence.kl_mean:.5f}, top-1 {result.divergence.top1:.1%}")
+    return results
+
+
+def bits_row(result: "WeightsResult") -> dict[str, Any]:
+    """Return the row of the table of weights."""
+    d = result.divergence
+    numbers = {"KL MEAN": f"{d.kl_mean:.5f}", "KL P99": f"{d.kl_p99:.4f}", "TOP-1": f"{d.top1:.1%}"}
+    size = format_bytes(result.nbytes)
+    return {"WEIGHTS": result.name, "SIZE": size, **numbers, "PERPLEXITY": f"{d.perplexity:.3f}"}

@@ -1,0 +1,30 @@
+"""Names of files as text: a name may hold bytes that are not UTF-8, which Python hands over as lone surrogates."""
+
+import os
+import re
+from pathlib import Path
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPED = re.compile(r"\\x([89a-f][0-9a-f])")
+
+
+def shown_name(name: str) -> str:
+    """Returns a name, or other text of a command line, with a replacement letter for each byte that is not UTF-8."""
+    return _SURROGATE.sub("\ufffd", name)
+
+
+def stored_path(path: str) -> str:
+    r"""Returns a path that can be stored and printed: bytes that are not UTF-8 are written as ``\xff``."""
+    return _SURROGATE.sub(lambda found: _escaped(ord(found[0])), path)
+
+
+def real_path(stored: str) -> Path:
+    """Returns the file that a ``stored_path`` names."""
+    if os.path.lexists(stored):
+        return Path(stored)
+    return Path(_ESCAPED.sub(lambda found: chr(0xDC00 + int(found[1], 16)), stored))
+
+
+def _escaped(surrogate: int) -> str:
+    """Returns a byte that Python has escaped in its way, in ours; of surrogates that are no byte their replacement."""
+    return f"\\x{surrogate - 0xDC00:02x}" if 0xDC80 <= surrogate <= 0xDCFF else "\ufffd"

@@ -1,0 +1,106 @@
+"""Measures weights with fewer bits, localctx's and llama.cpp's, on the tokens and steps of a quality gate."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from localctx.engine.events import Progress
+from localctx.engine.model_loader import ModelLoader
+from localctx.errors import UserError
+from localctx.models.base import PagedModel
+from localctx.models.peer_ggufs import PeerGgufs
+from localctx.models.peer_llama_cpp import LLAMA_CPP_WEIGHTS, LlamaCppOptions, LlamaCppPeer
+from localctx.quality.compare import Divergence
+from localctx.quality.gate import QualityGate
+from localctx.quality.variants import REFERENCE, Variant, make_setup
+from localctx.settings import WEIGHTS, Settings
+
+
+@dataclass(frozen=True)
+class WeightsResult:
+    """The measurement of one kind of weights: their bytes, divergence from the weights in 16 bits over full-precision
+    KV, and seconds it took.
+    """
+
+    name: str
+    nbytes: int
+    divergence: Divergence
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the result as ``--json`` prints it."""
+        return {"name": self.name, "bytes": self.nbytes, **asdict(self.divergence), "seconds": round(self.seconds, 1)}
+
+
+@dataclass(frozen=True)
+class WeightsComparison:
+    """Compares weights of ``model``, loaded with ``settings``, with those it has. ``gate`` must have run: its reference
+    is used. Calls ``warn`` for weights that cannot be measured.
+    """
+
+    model: PagedModel
+    settings: Settings
+    gate: QualityGate
+    on_progress: Callable[[Progress], None]
+    warn: Callable[[str], None]
+
+    def run(self) -> Iterator[WeightsResult]:
+        """Yields a result for each of localctx's weights, over full-precision KV, and of llama.cpp's, over f16 KV.
+
+        Raises whatever ``on_progress`` raises.
+        """
+        for weights in WEIGHTS:
+            if weights != self.settings.weights:
+                yield from self._own(weights)
+        threads = self.settings.threads or torch.get_num_threads()
+        show = lambda phase, done, total: self.on_progress(Progress(phase, done, total))  # noqa: E731
+        files = PeerGgufs(self.model, self.settings, None, threads, self.warn, show)
+        for weights in ("", *LLAMA_CPP_WEIGHTS):
+            if file := files.find(weights):
+                yield from self._peer(file, weights, threads)
+            elif not weights:
+                return  # without the file in 16 bits there is none of the others
+
+    def _own(self, weights: str) -> Iterator[WeightsResult]:
+        start, gate, name = time.perf_counter(), self.gate, f"localctx {weights}"
+        try:
+            model, _ = ModelLoader().load(replace(self.settings, weights=weights), self.on_progress)
+        except UserError as e:
+            self.warn(f"{name} was not measured: {e}")
+            return
+        setup = make_setup(model, self.settings, len(gate.tokens))  # type: ignore[arg-type]  # torch computes it
+        cache = setup.new_cache(Variant(REFERENCE), len(gate.tokens))
+        try:
+            self._read(name, lambda tokens: model.forward(tokens, cache))
+            divergence = gate.compare(lambda tokens, count: model.forward(tokens, cache, count))
+        finally:
+            cache.drop()
+        yield WeightsResult(name, model.nbytes, divergence, time.perf_counter() - start)
+
+    def _peer(self, file: Path, weights: str, threads: int) -> Iterator[WeightsResult]:
+        start, gate = time.perf_counter(), self.gate
+        name = f"llama.cpp {weights.removeprefix('weights-') or 'f16'}"
+        gpu = self.model.device.type == "cuda"
+        try:
+            with closing(LlamaCppPeer(file, _OPTIONS, len(gate.tokens), threads, gpu)) as peer:
+                self._read(name, peer.read)
+                divergence = gate.compare(lambda tokens, count: torch.from_numpy(peer.forward(tokens, count)))
+        except (ValueError, RuntimeError) as e:  # a file that llama.cpp does not load or compute
+            self.warn(f"{name} was not measured ({e})".splitlines()[0])
+            return
+        yield WeightsResult(name, file.stat().st_size, divergence, time.perf_counter() - start)
+
+    def _read(self, name: str, read: Callable[[Sequence[int]], object]) -> None:
+        """Reads all tokens before those that are scored, in chunks."""
+        gate = self.gate
+        for at in range(0, gate.first, gate.setup.chunk):
+            self.on_progress(Progress(f"reading with weights of {name}", at, len(gate.tokens)))
+            read(gate.tokens[at : min(at + gate.setup.chunk, gate.first)])
+
+
+_OPTIONS = LlamaCppOptions("f16", flash=False)

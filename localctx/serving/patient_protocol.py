@@ -1,0 +1,47 @@
+"""HTTP/1.1 connections that are dropped when a request does not become complete: else each half-sent one stays."""
+
+import asyncio
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+REQUEST_SECONDS = 30.0  # for a request's headers and body, beside
+BYTES_PER_SECOND = 20_000  # that a large body arrives with at least
+_INCOMPLETE = (h11.IDLE, h11.SEND_BODY)
+
+
+class PatientProtocol(H11Protocol):
+    """Closes a connection whose request is not complete REQUEST_SECONDS after its first byte, or after the connection
+    was made; a body may take longer at BYTES_PER_SECOND. While the application itself does not read, nothing counts.
+    """
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._since: float | None = self.loop.time()
+        self._received = 0
+        self._timer = self.loop.call_later(REQUEST_SECONDS, self._look)
+
+    def data_received(self, data: bytes) -> None:
+        """Take in a part of a request."""
+        if self._since is None:
+            self._since, self._received = self.loop.time(), 0
+        self._received += len(data)
+        super().data_received(data)
+        if self.conn.their_state not in _INCOMPLETE:
+            self._since = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._timer.cancel()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        left = REQUEST_SECONDS
+        if self._since is not None and not self.flow.read_paused:
+            left += self._since + self._received / BYTES_PER_SECOND - self.loop.time()
+        if left <= 0:
+            self.transport.abort()
+        else:
+            self._timer = self.loop.call_later(left + 0.01, self._look)

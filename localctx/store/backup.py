@@ -1,0 +1,221 @@
+"""A backup: one ZIP file with a copy of the database, the settings, the files kept for the viewer and, if wanted, the
+pages of the KV cache. Its manifest has the SHA-256 of each; nothing is taken from a file in which one differs.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import sqlite3
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from localctx.errors import DocumentError, StoreError
+from localctx.store.database import copy_database, open_database
+from localctx.store.integrity import damaged_rows, examine_database
+from localctx.store.store import Store, store_errors
+from localctx.version import __version__
+
+FORMAT = "localctx backup 1"
+DATABASE, SETTINGS = "library.db", "settings.toml"
+_NAMES = re.compile(r"library\.db|settings\.toml|originals/[0-9a-f]{64}|pages/[0-9a-z-]+\.kv")
+_OF_PAGES = ("cache_pages", "pages", "segments", "cache_documents", "caches")
+_BLOCK = 1 << 20  # bytes read at once
+
+
+@dataclass(frozen=True)
+class BackedUp:
+    """What a backup has: its ``documents``, ``chats`` and page ``files``, and the bytes of the file."""
+
+    documents: int
+    chats: int
+    files: int
+    nbytes: int
+
+
+def write_backup(store: Store, path: Path, pages: bool = False) -> BackedUp:
+    """Write everything in the store, and the settings, to the new file ``path``, whole or not at all; with the stored
+    ``pages`` if wanted. Raises DocumentError if ``path`` exists or cannot be written, StoreError.
+    """
+    if path.exists():
+        raise DocumentError(f"{path} exists", "choose another name, or remove it first")
+    part = path.with_name(f".{path.name}.part")
+    try:
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".localctx-") as folder:
+            result = _pack(store, Path(folder), part, pages)
+        with part.open("rb") as written:
+            os.fsync(written.fileno())
+        part.replace(path)
+    except OSError as e:
+        raise DocumentError(f"{path} cannot be written ({e})", "choose another place, or free some space") from e
+    finally:
+        part.unlink(missing_ok=True)
+    return BackedUp(*result, path.stat().st_size)
+
+
+def restore_backup(path: Path, home: Path, replace: bool = False) -> Path | None:
+    """Put a backup into the data folder ``home``, after comparing all of it with its checksums. Where the folder has
+    documents or settings, that takes ``replace``; a backup of them is then made beside the folder, and returned.
+
+    Until everything is in place the old database is used. Raises DocumentError, StoreError.
+    """
+    if (occupied := is_occupied(home)) and not replace:
+        raise StoreError(f"{home} is not empty", "restore into another LOCALCTX_HOME, or replace it with --replace")
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=home.parent, prefix=".localctx-") as folder:
+        _unpack(path, Path(folder))
+        _check_database(path, Path(folder) / DATABASE)
+        before = _back_up_old(home) if occupied else None
+        with store_errors(home):
+            _put_in_place(Path(folder), home)
+    return before
+
+
+def is_occupied(home: Path) -> bool:
+    """Returns True if the data folder has a database or settings. Models alone do not count."""
+    return any((home / name).exists() for name in (DATABASE, SETTINGS))
+
+
+def _pack(store: Store, folder: Path, part: Path, pages: bool) -> tuple[int, int, int]:
+    copy = folder / DATABASE
+    with store_errors(store.home):
+        copy_database(store.db, copy)
+    files = {DATABASE: copy, SETTINGS: store.home / SETTINGS}
+    files |= {f"originals/{file.name}": file for file in (store.home / "originals").glob("*")}
+    if pages:
+        files |= {f"pages/{file.name}": file for file in store.folder.glob("*.kv")}
+    else:
+        _leave_out_pages(copy)
+    part.touch(0o600)
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        sums = dict[str, dict[str, Any]]()
+        for name, file in files.items():
+            with suppress(FileNotFoundError):  # evicted meanwhile, or there are no settings
+                sums[name] = _add(archive, name, file)
+        manifest = {"format": FORMAT, "localctx": __version__, "made": time.time(), "files": sums}
+        archive.writestr("manifest.json", json.dumps(manifest))
+    with closing(sqlite3.connect(copy)) as db:
+        counts = [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("documents", "chats")]
+    return counts[0], counts[1], len(sums)
+
+
+def _leave_out_pages(copy: Path) -> None:
+    with closing(open_database(copy)) as db:
+        with db.atomic():
+            for table in _OF_PAGES:
+                db.execute(f"DELETE FROM [{table}]")
+        db.execute("VACUUM")
+
+
+def _add(archive: zipfile.ZipFile, name: str, file: Path) -> dict[str, Any]:
+    """Add a file to the archive; returns its length and its hash, of the bytes that were added."""
+    digest, length = hashlib.sha256(), 0
+    compressed = zipfile.ZIP_STORED if name.startswith("pages/") else zipfile.ZIP_DEFLATED  # numbers hardly shrink
+    info = zipfile.ZipInfo(name, time.localtime()[:6])
+    info.compress_type, info.external_attr = compressed, 0o600 << 16
+    with file.open("rb") as source, archive.open(info, "w", force_zip64=True) as target:
+        while block := source.read(_BLOCK):
+            digest.update(block)
+            length += len(block)
+            target.write(block)
+    return {"bytes": length, "sha256": digest.hexdigest()}
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    """Write the files of a backup into ``folder``, if all are what the manifest says."""
+    with _damage_of(path), zipfile.ZipFile(path) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+        if manifest["format"] != FORMAT:
+            raise ValueError("it is of another format")
+        files = manifest["files"]
+        if DATABASE not in files or not all(_NAMES.fullmatch(name) for name in files):
+            raise ValueError("its files are not those of a data folder")
+        for name, wanted in files.items():
+            target = folder / name
+            target.parent.mkdir(exist_ok=True, mode=0o700)
+            with archive.open(name) as source, target.open("xb") as written:
+                target.chmod(0o600)
+                if _copy_checked(source, written, wanted["bytes"]) != wanted["sha256"]:
+                    raise ValueError(f"{name} fails its checksum")
+
+
+def _copy_checked(source: Any, target: Any, length: int) -> str:
+    """Copy at most ``length`` bytes, and sync them; returns their hash, or "" if there are more."""
+    digest = hashlib.sha256()
+    while block := source.read(_BLOCK):
+        digest.update(block)
+        length -= len(block)
+        if length < 0:
+            return ""
+        target.write(block)
+    target.flush()
+    os.fsync(target.fileno())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _damage_of(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        raise DocumentError(
+            f"{path} cannot be restored ({e})", "check that you may read it, and that there is room"
+        ) from e
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, LookupError, TypeError, ValueError, EOFError) as e:
+        reason = str(e) if type(e) is ValueError else type(e).__name__
+        raise DocumentError(f"{path} is damaged, or no backup ({reason})", "use another backup; nothing changed") from e
+    except (RuntimeError, NotImplementedError) as e:  # zipfile: encrypted, or compressed in another way
+        raise DocumentError(f"{path} is no backup of localctx ({type(e).__name__})", "use another one") from e
+
+
+def _check_database(path: Path, database: Path) -> None:
+    """Refuse a backup of a database that was damaged already; bring an older one up to date."""
+    with closing(_open(path, database)) as db:
+        if (fault := examine_database(db)) != "ok" or damaged_rows(db):
+            raise DocumentError(f"the database in {path} is damaged ({fault})", "use another backup; nothing changed")
+    shutil.rmtree(database.parent / "backups", ignore_errors=True)
+
+
+def _open(path: Path, database: Path) -> Database:
+    try:
+        return open_database(database)
+    except sqlite3.Error as e:
+        raise DocumentError(f"the database in {path} is damaged ({e})", "use another backup; nothing changed") from e
+
+
+def _back_up_old(home: Path) -> Path:
+    path = home.with_name(f"{home.name}-before-restore-{time.strftime('%Y%m%d-%H%M%S')}.lcbackup")
+    with closing(Store(home)) as store:
+        write_backup(store, path)
+    return path
+
+
+def _put_in_place(folder: Path, home: Path) -> None:
+    """Move the files into the data folder, the database last: all others have names of their own."""
+    for name in ("originals", "pages"):
+        (home / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        for file in (folder / name).glob("*"):
+            file.replace(home / name / file.name)
+    if (folder / SETTINGS).exists():
+        (folder / SETTINGS).replace(home / SETTINGS)
+    else:
+        (home / SETTINGS).unlink(missing_ok=True)
+    (home / f"{DATABASE}-journal").unlink(missing_ok=True)
+    (folder / DATABASE).replace(home / DATABASE)
+    for name in (home, home / "originals", home / "pages"):
+        with suppress(OSError):
+            descriptor = os.open(name, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+    with closing(Store(home)) as store:
+        store.pages.sweep()
+        store.originals.sweep()

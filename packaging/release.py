@@ -1,0 +1,102 @@
+"""Builds the wheel and the sdist of the last commit into a folder: ``python packaging/release.py [--out dist]``.
+
+Built twice they have the same bytes, whoever builds them: all times are that of the commit, and owners, permissions and
+order are fixed. The same setuptools is needed, whose version is printed. It refuses a version without a section in
+CHANGELOG.md, and writes SHA256SUMS beside the two files. It needs git, and ``pip install build setuptools``.
+"""
+
+import argparse
+import gzip
+import hashlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def git(*arguments: str) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+
+
+def read_version(source: Path) -> str:
+    """Returns the version, which is written in one place."""
+    found = re.search(r'^__version__ = "([^"]+)"$', (source / "localctx" / "version.py").read_text(), re.MULTILINE)
+    return found[1] if found else sys.exit("localctx/version.py has no __version__")
+
+
+def check_changelog(source: Path, version: str) -> None:
+    """Ends with a line where CHANGELOG.md has no section of ``version``, or an empty one."""
+    text = (source / "CHANGELOG.md").read_text(encoding="utf-8")
+    section = re.search(rf"^## \[?{re.escape(version)}\]?.*?$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    if not section or not section[1].strip():
+        sys.exit(f"CHANGELOG.md says nothing of {version}: rename its section Unreleased, and commit that")
+
+
+def build(kind: str, source: Path, out: Path, epoch: str) -> Path:
+    """Builds a ``wheel`` or an ``sdist`` from ``source``. Returns its file."""
+    os.umask(0o022)  # permissions in the archives are those of the files
+    command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", str(out), str(source)]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch, "PYTHONHASHSEED": "0", "TZ": "UTC"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        sys.exit(f"{done.stdout}\nthe {kind} could not be built")
+    (made,) = out.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return made
+
+
+def repack(archive: Path, epoch: int) -> None:
+    """Writes a tar.gz again with one time, no owners, plain permissions, and names in order."""
+    packed = io.BytesIO()
+    with tarfile.open(archive) as old, tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new:
+        for member in sorted(old.getmembers(), key=lambda member: member.name):
+            member.mtime, member.uid, member.gid, member.uname, member.gname = epoch, 0, 0, "", ""
+            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
+            member.pax_headers = {}
+            new.addfile(member, old.extractfile(member) if member.isfile() else None)
+    with archive.open("wb") as file, gzip.GzipFile("", "wb", mtime=epoch, fileobj=file) as zipped:
+        zipped.write(packed.getvalue())
+
+
+def release(out: Path, report: Callable[[str], None] = print) -> list[Path]:
+    """Builds sdist and wheel, the wheel from the sdist, and SHA256SUMS in ``out``; returns all three."""
+    epoch = git("log", "-1", "--format=%ct").decode().strip()
+    if git("status", "--porcelain"):
+        report("changes that are not committed are left out")
+    with tempfile.TemporaryDirectory() as folder:
+        source, unpacked, made = (Path(folder, name) for name in ("source", "unpacked", "made"))
+        for part in (source, unpacked, made):
+            part.mkdir()
+        with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", "HEAD"))) as tree:
+            tree.extractall(source, filter="data")
+        version = read_version(source)
+        check_changelog(source, version)
+        sdist = build("sdist", source, made, epoch)
+        repack(sdist, int(epoch))
+        with tarfile.open(sdist) as tree:
+            tree.extractall(unpacked, filter="data")
+        wheel = build("wheel", unpacked / f"localctx-{version}", made, epoch)
+        out.mkdir(parents=True, exist_ok=True)
+        files = [Path(shutil.copy(file, out)) for file in (sdist, wheel)]
+    sums = out / "SHA256SUMS"
+    sums.write_text("".join(f"{hashlib.sha256(f.read_bytes()).hexdigest()}  {f.name}\n" for f in files))
+    report(f"built with setuptools {installed_version('setuptools')}, {git('rev-parse', 'HEAD').decode().strip()}")
+    return [*files, sums]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    print((release(parser.parse_args().out)[-1]).read_text(), end="")
+
+
+if __name__ == "__main__":
+    main()

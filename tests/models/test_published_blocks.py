@@ -1,0 +1,115 @@
+"""Blocks that a GGUF published are computed with as they are, exactly."""
+
+import shutil
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_gguf import HEADS, LAYERS, tensors, tiny_llama, write_gguf
+
+from localctx.kernels.linear_cpu import dense, multiply
+from localctx.kernels.vector_math import NIBBLES, SIGNED
+from localctx.models.convert import convert_gguf
+from localctx.models.load import load_model
+from localctx.models.published_blocks import FILE_NAME, PublishedBlocks, groups_of
+
+TYPES = [gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.Q8_0]
+
+
+def quantized_gguf(path: Path, kind: gguf.GGMLQuantizationType) -> Path:
+    """The tiny Llama with matrices of this kind, and its output layer and embedding in Q8_0."""
+    return write_gguf(path, kinds={name: kind_of(name, kind) for name in tensors()})
+
+
+def kind_of(name: str, kind: gguf.GGMLQuantizationType) -> gguf.GGMLQuantizationType | None:
+    if "norm" in name:
+        return None
+    return kind if name.startswith("blk") else gguf.GGMLQuantizationType.Q8_0
+
+
+def published(path: Path) -> dict[str, np.ndarray]:
+    """The tensors of a GGUF as its own library dequantizes them."""
+    tensors = gguf.GGUFReader(path).tensors
+    return {t.name: gguf.dequantize(t.data, t.tensor_type).copy() for t in tensors}
+
+
+@pytest.fixture(params=TYPES, ids=lambda kind: kind.name)
+def converted(request, tmp_path) -> tuple[Path, Path, str]:
+    """A GGUF, the folder that is made of it, and the weights that are its own."""
+    path, out = quantized_gguf(tmp_path / "m.gguf", request.param), tmp_path / "out"
+    convert_gguf(path, out, lambda *_: None)
+    return path, out, "int8" if request.param.name == "Q8_0" else "int4"
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.name)
+def test_blocks_mean_what_their_library_says(kind):
+    torch.manual_seed(0)
+    raw = gguf.quantize(torch.randn(48, 96).numpy(), kind)
+    blocks = torch.from_numpy(raw).unflatten(1, (3, -1))
+    found = groups_of(blocks, int(kind))
+    numbers = found.codes.float() * found.scales.float()[..., None]
+    numbers += 0 if found.minima is None else found.minima.float()[..., None]
+    assert torch.equal(numbers.flatten(1), torch.from_numpy(gguf.dequantize(raw, kind)))
+
+
+def test_the_blocks_of_a_gguf_are_multiplied_by_as_they_are(converted):
+    path, out, weights = converted
+    expected, model = published(path), load_model(out, "m", dtype="f32", weights=weights)
+    for i in range(LAYERS):
+        entry, exits = model._weights.layers[i]
+        assert entry.qkv.kind == exits.down.kind == {"int8": SIGNED, "int4": NIBBLES}[weights]
+        at = f"blk.{i}."
+        assert torch.equal(dense(exits.down), torch.from_numpy(expected[f"{at}ffn_down.weight"]))
+        both = [expected[f"{at}ffn_{name}.weight"] for name in ("gate", "up")]
+        assert torch.equal(dense(exits.gate_up), torch.from_numpy(np.concatenate(both)))
+        q = torch.from_numpy(expected[f"{at}attn_q.weight"])
+        halves = q.unflatten(0, (HEADS, -1, 2)).transpose(1, 2).flatten(0, 2)
+        assert torch.equal(dense(entry.qkv)[: len(q)], halves), "rows in the order that our RoPE takes"
+    assert torch.equal(dense(model._weights.head), torch.from_numpy(expected["output.weight"]))
+
+
+def test_a_product_is_that_of_the_published_numbers(converted):
+    path, out, weights = converted
+    model, x = load_model(out, "m", dtype="f32", weights=weights), torch.randn(5, 96)
+    down = torch.from_numpy(published(path)["blk.0.ffn_down.weight"])
+    got = multiply(x, model._weights.layers[0][1].down)
+    assert (got - x @ down.T).abs().max() < 0.02 * got.abs().max(), "but for the rounding of rows"
+
+
+def test_other_bits_than_the_published_ones_are_quantized(converted):
+    _, out, weights = converted
+    other = {"int8": "int4", "int4": "int8"}[weights]
+    model = load_model(out, "m", dtype="f32", weights=other)
+    assert model._weights.layers[0][1].down.kind == {"int8": SIGNED, "int4": NIBBLES}[other]
+
+
+def test_pages_of_published_blocks_are_other_pages_than_those_of_blocks_that_were_made(converted, tmp_path):
+    _, out, weights = converted
+    without = tmp_path / "without"
+    shutil.copytree(out, without, ignore=shutil.ignore_patterns(FILE_NAME))
+    assert not PublishedBlocks(without).hashes
+    names = {
+        (folder.name, w): load_model(folder, "m", dtype="f32", weights=w).fingerprint("int8")
+        for folder in (out, without)
+        for w in ("full", weights)
+    }
+    assert names["out", "full"] == names["without", "full"], "16 bits are the same"
+    assert names["out", weights] != names["without", weights]
+
+
+def test_a_damaged_file_of_blocks_is_left_alone(converted):
+    _, out, weights = converted
+    (out / FILE_NAME).write_bytes(b"nothing of the kind")
+    assert load_model(out, "m", dtype="f32", weights=weights).parameters > 0
+    assert not PublishedBlocks(out).hashes
+
+
+def test_blocks_are_not_kept_where_they_are_not_the_weights(tmp_path):
+    """Full weights are not published in blocks."""
+    convert_gguf(write_gguf(tmp_path / "m.gguf"), tmp_path / "out", lambda *_: None)
+    assert not (tmp_path / "out" / FILE_NAME).exists()
+    assert load_file(tmp_path / "out/model.safetensors")
+    assert tiny_llama().num_parameters() == load_model(tmp_path / "out", "m", dtype="f32", weights="int4").parameters
