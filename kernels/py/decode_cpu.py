@@ -10,9 +10,11 @@ import numba
 import numpy as np
 from numba import carray, njit, prange
 
+from localctx.kernels.integer_attention import COLUMNS, MOST_INPUTS, USED, multiply_bytes
 from localctx.kernels.simd import product
 from localctx.kernels.vector_math import (
     INNER,
+    LANES,
     MATH,
     address_of,
     as_pointer,
@@ -34,13 +36,15 @@ _STARTED_WITH = numba.get_num_threads()
 class LayerLayout(NamedTuple):
     """One layer's heads and widths, and a row for each record format: the number kinds of K and V (see
     ``vector_math.RECORD_KINDS``), then the byte offsets of K's codes, scales, zeros and V's codes, scales, zeros.
-    ``table`` is [formats, 8] int64.
+    ``table`` is [formats, 8] int64. ``integers``: decoding multiplies bytes by integers, as
+    ``integer_attention`` does, not by float32.
     """
 
     heads: int
     k_dim: int
     v_dim: int
     table: np.ndarray
+    integers: bool = USED
 
 
 @njit(fastmath=MATH)
@@ -92,7 +96,7 @@ def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
+def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, integers, scaled, wide, out):  # type: ignore[no-untyped-def]
     """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row is
     multiplied into x, its zero is the same for all columns. ``scaled`` and ``wide`` are scratch memory for ``fold``;
     the next record is ``ahead`` bytes on.
@@ -105,6 +109,9 @@ def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, scaled
     scales, zeros = address + scale + head * rows * 2, address + zero + head * rows * 2
     fetch(scales + ahead, rows * 2)
     fetch(zeros + ahead, rows * 2)
+    if kind == 8 and integers and rows % LANES == 0 and rows <= MOST_INPUTS and columns % COLUMNS == 0:
+        multiply_bytes(x, scales, zeros, at, columns, ahead, scaled, out)
+        return
     fold(x, scales, zeros, scaled, wide, out)
     product(kind, at, columns, ahead, scaled, out)
 
@@ -154,9 +161,9 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
     scores, p, scaled, wide = room
     for page in range(first, stop):
         address, t = addresses[page], lay.table[formats[page]]
-        ahead = addresses[min(page + 1, stop - 1)] - address
+        ahead = addresses[min(page + 1, len(addresses) - 1)] - address
         scores[:] = np.float32(0)
-        _by_block(q, address, ahead, t[0], t[2], t[3], t[4], head, np.int64(PAGE), scaled, wide, scores)
+        _by_block(q, address, ahead, t[0], t[2], t[3], t[4], head, np.int64(PAGE), lay.integers, scaled, wide, scores)
         for g in range(group):
             more = extra[g, page * PAGE : page * PAGE + PAGE]
             top = finish_scores(scores[g], more, softcap, skip if page == first else 0, PAGE)
@@ -170,7 +177,7 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
             totals[g] += mass
             if masses.shape[1] > 0:
                 masses[g, page] = tops[g] + math.log(mass)
-        _by_block(scores, address, ahead, t[1], t[5], t[6], t[7], head, lay.v_dim, p, wide, out)
+        _by_block(scores, address, ahead, t[1], t[5], t[6], t[7], head, lay.v_dim, lay.integers, p, wide, out)
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
@@ -183,7 +190,7 @@ def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, t
     """
     group = q.shape[1] // lay.heads
     for task in prange(len(parts) * lay.heads):
-        i, head = task // lay.heads, task % lay.heads
+        i, head = task % len(parts), task // len(parts)  # a thread goes on to the next part: its page is prefetched
         own, first, stop = head % len(addresses), head * group, head * group + group
         scores, p = np.empty((group, PAGE), np.float32), np.empty((group, PAGE), np.float32)
         wide = np.empty((2, max(PAGE, lay.k_dim)), np.float32)
