@@ -43,7 +43,10 @@ class PublishedBlocks:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._path = folder / FILE_NAME if folder else None
-        self._file, self._kinds = _opened(self._path) if self._path and self._path.is_file() else (None, {})
+        self._file: Any = None
+        self._kinds: Mapping[str, int] = {}
+        if self._path and self._path.is_file():
+            self._file, self._kinds = _opened(self._path)
 
     @property
     def hashes(self) -> dict[str, str]:

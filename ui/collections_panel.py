@@ -78,7 +78,7 @@ class CollectionsPanel:
         chosen = shown if shown in [str(c.id) for c in collections] else EVERYTHING
         choices = [("All documents", EVERYTHING), *((f"{c.name} ({c.documents:,})", str(c.id)) for c in collections)]
         return {
-            self.shown: gr.update(choices=choices, **({} if chosen == shown else {"value": chosen})),
+            self.shown: gr.update(choices=choices) | ({} if chosen == shown else {"value": chosen}),
             self.name: gr.update(choices=[c.name for c in collections]),
             self.tools: gr.update(visible=chosen != EVERYTHING),
         }

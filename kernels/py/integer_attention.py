@@ -107,7 +107,7 @@ class Block(NamedTuple):
     columns: Any
 
 
-class Row(NamedTuple):
+class IntegerRow(NamedTuple):
     """A row as integers that lie ``at`` an address: its numbers are ``unit`` times these, ``base`` is its product by
     what the middle code means, ``total`` the integers' sum. All are values of LLVM.
     """
@@ -138,7 +138,7 @@ def emit_product(b: Any, way: IntegerWay, rows: int, block: Block) -> None:
 # A row as integers
 
 
-def _emit_rows(b: Any, way: IntegerWay, rows: int, block: Block) -> list[Row]:
+def _emit_rows(b: Any, way: IntegerWay, rows: int, block: Block) -> list[IntegerRow]:
     """Generates the integers of all rows, each where its scaled numbers were before."""
     places = [_apart(b, block.room, block.inputs, row) for row in range(rows)]
     tops, bases = _emit_scaled(b, rows, block, places)
@@ -158,7 +158,7 @@ def _emit_rows(b: Any, way: IntegerWay, rows: int, block: Block) -> list[Row]:
             b.store(stored, _vector_at(b, place, b.mul(i, I64(2 * LANES)), stored.type), align=2)
     sums = [_joined(b, b.load(total), b.add) for total in totals]
     units = [b.fmul(top, F32(1 / GREATEST)) for top in tops]
-    return [Row(*row) for row in zip(places, units, bases, sums, strict=True)]
+    return [IntegerRow(*row) for row in zip(places, units, bases, sums, strict=True)]
 
 
 def _emit_scaled(b: Any, rows: int, block: Block, places: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -186,13 +186,14 @@ def _high_and_low(b: Any, integers: Any) -> Any:
     high = b.ashr(b.add(integers, _same(WORDS, 64)), _same(WORDS, 7))
     low = b.sub(integers, b.shl(high, _same(WORDS, 7)))
     order = [part * LANES + four * 4 + i for four in range(LANES // 4) for part in range(2) for i in range(4)]
-    return _shuffle(b, *(b.trunc(x, ir.VectorType(I8, LANES)) for x in (high, low)), order)
+    high, low = (b.trunc(x, ir.VectorType(I8, LANES)) for x in (high, low))
+    return _shuffle(b, high, low, order)
 
 
 # A tile: the rows by as many columns as a vector has bytes, of which a pass takes half: each lower or upper 64 bits
 
 
-def _emit_tile(b: Any, way: IntegerWay, rows: Sequence[Row], block: Block, column: Any, half: int) -> None:
+def _emit_tile(b: Any, way: IntegerWay, rows: Sequence[IntegerRow], block: Block, column: Any, half: int) -> None:
     words = ir.VectorType(I32, way.lanes)
     cells = [(row, v, level) for row in range(len(rows)) for v in range(2) for level in range(1 + way.by_bytes)]
     sums = {cell: cgutils.alloca_once(b, words) for cell in cells}
@@ -251,8 +252,8 @@ def _add_bytes(
     if way.name == "sdot":
         codes = [b.xor(x, _same(_bytes(way), -MIDDLE)) for x in codes]  # less the middle
     shorts = ir.VectorType(I16, 2 * way.lanes)
-    pairs = [b.bitcast(_interleave(b, way, *codes[i : i + 2], half), shorts) for i in (0, 2)]
-    fours = [b.bitcast(_interleave(b, way, *pairs, v), _bytes(way)) for v in range(2)]
+    pairs = [b.bitcast(_interleave(b, way, codes[i], codes[i + 1], half), shorts) for i in (0, 2)]
+    fours = [b.bitcast(_interleave(b, way, pairs[0], pairs[1], v), _bytes(way)) for v in range(2)]
     for r, at in enumerate(xs):
         for level in range(2):
             x = b.bitcast(_word_everywhere(b, way, b.add(at, I64(4 * level))), _bytes(way))
@@ -283,13 +284,13 @@ def _interleave(b: Any, way: IntegerWay, one: Any, other: Any, half: int) -> Any
     return _shuffle(b, one, other, [x for lane in lanes for x in (lane, count + lane)])
 
 
-def _add_numbers(b: Any, way: IntegerWay, found: Sequence[Any], row: Row, out: Any) -> None:
+def _add_numbers(b: Any, way: IntegerWay, found: Sequence[Any], row: IntegerRow, out: Any) -> None:
     """Generates out += the numbers that a row's sums mean. Of each 16 columns, four were in the first vector and the
     next four in the second.
     """
     unit, base = (everywhere(b, x, VECTOR) for x in (row.unit, row.base))
     for part in range(way.lanes // 4):
-        some = _shuffle(b, *found, [v * way.lanes + part * 4 + i for v in range(2) for i in range(4)])
+        some = _shuffle(b, found[0], found[1], [v * way.lanes + part * 4 + i for v in range(2) for i in range(4)])
         at = _vector_at(b, out, I64(4 * 16 * part), VECTOR)
         number = _call(b, f"llvm.fma.v{LANES}f32", VECTOR, b.sitofp(some, VECTOR), unit, base)
         b.store(b.fadd(b.load(at, align=4), number), at, align=4)

@@ -129,7 +129,7 @@ class Engines:
 
     def warm(self) -> None:
         """Warms up localctx with each codec, and each of its weights. Raises Cancelled."""
-        for own in self.own_models or [None]:
+        for own in self.own_models or (None,):
             for codec in self.codecs:
                 warm(self.localctx_engine(codec, len(WARM), own))
 

@@ -87,7 +87,7 @@ def _shared_layouts(page_format: PageFormat, device: torch.device) -> list[pages
 
 
 def _make_layouts(page_format: PageFormat, device: torch.device) -> Iterator[pages_triton.TritonLayerLayout]:
-    for layer, (heads, k_dim, v_dim, table) in enumerate(page_format.layouts):
+    for layer, (heads, k_dim, v_dim, table, *_) in enumerate(page_format.layouts):
         offsets = torch.from_numpy(table[:, 2:] + page_format.offsets[:, layer, None])
         bits = tuple((int(k), int(v)) for k, v in table[:, :2])
         yield pages_triton.TritonLayerLayout(heads, k_dim, v_dim, bits, offsets.to(device))
