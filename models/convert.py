@@ -16,7 +16,6 @@ from typing import Any
 
 from localctx.errors import ModelError
 from localctx.models.gguf_header import REMEDY, GgufHeader, read_header
-from localctx.models.published_blocks import write_published
 
 ProgressCallback = Callable[[str, int, int], None]
 """``progress(phase, done, total)``; a total of 0 means unknown. It may raise, to cancel the work."""
@@ -77,6 +76,8 @@ def _convert(header: GgufHeader, gguf: Path, folder: str, out: Path, progress: P
     if info["missing_keys"]:
         raise ValueError(f"it lacks {min(info['missing_keys'])}")
     _save(model, tokenizer, header, out, progress)
+    from localctx.models.published_blocks import write_published  # it imports torch
+
     write_published(header, gguf, out)
 
 

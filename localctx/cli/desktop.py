@@ -3,6 +3,7 @@
 import click
 
 from localctx.cli.common import as_json_option
+from localctx.cli.printing import print_text
 
 
 @click.group()
@@ -30,7 +31,7 @@ def install(as_json: bool) -> None:
     if as_json:
         print_json({"installed": files})
     else:
-        print("\n".join(f"wrote {file}" for file in files))
+        print_text("\n".join(f"wrote {file}" for file in files))
 
 
 @desktop.command("remove")
@@ -48,4 +49,4 @@ def remove(as_json: bool) -> None:
     if as_json:
         print_json({"removed": files})
     else:
-        print("\n".join(f"deleted {file}" for file in files) or "there was none")
+        print_text("\n".join(f"deleted {file}" for file in files) or "there was none")

@@ -25,7 +25,7 @@ def doctor(file: str | None, as_json: bool) -> None:
 
     if file:
         Path(file).write_text(bug_report(settings_from({})) + "\n", encoding="utf-8")
-        print(f"wrote {file}: read it before you send it")
+        print_line(f"wrote {file}: read it before you send it")
         return
     report = examine(settings_from({}))
     if as_json:

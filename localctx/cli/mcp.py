@@ -16,6 +16,7 @@ def mcp(**flags: Any) -> None:
     A client starts it; it ends with the client. It needs the extra localctx[mcp].
 
     \b
+    localctx mcp --model qwen3-0.6b
     {"mcpServers": {"localctx": {"command": "localctx", "args": ["mcp"]}}}
     """
     settings = settings_from(flags)

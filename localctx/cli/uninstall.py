@@ -1,11 +1,11 @@
 """``uninstall``: takes localctx off this machine, with or without its data."""
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from localctx.cli.common import as_json_option, settings_from
+from localctx.cli.printing import print_error, print_line
 from localctx.errors import UserError, format_bytes
 
 if TYPE_CHECKING:
@@ -44,18 +44,18 @@ def uninstall(data: bool, yes: bool, as_json: bool) -> None:
     if as_json:
         print_json({**report, "program": removing_command()})
     else:
-        print(f"{format_bytes(kept.nbytes)} of data {report['data']} ({kept.home}). The program: {removing_command()}")
+        print_line(
+            f"{format_bytes(kept.nbytes)} of data {report['data']} ({kept.home}). The program: {removing_command()}"
+        )
 
 
 def _show(kept: "KeptData", data: bool) -> None:
-    print(
-        f"localctx: {kept.home} holds {format_bytes(kept.nbytes)}" + ("" if data else ", which stay"), file=sys.stderr
-    )
+    print_error(f"localctx: {kept.home} holds {format_bytes(kept.nbytes)}" + ("" if data else ", which stay"))
     for path, size in kept.own.items():
-        print(f"  {format_bytes(size):>10}  {path.name}", file=sys.stderr)
+        print_error(f"  {format_bytes(size):>10}  {path.name}")
     if kept.others:
         names = ", ".join(path.name for path in kept.others[:5])
-        print(f"localctx: {len(kept.others)} others are not localctx's and stay: {names}", file=sys.stderr)
+        print_error(f"localctx: {len(kept.others)} others are not localctx's and stay: {names}")
 
 
 def _refuse_while_used(settings: "Settings") -> None:

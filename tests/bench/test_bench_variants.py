@@ -180,7 +180,7 @@ def test_weights_that_this_device_has_not_are_told(opened):
     with engines.open(64, 10) as found:
         assert [engine.name for engine in found] == ["localctx weights-int8"]
     assert opened.said == [
-        "localctx weights-nf4 was not measured: nf4 weights are for a GPU; use --weights int8, or full"
+        "localctx weights-nf4 was not measured: nf4 weights are for a GPU; use --weights int4, int8 or full"
     ]
 
 

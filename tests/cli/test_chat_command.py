@@ -11,6 +11,7 @@ import pytest
 from ask_in_process import PLAIN
 from command_checks import assert_one_line
 
+from localctx.cli.printing import visible
 from localctx.store.store import Store
 
 
@@ -50,7 +51,7 @@ def test_a_pipe_asks_line_by_line_and_a_chat_is_resumed(run, chat, document):
 def test_plain_answers_are_lines_and_the_rest_is_on_stderr(chat, document):
     done = chat(["How long?", "And 8?", "/docs"], document)
     answers = [r["answer"] for r in reports(chat(["How long?", "And 8?"], document, "--json"))]
-    assert done.stdout == "".join(f"{a}\n" for a in answers)
+    assert done.stdout == visible("".join(f"{a}\n" for a in answers))
     assert "rivers.txt" in done.stderr
 
 
@@ -141,13 +142,15 @@ def test_chats_are_listed_shown_renamed_exported_and_removed(run, chat, document
     assert run("chats", "rename", "How long?", "Rivers").stdout == "How long? is now Rivers\n"
     for name in ("a.md", "a.json"):
         assert run("chats", "export", "Rivers", "-o", tmp_path / name).returncode == 0
-    assert (tmp_path / "a.md").read_text() == run("chats", "export", "Rivers").stdout
+    assert visible((tmp_path / "a.md").read_text()) == run("chats", "export", "Rivers").stdout
     assert json.loads((tmp_path / "a.json").read_text())["title"] == "Rivers"
-    assert "Rivers removed, " in run("chats", "rm", "Rivers").stdout
+    assert "Rivers moved to the trash" in run("chats", "rm", "Rivers").stdout
     assert listed(run) == []
     assert "rivers.txt" in run("library", "list").stdout
     assert run("library", "rm", "rivers.txt").returncode == 0
-    assert not list((home / "pages").iterdir()), "what was read of a document goes with the document"
+    assert [p.name for p in (home / "pages").iterdir()] == ["CACHEDIR.TAG"], (
+        "what was read of a document goes with the document"
+    )
     assert_one_line(run("chats", "rm", "Rivers"), 1, "no chat 'Rivers'", "begin")
 
 

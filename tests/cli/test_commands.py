@@ -393,9 +393,11 @@ def test_the_library_lists_shows_and_removes(run, tmp_path, tiny_model, home):
     assert_one_line(run("library", "show", "novel"), 1, "no document 'novel'", "library list")
     done = run("library", "rm", "notes.md", "novel")
     assert_one_line(done, 1, "no document 'novel'", "library list")
-    assert re.fullmatch(r"notes\.md removed, \d+\.\d KiB freed\n", done.stdout)
+    assert re.fullmatch(
+        r"notes\.md moved to the trash for 7 days, \d+\.\d KiB freed; rm --now erases at once\n", done.stdout
+    )
     assert json.loads(run("library", "list", "--json").stdout) == []
-    assert not list((home / "pages").iterdir())
+    assert [p.name for p in (home / "pages").iterdir()] == ["CACHEDIR.TAG"]
 
 
 def test_doctor_tells_where_things_are_and_that_they_are_whole(run, home, asks):
@@ -424,9 +426,9 @@ def test_a_damaged_database_is_one_line_and_no_traceback(run, asks, home, verb):
     if verb[0] == "doctor":
         report = json.loads(done.stdout)
         assert report["store"]["state"] == "unusable"
-        assert "move it away" in report["problems"][0]
+        assert "verify --repair" in report["problems"][0]
     else:
-        assert_one_line(done, 1, r"library\.db is damaged", "move it away")
+        assert_one_line(done, 1, r"library\.db is damaged", "verify --repair")
 
 
 # A disk that takes no more

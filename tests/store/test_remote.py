@@ -10,9 +10,8 @@ from pathlib import Path
 import fsspec
 import pytest
 from ask_in_process import Answer, ask
-from conftest import save_sharp_model
 from stored_documents import MODEL, OTHER_MODEL, payload
-from tiny_models import KEPT
+from tiny_models import KEPT, save_sharp_model
 
 from localctx.errors import UsageError
 from localctx.kv.pages import page_names

@@ -78,7 +78,7 @@ def test_one_that_is_stopped_is_begun_again_when_asked(downloads, sources, tmp_p
     ("error", "said"),
     [
         (ModelError("the disk is too full", "free some space"), "free some space"),
-        (RuntimeError("<b>"), "inside localctx"),
+        (RuntimeError("<b>"), "something in localctx failed"),
     ],
 )
 def test_a_failure_is_one_line_and_the_next_download_runs(downloads, sources, tmp_path, error, said):
