@@ -20,7 +20,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localctx.errors import DocumentError, StoreError
-from localctx.store.database import copy_database, open_database
+from localctx.store.database import copy_database, file_time, open_database
 from localctx.store.integrity import damaged_rows, examine_database
 from localctx.store.store import Store, store_errors
 from localctx.version import __version__
@@ -193,7 +193,7 @@ def _open(path: Path, database: Path) -> Database:
 
 
 def _back_up_old(home: Path) -> Path:
-    path = home.with_name(f"{home.name}-before-restore-{time.strftime('%Y%m%d-%H%M%S')}.lcbackup")
+    path = home.with_name(f"{home.name}-before-restore-{file_time()}.lcbackup")
     with closing(Store(home)) as store:
         write_backup(store, path)
     return path

@@ -71,7 +71,13 @@ def _copy_before_change(db: Database, home: Path) -> None:
     """Copy the database before its schema changes, and delete the oldest copies."""
     folder = home / "backups"
     folder.mkdir(mode=0o700, exist_ok=True)
-    copy_database(db, folder / f"library-{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**6:06}.db")
+    copy_database(db, folder / f"library-{file_time()}.db")
     for old in copies(home)[:-COPIES]:
         with suppress(OSError):
             old.unlink()
+
+
+def file_time() -> str:
+    """Return the time for the name of a file: names are in the order of time, also of two in one second (UTC)."""
+    seconds, rest = divmod(time.time_ns(), 10**9)
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(seconds))}-{rest:09}"

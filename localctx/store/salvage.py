@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 import sqlite3
-import time
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
@@ -19,7 +18,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from localctx.errors import StoreError
-from localctx.store.database import open_database
+from localctx.store.database import file_time, open_database
 from localctx.store.documents import text_id
 from localctx.store.integrity import expected_columns
 from localctx.store.row_checksum import CHECKED, row_checksum
@@ -61,7 +60,7 @@ def salvage(home: Path) -> Salvaged:
     try:
         _copy_for_reading(file, broken)
         result = _copy_rows(broken, new)
-        result.aside = file.with_name(f"library.db.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+        result.aside = file.with_name(f"library.db.damaged-{file_time()}")
         _exchange(file, new, result.aside)
     finally:
         for left in (broken, new):

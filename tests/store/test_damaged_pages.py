@@ -221,7 +221,7 @@ def test_a_database_that_is_none_costs_the_keeping_not_the_answer(kept):
     answer = kept.ask()
     assert (answer.reused, answer.ids) == (0, kept.cold.ids)
     assert "library.db is damaged" in answer.failed
-    assert "move it away" in answer.failed
+    assert "verify --repair" in answer.failed
 
 
 # The model
