@@ -19,6 +19,7 @@ from pathlib import Path
 
 import psutil
 import uvicorn
+from clock import wait_until
 from tiny_models import save_sharp_model
 
 from localctx.serving.http import LOOPBACK, listen, server_config
@@ -39,6 +40,7 @@ def served(home: Path, model: Path) -> Iterator[tuple[str, int]]:
         http = uvicorn.Server(server_config(ApiKeyCheck(server.app(), LOOPBACK, "key")))
         thread = threading.Thread(target=http.run, args=([sock],), daemon=True)
         thread.start()
+        wait_until(lambda: http.started)
         yield sock.getsockname()
         http.should_exit = True
         thread.join(30)

@@ -211,7 +211,7 @@ def test_a_fault_of_ours_is_a_line_without_its_words(client, request_for, monkey
         return job
 
     monkeypatch.setattr(ask_endpoint, "_job", fail)
-    with pytest.raises(UserError, match="the server failed"):
+    with pytest.raises(UserError, match="something in localctx failed"):
         events_of(client.post(ASK_PATH, json=request_for()))
     assert "secret words" in caplog.text
 
