@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from localctx.cli.printing import print_marked
 from localctx.errors import Cancelled, ModelError
 from localctx.library.chunk import MAX_CHUNK, TARGET, VIEW, chunks, views
-from localctx.library.search import BATCH, fuse, index, join_adjacent, search, unindexed
+from localctx.library.search import BATCH, fuse, index, join_adjacent, query_pattern, search, unindexed
 from localctx.models.catalog import EMBEDDER
 from localctx.models.embedder import TransformerEmbedder, load_embedder
 from localctx.models.resolve import resolve_model
@@ -404,7 +405,7 @@ def test_an_embedder_that_cannot_be_had_costs_only_the_vectors(shelf, run, tmp_p
     (tmp_path / "nowhere" / "model.safetensors").write_bytes(b"no weights")
     done = run("library", "search", "taxes", "--embedder", tmp_path / "nowhere")
     assert done.returncode == 0
-    assert "does not load" in done.stderr
+    assert "model.safetensors is no whole" in done.stderr
     assert "Taxes" in done.stdout
 
 
@@ -415,11 +416,12 @@ def test_nothing_and_an_unknown_document(run, home):
     assert run("library", "search", "taxes", "--document", "x.txt").returncode == 1
 
 
-def test_matching_words_are_marked():
-    from localctx.cli.library_search import _mark
-
-    assert _mark("The Zebra, the zebras.", "zebra (") == "The \x1b[33mZebra\x1b[0m, the zebras."
-    assert _mark("a+b", "?!") == "a+b"
+def test_matching_words_are_marked(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    print_marked("Animals", "The Zebra, the zebras.", query_pattern("zebra ("))
+    assert "The \x1b[33mZebra\x1b[0m, the zebras.\n" in capsys.readouterr().out
+    print_marked("Sums", "a+b", query_pattern("?!"))
+    assert capsys.readouterr().out.endswith("\na+b\n")
 
 
 # --- The real one
