@@ -108,7 +108,7 @@ def test_an_encoder_that_is_left_to_transformers_still_makes_vectors(changed):
 
 @pytest.mark.parametrize("values", [{"num_hidden_layers": 10**9}, {"intermediate_size": 65}, {"vocab_size": 10**12}])
 def test_weights_that_are_not_those_of_the_config_are_refused_at_once(changed, values):
-    with pytest.raises(ModelError, match="it lacks|its (num_hidden_layers|vocab_size) is"):
+    with pytest.raises(ModelError, match=r"it lacks|its (num_hidden_layers|vocab_size) is"):
         TransformerEmbedder(changed("config.json", **values), "wrong").embed(["abc"])
 
 
