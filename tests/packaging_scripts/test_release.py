@@ -9,6 +9,7 @@ import venv
 from pathlib import Path
 
 import click
+import platformdirs
 import pytest
 from repository import ROOT
 
@@ -91,14 +92,15 @@ def test_a_version_that_the_changelog_does_not_tell_of_is_refused(checkout, tmp_
 
 
 def test_the_wheel_runs_in_an_environment_of_its_own(released, tmp_path):
-    """The environment has click besides, which is all that the version and the help need."""
+    """The environment has click and platformdirs besides, which is all that the version and the help need."""
     venv.create(tmp_path / "clean", with_pip=False)
     python = tmp_path / "clean" / "bin" / "python"
     (wheel,) = released.glob("*.whl")
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps", "--no-compile", wheel]
     subprocess.run(pip, check=True, capture_output=True)
     (tmp_path / "libraries").mkdir()
-    (tmp_path / "libraries" / "click").symlink_to(Path(click.__file__).parent)
+    for library in (click, platformdirs):
+        (tmp_path / "libraries" / library.__name__).symlink_to(Path(library.__file__).parent)
 
     def run(*arguments: str) -> str:
         command = [tmp_path / "clean" / "bin" / "localctx", *arguments]
