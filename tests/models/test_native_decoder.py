@@ -159,10 +159,12 @@ def logits(model):
 @pytest.mark.parametrize("kept", ["full", "int8"])
 @pytest.mark.parametrize(("family", "more"), FAMILIES)
 def test_logits_are_those_of_the_modules(family, more, kept):
+    """Rows are rounded to int8 for weights in few bits: numbers that differ by a last digit may be rounded apart."""
     module = build(family, **more)
     mine = plain(module, kept)
     block_linears(module, kept)
-    torch.testing.assert_close(logits(mine), logits(TransformersModel(module)), atol=2e-4, rtol=1e-4)
+    bound = 2e-4 if kept == "full" else 0.05
+    torch.testing.assert_close(logits(mine), logits(TransformersModel(module)), atol=bound, rtol=1e-4)
 
 
 @pytest.mark.parametrize(("family", "more"), FAMILIES)

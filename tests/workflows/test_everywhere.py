@@ -10,6 +10,7 @@ import pytest
 from ask_in_process import session
 from tiny_adapters import save_adapter
 
+from localctx.cli.printing import visible
 from localctx.engine.events import Done, Note, PassageAnswered, Planned, Progress, Token
 from localctx.engine.prompt_wording import ASK, NOT_SAID
 from localctx.errors import Cancelled, NothingFound
@@ -250,7 +251,7 @@ def test_the_command_prints_the_report_and_json(run, sharp_model, lands):
     ask = ["ask", lands, QUESTION, "--model", sharp_model, "--mode", "everywhere", "--max-tokens", 6]
     plain, as_json = run(*ask), run(*ask, "--json")
     report = json.loads(as_json.stdout)
-    assert plain.stdout.strip() == report["answer"].strip()
+    assert plain.stdout.strip() == visible(report["answer"]).strip()
     assert report["everywhere"]["reused_answers"] == 12
     assert {"groups", "passages", "asked", "tokens", "seconds", "persist"} <= set(report["everywhere"])
 
