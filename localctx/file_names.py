@@ -8,14 +8,14 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED = re.compile(r"\\x([89a-f][0-9a-f])")
 
 
-def shown_name(name: str) -> str:
+def shown_name(name: str | Path) -> str:
     """Returns a name, or other text of a command line, with a replacement letter for each byte that is not UTF-8."""
-    return _SURROGATE.sub("\ufffd", name)
+    return _SURROGATE.sub("\ufffd", os.fspath(name))
 
 
-def stored_path(path: str) -> str:
+def stored_path(path: str | Path) -> str:
     r"""Returns a path that can be stored and printed: bytes that are not UTF-8 are written as ``\xff``."""
-    return _SURROGATE.sub(lambda found: _escaped(ord(found[0])), path)
+    return _SURROGATE.sub(lambda found: _escaped(ord(found[0])), os.fspath(path))
 
 
 def real_path(stored: str) -> Path:

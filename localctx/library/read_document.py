@@ -60,7 +60,7 @@ def read_document(
     ``ocr`` selects the pages of a PDF that are read optically: ``auto`` (those without text), ``on`` (all), ``off``.
     Raises DocumentError for a file that is missing, a folder, empty, too large, damaged or not a document; Cancelled.
     """
-    shown = "standard input" if source == "-" else shown_name(str(source))  # in messages
+    shown = "standard input" if source == "-" else shown_name(source)  # in messages
     data, modified = (_limited(sys.stdin.buffer, shown), 0) if source == "-" else _file(Path(source))
     name, path = ("stdin", "-") if source == "-" else (shown_name(Path(source).name), recorded_path(source))
     parsed = _parsed(data, name, shown, lambda what, data: parse(what, data, progress, ocr=ocr, cancelled=cancelled))
