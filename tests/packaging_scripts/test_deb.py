@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import click
+import platformdirs
 import pytest
 from packaging.requirements import Requirement
 from repository import ROOT
@@ -72,7 +73,8 @@ def test_it_is_installed_run_and_removed(package, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     libraries = tmp_path / "libraries"
     libraries.mkdir()
-    (libraries / "click").symlink_to(Path(click.__file__).parent)  # pip fetched nothing
+    for library in (click, platformdirs):  # pip fetched nothing
+        (libraries / library.__name__).symlink_to(Path(library.__file__).parent)
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(libraries)}
     command = [root / "usr/bin/localctx", "--version"]
     shown = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
