@@ -77,11 +77,11 @@ class RequestBuilder:
         boundary, adapter = _boundary(prompt, ranking), conversation.adapter
         activation = prompt.activation(adapter) if adapter else None
         document_tokens = min(boundary, prompt.documents) if documents else 0
-        cuts = sorted({document_tokens, *([boundary] if ranking else engine.cuts(prompt))} - {0})
         begun = model.tokenizer.encode(conversation.begun) if conversation.begun else []
-        if begun:  # it was persisted when it was cut; its last token is computed again, to go on from
-            cuts.append(len(prompt.tokens) + len(begun) - 1)
         tokens = [*prompt.tokens, *begun]
+        cuts = sorted({document_tokens, *([boundary] if ranking else engine.cuts(prompt))} - {0})
+        if begun:  # it was persisted when it was cut; its last token is computed again, to go on from
+            cuts.append(len(tokens) - 1)
         persisted = tokens[: cuts[-1]]
         tokens = tokens if question is not None else persisted
         planned = engine.plan_cache(settings, len(tokens))
@@ -91,8 +91,7 @@ class RequestBuilder:
         persist = persist and (not drops or conversation.chat is not None)  # a chat goes on from before it dropped
         cache = engine.open_cache(planned)
         cache.activation = activation
-        identity = self._identity(documents, planned, part, conversation, activation)
-        identity = replace(identity, document_tokens=document_tokens)
+        identity = self._identity(documents, planned, part, conversation, activation, document_tokens)
         remote = identity.part == _how_far(documents)  # a passage is not worth a request to a remote store
         persister = engine.persister(documents, persisted, identity, boundary, remote) if persist else None
         restoring = time.perf_counter()
@@ -169,10 +168,19 @@ class RequestBuilder:
         part: str,
         conversation: Conversation,
         activation: Activation | None,
+        document_tokens: int,
     ) -> CacheIdentity:
         fingerprint, part = self.engine.fingerprint(planned.codec), part or _how_far(documents)
-        model = self.runtime.settings.model
-        return CacheIdentity(fingerprint, model, planned.codec, part, conversation.chat, activation=activation)
+        model, chat = self.runtime.settings.model, conversation.chat
+        return CacheIdentity(
+            fingerprint,
+            model,
+            planned.codec,
+            part,
+            chat,
+            activation=activation,
+            document_tokens=document_tokens,
+        )
 
     def _settings_of(self, conversation: Conversation) -> Settings:
         settings = self.runtime.settings
