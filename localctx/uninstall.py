@@ -12,7 +12,7 @@ from localctx.settings import Settings
 
 OWN = (
     *("library.db", "library.db-*", "library.db.*", "pages", "originals", "uploads"),
-    *("spill", "servers", "bench", "quality-*"),
+    *("spill", "servers", "bench", "bench-history.*", "quality-*", "*.key"),
     *("models", "adapters", "tried", "machine.json", "advised", "settings.toml", "*.lock"),
     *("backups", "trash", "reserve", "*.log", "*.log.*"),
 )

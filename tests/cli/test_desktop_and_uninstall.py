@@ -10,7 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from localctx import uninstall
+from localctx.bench.history import append_run
 from localctx.errors import UserError
+from localctx.serving.http import access_key
 from localctx.settings import Settings
 from localctx.ui import desktop_entry
 
@@ -141,6 +143,8 @@ def test_all_names_in_a_data_folder_are_known(run, tmp_path, home, tiny_model):
     (tmp_path / "a.txt").write_text("The lamp is lit at eight. " * 40)
     assert run("ask", tmp_path / "a.txt", "When?", "--model", tiny_model, "--max-tokens", 2, "--alone").returncode == 0
     assert run("library", "add", tmp_path / "a.txt").returncode == 0
+    access_key(home)
+    append_run(home, {"decode": []})
     assert uninstall.kept_data(Settings(home)).others == []
 
 

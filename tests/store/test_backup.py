@@ -2,6 +2,7 @@
 which nothing can be read once it is emptied.
 """
 
+import json
 import random
 import shutil
 import sqlite3
@@ -201,3 +202,19 @@ def test_the_pages_of_what_is_deleted_go_at_once(filled, run):
 
 def test_the_folder_of_pages_is_marked_as_a_cache(filled):
     assert (filled / "pages" / CACHE_TAG).read_bytes().startswith(b"Signature: 8a477f597d28d172789f06886806bc55")
+
+
+def test_json_says_what_was_written_and_put_back(run, home, tmp_path, monkeypatch):
+    fill(home)
+    file = tmp_path / "all.lcbackup"
+    made = json.loads(run("backup", file, "--json").stdout)
+    assert made == {
+        "file": str(file),
+        "documents": made["documents"],
+        "chats": made["chats"],
+        "bytes": file.stat().st_size,
+    }
+    monkeypatch.setenv("LOCALCTX_HOME", str(tmp_path / "other"))
+    put = json.loads(run("restore", file, "--json").stdout)
+    assert put == {**{k: made[k] for k in ("documents", "chats")}, "home": str(tmp_path / "other"), "before": None}
+    assert made["documents"] > 0
