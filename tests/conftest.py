@@ -105,6 +105,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(str(report.longrepr))
 
 
+@pytest.fixture(autouse=True)
+def online(monkeypatch) -> None:
+    """What a test that goes offline sets is undone after it."""
+    monkeypatch.setenv("LOCALCTX_OFFLINE", "")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory) -> Path:
     """The folder of a tiny random model. Read only: copy it to change it."""

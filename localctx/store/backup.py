@@ -11,6 +11,7 @@ import sqlite3
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ DATABASE, SETTINGS = "library.db", "settings.toml"
 _NAMES = re.compile(r"library\.db|settings\.toml|originals/[0-9a-f]{64}|pages/[0-9a-z-]+\.kv")
 _OF_PAGES = ("cache_pages", "pages", "segments", "cache_documents", "caches")
 _BLOCK = 1 << 20  # bytes read at once
+_DAMAGE = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, LookupError, TypeError, ValueError, EOFError)
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def _damage_of(path: Path) -> Iterator[None]:
         raise DocumentError(
             f"{path} cannot be restored ({e})", "check that you may read it, and that there is room"
         ) from e
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, LookupError, TypeError, ValueError, EOFError) as e:
+    except _DAMAGE as e:
         reason = str(e) if type(e) is ValueError else type(e).__name__
         raise DocumentError(f"{path} is damaged, or no backup ({reason})", "use another backup; nothing changed") from e
     except (RuntimeError, NotImplementedError) as e:  # zipfile: encrypted, or compressed in another way

@@ -38,16 +38,13 @@ for arguments in json.loads(sys.argv[1]):
 
 
 @pytest.fixture
-def offline(home, monkeypatch):
+def offline(home):
     """A data folder for which localctx is offline."""
-    monkeypatch.setenv("LOCALCTX_OFFLINE", "1")
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     network.go_offline()
 
 
 @pytest.mark.parametrize("value", ["on", "1", "TRUE", "yes"])
-def test_the_setting_and_the_variable_are_one(home, monkeypatch, value):
-    monkeypatch.delenv("LOCALCTX_OFFLINE", raising=False)
+def test_the_setting_and_the_variable_are_one(home, value):
     assert not network.is_offline()
     home.mkdir()
     (home / "settings.toml").write_text(f"offline = {value!r}\n")
@@ -89,9 +86,8 @@ def test_this_machine_is_told_from_others(host):
     ],
 )
 def test_what_needs_another_machine_is_refused_with_a_remedy(
-    run, monkeypatch, document, tiny_model, arguments, problem, remedy
+    run, document, tiny_model, arguments, problem, remedy
 ):
-    monkeypatch.setenv("LOCALCTX_OFFLINE", "")  # so that what the flag sets is undone
     filled = [str(a).format(document=document, model=tiny_model) for a in arguments]
     done = run(*filled, "--offline")
     done.stderr = done.stderr.splitlines(keepends=True)[-1]  # a batch says before that how far it came

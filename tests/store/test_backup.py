@@ -84,7 +84,7 @@ def test_no_byte_of_a_backup_can_change_what_is_restored(filled, tmp_path):
         write_backup(store, tmp_path / "a.lcbackup")
     whole, before, dice = (tmp_path / "a.lcbackup").read_bytes(), contents(filled), random.Random(1)
     refused = 0
-    for i in range(60):
+    for i in range(600):
         broken = bytearray(whole)
         broken[dice.randrange(len(whole))] ^= 1 << dice.randrange(8)
         (tmp_path / "b.lcbackup").write_bytes(broken if i % 3 else broken[: dice.randrange(len(whole))])
@@ -96,15 +96,13 @@ def test_no_byte_of_a_backup_can_change_what_is_restored(filled, tmp_path):
             assert not (tmp_path / "new").exists()
         else:
             assert contents(tmp_path / "new") == before
-    assert refused > 30
+    assert refused > 300
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "pages/../../evil", "models/evil"])
 def test_a_backup_writes_nowhere_else(filled, tmp_path, name):
     with closing(Store(filled)) as store:
         write_backup(store, tmp_path / "a.lcbackup")
-    import json
-
     with zipfile.ZipFile(tmp_path / "a.lcbackup") as whole, zipfile.ZipFile(tmp_path / "b.lcbackup", "w") as evil:
         manifest = json.loads(whole.read("manifest.json"))
         manifest["files"][name] = manifest["files"]["library.db"]
