@@ -4,13 +4,15 @@ No other module measures them.
 """
 
 import contextlib
-import resource
 import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+if sys.platform != "win32":
+    import resource
 
 SPARE_DISK = 1 << 30  # bytes of free disk space left unused; a twentieth of the free space where that is more
 
@@ -95,10 +97,22 @@ def measure_process() -> Process:
 
 def _peak() -> int:
     with contextlib.suppress(OSError):  # on Linux getrusage reports the peak of the shell that started this process
-        lines = Path("/proc/self/status").read_text().splitlines()
+        lines = Path("/proc/self/status").read_text("ascii", "replace").splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
+    if sys.platform == "win32":
+        return int(psutil.Process().memory_info().peak_wset)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak << 10
+
+
+def measure_use(pid: int) -> tuple[float, int]:
+    """Measures what a process has used: seconds of processor time, and bytes of memory now; zeros if it has ended."""
+    try:
+        process = psutil.Process(pid)
+        times, memory = process.cpu_times(), process.memory_info()
+    except psutil.Error:
+        return 0.0, 0
+    return times.user + times.system, getattr(memory, "private", memory.rss)  # on Windows, paged out or not
 
 
 def measure_disk(folder: Path) -> Measured:
@@ -129,11 +143,13 @@ def _cgroup() -> tuple[int | None, int]:
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ):
         with contextlib.suppress(OSError, ValueError):
-            return int(Path(limit).read_text()), int(Path(used).read_text()) - _reclaimable(Path(used).parent)
+            return int(Path(limit).read_text("ascii")), int(Path(used).read_text("ascii")) - _reclaimable(
+                Path(used).parent
+            )
     return None, 0
 
 
 def _reclaimable(cgroup: Path) -> int:
     """Returns the bytes of file cache, which count as used but are freed on demand: stored pages that were read."""
-    stat = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+    stat = dict(line.split() for line in (cgroup / "memory.stat").read_text("ascii").splitlines())
     return int(stat.get("inactive_file", stat.get("total_inactive_file", 0)))

@@ -1,5 +1,6 @@
 """Says whether the machine has time to spare: it is on mains power, and other programs leave the processor alone."""
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ def on_mains() -> bool:
 
 def run_at_low_priority() -> None:
     """Let other programs have the processor first, for as long as this process runs."""
-    psutil.Process().nice(10)
+    psutil.Process().nice(psutil.BELOW_NORMAL_PRIORITY_CLASS if sys.platform == "win32" else 10)
 
 
 def _processor_seconds() -> tuple[float, float]:

@@ -4,6 +4,7 @@ Templates are untrusted: they run in jinja's sandbox, in a child process with li
 """
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -17,8 +18,11 @@ from typing import Any
 
 from jinja2 import nodes
 
+from localctx import system
+from localctx.budget import measure_use
+from localctx.child_process import ChildWatch, start_python
 from localctx.errors import ModelError
-from localctx.models.template_child import environment
+from localctx.models.template_child import MEMORY, environment
 
 MAX_TEMPLATE = 1 << 20  # characters; the longest in use have 20,000
 SECONDS = 3.0  # of processor time for one conversation, which takes milliseconds
@@ -26,6 +30,7 @@ WALL = 60.0  # seconds, on a machine that has no time, or no limit of processor 
 MAX_ANSWER = 256 << 20  # bytes
 _REMEDY = "choose another model, or fetch this one again from its makers"
 _CHILD = Path(__file__).with_name("template_child.py")
+_ROOT = str(Path(system.__file__).parents[1])  # of localctx, which models/ may lie beside
 
 _START, _END = "\U000f0000", "\U000f0001"  # private-use characters around control tokens in users' text
 
@@ -122,12 +127,13 @@ class _Renderer:
         data = json.dumps(request).encode() + b"\n"
         with self._lock:
             child = self._running()
-            timer = threading.Timer(WALL, child.kill)
-            timer.start()
+            watch = ChildWatch(child, WALL)
+            watch.allow(math.ceil(measure_use(child.pid)[0] + request["seconds"]), MEMORY)
+            watch.start()
             try:
                 return self._exchange(child, data)
             finally:
-                timer.cancel()
+                watch.ended.set()
 
     def _exchange(self, child: "subprocess.Popen[bytes]", data: bytes) -> dict[str, Any] | None:
         assert child.stdin
@@ -145,11 +151,7 @@ class _Renderer:
             self._end()
         if not self._child:
             run = "import sys, runpy; sys.path[:] = {path!r}; runpy.run_path({file!r}, run_name='__main__')"
-            code = run.format(path=sys.path, file=str(_CHILD))
-            command, pipe = [sys.executable, "-I", "-S", "-c", code], subprocess.PIPE
-            self._child = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True
-            )
+            self._child = start_python(run.format(path=[_ROOT, *sys.path], file=str(_CHILD)))
         return self._child
 
     def _end(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from localctx.errors import ModelError
 from localctx.models.gguf_header import REMEDY, GgufHeader, read_header
+from localctx.system import link
 
 ProgressCallback = Callable[[str, int, int], None]
 """``progress(phase, done, total)``; a total of 0 means unknown. It may raise, to cancel the work."""
@@ -40,7 +41,7 @@ def convert_gguf(gguf: Path, out: Path, progress: ProgressCallback, dtype: str =
     try:
         with tempfile.TemporaryDirectory() as alone, _quiet(progress):
             # in a folder of its own, because transformers also reads files next to the GGUF
-            Path(alone, "model.gguf").symlink_to(gguf.resolve())
+            link(Path(alone, "model.gguf"), gguf.resolve())
             _convert(header, gguf, alone, out, progress, dtype)
     except ModelError:
         raise

@@ -62,11 +62,11 @@ def from_hub(source: HubSource, folder: Path, progress: ProgressCallback) -> tup
     plan.unlink(missing_ok=True)
 
     def report() -> None:
-        total = sum(json.loads(plan.read_text())["files"].values()) if plan.exists() else 0
+        total = sum(json.loads(plan.read_text("utf-8"))["files"].values()) if plan.exists() else 0
         progress("fetching", min(folder_bytes(model), total), total)
 
     _run(_hub_command(source, str(model), plan), folder, _QUIET, report)
-    told = json.loads(plan.read_text())
+    told = json.loads(plan.read_text("utf-8"))
     return model, {"commit": told["commit"], "licence": told["licence"]}
 
 
@@ -77,7 +77,7 @@ def look_up(name: str, source: HubSource) -> CatalogEntry:
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder, "plan.json")
         _run(_hub_command(source, "", plan), Path(folder), _QUIET, lambda: None)
-        found = json.loads(plan.read_text())
+        found = json.loads(plan.read_text("utf-8"))
     title, nbytes = name.partition("/")[2], sum(found["files"].values())
     parameters = found["parameters"] or nbytes // 2
     kinds = {"licence": found["licence"], "family": found["family"]}

@@ -60,7 +60,7 @@ def main(repo: str, revision: str, folder: str, plan: str, pattern: str = "") ->
     try:
         info = HfApi().model_info(repo, revision=revision, files_metadata=True, timeout=TIMEOUT)
         files = _files(info, pattern)
-        Path(plan).with_suffix(".part").write_text(json.dumps(_described(info, files)))
+        Path(plan).with_suffix(".part").write_text(json.dumps(_described(info, files)), "utf-8")
         Path(plan).with_suffix(".part").replace(plan)
         if folder:
             _make_room(files, Path(folder))

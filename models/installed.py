@@ -18,6 +18,7 @@ from typing import Any
 from localctx.errors import ModelError
 from localctx.models.convert import VERSION, ProgressCallback
 from localctx.models.fingerprint import hash_file
+from localctx.system import sync
 
 MANIFEST = "localctx.json"
 FREE_SPACE = "free some space, or set LOCALCTX_HOME to a folder on another disk"
@@ -166,9 +167,9 @@ def _seal(folder: Path, name: str, source: dict[str, Any], progress: ProgressCal
         progress("sealing", done, len(paths))
         files[path.name] = {"bytes": path.stat().st_size, "blake3": hash_file(path)}
     manifest = {"name": name, "source": source, "converter": VERSION, "files": files}
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     for path in [*paths, folder / MANIFEST, folder]:
-        _sync(path)
+        sync(path)
 
 
 def _replace(target: Path, built: Path | None, work_folder: Path) -> None:
@@ -177,7 +178,7 @@ def _replace(target: Path, built: Path | None, work_folder: Path) -> None:
         target.replace(work_folder / "old")
     if built:
         built.replace(target)
-    _sync(target.parent)
+    sync(target.parent)
 
 
 def _refuse_foreign(target: Path) -> None:
@@ -214,11 +215,3 @@ def _locked(models_dir: Path, name: str, progress: ProgressCallback) -> Iterator
         with suppress(OSError):
             work_folder.rmdir()  # only if it is empty, so that there is nothing to resume
         lock.release()
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

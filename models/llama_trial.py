@@ -115,12 +115,12 @@ def record_trial(
     key = sha256(json.dumps([gguf.hashes, llama_build(), how], sort_keys=True).encode()).hexdigest()[:32]
     record = folder / f"{key}.json"
     with suppress(OSError, ValueError, KeyError, TypeError):
-        return read(json.loads(record.read_text()))
+        return read(json.loads(record.read_text("utf-8")))
     tried = trial()
     with suppress(OSError):  # then it is tried again next time
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = record.with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(tried))
+        part.write_text(json.dumps(tried), "utf-8")
         part.replace(record)
     return read(tried)
 

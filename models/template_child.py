@@ -1,6 +1,6 @@
 """The child process that renders chat templates: they are programs, which may run for ever or fill the memory.
 
-It runs as a script, with this file alone and jinja2, so that it starts in a tenth of a second. Standard input: a line
+It runs as a script, with jinja2 and little else, so that it starts in a tenth of a second. Standard input: a line
 of JSON for each conversation, ``{"template", "messages", "variables", "seconds"}``. Standard output: for each a line
 ``{"text"}`` or ``{"error"}``. A conversation that takes more processor time ends the process, and so does its parent.
 """
@@ -8,7 +8,7 @@ of JSON for each conversation, ``{"template", "messages", "variables", "seconds"
 import json
 import math
 import sys
-from contextlib import suppress
+import time
 from functools import lru_cache
 from typing import Any
 
@@ -20,14 +20,13 @@ from jinja2.runtime import Macro
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
+from localctx.system import limit_process
+
 MEMORY = 1 << 30  # bytes of address space
 
 
 def main() -> None:
     """Answers the conversations on standard input until it closes."""
-    _limit("RLIMIT_AS", MEMORY)
-    for name in ("RLIMIT_CORE", "RLIMIT_FSIZE"):
-        _limit(name, 0)
     for line in sys.stdin.buffer:
         answer = json.dumps(_answer(json.loads(line)))
         sys.stdout.buffer.write(answer.encode() + b"\n")
@@ -35,7 +34,7 @@ def main() -> None:
 
 
 def _answer(request: dict[str, Any]) -> dict[str, str]:
-    _limit_seconds(request["seconds"])
+    limit_process(math.ceil(time.process_time() + request["seconds"]), MEMORY)
     try:
         return {"text": render(request["template"], request["messages"], **request["variables"])}
     except MemoryError:
@@ -51,23 +50,6 @@ def render(template: str, messages: list[dict[str, str]], **variables: object) -
     """Returns the conversation with the generation prompt. Raises whatever the template raises."""
     context = {"tools": None, "documents": None, "add_generation_prompt": True, **variables}
     return _compiled(template).render(messages=messages, **context)
-
-
-def _limit_seconds(seconds: float) -> None:
-    """Allows so many more seconds of processor time, where the system can limit it."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        _limit("RLIMIT_CPU", math.ceil(used.ru_utime + used.ru_stime + seconds))
-
-
-def _limit(name: str, limit: int) -> None:
-    with suppress(ImportError, AttributeError, ValueError, OSError):
-        import resource
-
-        kind = getattr(resource, name)
-        resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
 
 
 @lru_cache

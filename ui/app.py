@@ -36,7 +36,7 @@ KEYS = """<details class="lc-keys"><summary>Keyboard</summary><dl>
 
 def script(name: str) -> str:
     """Return a file of this folder: a function that the page runs once."""
-    return Path(__file__).with_name(name).read_text()
+    return Path(__file__).with_name(name).read_text("utf-8")
 
 
 def build(window: AppWindow) -> gr.Blocks:
@@ -90,7 +90,7 @@ def mount(window: AppWindow, host: str, port: int) -> FastAPI:
         enable_monitoring=False,
         theme=window_theme(),
         css_paths=[Path(__file__).with_name(name) for name in STYLES],
-        head=f"<style>{Path(__file__).with_name('frame.css').read_text()}</style>",
+        head=f"<style>{Path(__file__).with_name('frame.css').read_text('utf-8')}</style>",
         js=f"() => {{ {''.join(f'({script(name)})();' for name in SCRIPTS)} }}",
     )
 

@@ -8,6 +8,7 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -177,7 +178,8 @@ def _connect(address: str, resources: ExitStack) -> None:
     os.environ |= _QUIET
     local = dict[str, Any]()
     if address == "local":
-        folder = tempfile.mkdtemp(prefix="localctx-", dir="/tmp")  # has sockets, whose paths must be short
+        short = None if sys.platform == "win32" else "/tmp"  # the folder has sockets, whose paths must be short
+        folder = tempfile.mkdtemp(prefix="localctx-", dir=short)
         resources.callback(shutil.rmtree, folder, ignore_errors=True)
         os.environ |= {**_LOCAL, "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # read when ray is imported
         local = {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES, "_temp_dir": folder}

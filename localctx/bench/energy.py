@@ -53,10 +53,10 @@ def per_token(joules: float | None, tokens: int) -> dict[str, float]:
 
 def _name(zone: Path) -> str:
     try:
-        return (zone / "name").read_text().strip()
+        return (zone / "name").read_text("utf-8").strip()
     except OSError:
         return ""
 
 
 def _number(file: Path) -> int:
-    return int(file.read_text())
+    return int(file.read_text("ascii"))

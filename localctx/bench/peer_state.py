@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from localctx.models.fingerprint import hash_file
 from localctx.settings import write_atomically
+from localctx.system import sync
 
 LIMIT = 8 << 30  # bytes of all saved states; the least recently used one is deleted first
 
@@ -61,7 +62,7 @@ class SavedPeerStates:
         assert isinstance(engine, PersistablePeer)
         state = self._state(engine, tokens)
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-            facts = json.loads(_facts_file(state).read_text())
+            facts = json.loads(_facts_file(state).read_text("utf-8"))
             if facts.pop("blake3") == hash_file(state) and engine.load(state, tokens):
                 os.utime(state)
                 return SavedStateFacts(**facts)
@@ -100,8 +101,7 @@ class SavedPeerStates:
         if not engine.save(part, tokens):
             part.unlink(missing_ok=True)
             raise OSError("is the disk full?")
-        with part.open("rb") as file:
-            os.fsync(file.fileno())  # also so that it is not written while another engine is timed
+        sync(part)  # also so that it is not written while another engine is timed
         part.replace(state)
 
     def _shrink(self) -> None:

@@ -1,6 +1,5 @@
 """The report of a run: the machine, medians as JSON, tables and a picture."""
 
-import os
 import platform
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -14,6 +13,7 @@ from localctx.bench.measure import Bench
 from localctx.budget import measure_ram
 from localctx.kernels.processor import INSTRUCTIONS, WIDEST
 from localctx.models.weight_formats import precision_name
+from localctx.system import processors
 from localctx.version import __version__
 
 LIBRARIES = ("torch", "transformers", "numba", "numpy", "llama-cpp-python", "hqq", "optimum-quanto")
@@ -41,7 +41,7 @@ def machine(bench: Bench) -> dict[str, Any]:
     model = bench.engines.model
     return {
         "cpu": cpu_name(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": processors(),
         "memory": measure_ram().total,
         "system": f"{platform.system()} {platform.release()}",
         "device": torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else "cpu",
@@ -121,7 +121,7 @@ def _precision(bench: Bench) -> str:
 def cpu_name() -> str:
     """Returns the processor's name or, if the system does not give it, its architecture."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()

@@ -154,8 +154,10 @@ def _address_ranges(pool: Pool) -> list[list[int]]:
 
 
 def drop_files(folder: Path) -> None:
-    """Drops the files below ``folder`` from the system's page cache, where the system supports it."""
-    for path in folder.rglob("*") if hasattr(os, "posix_fadvise") else ():
+    """Drops the files below ``folder`` from the system's page cache, on Linux."""
+    if sys.platform != "linux":
+        return
+    for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())

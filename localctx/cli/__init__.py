@@ -1,6 +1,7 @@
 """The ``localctx`` command. Heavy modules are imported inside commands, so that ``--help`` is instant."""
 
 import gc
+import io
 import os
 import sys
 import warnings
@@ -37,11 +38,20 @@ def main() -> None:
     from localctx.error_log import start_error_log
 
     start_error_log()
+    if sys.platform == "win32":
+        _write_utf8()
     code = run()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
     os._exit(code)
+
+
+def _write_utf8() -> None:
+    """Have pipes and files get UTF-8, as terminals do: Windows would take a code page without most letters."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
 
 
 def run() -> int:

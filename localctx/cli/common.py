@@ -208,9 +208,11 @@ def measuring_text(file: str | None) -> str:
 
 def with_launcher(line: str) -> str:
     """Return ``line`` with ``localctx`` replaced by the path of packaging/start if it was started with that."""
-    start = Path(sys.prefix).parent / "packaging" / "start"
+    start = Path(sys.prefix).parent / "packaging" / ("start.ps1" if sys.platform == "win32" else "start")
     if shutil.which("localctx") or not start.is_file():
         return line
+    if sys.platform == "win32":
+        return line.replace(": localctx ", f': powershell -ExecutionPolicy Bypass -File "{start}" ')
     return line.replace(": localctx ", f": sh {shlex.quote(os.path.relpath(start))} ")
 
 

@@ -58,10 +58,11 @@ class temporary_asker:
 
         from localctx.engine.model_loader import ModelLoader
         from localctx.session import Session
+        from localctx.system import link
 
         self._open = ExitStack()
         folder = Path(self._open.enter_context(tempfile.TemporaryDirectory()))
-        (folder / "models").symlink_to(self._session.settings.models)
+        link(folder / "models", self._session.settings.models)
         settings, loader = replace(self._session.settings, home=folder, max_tokens=48), ModelLoader()
         sessions = {
             mode: self._open.enter_context(Session(replace(settings, mode=mode), loader=loader))

@@ -5,6 +5,7 @@ A page that the store holds is never written a second time: it leaves memory for
 
 import mmap
 import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -205,9 +206,9 @@ class StoredCopies:
 
 
 def _reserve(fd: int, nbytes: int) -> None:
-    if hasattr(os, "posix_fallocate"):
+    if sys.platform == "linux":
         os.posix_fallocate(fd, 0, nbytes)
-    else:  # macOS
+    else:
         os.ftruncate(fd, nbytes)
 
 

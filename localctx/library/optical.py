@@ -3,7 +3,6 @@
 It uses the models in RapidOCR's package; nothing is downloaded.
 """
 
-import os
 import re
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
@@ -12,6 +11,7 @@ from typing import Any
 
 from localctx.library.layout import Box, place
 from localctx.library.word_boxes import WORD, WordBox, clamp
+from localctx.system import processors
 
 INSTALL = "pip install 'localctx[ocr]'"
 _MAX_THREADS = 4  # each takes address space, which the child process may use only so much of
@@ -42,7 +42,7 @@ class OpticalReader:
                 "Det.limit_side_len": unlimited,
                 "Det.model_path": str(models / "PP-OCRv6_det_small.onnx"),
                 "Rec.model_path": str(models / "PP-OCRv6_rec_small.onnx"),
-                "EngineConfig.onnxruntime.intra_op_num_threads": min(_MAX_THREADS, _processors()),
+                "EngineConfig.onnxruntime.intra_op_num_threads": min(_MAX_THREADS, processors()),
                 "EngineConfig.onnxruntime.inter_op_num_threads": 1,
             }
         )
@@ -78,10 +78,6 @@ class OpticalReader:
         scored = zip(boxes, result.scores, strict=True)
         level = sum(len(b.text) * score for b, score in scored if b.right - b.left > b.bottom - b.top)
         return boxes, level / sum(len(box.text) for box in boxes)
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _trimmed(picture: Any) -> tuple[int, int, Any]:

@@ -1,7 +1,7 @@
 """The child process that parses one document. It sets its own limits, then imports the one parser it needs.
 
 Standard input: a line of JSON (kind, number of bytes, limits), then the bytes. Standard output: JSON lines
-``{"done", "total"}`` for progress, and last ``{"text", "marks", "format", "boxes"}``, for one page of a PDF ``{"png",
+``{"done", "total"}`` for progress, ``{"seconds", "memory"}`` for limits that are new, and last ``{"text", "marks", "format", "boxes"}``, for one page of a PDF ``{"png",
 "text", "width", "height", "words"}``, or ``{"problem", "remedy"}``. The process
 ends when its parent does.
 """
@@ -9,28 +9,31 @@ ends when its parent does.
 import json
 import math
 import os
-import resource
 import sys
 import threading
+import time
 from base64 import b64encode
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from localctx.errors import DocumentError
 from localctx.library.text_builder import TextBuilder
+from localctx.system import limit_process
 
 if TYPE_CHECKING:
     from localctx.library.archive import Archive
 
 _PARTS_A_SECOND = 5  # pages or messages; a full page of a PDF takes a twentieth of a second
 _parts_read = count(1)
+_Progress = Callable[[int, int], None]
 
 
 def main() -> None:
     """Answers the one request on standard input."""
     request = json.loads(sys.stdin.buffer.readline())
-    _limit(request["seconds"], request["memory"] + request["bytes"])
+    _limit(request, request["seconds"], request["memory"] + request["bytes"])
     data = sys.stdin.buffer.read(request["bytes"])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _send(_result(request, data))
@@ -71,25 +74,25 @@ def _base64(data: bytes) -> str:
 
 def _parse(request: dict[str, Any], data: bytes) -> tuple[str, TextBuilder]:
     """Parses, and imports only the parser for this kind: so the process starts in a tenth of a second."""
-    kind = request["what"]
+    kind, progress = request["what"], partial(_progress, request)
     if kind == "pdf":
         from localctx.library import pdf
 
-        return pdf.read(data, _progress, request["ocr"], lambda: _renew(request))
+        return pdf.read(data, progress, request["ocr"], lambda: _renew(request))
     if kind == "zip":
         from localctx.library.archive import Archive
 
         archive = Archive(data)
-        return archive.kind(), _unpack(archive.kind(), archive)
-    return kind, _read(kind, data)
+        return archive.kind(), _unpack(archive.kind(), archive, progress)
+    return kind, _read(kind, data, progress)
 
 
-def _read(kind: str, data: bytes) -> TextBuilder:
+def _read(kind: str, data: bytes, progress: _Progress) -> TextBuilder:
     match kind:
         case "eml" | "mbox":
             from localctx.library import mail
 
-            return mail.read(data) if kind == "eml" else mail.read_mailbox(data, _progress)
+            return mail.read(data) if kind == "eml" else mail.read_mailbox(data, progress)
         case "rtf":
             from localctx.library import rtf
 
@@ -97,14 +100,14 @@ def _read(kind: str, data: bytes) -> TextBuilder:
         case "xls":
             from localctx.library import spreadsheet
 
-            return spreadsheet.read(data, _progress)
+            return spreadsheet.read(data, progress)
     from localctx.library import html
 
     html.read(data.decode(), builder := TextBuilder())
     return builder
 
 
-def _unpack(kind: str, archive: "Archive") -> TextBuilder:
+def _unpack(kind: str, archive: "Archive", progress: _Progress) -> TextBuilder:
     match kind:
         case "docx":
             from localctx.library import docx
@@ -117,22 +120,21 @@ def _unpack(kind: str, archive: "Archive") -> TextBuilder:
         case "pptx":
             from localctx.library import pptx
 
-            return pptx.read(archive, _progress)
+            return pptx.read(archive, progress)
         case "xlsx" | "ods":
             from localctx.library import spreadsheet
 
-            return spreadsheet.read(archive.repacked(spreadsheet.is_read), _progress)
+            return spreadsheet.read(archive.repacked(spreadsheet.is_read), progress)
     from localctx.library import epub
 
-    return epub.read(archive, _progress)
+    return epub.read(archive, progress)
 
 
-def _progress(done: int, total: int) -> None:
+def _progress(request: dict[str, Any], done: int, total: int) -> None:
     """Tells the parent that a page or message was read. A long document gets more CPU time, a second for every five."""
     if next(_parts_read) % _PARTS_A_SECOND == 0:
-        with suppress(ValueError, OSError):
-            soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
-            resource.setrlimit(resource.RLIMIT_CPU, (soft + 1 if soft != resource.RLIM_INFINITY else soft, hard))
+        seconds, memory = request["limits"]
+        _limit(request, seconds + 1, memory)
     _send({"done": done, "total": total})
 
 
@@ -143,18 +145,15 @@ def _send(message: dict[str, Any]) -> None:
 
 def _renew(request: dict[str, Any]) -> None:
     """Raises the limits for one page of OCR: adds the CPU seconds of a file, and the memory that OCR needs."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    seconds = math.ceil(used.ru_utime + used.ru_stime) + request["seconds"]
-    _limit(seconds, request["memory"] + request["bytes"] + request["optical"])
+    seconds = math.ceil(time.process_time()) + request["seconds"]
+    _limit(request, seconds, request["memory"] + request["bytes"] + request["optical"])
 
 
-def _limit(seconds: int, memory: int) -> None:
-    """Limits CPU time and address space; forbids core files and writing to files. macOS lacks some of these limits."""
-    limits = {"RLIMIT_CPU": seconds, "RLIMIT_AS": memory, "RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0}
-    for name, limit in limits.items():
-        with suppress(ValueError, OSError):
-            _, hard = resource.getrlimit(kind := getattr(resource, name))
-            resource.setrlimit(kind, (limit, hard))  # the hard limit stays, so that _renew can raise the soft one
+def _limit(request: dict[str, Any], seconds: int, memory: int) -> None:
+    """Limits processor time and memory, and tells the parent, which watches what the system does not limit."""
+    request["limits"] = seconds, memory
+    limit_process(seconds, memory)
+    _send({"seconds": seconds, "memory": memory})
 
 
 def _end_with_parent() -> None:

@@ -24,6 +24,7 @@ from localctx.library.text_builder import OPTICAL, Mark
 from localctx.store.documents import DocumentRow, Span, text_id
 from localctx.store.originals import content_id
 from localctx.store.word_places import PageBoxes
+from localctx.system import open_without_waiting
 
 MAX_BYTES = 512 << 20
 _COMMENT = r"<!--(?:(?!-->).)*-->"  # one, never several: a text of many would take for ever
@@ -124,19 +125,12 @@ def _file(path: Path) -> tuple[bytes, int]:
             raise DocumentError(f"{shown} is a folder", f"add it with: localctx library add {shown}")
         if stat.S_ISCHR(about.st_mode) or stat.S_ISBLK(about.st_mode):
             raise DocumentError(f"{shown} is a device, not a document", "name a text file")
-        with open(path, "rb", opener=_open_without_waiting) as f:
+        with open(path, "rb", opener=open_without_waiting) as f:
             return _limited(f, shown), os.fstat(f.fileno()).st_mtime_ns
     except FileNotFoundError as e:
         raise DocumentError(f"{shown} does not exist", "check the name and the folder") from e
     except (OSError, ValueError) as e:
         raise DocumentError(f"{shown} cannot be read ({e})", "check that it is a file you may read") from e
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    """Opens a named pipe even if no process writes into it, which would otherwise block for ever; it reads as empty."""
-    fd = os.open(path, flags | os.O_NONBLOCK)
-    os.set_blocking(fd, True)
-    return fd
 
 
 def _limited(stream: BinaryIO, source: str) -> bytes:

@@ -5,8 +5,6 @@ import math
 import signal
 import subprocess
 import sys
-import threading
-import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,12 +12,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from localctx.child_process import ChildWatch, start_python
 from localctx.errors import Cancelled, DocumentError
 from localctx.library.text_builder import Mark
 from localctx.store.word_places import PageBoxes
 
-POLL_SECONDS = 0.2  # between checks of the deadline and of ``cancelled``
 _ROOT = str(Path(__file__).parents[2])
+_OUT_OF_TIME = () if sys.platform == "win32" else (-signal.SIGXCPU, -signal.SIGKILL)
+"""How a child ends that reaches its limit of processor time, or is killed."""
 
 
 @dataclass(frozen=True)
@@ -101,54 +101,39 @@ def _ask_child(
     cancelled: Callable[[], bool],
 ) -> dict[str, Any]:
     """Returns the child's last message. Raises DocumentError if it ends without one, and Cancelled."""
-    with _child(limits.wall, cancelled) as (child, restart_timer):
+    with _child(limits.wall, cancelled) as (child, watch):
+        watch.allow(limits.seconds, limits.memory + len(data))
         _send(child, request, data, limits)
         for message in _messages(child, limits):
-            restart_timer()
-            if "done" not in message:
+            watch.restart()
+            if "seconds" in message:
+                watch.allow(float(message["seconds"]), float(message["memory"]))
+            elif "done" in message:
+                progress(int(message["done"]), int(message["total"]))
+            else:
                 return message
-            progress(int(message["done"]), int(message["total"]))
         code = child.wait()
-        raise Cancelled if cancelled() else _exit_error(code, limits)
+        raise Cancelled if cancelled() else _exit_error(code, watch.excess, limits)
 
 
 @contextmanager
-def _child(wall: int, cancelled: Callable[[], bool]) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], None]]]:
-    """Starts a Python process with this one's import path; without ``site`` it starts in half the time.
-
-    Yields the process and a function that restarts its timer. It is killed when ``cancelled()`` is True or ``wall``
-    seconds after the timer was last restarted. It has a session of its own, so that Ctrl-C reaches only the parent.
+def _child(wall: int, cancelled: Callable[[], bool]) -> Iterator[tuple[subprocess.Popen[bytes], ChildWatch]]:
+    """Starts a parser with this process's import path. Yields it, and its watch: it is killed when ``cancelled()`` is
+    True, or when it takes too much.
     """
-    start = f"import sys; sys.path[:] = {[_ROOT, *sys.path]!r}; from localctx.library.parse_child import main; main()"
-    command, pipe = [sys.executable, "-I", "-S", "-c", start], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True) as child:
-        watchdog = _Watchdog(wall, child.kill, cancelled)
-        watchdog.start()
+    path = [_ROOT, *sys.path]
+    with start_python(
+        f"import sys; sys.path[:] = {path!r}; from localctx.library.parse_child import main; main()"
+    ) as child:
+        watch = ChildWatch(child, wall, cancelled)
+        watch.start()
         try:
-            yield child, watchdog.restart
+            yield child, watch
         finally:
-            watchdog.ended.set()
+            watch.ended.set()
             child.kill()
             with suppress(BrokenPipeError):
                 _pipes(child)[0].close()
-
-
-class _Watchdog(threading.Thread):
-    """Calls ``kill`` once ``cancelled()`` is True or ``wall`` seconds have passed since ``restart``."""
-
-    def __init__(self, wall: int, kill: Callable[[], None], cancelled: Callable[[], bool] = lambda: False) -> None:
-        super().__init__(daemon=True)
-        self.ended, self._wall, self._cancelled, self._kill = threading.Event(), wall, cancelled, kill
-        self.restart()
-
-    def restart(self) -> None:
-        self._deadline = time.monotonic() + self._wall
-
-    def run(self) -> None:
-        while not self.ended.wait(POLL_SECONDS):
-            if time.monotonic() >= self._deadline or self._cancelled():
-                self._kill()
-                break
 
 
 def _pipes(child: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
@@ -205,11 +190,13 @@ def _one_line(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:300]
 
 
-def _exit_error(code: int, limits: SandboxLimits) -> DocumentError:
-    """Returns the error for a child that ended without a result."""
-    if code in (-signal.SIGXCPU, -signal.SIGKILL):  # its CPU limit, or the watchdog
+def _exit_error(code: int, excess: str, limits: SandboxLimits) -> DocumentError:
+    """Returns the error for a child that ended without a result: by itself, by a limit of the system, or by its watch,
+    which says of what it took too much.
+    """
+    if excess == "time" or code in _OUT_OF_TIME:
         return DocumentError(f"takes more than {limits.seconds} s to read", "split it into parts, or do not trust it")
-    if code == -signal.SIGABRT:  # of libraries in Rust and C++ that get no memory
+    if excess == "memory" or code == -signal.SIGABRT:  # of libraries in Rust and C++ that get no memory
         needs = f"needs more than {limits.memory >> 20:,} MiB of memory to be read"
         return DocumentError(needs, "split it into parts, or do not trust it")
     return DocumentError(f"makes its reader crash (exit {code})", "open it elsewhere and save it anew")

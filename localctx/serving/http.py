@@ -3,6 +3,7 @@
 import os
 import secrets
 import socket
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -35,9 +36,9 @@ def access_key(home: Path, name: str = "ui") -> str:
     """Return the key in ``home/NAME.key``. The file is made on first use, readable by its owner alone."""
     file = home / f"{name}.key"
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with suppress(FileExistsError), os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as f:
-        f.write(secrets.token_urlsafe(24))
-    return file.read_text().strip()
+    with suppress(FileExistsError), os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as f:
+        f.write(secrets.token_urlsafe(24).encode())
+    return file.read_text("ascii").strip()
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -46,7 +47,10 @@ def listen(host: str, port: int) -> socket.socket:
         refuse_offline(f"{host} can be reached from other machines", "leave out --host, or --offline")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if sys.platform == "win32":  # there SO_REUSEADDR would share the port with whoever listens on it
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+    else:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
     except OSError as e:

@@ -4,17 +4,17 @@ The file ``servers/PID-PORT.json`` is readable by its owner alone. Its server ho
 releases when the process ends, however it ends: a file that nobody locks is of a server that is gone.
 """
 
-import fcntl
 import json
 import os
 import secrets
-import stat
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from localctx.system import open_own, try_lock
 from localctx.version import __version__
 
 FOLDER = "servers"
@@ -58,9 +58,9 @@ def registered(home: Path, host: str, port: int, key: str) -> Iterator[None]:
         yield
     finally:
         if lock is not None:
+            os.close(lock)
             with suppress(OSError):
                 file.unlink()
-            os.close(lock)
 
 
 def open_servers(home: Path) -> list[OpenServer]:
@@ -71,15 +71,19 @@ def open_servers(home: Path) -> list[OpenServer]:
 
 
 def _write(file: Path, server: OpenServer) -> int:
-    """Write and lock a server's file; it has its name once it is whole and locked. Returns the lock."""
+    """Write and lock a server's file; it has its name once it is whole and locked. Returns the lock.
+
+    On Windows an open file cannot be renamed, nor deleted by one who finds it before it is locked.
+    """
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    new = file.with_suffix(".new")
+    new = file if sys.platform == "win32" else file.with_suffix(".new")
     new.unlink(missing_ok=True)
-    lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try_lock(lock)
         os.write(lock, json.dumps(asdict(server)).encode())
-        new.rename(file)
+        if new != file:
+            new.rename(file)
     except OSError:
         os.close(lock)
         raise
@@ -89,25 +93,14 @@ def _write(file: Path, server: OpenServer) -> int:
 def _read(file: Path) -> OpenServer | None:
     """Returns the server of a file; None if it is gone, or if others than this user could have written or read it."""
     try:
-        opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(open_own(file), "rb") as f:
+            gone, content = try_lock(f.fileno(), shared=True), f.read()
     except OSError:
         return None
-    with os.fdopen(opened, "rb") as f:
-        about = os.fstat(f.fileno())
-        if about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077 or not stat.S_ISREG(about.st_mode):
-            return None
-        if not _is_locked(f.fileno()):
-            with suppress(OSError):
-                file.unlink()
-            return None
-        with suppress(ValueError, TypeError):
-            return OpenServer(**json.loads(f.read()))
+    if gone:
+        with suppress(OSError):
+            file.unlink()
+        return None
+    with suppress(ValueError, TypeError):
+        return OpenServer(**json.loads(content))
     return None
-
-
-def _is_locked(file: int) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False

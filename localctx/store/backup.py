@@ -24,6 +24,7 @@ from localctx.errors import DocumentError, StoreError
 from localctx.store.database import copy_database, file_time, open_database
 from localctx.store.integrity import damaged_rows, examine_database
 from localctx.store.store import Store, store_errors
+from localctx.system import sync
 from localctx.version import __version__
 
 FORMAT = "localctx backup 1"
@@ -54,8 +55,7 @@ def write_backup(store: Store, path: Path, pages: bool = False) -> BackedUp:
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=".localctx-") as folder:
             result = _pack(store, Path(folder), part, pages)
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
+        sync(part)
         part.replace(path)
     except OSError as e:
         raise DocumentError(f"{path} cannot be written ({e})", "choose another place, or free some space") from e
@@ -215,9 +215,7 @@ def _put_in_place(folder: Path, home: Path) -> None:
     (folder / DATABASE).replace(home / DATABASE)
     for changed in (home / "originals", home / "pages", home):
         with suppress(OSError):
-            descriptor = os.open(changed, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
+            sync(changed)
     with closing(Store(home)) as store:
         store.pages.sweep()
         store.originals.sweep()

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from localctx.budget import measure_disk
+
 SMALLEST, LARGEST = 1 << 20, 16 << 20  # bytes; between them, as much as the database has
 
 
@@ -36,8 +38,7 @@ class DiskReserve:
                 part.unlink(missing_ok=True)
 
     def _room(self) -> int:
-        disk = os.statvfs(self._file.parent)
-        return disk.f_bavail * disk.f_frsize
+        return measure_disk(self._file.parent).free
 
     @contextmanager
     def freed(self) -> Iterator[None]:

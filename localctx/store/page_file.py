@@ -2,7 +2,6 @@
 ``PageReader`` maps them and verifies the pages in them.
 """
 
-import os
 import secrets
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from filelock import FileLock
 from localctx.store.page_checksum import page_checksum
 from localctx.store.page_store import OpenedPage
 from localctx.store.slot_file import EmptyFile, SlotFile, SlotWriter
+from localctx.system import sync
 
 IN_SLOTS = "((pages.bytes + slot_bytes - 1) / slot_bytes * slot_bytes)"
 """SQL: the bytes that a page takes of its file."""
@@ -33,7 +33,7 @@ class PageFile:
         self._lock = lock_of(self._path)
         self._lock.acquire()
         self._file = SlotWriter(self._path, slot_bytes)
-        _sync_folder(folder)
+        sync(folder)  # which makes its name durable
 
     def append(self, payload: np.ndarray) -> int:
         """Write a page; returns its first slot. Raises OSError."""
@@ -97,12 +97,3 @@ def verified(payload: np.ndarray, checksum: bytes) -> np.ndarray | None:
 def lock_of(file: Path, timeout: float = -1) -> FileLock:
     """Returns the lock that a page file's writer holds."""
     return FileLock(file.with_suffix(".lock"), timeout=timeout)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder, which makes the names of its new files durable."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

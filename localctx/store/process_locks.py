@@ -3,11 +3,12 @@
 The system releases them when a process ends, however it ends.
 """
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from localctx.system import lock_shared, try_lock
 
 WORK, WATCH = "at-work.lock", "watching.lock"
 
@@ -17,37 +18,28 @@ def at_work(home: Path) -> Iterator[None]:
     """Hold what ``is_at_work`` looks at, together with others. Without the file, nobody looks: none is made."""
     with ExitStack() as stack:
         with suppress(OSError):
-            lock = stack.enter_context((home / WORK).open("rb"))
-            fcntl.flock(lock, fcntl.LOCK_SH)  # waits for the microseconds that somebody looks
+            lock = stack.enter_context((home / WORK).open("r+b"))
+            lock_shared(lock.fileno())  # waits for the microseconds that somebody looks
         yield
 
 
 def is_at_work(home: Path) -> bool:
     """Returns True while any process is ``at_work`` for the data folder."""
     with _opened(home / WORK) as lock:
-        return not _locked(lock)
+        return not try_lock(lock)
 
 
 @contextmanager
 def the_watcher(home: Path) -> Iterator[bool]:
     """Yields True if no other process watches folders for this data folder; none can inside the block then."""
     with _opened(home / WATCH) as lock:
-        yield _locked(lock)
+        yield try_lock(lock)
 
 
 @contextmanager
 def _opened(file: Path) -> Iterator[int]:
-    lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)  # children do not inherit it (PEP 446)
     try:
         yield lock
     finally:
         os.close(lock)
-
-
-def _locked(lock: int) -> bool:
-    """Lock a file for this process alone; returns False if another has it."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

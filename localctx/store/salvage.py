@@ -23,6 +23,7 @@ from localctx.store.documents import text_id
 from localctx.store.integrity import expected_columns
 from localctx.store.row_checksum import CHECKED, row_checksum
 from localctx.store.schema import migrate, signs_apart
+from localctx.system import sync
 
 _HEADER = 100  # bytes of the file
 _MAX_ROWID = (1 << 63) - 1
@@ -241,8 +242,7 @@ def _index_words(db: Database) -> None:
 
 def _exchange(file: Path, new: Path, aside: Path) -> None:
     """Put the new database in the place of the damaged one, which is kept. At no moment is there none."""
-    with new.open("rb") as written:
-        os.fsync(written.fileno())
+    sync(new)
     try:
         os.link(file, aside)
     except OSError:

@@ -2,9 +2,12 @@
 
 import mmap
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | (os.O_BINARY if sys.platform == "win32" else 0)
 
 
 class SlotWriter:
@@ -13,7 +16,7 @@ class SlotWriter:
     def __init__(self, path: Path, slot_bytes: int) -> None:
         self.slot_bytes = slot_bytes
         self.slots = 0
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        self._fd = os.open(path, _NEW, 0o600)
 
     def append(self, payload: np.ndarray) -> int:
         """Write a page, into several slots if it is larger than one; returns the first.
@@ -26,9 +29,9 @@ class SlotWriter:
         return slot
 
     def _write(self, data: bytes, offset: int) -> None:
+        os.lseek(self._fd, offset, os.SEEK_SET)  # behind what a full disk took of an earlier page
         while data:
-            n = os.pwrite(self._fd, data, offset)
-            data, offset = data[n:], offset + n
+            data = data[os.write(self._fd, data) :]
 
     def sync(self) -> None:
         """Return once every appended page is on the disk."""

@@ -29,7 +29,7 @@ def mark_as_cache(folder: Path) -> None:
     """Mark a folder so that programs for backups leave it out (https://bford.info/cachedir/)."""
     with contextlib.suppress(OSError):
         if not (folder / CACHE_TAG).exists():
-            (folder / CACHE_TAG).write_text(_CACHE_MARK)
+            (folder / CACHE_TAG).write_text(_CACHE_MARK, encoding="ascii")
 
 
 class StoredPages:
@@ -219,7 +219,8 @@ class StoredPages:
         with contextlib.suppress(Timeout, OSError), lock_of(file, timeout=0) as lock:
             if not self._db.table("segments").count_where("id = ?", [segment]):
                 with contextlib.suppress(FileNotFoundError):
-                    freed = file.stat().st_size
-                    file.unlink()
+                    nbytes = file.stat().st_size
+                    file.unlink()  # on Windows not while it is mapped: the next sweep deletes it
+                    freed = nbytes
             Path(lock.lock_file).unlink(missing_ok=True)
         return freed

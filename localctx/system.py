@@ -1,0 +1,139 @@
+"""What Windows does otherwise than POSIX systems: locks of files, syncing of folders, links, files that are one user's alone,
+and the limits of a process.
+"""
+
+import os
+import random
+import stat
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+if sys.platform == "win32":
+    import _winapi
+    import msvcrt
+    import shutil
+else:
+    import fcntl
+    import resource
+
+_LOCKED_AT, _HOLDERS = 1 << 30, 1024  # Windows: first byte of a lock, beyond any content; most who share one
+_LOOK_SECONDS = 0.001  # between attempts to lock
+
+
+def try_lock(file: int, shared: bool = False) -> bool:
+    """Locks an open file (a descriptor) until it is closed or this process ends: for itself alone, or ``shared`` with
+    others who share it. Returns False if another opened file has a lock that forbids it. Raises OSError.
+
+    Windows locks ranges of bytes, each for one alone: who shares has one byte of a range, who does not has all of it.
+    There the file must have been opened for writing.
+    """
+    if sys.platform == "win32":
+        first = random.randrange(_HOLDERS)
+        places = ((first + i) % _HOLDERS for i in range(_HOLDERS)) if shared else (0,)
+        return any(_lock_bytes(file, _LOCKED_AT + at, 1 if shared else _HOLDERS) for at in places)
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock_shared(file: int) -> None:
+    """Locks as ``try_lock`` does, shared, and waits for one who has the file alone."""
+    while not try_lock(file, shared=True):
+        time.sleep(_LOOK_SECONDS)
+
+
+if sys.platform == "win32":
+
+    def _lock_bytes(file: int, start: int, count: int) -> bool:
+        before = os.lseek(file, 0, os.SEEK_CUR)
+        os.lseek(file, start, os.SEEK_SET)  # locks begin where the file would be read next
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, count)
+        except PermissionError:
+            return False
+        finally:
+            os.lseek(file, before, os.SEEK_SET)
+        return True
+
+
+def open_own(file: Path) -> int:
+    """Opens a file that only this user can have written and can read; returns its descriptor. It follows no link and
+    waits for no pipe. Raises OSError, PermissionError for files of others.
+
+    On Windows it is the folder that says who may read: Python makes folders of mode 700 for their owner alone.
+    """
+    if sys.platform == "win32":
+        if file.is_symlink():
+            raise PermissionError(f"{file} is a link")
+        return os.open(file, os.O_RDWR | os.O_BINARY | os.O_NOINHERIT)
+    opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    about = os.fstat(opened)
+    if about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077 or not stat.S_ISREG(about.st_mode):
+        os.close(opened)
+        raise PermissionError(f"{file} is not this user's alone")
+    return opened
+
+
+def open_without_waiting(path: str, flags: int) -> int:
+    """Opens a named pipe even if no process writes into it, which would otherwise block for ever: it reads as empty.
+    An opener for ``open``.
+    """
+    if sys.platform == "win32":
+        return os.open(path, flags)  # has no pipes among its files
+    opened = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(opened, True)
+    return opened
+
+
+def sync(path: Path) -> None:
+    """Returns once the bytes of a file, or the names in a folder, are on the disk. Raises OSError.
+
+    Windows opens no folder; NTFS writes names to its journal by itself.
+    """
+    if sys.platform == "win32" and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDWR if sys.platform == "win32" else os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def link(path: Path, target: Path) -> None:
+    """Makes ``path`` lead to the file or folder ``target``. Raises OSError.
+
+    On Windows symbolic links take a privilege: there it is a junction, a second name of the file, or a copy.
+    """
+    if sys.platform != "win32":
+        path.symlink_to(target)
+    elif target.is_dir():
+        _winapi.CreateJunction(str(target), str(path))
+    else:
+        with suppress(OSError):
+            os.link(target, path)
+        if not path.exists():
+            shutil.copyfile(target, path)
+
+
+def limit_process(seconds: int, memory: int) -> None:
+    """Limits this process: ``seconds`` of processor time since its start, bytes of ``memory`` (its address space), no
+    core files, and no writing to files. What a system cannot limit is left out: Windows all of it, macOS some.
+
+    ``child_process.ChildWatch`` watches time and memory everywhere.
+    """
+    if sys.platform == "win32":
+        return
+    limits = {"RLIMIT_CPU": seconds, "RLIMIT_AS": memory, "RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0}
+    for name, limit in limits.items():
+        with suppress(AttributeError, ValueError, OSError):
+            _, hard = resource.getrlimit(kind := getattr(resource, name))
+            resource.setrlimit(kind, (limit, hard))  # the hard limit stays, so that the soft one can be raised
+
+
+def processors() -> int:
+    """Returns how many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
