@@ -1,5 +1,5 @@
-"""What Windows does otherwise than POSIX systems: locks of files, syncing of folders, links, files that are one user's alone,
-and the limits of a process.
+"""What Windows does otherwise than POSIX systems: locks of files, syncing of folders, links, files of one user alone, and
+the limits of a process.
 """
 
 import os

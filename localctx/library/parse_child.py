@@ -1,9 +1,9 @@
 """The child process that parses one document. It sets its own limits, then imports the one parser it needs.
 
 Standard input: a line of JSON (kind, number of bytes, limits), then the bytes. Standard output: JSON lines
-``{"done", "total"}`` for progress, ``{"seconds", "memory"}`` for limits that are new, and last ``{"text", "marks", "format", "boxes"}``, for one page of a PDF ``{"png",
-"text", "width", "height", "words"}``, or ``{"problem", "remedy"}``. The process
-ends when its parent does.
+``{"done", "total"}`` for progress, ``{"seconds", "memory"}`` for limits that are new, and last ``{"text", "marks",
+"format", "boxes"}``, for one page of a PDF ``{"png", "text", "width", "height", "words"}``, or ``{"problem",
+"remedy"}``. The process ends when its parent does.
 """
 
 import json
