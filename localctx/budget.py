@@ -101,8 +101,9 @@ def _peak() -> int:
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak << 10
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak << 10
 
 
 def measure_use(pid: int) -> tuple[float, int]:
@@ -143,9 +144,8 @@ def _cgroup() -> tuple[int | None, int]:
         ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ):
         with contextlib.suppress(OSError, ValueError):
-            return int(Path(limit).read_text("ascii")), int(Path(used).read_text("ascii")) - _reclaimable(
-                Path(used).parent
-            )
+            limit_bytes, used_bytes = (int(Path(file).read_text("ascii")) for file in (limit, used))
+            return limit_bytes, used_bytes - _reclaimable(Path(used).parent)
     return None, 0
 
 

@@ -1,5 +1,5 @@
-"""What Windows does otherwise than POSIX systems: locks of files, syncing of folders, links, files of one user alone, and
-the limits of a process.
+"""What Windows does otherwise than POSIX systems: locks of files, syncing of folders, links, files of one user alone,
+and the limits of a process.
 """
 
 import os
@@ -33,11 +33,12 @@ def try_lock(file: int, shared: bool = False) -> bool:
         first = random.randrange(_HOLDERS)
         places = ((first + i) % _HOLDERS for i in range(_HOLDERS)) if shared else (0,)
         return any(_lock_bytes(file, _LOCKED_AT + at, 1 if shared else _HOLDERS) for at in places)
-    try:
-        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    else:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 def lock_shared(file: int) -> None:
@@ -125,15 +126,16 @@ def limit_process(seconds: int, memory: int) -> None:
 
     ``child_process.ChildWatch`` watches time and memory everywhere.
     """
-    if sys.platform == "win32":
-        return
-    limits = {"RLIMIT_CPU": seconds, "RLIMIT_AS": memory, "RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0}
-    for name, limit in limits.items():
-        with suppress(AttributeError, ValueError, OSError):
-            _, hard = resource.getrlimit(kind := getattr(resource, name))
-            resource.setrlimit(kind, (limit, hard))  # the hard limit stays, so that the soft one can be raised
+    if sys.platform != "win32":
+        limits = {"RLIMIT_CPU": seconds, "RLIMIT_AS": memory, "RLIMIT_CORE": 0, "RLIMIT_FSIZE": 0}
+        for name, limit in limits.items():
+            with suppress(AttributeError, ValueError, OSError):
+                _, hard = resource.getrlimit(kind := getattr(resource, name))
+                resource.setrlimit(kind, (limit, hard))  # the hard limit stays, so that the soft one can be raised
 
 
 def processors() -> int:
     """Returns how many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

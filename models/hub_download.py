@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-HUB_UNREACHABLE = os.EX_UNAVAILABLE
-DISK_FULL = os.EX_CANTCREAT
+HUB_UNREACHABLE = 69
+DISK_FULL = 73
 TIMEOUT = 10  # seconds to wait for the hub's answer
 PARALLEL = 4  # files downloaded at a time
 

@@ -18,8 +18,10 @@ from localctx.library.text_builder import Mark
 from localctx.store.word_places import PageBoxes
 
 _ROOT = str(Path(__file__).parents[2])
-_OUT_OF_TIME = () if sys.platform == "win32" else (-signal.SIGXCPU, -signal.SIGKILL)
-"""How a child ends that reaches its limit of processor time, or is killed."""
+if sys.platform == "win32":
+    _OUT_OF_TIME = frozenset[int]()
+else:
+    _OUT_OF_TIME = frozenset((-signal.SIGXCPU, -signal.SIGKILL))  # its limit of processor time, or killed
 
 
 @dataclass(frozen=True)
@@ -121,10 +123,8 @@ def _child(wall: int, cancelled: Callable[[], bool]) -> Iterator[tuple[subproces
     """Starts a parser with this process's import path. Yields it, and its watch: it is killed when ``cancelled()`` is
     True, or when it takes too much.
     """
-    path = [_ROOT, *sys.path]
-    with start_python(
-        f"import sys; sys.path[:] = {path!r}; from localctx.library.parse_child import main; main()"
-    ) as child:
+    code = f"import sys; sys.path[:] = {[_ROOT, *sys.path]!r}; from localctx.library.parse_child import main; main()"
+    with start_python(code) as child:
         watch = ChildWatch(child, wall, cancelled)
         watch.start()
         try:

@@ -1,0 +1,75 @@
+"""Windows, as far as it can be had on Linux: its name for the system, without the modules and functions that only POSIX
+has, and with a stand-in for its locks of byte ranges. ``install`` turns a process into one; ``python`` is an interpreter
+whose processes are all such, as far as they are started by ``-c``.
+"""
+
+import os
+import signal
+import struct
+import sys
+import types
+from pathlib import Path
+
+ABSENT_MODULES = ("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty")
+ABSENT_IN_OS = (
+    *("fork", "getuid", "geteuid", "nice", "posix_fadvise", "posix_fallocate", "pread", "pwrite"),
+    *("sched_getaffinity", "statvfs", "O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"),
+)
+ABSENT_IN_SIGNAL = ("SIGKILL", "SIGXCPU", "SIGHUP")
+
+
+def install(*libraries: str) -> None:
+    """Turns this process into one on Windows. What ``libraries`` import of the system is what it really is."""
+    import asyncio  # noqa: F401 (chooses by the system when it is imported)
+    import subprocess
+    import tempfile  # noqa: F401
+
+    for library in libraries:
+        __import__(library)
+    sys.modules["msvcrt"] = _msvcrt()
+    sys.modules["_winapi"] = types.ModuleType("_winapi")
+    subprocess.CREATE_NEW_PROCESS_GROUP = subprocess.CREATE_NO_WINDOW = 0
+    os.O_BINARY = os.O_NOINHERIT = 0
+    for name in ABSENT_MODULES:
+        sys.modules[name] = None
+    for module, names in ((os, ABSENT_IN_OS), (signal, ABSENT_IN_SIGNAL)):
+        for name in names:
+            if hasattr(module, name):
+                delattr(module, name)
+    sys.platform = "win32"
+
+
+def python(folder: Path) -> Path:
+    """Writes an interpreter into ``folder`` whose processes are on Windows."""
+    script = folder / "python"
+    here = str(Path(__file__).parent)
+    lines = (
+        f"#!{sys.executable} -S",
+        "import os, sys",
+        "*options, code = sys.argv[1:]",
+        "assert options[-1] == '-c', options",
+        f"start = 'import sys; sys.path.insert(0, {here!r}); import simulated_windows; simulated_windows.install(); '",
+        f"os.execv({sys.executable!r}, [{sys.executable!r}, *options, start + code])",
+    )
+    script.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    script.chmod(0o700)
+    return script
+
+
+def _msvcrt() -> types.ModuleType:
+    """``locking`` by Linux's locks of open files, which conflict as those of Windows do: by handle, and by byte."""
+    import fcntl
+
+    module = types.ModuleType("msvcrt")
+    module.LK_NBLCK = 2
+
+    def locking(file: int, mode: int, count: int) -> None:
+        assert mode == module.LK_NBLCK
+        wanted = struct.pack("hhqqi0q", fcntl.F_WRLCK, os.SEEK_CUR, 0, count, 0)
+        try:
+            fcntl.fcntl(file, fcntl.F_OFD_SETLK, wanted)
+        except BlockingIOError as e:
+            raise PermissionError(13, "Permission denied") from e
+
+    module.locking = locking
+    return module
