@@ -100,10 +100,10 @@ def _peak() -> int:
         lines = Path("/proc/self/status").read_text("ascii", "replace").splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM"))
     if sys.platform == "win32":
-        return int(psutil.Process().memory_info().peak_wset)
+        peak = int(psutil.Process().memory_info().peak_wset)
     else:
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return peak if sys.platform == "darwin" else peak << 10
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << (0 if sys.platform == "darwin" else 10)
+    return peak
 
 
 def measure_use(pid: int) -> tuple[float, int]:

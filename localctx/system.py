@@ -29,16 +29,7 @@ def try_lock(file: int, shared: bool = False) -> bool:
     Windows locks ranges of bytes, each for one alone: who shares has one byte of a range, who does not has all of it.
     There the file must have been opened for writing.
     """
-    if sys.platform == "win32":
-        first = random.randrange(_HOLDERS)
-        places = ((first + i) % _HOLDERS for i in range(_HOLDERS)) if shared else (0,)
-        return any(_lock_bytes(file, _LOCKED_AT + at, 1 if shared else _HOLDERS) for at in places)
-    else:
-        try:
-            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+    return _try_lock(file, shared)
 
 
 def lock_shared(file: int) -> None:
@@ -49,6 +40,11 @@ def lock_shared(file: int) -> None:
 
 if sys.platform == "win32":
 
+    def _try_lock(file: int, shared: bool) -> bool:
+        first = random.randrange(_HOLDERS)
+        places = ((first + i) % _HOLDERS for i in range(_HOLDERS)) if shared else (0,)
+        return any(_lock_bytes(file, _LOCKED_AT + at, 1 if shared else _HOLDERS) for at in places)
+
     def _lock_bytes(file: int, start: int, count: int) -> bool:
         before = os.lseek(file, 0, os.SEEK_CUR)
         os.lseek(file, start, os.SEEK_SET)  # locks begin where the file would be read next
@@ -58,6 +54,15 @@ if sys.platform == "win32":
             return False
         finally:
             os.lseek(file, before, os.SEEK_SET)
+        return True
+
+else:
+
+    def _try_lock(file: int, shared: bool) -> bool:
+        try:
+            fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
         return True
 
 

@@ -1,6 +1,6 @@
-"""Windows, as far as it can be had on Linux: its name for the system, without the modules and functions that only POSIX
-has, and with a stand-in for its locks of byte ranges. ``install`` turns a process into one; ``python`` is an interpreter
-whose processes are all such, as far as they are started by ``-c``.
+"""Windows, as far as Linux can pass for it: without the modules and functions that only POSIX has, and with a stand-in
+for its locks of byte ranges. ``install`` turns a process into one there; ``python`` is an interpreter whose processes,
+started with ``-c``, all are.
 """
 
 import os
