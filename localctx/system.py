@@ -14,9 +14,14 @@ if sys.platform == "win32":
     import _winapi
     import msvcrt
     import shutil
+
+    BINARY = os.O_BINARY
 else:
     import fcntl
     import resource
+
+    BINARY = 0
+"""The flag by which ``os.open`` leaves the ends of lines alone."""
 
 _LOCKED_AT, _HOLDERS = 1 << 30, 1024  # Windows: first byte of a lock, beyond any content; most who share one
 _LOOK_SECONDS = 0.001  # between attempts to lock
@@ -75,7 +80,7 @@ def open_own(file: Path) -> int:
     if sys.platform == "win32":
         if file.is_symlink():
             raise PermissionError(f"{file} is a link")
-        return os.open(file, os.O_RDWR | os.O_BINARY | os.O_NOINHERIT)
+        return os.open(file, os.O_RDWR | BINARY | os.O_NOINHERIT)
     opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     about = os.fstat(opened)
     if about.st_uid != os.getuid() or stat.S_IMODE(about.st_mode) & 0o077 or not stat.S_ISREG(about.st_mode):

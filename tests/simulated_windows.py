@@ -19,7 +19,9 @@ ABSENT_IN_SIGNAL = ("SIGKILL", "SIGXCPU", "SIGHUP")
 
 
 def install(*libraries: str) -> None:
-    """Turns this process into one on Windows. What ``libraries`` import of the system is what it really is."""
+    """Turns this process into one on Windows, for what is imported from now on: the standard library and ``libraries``
+    have the system that there is.
+    """
     import asyncio  # noqa: F401 (chooses by the system when it is imported)
     import subprocess
     import tempfile  # noqa: F401
@@ -29,14 +31,18 @@ def install(*libraries: str) -> None:
     sys.modules["msvcrt"] = _msvcrt()
     sys.modules["_winapi"] = types.ModuleType("_winapi")
     subprocess.CREATE_NEW_PROCESS_GROUP = subprocess.CREATE_NO_WINDOW = 0
-    os.O_BINARY = os.O_NOINHERIT = 0
     for name in ABSENT_MODULES:
         sys.modules[name] = None
-    for module, names in ((os, ABSENT_IN_OS), (signal, ABSENT_IN_SIGNAL)):
-        for name in names:
-            if hasattr(module, name):
-                delattr(module, name)
+    sys.modules["os"] = _without(os, ABSENT_IN_OS, O_BINARY=0, O_NOINHERIT=0)
+    sys.modules["signal"] = _without(signal, ABSENT_IN_SIGNAL)
     sys.platform = "win32"
+
+
+def _without(module: types.ModuleType, names: tuple[str, ...], **others: int) -> types.ModuleType:
+    """A copy of a module without some names, and with ``others``."""
+    copy = types.ModuleType(module.__name__)
+    copy.__dict__.update({name: value for name, value in vars(module).items() if name not in names} | others)
+    return copy
 
 
 def python(folder: Path) -> Path:

@@ -2,12 +2,11 @@
 
 import mmap
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | (os.O_BINARY if sys.platform == "win32" else 0)
+from localctx.system import BINARY
 
 
 class SlotWriter:
@@ -16,7 +15,7 @@ class SlotWriter:
     def __init__(self, path: Path, slot_bytes: int) -> None:
         self.slot_bytes = slot_bytes
         self.slots = 0
-        self._fd = os.open(path, _NEW, 0o600)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o600)
 
     def append(self, payload: np.ndarray) -> int:
         """Write a page, into several slots if it is larger than one; returns the first.
