@@ -88,6 +88,7 @@ def fuzz(name: str, inputs: int, number: int, file: Path) -> Counter[str]:
         "characters": LIMITS.characters,
         "memory": LIMITS.memory,
         "seconds": LIMITS.seconds,
+        "limits": (10**9, LIMITS.memory + (1 << 29)),  # those of this process
     }
 
     @seed(number)

@@ -48,7 +48,7 @@ class LayerProbe:
         """Python's profile hook, which it calls for every call of a function."""
         if not self.recording:
             return
-        if event == "c_call" and argument is os.pwrite:
+        if event == "c_call" and argument is os.write:
             self._note("written", frame)
         elif event == "call":
             if file := own_file(frame):

@@ -49,13 +49,12 @@ def python(folder: Path) -> Path:
     """Writes an interpreter into ``folder`` whose processes are on Windows."""
     script = folder / "python"
     here = str(Path(__file__).parent)
+    start = f"import sys; sys.path.insert(0, {here!r}); import simulated_windows; simulated_windows.install(); "
     lines = (
         f"#!{sys.executable} -S",
         "import os, sys",
         "*options, code = sys.argv[1:]",
-        "assert options[-1] == '-c', options",
-        f"start = 'import sys; sys.path.insert(0, {here!r}); import simulated_windows; simulated_windows.install(); '",
-        f"os.execv({sys.executable!r}, [{sys.executable!r}, *options, start + code])",
+        f"os.execv({sys.executable!r}, [{sys.executable!r}, *options, {start!r} + code])",
     )
     script.write_text("\n".join(lines) + "\n", encoding="utf-8")
     script.chmod(0o700)

@@ -2,12 +2,12 @@
 
 import difflib
 import io
+import json
 import resource
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import closing
 
@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from made_files import pdf
 from required_extras import needs_ocr
 
+from localctx.child_process import ChildWatch, start_python
 from localctx.errors import DocumentError
 from localctx.library import optical
 from localctx.library import pdf as pdf_reader
 from localctx.library.add import add_documents, find_stored
 from localctx.library.layout import Box, text_of
 from localctx.library.read_document import make_spans, matches_ocr, read_document
-from localctx.library.sandbox import _Watchdog
 from localctx.library.text_builder import OPTICAL
 from localctx.library.word_boxes import GRID, unpack
 from localctx.store.store import Store
@@ -202,21 +202,25 @@ def test_cpu_seconds_begin_anew_with_each_page(renewed, code):
 import time
 from localctx.library.parse_child import _limit, _renew
 request = dict(seconds=1, memory=1 << 32, bytes=0, optical=0)
-_limit(1, 1 << 32)
+_limit(request, 1, 1 << 32)
 for page in range(3):
     {renewed}
     end = time.process_time() + 0.7
     while time.process_time() < end: pass
 """
-    assert subprocess.run([sys.executable, "-c", code_of_child]).returncode == code
+    done = subprocess.run([sys.executable, "-c", code_of_child], stdout=subprocess.PIPE)
+    assert done.returncode == code
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(told) == (4 if code == 0 else 1)
+    assert told[0] == {"seconds": 1, "memory": 1 << 32}
 
 
 def test_limits_that_are_already_lower_stay():
     code = """
 import resource
-from localctx.library.parse_child import _limit
+from localctx.system import limit_process
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-_limit(5, 1 << 40)
+limit_process(5, 1 << 40)
 print(resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLIMIT_CPU)[0])"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(1 << 30), "5"]
@@ -224,14 +228,31 @@ print(resource.getrlimit(resource.RLIMIT_AS)[0], resource.getrlimit(resource.RLI
 
 
 def test_a_child_is_killed_only_when_it_falls_silent():
-    killed = threading.Event()
-    watch = _Watchdog(1, killed.set)
-    watch.start()
-    for _ in range(6):
-        assert not killed.wait(0.3)
-        watch.restart()
-    assert killed.wait(2)
-    watch.ended.set()
+    with start_python("import time; time.sleep(60)") as child:
+        watch = ChildWatch(child, 1)
+        watch.start()
+        for _ in range(6):
+            time.sleep(0.3)
+            assert child.poll() is None
+            watch.restart()
+        child.wait(10)
+        assert watch.excess == "time"
+
+
+@pytest.mark.parametrize(
+    ("work", "seconds", "memory", "excess"),
+    [
+        ("while True: pass", 1, 1 << 40, "time"),
+        ("a = bytearray(300 << 20); a[::4096] = a[::4096]\nwhile True: pass", 60, 200 << 20, "memory"),
+    ],
+)
+def test_a_child_without_limits_of_the_system_is_killed_for_what_it_takes(work, seconds, memory, excess):
+    with start_python(work) as child:
+        watch = ChildWatch(child, 120)
+        watch.allow(seconds, memory)
+        watch.start()
+        child.wait(60)
+        assert watch.excess == excess
 
 
 # The real thing
