@@ -48,7 +48,7 @@ class LayerProbe:
         """Python's profile hook, which it calls for every call of a function."""
         if not self.recording:
             return
-        if event == "c_call" and argument is os.write:
+        if event == "c_call" and argument is os.write and frame.f_code.co_filename.endswith("slot_file.py"):
             self._note("written", frame)
         elif event == "call":
             if file := own_file(frame):

@@ -45,11 +45,11 @@ def _without(module: types.ModuleType, names: tuple[str, ...], **others: int) ->
     return copy
 
 
-def python(folder: Path) -> Path:
-    """Writes an interpreter into ``folder`` whose processes are on Windows."""
+def python(folder: Path, *libraries: str) -> Path:
+    """Writes an interpreter into ``folder`` whose processes are on Windows, as ``install`` says."""
     script = folder / "python"
-    here = str(Path(__file__).parent)
-    start = f"import sys; sys.path.insert(0, {here!r}); import simulated_windows; simulated_windows.install(); "
+    path = [str(Path(__file__).parent), *sys.path]
+    start = f"import sys; sys.path[:] = {path!r}; import simulated_windows; simulated_windows.install(*{libraries!r}); "
     lines = (
         f"#!{sys.executable} -S",
         "import os, sys",

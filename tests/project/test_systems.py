@@ -139,14 +139,7 @@ def on_windows(code: str, home: Path, *libraries: str) -> subprocess.CompletedPr
 
 def test_every_module_is_imported_without_what_is_posix_alone(home):
     names = sorted(name for name in modules() if name != "localctx.__main__")
-    missing_here = (
-        "llama_cpp",
-        "ray",
-        "rapidocr",
-        "triton",
-        "gguf",
-        "bitsandbytes",
-    )  # extras; none is imported at once
+    missing_here = ("llama_cpp", "ray", "rapidocr", "triton", "gguf", "bitsandbytes")  # none is imported at once
     libraries = [library for library in HOMES if library not in missing_here]
     names = [name for name in names if "triton" not in name]  # needs Triton, which there is for Linux alone
     done = on_windows(IMPORT_ALL.format(names=names), home, "torch", *libraries)
@@ -157,7 +150,7 @@ def test_every_module_is_imported_without_what_is_posix_alone(home):
 def test_documents_are_added_and_listed(home, tmp_path):
     (tmp_path / "harbour.pdf").write_bytes(pdf(["The lamp is lit at a quarter past eight."]))
     commands = [["library", "add", str(tmp_path / "harbour.pdf")], ["library", "list", "--json"]]
-    code = COMMANDS.format(python=str(python(tmp_path)), commands=commands)
+    code = COMMANDS.format(python=str(python(tmp_path, "pypdfium2", "numpy")), commands=commands)
     done = on_windows(code, home, "torch")
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert "harbour.pdf" in done.stdout
