@@ -85,9 +85,7 @@ def test_this_machine_is_told_from_others(host):
         (["serve", "--host", "0.0.0.0", "--model", "{model}"], "0.0.0.0 can be reached", "--host"),
     ],
 )
-def test_what_needs_another_machine_is_refused_with_a_remedy(
-    run, document, tiny_model, arguments, problem, remedy
-):
+def test_what_needs_another_machine_is_refused_with_a_remedy(run, document, tiny_model, arguments, problem, remedy):
     filled = [str(a).format(document=document, model=tiny_model) for a in arguments]
     done = run(*filled, "--offline")
     done.stderr = done.stderr.splitlines(keepends=True)[-1]  # a batch says before that how far it came
