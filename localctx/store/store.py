@@ -177,7 +177,8 @@ class Store:
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
         """Read everything: SQLite's own check, each row that has one against its checksum, each document's text against
-        its id, each kept file against its name, each page against its checksum. Of a damaged database the rest is read as far as that is possible.
+        its id, each kept file against its name, each page against its checksum. Of a damaged database the rest is read
+        as far as that is possible.
 
         ``on_progress`` gets the bytes of pages that were read and those there are.
         """
