@@ -1,5 +1,5 @@
-"""Licences of localctx, of the packages that it needs and finds here, of what comes with it, and of the installed models:
-as rows for a table, and as a software bill of materials (CycloneDX 1.6).
+"""Licences of localctx, of the packages that it needs and finds here, of what comes with it, and of installed models.
+They are told as rows of a table, and as a software bill of materials (CycloneDX 1.6).
 """
 
 import re
