@@ -90,29 +90,49 @@ class AttentionPass(StatePass):
         What the cache of a latent layer takes are the latents given to ``update``, k [1, T, rank] and v
         [1, T, rope_dim]. Raises UnsupportedModel.
         """
-        if self._attended == len(self._order) or layer != self._order[self._attended]:
-            raise UnsupportedModel("order", told=f"layer {layer} at {self._attended} of {len(self._order)}")
-        self._attended += 1
-        cached = self.layers.cached_layer[layer]
+        cached = self._next(layer)
         shared = layer != self.layers.makers[cached]
         expected = self.shape.layers[cached]
         if (expand is not None) != (expected.kind == "latent") or (expand and self._latents is None):
             raise UnsupportedModel("latents")
         new, self._latents = self._latents if expand and self._latents else (k, v), None
         found = new[0].shape[0], new[0].shape[2], new[1].shape[2]
-        wanted = expected.kv_heads, expected.k_dim, expected.v_dim
-        if found != wanted or new[1].shape[:2] != new[0].shape[:2]:
-            raise UnsupportedModel("widths", found=_widths(*found), expected=_widths(*wanted))
+        if found != (expected.kv_heads, expected.k_dim, expected.v_dim) or new[1].shape[:2] != new[0].shape[:2]:
+            raise _wrong_widths(found, expected)
         if shared and not all(map(_same, new, self._made[cached])):
             raise UnsupportedModel("shared")
         if cached in self._shared:
             self._made[cached] = new
         return EnteredLayer(cached, new, shared)
 
+    def enter_plain_layer(self, layer: int, k: tuple[int, ...], v: tuple[int, ...]) -> int:
+        """``enter_layer`` for new keys and values of ``k`` and ``v`` (heads, width), no latents, and not shared.
+        Returns the index of the cached layer.
+        """
+        cached = self._next(layer)
+        expected = self.shape.layers[cached]
+        assert expected.kind != "latent", "a layer with latents has no plain keys and values"
+        assert cached not in self._shared, "a layer that others share enters with its tensors"
+        if k != (expected.kv_heads, expected.k_dim) or v != (expected.kv_heads, expected.v_dim):
+            raise _wrong_widths((*k, v[1]), expected)
+        return cached
+
+    def _next(self, layer: int) -> int:
+        """The cached layer of a model's ``layer``, if it is that layer's turn."""
+        if self._attended == len(self._order) or layer != self._order[self._attended]:
+            raise UnsupportedModel("order", told=f"layer {layer} at {self._attended} of {len(self._order)}")
+        self._attended += 1
+        return self.layers.cached_layer[layer]
+
 
 def _same(x: Tensor, y: Tensor) -> bool:
     """True if ``x`` has the elements of ``y`` in the same memory."""
     return x.shape == y.shape and x.stride() == y.stride() and x.data_ptr() == y.data_ptr()
+
+
+def _wrong_widths(found: tuple[int, ...], expected: LayerShape) -> UnsupportedModel:
+    wanted = _widths(expected.kv_heads, expected.k_dim, expected.v_dim)
+    return UnsupportedModel("widths", found=_widths(*found), expected=wanted)
 
 
 def _widths(heads: int, k_dim: int, v_dim: int) -> str:

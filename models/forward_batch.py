@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -146,6 +147,18 @@ class ForwardBatch(AttentionPass):
             batch_qkv = [x[:, indices] for x in (q, k, v)]
             out[:, indices] = batch.attend(cached, batch_qkv[0], batch_qkv[1], batch_qkv[2], scale, **how)
         return out
+
+    def attend_arrays(self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float) -> np.ndarray:
+        """``attend`` for arrays with a row for each token, q [T, Hq, D], k and v [T, H, D]: [T, Hq * Dv], float32."""
+        whole = self._whole_batch
+        if not whole or self.until is not None:
+            tensors = [torch.from_numpy(x).transpose(0, 1) for x in (q, k, v)]
+            out = self.attend(layer, tensors[0], tensors[1], tensors[2], scale)
+            return out.transpose(0, 1).flatten(1).contiguous().numpy()
+        cached = self.enter_plain_layer(layer, k.shape[1:], v.shape[1:])
+        if self.cancelled():
+            raise Cancelled
+        return whole.attend_arrays(cached, q, k, v, scale, self.shape.layers[cached].window).reshape(len(q), -1)
 
     @property
     def capturable(self) -> CapturableBatch | None:

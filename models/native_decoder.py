@@ -79,9 +79,7 @@ class NativeDecoder(LocalModel):
         for i, (entry, exits) in enumerate(weights.layers):
             q, k, v = (np.empty((len(x), heads, self._config.head_dim), np.float32) for heads in weights.heads)
             before(x, entry, changes[i].qkv, changed, eps, cos, sin, q, k, v)
-            rows = [torch.from_numpy(a).transpose(0, 1) for a in (q, k, v)]
-            attended = batch.attend(i, rows[0], rows[1], rows[2], self._config.head_dim**-0.5)
-            after(x, attended.transpose(0, 1).flatten(1).contiguous().numpy(), exits, changes[i], changed, eps)
+            after(x, batch.attend_arrays(i, q, k, v, self._config.head_dim**-0.5), exits, changes[i], changed, eps)
         normed = normalize(x[batch.logit_indices], weights.norm, eps)
         return multiply(torch.from_numpy(normed), weights.head)
 

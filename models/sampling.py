@@ -8,6 +8,8 @@ from torch import Tensor
 
 from localctx.models.token_controls import LogitsProcessor, likeliest
 
+COLDEST = 1e-6  # at a lower temperature only the likeliest token is chosen; float32 could not divide by much less
+
 
 class Sampler:
     """Chooses tokens. ``temperature`` 0 is greedy; ``top_k`` 0 and ``top_p`` 1 switch these filters off. The same
@@ -26,7 +28,7 @@ class Sampler:
     ) -> None:
         self._processors, self._top = processors, top
         self.told: tuple[float, list[tuple[int, float]]] | None = None
-        self.greedy = temperature == 0
+        self.greedy = temperature < COLDEST
         self._temperature, self._top_p, self._top_k = temperature, top_p, top_k
         self._total, self._tokens = 0.0, 0
         self._random = torch.Generator()

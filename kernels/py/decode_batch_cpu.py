@@ -8,7 +8,7 @@ import torch
 from numba import carray, njit, prange
 
 from localctx.kernels import quant
-from localctx.kernels.decode_cpu import HIDDEN, MATH, PAGE, LayerLayout, attend_parts
+from localctx.kernels.decode_cpu import HIDDEN, MATH, PAGE, LayerLayout, attend_part
 from localctx.kernels.vector_math import address_of, as_pointer, bits_of_float, exp_below, float_of_bits
 
 
@@ -57,23 +57,19 @@ def attend_rows(
     a layer in one call as vLLM's PagedAttention (arXiv:2309.06180).
     """
     n, heads = q.shape[:2]
-    count = len(pages.parts)
-    out = np.zeros((count + n, heads, layout.v_dim), np.float32)
-    tops = np.full((count + n, heads), HIDDEN)
-    totals = np.zeros((count + n, heads), np.float32)
-    each = np.empty((heads, pages.addresses.shape[1] if masses else 0), np.float32)
     q, cap = q * np.float32(scale), np.float32(softcap)
+    each = np.empty((heads, pages.addresses.shape[1] if masses else 0), np.float32)
     more = np.empty((heads, 0), np.float32) if extra is None else extra
-    q_rotated = _rotate(q) if rotated else q
-    if count:
-        attend_parts(q_rotated, *pages, layout, cap, more, out[:count], tops[:count], totals[:count], each)
+    out, tops, totals = _attend(q, _rotate(q) if rotated else q, k, v, *pages, *tails, layout, cap, more, each)
     if rotated:
-        out[:count] = _rotate(out[:count])
-    _attend_tails(q, k, v, *tails, layout, cap, out[count:], tops[count:], totals[count:])
-    learned = np.empty(0, np.float32) if sinks is None else sinks
+        out[: len(pages.parts)] = _rotate(out[: len(pages.parts)])
+    learned = _NO_SINKS if sinks is None else sinks
     result = np.empty((n, heads, layout.v_dim), np.float32)
     _merge(pages.parts, out, tops, totals, learned, each, result)
     return result, each
+
+
+_NO_SINKS = np.empty(0, np.float32)
 
 
 def _rotate(x: np.ndarray) -> np.ndarray:
@@ -81,28 +77,32 @@ def _rotate(x: np.ndarray) -> np.ndarray:
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
-def _attend_tails(q, k, v, addresses, bits, filled, hidden, lay, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
-    group = q.shape[1] // lay.heads
+def _attend(q, q_pages, k, v, parts, addresses, formats, tails, bits, filled, hidden, lay, cap, extra, masses):  # type: ignore[no-untyped-def]
+    """Attend to every part of pages, by ``q_pages``, and then to every open page with its new token, by ``q``.
+
+    Returns their outputs [S + n, Hq, Dv], and the tops and totals [S + n, Hq] of their weights.
+    """
+    count, group = len(parts), q.shape[1] // lay.heads
+    all_of = count + len(q)
+    out = np.zeros((all_of, q.shape[1], lay.v_dim), np.float32)
+    tops, totals = np.full((all_of, q.shape[1]), HIDDEN), np.zeros((all_of, q.shape[1]), np.float32)
     for row in range(len(q)):
         for head in range(lay.heads):
-            _write(addresses[row, 0], bits, head, filled[row], k[row, head])
-            _write(addresses[row, 1], bits, head, filled[row], v[row, head])
-    for task in prange(len(q) * lay.heads):
-        row, head = task // lay.heads, task % lay.heads
-        some = slice(head * group, head * group + group)
-        places = hidden[row], filled[row] + 1
-        _attend_tail(
-            q[row, some],
-            addresses[row],
-            bits,
-            head,
-            places,
-            lay,
-            softcap,
-            out[row, some],
-            tops[row, some],
-            totals[row, some],
-        )
+            _write(tails[row, 0], bits, head, filled[row], k[row, head])
+            _write(tails[row, 1], bits, head, filled[row], v[row, head])
+    for task in prange(all_of * lay.heads):
+        head, i = task // all_of, task % all_of
+        if i < count:
+            attend_part(
+                q_pages, parts[i], head, addresses, formats, lay, cap, extra, out[i], tops[i], totals[i], masses
+            )
+        else:
+            row, some = i - count, slice(head * group, head * group + group)
+            places = hidden[row], filled[row] + 1
+            _attend_tail(
+                q[row, some], tails[row], bits, head, places, lay, cap, out[i, some], tops[i, some], totals[i, some]
+            )
+    return out, tops, totals
 
 
 @njit(fastmath=MATH)

@@ -188,28 +188,34 @@ def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, t
     Fills ``out`` [S, Hq, Dv] with weighted sums, ``totals`` [S, Hq] with the weights' sums, both relative to ``tops``;
     all of them begin as zero or ``HIDDEN``. ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
     """
-    group = q.shape[1] // lay.heads
     for task in prange(len(parts) * lay.heads):
         i, head = task % len(parts), task // len(parts)  # a thread goes on to the next part: its page is prefetched
-        own, first, stop = head % len(addresses), head * group, head * group + group
-        scores, p = np.empty((group, PAGE), np.float32), np.empty((group, PAGE), np.float32)
-        wide = np.empty((2, max(PAGE, lay.k_dim)), np.float32)
-        room = scores, p, np.empty((group, lay.k_dim), np.float32), wide
-        _attend_part(
-            q[parts[i, 0], first:stop],
-            parts[i],
-            head,
-            addresses[own],
-            formats[own],
-            lay,
-            softcap,
-            extra[first:stop],
-            room,
-            out[i, first:stop],
-            tops[i, first:stop],
-            totals[i, first:stop],
-            masses[first:stop],
-        )
+        attend_part(q, parts[i], head, addresses, formats, lay, softcap, extra, out[i], tops[i], totals[i], masses)
+
+
+@njit(fastmath=MATH)
+def attend_part(q, part, head, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
+    """One part of ``attend_parts`` by the queries of one KV ``head``, into its rows of ``out`` [Hq, Dv] and so on."""
+    group, own = q.shape[1] // lay.heads, head % len(addresses)
+    some = slice(head * group, head * group + group)
+    scores, p = np.empty((group, PAGE), np.float32), np.empty((group, PAGE), np.float32)
+    wide = np.empty((2, max(PAGE, lay.k_dim)), np.float32)
+    room = scores, p, np.empty((group, lay.k_dim), np.float32), wide
+    _attend_part(
+        q[part[0], some],
+        part,
+        head,
+        addresses[own],
+        formats[own],
+        lay,
+        softcap,
+        extra[some],
+        room,
+        out[some],
+        tops[some],
+        totals[some],
+        masses[some],
+    )
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)

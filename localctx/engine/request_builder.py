@@ -5,12 +5,12 @@ is planned. Nothing is computed or written yet.
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from localctx.engine.cache_plan import choose_window, longest_prompt
 from localctx.engine.kv_engine import KVEngine, PlannedCache
 from localctx.engine.llama_engine import LlamaEngine
-from localctx.engine.persister import CacheIdentity
+from localctx.engine.persister import CacheIdentity, Persister
 from localctx.engine.plan import refuse_too_long
 from localctx.engine.prompt import (
     NO_CONVERSATION,
@@ -34,6 +34,33 @@ from localctx.store.documents import DocumentBeginning, StoredDocument
 
 ENGINES: dict[EngineName, type[KVEngine]] = {"torch": TorchEngine, "llama.cpp": LlamaEngine}
 SURELY_COUNTED = 8  # characters for each token of the window; a longer text is first counted roughly
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """To ask ``question`` of ``texts``, or to prefill them (None); they are ``part`` of ``documents`` (empty: all)."""
+
+    documents: Sequence[StoredDocument]
+    texts: Sequence[str]
+    question: str | None
+    part: str
+    conversation: Conversation
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    """The ``tokens`` to compute, of ``prompt`` and of an answer begun; they are cut at ``cuts``. The ``persisted`` ones
+    are restored and stored; those before ``boundary`` are of any question. Of ``ranking``, see ``_ranking_prompt``.
+    """
+
+    prompt: Prompt
+    ranking: Prompt | None
+    tokens: list[int]
+    cuts: list[int]
+    persisted: list[int]
+    boundary: int
+    document_tokens: int
+    activation: Activation | None
 
 
 class RequestBuilder:
@@ -70,63 +97,50 @@ class RequestBuilder:
         ``part`` says which part of the ``documents`` the texts are, where they are not the whole. Raises TooLong before
         anything is persisted; UsageError for a keeper that would leave nothing to persist.
         """
-        started, engine, settings = time.perf_counter(), self.engine, self._settings_of(conversation)
-        model = self.model
-        prompt = self.prompt(texts, question or "", conversation)
-        ranking = self._ranking_prompt(prompt, texts, question or "", part, conversation)
-        boundary, adapter = _boundary(prompt, ranking), conversation.adapter
-        activation = prompt.activation(adapter) if adapter else None
-        document_tokens = min(boundary, prompt.documents) if documents else 0
-        begun = model.tokenizer.encode(conversation.begun) if conversation.begun else []
-        tokens = [*prompt.tokens, *begun]
-        cuts = sorted({document_tokens, *([boundary] if ranking else engine.cuts(prompt))} - {0})
-        if begun:  # it was persisted when it was cut; its last token is computed again, to go on from
-            cuts.append(len(tokens) - 1)
-        persisted = tokens[: cuts[-1]]
-        tokens = tokens if question is not None else persisted
-        planned = engine.plan_cache(settings, len(tokens))
-        if not planned.keeper.unbounded_positions:
-            refuse_too_long(len(tokens), model.context, model.name)
-        drops = _drops(planned, len(tokens), documents[0].name if question is None else "")
-        persist = persist and (not drops or conversation.chat is not None)  # a chat goes on from before it dropped
-        cache = engine.open_cache(planned)
-        cache.activation = activation
-        identity = self._identity(documents, planned, part, conversation, activation, document_tokens)
-        remote = identity.part == _how_far(documents)  # a passage is not worth a request to a remote store
-        persister = engine.persister(documents, persisted, identity, boundary, remote) if persist else None
+        started, settings = time.perf_counter(), self._settings_of(conversation)
+        wanted = _Wanted(documents, texts, question, part, conversation)
+        sequence = self._sequence(wanted)
+        planned = self._planned(settings, len(sequence.tokens))
+        dropped = _drops(planned, len(sequence.tokens), documents[0].name if question is None else "")
+        cache = self.engine.open_cache(planned)
+        cache.activation = sequence.activation
+        persister = None
+        if persist and (not dropped or conversation.chat is not None):  # a chat goes on from before it dropped
+            persister = self._persister(wanted, sequence, planned)
         restoring = time.perf_counter()
         with _dropped_on_error(cache):
             restore_notes = persister.restore(cache) if persister else []
-            if sharing := engine.sharing(planned, tokens) if conversation.is_verbatim else None:
+            sharing = self.engine.sharing(planned, sequence.tokens) if conversation.is_verbatim else None
+            if sharing:
                 sharing.begin(cache)
-            plan = engine.plan(
+            plan = self.engine.plan(
                 planned,
-                tokens=len(tokens),
+                tokens=len(sequence.tokens),
                 reused=cache.length,
                 answer=conversation.max_tokens or settings.max_tokens,
                 per_second=persister.rate if persister else None,
             )
         return Request(
-            engine=engine,
-            model=model,
+            engine=self.engine,
+            model=self.model,
             model_name=settings.model,
             documents=documents,
-            tokens=tokens,
-            boundary=boundary,
-            cuts=cuts,
-            ranking=ranking,
-            adapter=adapter,
+            tokens=sequence.tokens,
+            boundary=sequence.boundary,
+            cuts=sequence.cuts,
+            ranking=sequence.ranking,
+            adapter=conversation.adapter,
             cache=cache,
             persister=persister,
             plan=plan,
-            relief=engine.relief(planned),
+            relief=self.engine.relief(planned),
             started=started,
             seconds={"restore": time.perf_counter() - restoring},
             continues=bool(conversation.history),
             begun=conversation.begun,
             sharing=sharing,
             planned_chunk=planned.chunk,
-            document_ends=() if part or conversation.is_verbatim else self._document_ends(prompt, texts),
+            document_ends=() if part or conversation.is_verbatim else self._document_ends(sequence.prompt, texts),
             restored=cache.length,
             restore_notes=restore_notes,
             next_prompt=lambda answer: self._next_prompt(texts, conversation, question or "", answer),
@@ -161,26 +175,40 @@ class RequestBuilder:
         self.engine.stretch(rope)
         return prompt
 
-    def _identity(
-        self,
-        documents: Sequence[StoredDocument],
-        planned: PlannedCache,
-        part: str,
-        conversation: Conversation,
-        activation: Activation | None,
-        document_tokens: int,
-    ) -> CacheIdentity:
-        fingerprint, part = self.engine.fingerprint(planned.codec), part or _how_far(documents)
-        model, chat = self.runtime.settings.model, conversation.chat
-        return CacheIdentity(
-            fingerprint,
-            model,
+    def _sequence(self, wanted: _Wanted) -> _Sequence:
+        """The tokens of the request, and where they are cut. Raises TooLong."""
+        conversation, question = wanted.conversation, wanted.question or ""
+        prompt = self.prompt(wanted.texts, question, conversation)
+        ranking = self._ranking_prompt(prompt, wanted.texts, question, wanted.part, conversation)
+        boundary = _boundary(prompt, ranking)
+        document_tokens = min(boundary, prompt.documents) if wanted.documents else 0
+        tokens = [*prompt.tokens, *(self.model.tokenizer.encode(conversation.begun) if conversation.begun else [])]
+        cuts = sorted({document_tokens, *([boundary] if ranking else self.engine.cuts(prompt))} - {0})
+        if len(tokens) > len(prompt.tokens):  # an answer begun was persisted; its last token is computed again
+            cuts.append(len(tokens) - 1)
+        activation = prompt.activation(conversation.adapter) if conversation.adapter else None
+        persisted = tokens[: cuts[-1]]
+        read = persisted if wanted.question is None else tokens
+        return _Sequence(prompt, ranking, read, cuts, persisted, boundary, document_tokens, activation)
+
+    def _planned(self, settings: Settings, tokens: int) -> PlannedCache:
+        planned = self.engine.plan_cache(settings, tokens)
+        if not planned.keeper.unbounded_positions:
+            refuse_too_long(tokens, self.model.context, self.model.name)
+        return planned
+
+    def _persister(self, wanted: _Wanted, sequence: _Sequence, planned: PlannedCache) -> Persister | None:
+        identity = CacheIdentity(
+            self.engine.fingerprint(planned.codec),
+            self.runtime.settings.model,
             planned.codec,
-            part,
-            chat,
-            activation=activation,
-            document_tokens=document_tokens,
+            wanted.part or _how_far(wanted.documents),
+            wanted.conversation.chat,
+            activation=sequence.activation,
+            document_tokens=sequence.document_tokens,
         )
+        remote = not wanted.part  # a passage is not worth a request to a remote store
+        return self.engine.persister(wanted.documents, sequence.persisted, identity, sequence.boundary, remote)
 
     def _settings_of(self, conversation: Conversation) -> Settings:
         settings = self.runtime.settings

@@ -35,6 +35,8 @@ class DecodeBatch:
         open_pages = {id(cache): cache.open_page.addresses for cache, _ in sequences}
         self._open_pages = np.stack([open_pages[id(cache)] for cache in self._caches], 1)  # [layers, rows, 2]
         self._filled = np.array([cache.tail + i for cache, i in rows], np.int64)
+        self._filling = np.flatnonzero(self._filled == PAGE - 1).tolist()  # rows that fill their sequence's open page
+        self._bits = BATCH_DTYPES[self._caches[0].dtype]
         self._none_hidden = np.zeros(len(rows), np.int64)
         self._parts = split_rows(self._starts, [(0, 0)] * len(rows), self.max_part)
         self._recording = any(cache.attention_mass is not None for cache in self._caches)
@@ -58,23 +60,49 @@ class DecodeBatch:
 
         Returns [Hq, n, Dv].
         """
+        rows = [x.transpose(0, 1).float().contiguous().numpy() for x in (q, k, v)]
+        out = self._attend(layer, rows[0], rows[1], rows[2], scale, window, softcap, sinks)
+        if not shared:
+            self._seal(layer, k, v)
+        return torch.from_numpy(out).to(q.dtype).transpose(0, 1)
+
+    def attend_arrays(
+        self, layer: int, q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: int | None
+    ) -> np.ndarray:
+        """``attend`` without tensors, whose operations cost more than the arithmetic of a short context: q [n, Hq, D],
+        k and v [n, H, D], float32. Returns [n, Hq, Dv].
+        """
+        out = self._attend(layer, q, k, v, scale, window)
+        if self._filling:
+            self._seal(layer, *(torch.from_numpy(x).transpose(0, 1) for x in (k, v)))
+        return out
+
+    def _attend(
+        self,
+        layer: int,
+        q: np.ndarray,
+        k: np.ndarray,
+        v: np.ndarray,
+        scale: float,
+        window: int | None,
+        softcap: float = 0,
+        sinks: Tensor | None = None,
+    ) -> np.ndarray:
         chosen = self._choose(layer, q, scale, window)
         pages = self._pages(layer, window) if chosen is None else self._pages_at(layer, chosen)
-        bits = BATCH_DTYPES[self._caches[0].dtype]
-        open_pages = BatchOpenPages(self._open_pages[layer], bits, self._filled, self._hidden(window))
-        queries, keys, values = (x.transpose(0, 1).float().contiguous() for x in (q, k, v))
-        records, extra = self._records(layer, window), self._extra_scores(layer, queries, scale, chosen)
+        open_pages = BatchOpenPages(self._open_pages[layer], self._bits, self._filled, self._hidden(window))
+        records, extra = self._records(layer, window), self._extra_scores(layer, q, scale, chosen)
         out, shares = attend_rows(
-            queries.numpy(),
-            keys.numpy(),
-            values.numpy(),
+            q,
+            k,
+            v,
             pages,
             open_pages,
             self._pool.format.layouts[layer],
             scale,
             softcap=softcap,
             sinks=None if sinks is None else sinks.float().numpy(),
-            extra=None if extra is None else extra.numpy(),
+            extra=extra,
             rotated=self._pool.format.rotated,
             masses=records,
         )
@@ -82,9 +110,7 @@ class DecodeBatch:
             squared = np.square(shares, dtype=np.float64)  # as ``attend_cache`` records it
             heads = 1 if chosen is None else len(chosen)
             self._add_mass(squared.reshape(heads, len(squared) // heads, squared.shape[1]).sum(1), chosen)
-        if not shared:
-            self._seal(layer, k, v)
-        return torch.from_numpy(out).to(q.dtype).transpose(0, 1)
+        return out
 
     def report_attention(self) -> None:
         """Record in the caches what their pages received in this step."""
@@ -98,7 +124,7 @@ class DecodeBatch:
 
     def _seal(self, layer: int, k: Tensor, v: Tensor) -> None:
         """Seal the pages that are full now. A row that fills one is its sequence's only row."""
-        for i in np.flatnonzero(self._filled == PAGE - 1).tolist():
+        for i in self._filling:
             self._caches[i].extend(layer, k[:, i : i + 1], v[:, i : i + 1])
 
     def _records(self, layer: int, window: int | None) -> bool:
@@ -122,13 +148,13 @@ class DecodeBatch:
         seen = [cache.table.first_seen(layer, window, cache.position + later) for cache, later in rows]
         return split_rows(self._starts, seen, self.max_part)
 
-    def _choose(self, layer: int, q: Tensor, scale: float, window: int | None) -> np.ndarray | None:
+    def _choose(self, layer: int, q: np.ndarray, scale: float, window: int | None) -> np.ndarray | None:
         """The indices of the pages that the only row's query selects, [H, m]; None where it sees all."""
         cache = self._caches[0]
         if not selects_pages(cache, layer, window):
             return None
         assert len(self._caches) == 1, "a sequence that selects has a batch of its own"
-        chosen = choose_pages(cache, layer, q[:, 0], scale).numpy()
+        chosen = choose_pages(cache, layer, torch.from_numpy(q[0]), scale).numpy()
         cache.table.touch(chosen)
         return chosen
 
@@ -152,12 +178,15 @@ class DecodeBatch:
         """The number of tokens of each open page that lie before the window."""
         return self._none_hidden if window is None else np.maximum(0, self._filled + 1 - window)
 
-    def _extra_scores(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None = None) -> Tensor | None:
+    def _extra_scores(
+        self, layer: int, q: np.ndarray, scale: float, chosen: np.ndarray | None = None
+    ) -> np.ndarray | None:
         """The scaled ``bias_scores`` of every row's query q [n, Hq, D] for its pages: [Hq, pages * 64]."""
         if not self._pool.unbiased(layer):
             return None
-        scores = torch.cat([bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)], 1).mul_(scale)
+        rows = enumerate(self._caches)
+        scores = torch.cat([bias_scores(cache, layer, torch.from_numpy(q[i])) for i, cache in rows], 1).mul_(scale)
         if chosen is None:
-            return scores
+            return scores.numpy()
         at = torch.from_numpy(chosen).repeat_interleave(len(scores) // len(chosen), 0)
-        return scores.unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1)
+        return scores.unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1).numpy()

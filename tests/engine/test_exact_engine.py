@@ -185,3 +185,4 @@ def test_sampling_follows_its_seed_and_its_limits():
     assert draw(temperature=1, seed=4) == draw(temperature=1, seed=4) != draw(temperature=1, seed=5)
     assert set(draw(temperature=5, top_k=2, seed=1)) == {1, 2}
     assert set(draw(temperature=1, top_p=0.5, seed=1)) == {1}
+    assert set(draw(temperature=5e-324, seed=1)) == set(draw(temperature=1e-5, seed=1)) == {1}
