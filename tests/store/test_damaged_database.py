@@ -15,6 +15,7 @@ from stored_documents import row
 
 from localctx.errors import DamagedStore
 from localctx.store import bundle, page_file
+from localctx.store.integrity import find_damage
 from localctx.store.salvage import salvage
 from localctx.store.store import Store
 
@@ -136,6 +137,18 @@ def test_without_the_checksums_a_changed_letter_is_not_found(filled, monkeypatch
     """What the test before relies on."""
     write_around(filled, "UPDATE messages SET text = text || ' ' WHERE id = 3")
     monkeypatch.setattr("localctx.store.integrity.CHECKED", ())
+    with closing(Store(filled)) as store:
+        assert store.verify().intact
+
+
+def test_a_database_of_an_older_version_is_not_said_to_be_damaged(filled):
+    with closing(sqlite3.connect(filled / "library.db")) as db, db:
+        db.execute("DELETE FROM _sqlite_migrations WHERE name = 'row_checksums'")
+        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            db.execute(f"DROP TRIGGER [{name}]")
+        for table in ("documents", "chats", "messages"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+    assert find_damage(filled / "library.db") == ""
     with closing(Store(filled)) as store:
         assert store.verify().intact
 
