@@ -163,6 +163,8 @@ def _store(settings: Settings, problems: list[str]) -> dict[str, Any]:
         problems.append(f"{count:,} rows of {table.replace('_', ' ')} are damaged; {SALVAGE}")
     for document in health["damaged_documents"]:
         problems.append(f"the text of document {document[:12]} is damaged; remove it, then read the file again")
+    if count := health["damaged_originals"]:
+        problems.append(f"{count} kept files of documents are damaged; localctx library verify --repair, then add them")
     if health["damaged_pages"]:
         problems.append(f"{health['damaged_pages']} kept pages are damaged; no need to act: they are read anew")
     intact = health["database"] == "ok" and not health["damaged_rows"]

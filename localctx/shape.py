@@ -14,6 +14,7 @@ from typing import Literal
 PAGE = 64  # tokens in a page: keys share a scale over them (KIVI), and they are the lanes of the CPU kernel
 SINK_PAGES = 1  # first pages of a sequence, in which attention sinks lie: they stay bf16 (KVQuant)
 LAYOUT_VERSION = 2  # part of every fingerprint; raise it when the bytes of a record change their meaning
+ARITHMETIC_VERSION = 1  # the same; raise it when results of the native decoder change in their last digits
 ALIGN = 64  # bytes; a record starts at a cache line
 FLOAT8 = 256  # in a number kind: its 8 bits are a float, e4m3
 SLOT_ALIGN = 4096  # bytes; a slot starts at a disk block and a memory page

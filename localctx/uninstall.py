@@ -13,7 +13,7 @@ from localctx.settings import Settings
 OWN = (
     *("library.db", "library.db-*", "library.db.*", "pages", "originals", "uploads"),
     *("spill", "servers", "bench", "bench-history.*", "quality-*", "*.key"),
-    *("models", "adapters", "tried", "machine.json", "advised", "settings.toml", "*.lock"),
+    *("models", "adapters", "tried", "machine.json", "formats.json", "advised", "settings.toml", "*.lock"),
     *("backups", "trash", "reserve", "*.log", "*.log.*"),
 )
 """Patterns of all names that localctx makes in its data folder."""

@@ -37,6 +37,7 @@ from localctx.models.published_blocks import PublishedBlocks
 from localctx.models.rope import Angles, ModelRope, Pairs, Positions
 from localctx.models.safetensors_files import get_tensor
 from localctx.models.weight_formats import KINDS, OUTPUT_KIND
+from localctx.shape import ARITHMETIC_VERSION
 
 MAX_LOADING = 4  # layers whose weights are put into blocks at a time: each needs memory for a copy meanwhile
 
@@ -50,7 +51,7 @@ class NativeDecoder(LocalModel):
     are and whatever the precision.
     """
 
-    computed_by = "localctx 1"  # raise the number when results change in their last digits
+    computed_by = f"localctx {ARITHMETIC_VERSION}"
     device, dtype = torch.device("cpu"), torch.float32
 
     def __init__(

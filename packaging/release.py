@@ -2,13 +2,15 @@
 
 Built twice they have the same bytes, whoever builds them: all times are that of the commit, and owners, permissions and
 order are fixed. The same setuptools is needed, whose version is printed. It refuses a version without a section in
-CHANGELOG.md, and writes SHA256SUMS beside the two files. It needs git, and ``pip install build setuptools``.
+CHANGELOG.md, and writes a bill of materials (CycloneDX) and SHA256SUMS beside the two files. It needs git, and
+``pip install build setuptools``.
 """
 
 import argparse
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 from collections.abc import Callable
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -66,8 +69,32 @@ def repack(archive: Path, epoch: int) -> None:
         zipped.write(packed.getvalue())
 
 
+def bill_of_materials(wheel: Path, source: Path, version: str) -> str:
+    """Returns what the wheel requires, with the tested versions, as CycloneDX 1.6. No time and no licences of others
+    are in it, so that it is the same wherever it is made; `localctx doctor --licences --json` tells of an installation.
+    """
+    with zipfile.ZipFile(wheel) as archive:
+        metadata = archive.read(f"localctx-{version}.dist-info/METADATA").decode()
+    lines = (source / "packaging" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    tested = dict(line.split("==") for line in lines if "==" in line)
+    names = {re.sub(r"[-_.]+", "-", name).lower() for name in re.findall(r"^Requires-Dist: ([\w.-]+)", metadata, re.M)}
+    parts = []
+    for name in sorted(names | tested.keys()):
+        purl = f"pkg:pypi/{name}" + (f"@{tested[name]}" if name in tested else "")
+        part = {"type": "library", "bom-ref": purl, "name": name, "scope": "required" if name in tested else "optional"}
+        parts.append({**part, **({"version": tested[name]} if name in tested else {}), "purl": purl})
+    own = f"pkg:pypi/localctx@{version}"
+    about = {"type": "application", "bom-ref": own, "name": "localctx", "version": version, "purl": own}
+    about["licenses"] = [{"expression": "Apache-2.0"}]
+    direct = [part["bom-ref"] for part in parts if part["name"] in names]
+    bill = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "metadata": {"component": about}}
+    return (
+        json.dumps({**bill, "components": parts, "dependencies": [{"ref": own, "dependsOn": direct}]}, indent=1) + "\n"
+    )
+
+
 def release(out: Path, report: Callable[[str], None] = print) -> list[Path]:
-    """Builds sdist and wheel, the wheel from the sdist, and SHA256SUMS in ``out``; returns all three."""
+    """Builds sdist, wheel (from the sdist), bill of materials, and SHA256SUMS of these in ``out``; returns all four."""
     epoch = git("log", "-1", "--format=%ct").decode().strip()
     if git("status", "--porcelain"):
         report("changes that are not committed are left out")
@@ -86,6 +113,8 @@ def release(out: Path, report: Callable[[str], None] = print) -> list[Path]:
         wheel = build("wheel", unpacked / f"localctx-{version}", made, epoch)
         out.mkdir(parents=True, exist_ok=True)
         files = [Path(shutil.copy(file, out)) for file in (sdist, wheel)]
+        files.append(out / f"localctx-{version}.cdx.json")
+        files[-1].write_text(bill_of_materials(wheel, source, version), encoding="utf-8")
     sums = out / "SHA256SUMS"
     sums.write_text("".join(f"{hashlib.sha256(f.read_bytes()).hexdigest()}  {f.name}\n" for f in files))
     report(f"built with setuptools {installed_version('setuptools')}, {git('rev-parse', 'HEAD').decode().strip()}")

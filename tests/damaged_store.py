@@ -1,5 +1,5 @@
-"""A small store with something of everything, damage at random places of it, and the commands that then must not fail
-with more than a line.
+"""A data folder with something of everything, damage at random places of its files, and the commands that then must not
+fail with more than a line. Of pages, files and exported documents only what was kept is ever given out.
 """
 
 import contextlib
@@ -14,11 +14,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from stored_caches import shelve
-from stored_documents import MODEL, row
+import numpy as np
+from stored_caches import shelve, tokens_of
+from stored_documents import MODEL, SLOT, add, open_cache, row
 
 from localctx.errors import UserError
+from localctx.store.bundle import export_document, import_document, open_bundle
 from localctx.store.documents import Span
+from localctx.store.originals import content_id
 from localctx.store.store import Store, store_errors
 
 TEXTS = {f"letter {i}": f"Dear reader {i}, the rent is {600 + i} euros. " * 20 for i in range(4)}
@@ -29,10 +32,20 @@ COMMANDS = [
     *(["chats", "rm", "Two"], ["library", "rm", "letter 3"], ["library", "list"], ["library", "verify", "--json"]),
 ]
 PATIENCE = 60  # seconds for one command
+SETTINGS, BUNDLE = "settings.toml", "long.lctx"
+SET = """# how answers are made
+max_tokens = 128
+temperature = 0.0  # the likeliest
+mode = "auto"
+disk = "2GiB"
+"""
+CACHES = ((1, 5), (2, 8))  # of the documents "short" and "long", as ``tokens_of`` takes them
 
 
 def fill(home: Path) -> None:
-    """Documents with chunks, pages and results, two chats with branches, and a deletion."""
+    """Documents with chunks, pages, results and a file, two chats with branches, a deletion, settings, and an exported
+    document.
+    """
     with closing(Store(home)) as store:
         for i, (name, text) in enumerate(TEXTS.items()):
             document = row(name, text)
@@ -51,14 +64,45 @@ def fill(home: Path) -> None:
                 parent = said.id if i < 4 else None
         store.watch_list.add("/letters")
         store.delete("document", row("letter 0", TEXTS["letter 0"]).id)
+        _keep_file(store, row("letter 2", TEXTS["letter 2"]).id)
+        _keep_dense_pages(store)
+        export_document(store, store.documents.find("long"), home / BUNDLE)
+    (home / SETTINGS).write_text(SET)
 
 
-def damage(home: Path, dice: random.Random) -> str:
-    """Flip a bit of the database, or cut it, or fill a part of it; return what was done."""
-    file = home / "library.db"
+def _keep_file(store: Store, document: str) -> None:
+    """Keep the file of a document, as of an upload."""
+    data, file = random.Random(1).randbytes(3000), store.home / "uploads" / "letter.pdf"
+    file.parent.mkdir()
+    file.write_bytes(data)
+    store.originals.keep(document, file, content_id(data), 1 << 30)
+
+
+def _keep_dense_pages(store: Store) -> None:
+    """A document whose pages fill their slots with noise, so that most bytes of the file mean something."""
+    (document,), (n, pages) = add(store, "long"), CACHES[1]
+    tokens, noise = tokens_of(n, pages), random.Random(2)
+    cache = open_cache(store, [document], tokens)
+    with closing(store.pages.writer(MODEL, tokens, SLOT, cache)) as writer:
+        for i in range(pages):
+            writer.write(i, np.frombuffer(noise.randbytes(SLOT - 9 * i), np.uint8))
+        writer.commit(pages)
+    store.caches.mark_ready(cache)
+
+
+def pick_file(home: Path, dice: random.Random) -> Path:
+    """The database half the time, else a page file, a kept original, the settings or the exported document."""
+    if dice.random() < 0.5:
+        return home / "library.db"
+    kept = [*sorted((home / "pages").glob("*.kv")), *sorted((home / "originals").iterdir())]
+    return dice.choice([*kept, home / SETTINGS, home / BUNDLE])
+
+
+def damage(file: Path, dice: random.Random) -> str:
+    """Flip a bit of a file, or several, or cut it, or fill a part of it with noise; return what was done."""
     data = bytearray(file.read_bytes())
     what = dice.choice(["bit"] * 6 + ["bits", "cut", "page"])
-    at = dice.randrange(100 if dice.random() < 0.1 else len(data))
+    at = dice.randrange(min(100, len(data)) if dice.random() < 0.1 else len(data))
     if what in ("bit", "bits"):
         for _ in range(1 if what == "bit" else 8):
             data[at] ^= 1 << dice.randrange(8)
@@ -69,7 +113,7 @@ def damage(home: Path, dice: random.Random) -> str:
         at -= at % 4096
         data[at : at + 4096] = bytes(dice.randrange(256) for _ in range(min(4096, len(data) - at)))
     file.write_bytes(data)
-    return f"{what} at {at}"
+    return f"{file.name}, {what} at {at}"
 
 
 class Unfinished(Exception):
@@ -89,12 +133,19 @@ def run_command(home: Path, arguments: list[str]) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
+def answer_in_a_line(home: Path, arguments: list[str]) -> None:
+    """Run a command, which may fail with one line, or succeed with a line about what it could not do."""
+    code, _, said = run_command(home, arguments)
+    assert code in (0, 1, 2), code
+    assert said.count("\n") <= 1 + (code == 0), said
+
+
 def examine(home: Path) -> None:
     """What doctor says of the store; the rest of doctor measures the machine for seconds."""
     from localctx.doctor import _store
     from localctx.settings import load_settings
 
-    with alarm():
+    with contextlib.suppress(UserError), alarm():
         _store(load_settings(home=home), [])
 
 
@@ -112,6 +163,38 @@ def open_all(home: Path) -> None:
             store.deletions.restore(deletion.id)
 
 
+def pages_of(store: Store) -> list[list[bytes]]:
+    """The pages that questions about the documents of CACHES find."""
+    found = [store.pages.longest_prefix(MODEL, tokens_of(n, pages)).payloads for n, pages in CACHES]
+    return [[payload.tobytes() for payload in payloads] for payloads in found]
+
+
+def compare_kept(whole: Path, home: Path) -> None:
+    """Each page and file that is given out is what was kept; what is missing is a miss."""
+    document = row("letter 2", TEXTS["letter 2"]).id
+    with closing(Store(whole)) as store:
+        pages, file = pages_of(store), store.originals.read(document)
+    assert [len(each) for each in pages] == [n for _, n in CACHES]
+    assert file
+    with contextlib.suppress(UserError), alarm(), closing(Store(home)) as store, store_errors(home):
+        assert store.originals.read(document) in (None, file), "another file"
+        for kept, found in zip(pages, pages_of(store), strict=True):
+            assert found == kept[: len(found)], "another page"
+
+
+def import_again(whole: Path, home: Path) -> None:
+    """The exported document is refused in a sentence, or its name, text, spans and pages are those of the original."""
+    with contextlib.suppress(UserError), alarm():
+        bundle = open_bundle(home / BUNDLE)
+        with closing(Store(home / "there")) as store, closing(Store(whole)) as kept:
+            import_document(store, bundle, lambda cache: True, 1 << 40)
+            (imported,) = store.documents.all()
+            original = kept.documents.find("long")
+            assert (imported.id, imported.name) == (original.id, "long")
+            assert store.documents.stored(imported.id)[1:] == kept.documents.stored(original.id)[1:]
+            assert pages_of(store)[1] == pages_of(kept)[1], "another page"
+
+
 def repair(home: Path) -> None:
     """Repair the store, after which nothing is damaged."""
     for command in (["library", "verify", "--repair"], ["library", "verify"], ["library", "list"], ["chats", "list"]):
@@ -119,25 +202,38 @@ def repair(home: Path) -> None:
         assert code == 0, f"{' '.join(command)}: {said}"
 
 
-def trial(whole: Path, home: Path, seed: int, ask: Callable[[Path], None] | None = None) -> list[str]:
-    """Damage a copy of the store ``whole`` and run every command on it; return a line for each that failed."""
+Step = tuple[str, Callable[[], object]]
+
+
+def steps_after(whole: Path, home: Path, file: Path, dice: random.Random) -> list[Step]:
+    """What is done after damage to ``file``: what could notice it, in random order, and last the remedy."""
+    if file.name == BUNDLE:
+        return [("import", lambda: import_again(whole, home))]
+    commands = [(" ".join(c), lambda c=c: answer_in_a_line(home, c)) for c in dice.sample(COMMANDS, 4)]
+    steps: list[Step] = [("doctor", lambda: examine(home)), *commands]
+    if file.name == SETTINGS:
+        return [*steps, ("without settings", lambda: (file.unlink(), repair(home)))]
+    steps += [("open", lambda: open_all(home)), ("compare", lambda: compare_kept(whole, home))]
+    dice.shuffle(steps)
+    return [*steps, ("repair", lambda: repair(home)), ("compare again", lambda: compare_kept(whole, home))]
+
+
+def trial(whole: Path, home: Path, seed: int) -> list[str]:
+    """Damage a file in a copy of the data folder ``whole`` and run commands on it; return a line for each failure."""
     dice, failures = random.Random(seed), list[str]()
     shutil.rmtree(home, ignore_errors=True)
     shutil.copytree(whole, home)
-    done = damage(home, dice)
-    steps: list[tuple[str, Callable[[], object]]] = [("open", lambda: open_all(home))]
-    steps.append(("doctor", lambda: examine(home)))
-    steps += [(" ".join(c), lambda c=c: run_command(home, c)) for c in dice.sample(COMMANDS, 4)]
-    steps.append(("repair", lambda: repair(home)))
-    if ask:
-        steps.insert(0, ("ask", lambda: ask(home)))
-    for name, step in steps:
+    file = pick_file(home, dice)
+    done = damage(file, dice)
+    gc.freeze()  # what was there before costs no collection any time
+    for name, step in steps_after(whole, home, file, dice):
         try:
             step()
         except BaseException as e:
             if isinstance(e, KeyboardInterrupt):
                 raise
             failures.append(f"seed {seed}, {done}: {name}: {type(e).__name__}: {e}")
+    gc.unfreeze()
     return failures
 
 

@@ -166,9 +166,9 @@ class SettingsPage:
                 yield Note(f"No problems found: {checked}")
             else:
                 yield Note(
-                    f"{len(result.damaged_documents):,} documents are damaged (add them again), and "
-                    f"{len(result.damaged_pages):,} blocks of what was read (they are read again when needed); "
-                    f"the database says {result.database}"
+                    f"{len(result.damaged_documents):,} documents and {len(result.damaged_originals):,} uploaded "
+                    f"files are damaged (add them again), and {len(result.damaged_pages):,} blocks of what was read "
+                    f"(they are read again when needed); the database says {result.database}"
                 )
 
         for line in progress_lines(self._window.submit(tab_id(request, "settings"), job, self._window.upkeep_worker)):

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 import click
 
+from localctx.cli.advice import said_after_update
 from localctx.cli.ask import ask, prepare
 from localctx.cli.backup import backup, restore
 from localctx.cli.bench import bench
@@ -138,6 +139,14 @@ def _add_offline(command: click.Command) -> None:
         command.params.append(flag)
 
 
+def _tell_of_updates(command: click.Command) -> None:
+    """Let a command and all below it first say, once, what an update changed."""
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        _tell_of_updates(below)
+    if command not in (help_, uninstall) and not isinstance(command, click.Group):
+        command.callback = said_after_update(command.callback)
+
+
 def _go_offline(ctx: click.Context, option: click.Parameter, given: bool) -> None:
     if given:
         from localctx.network import go_offline
@@ -146,3 +155,4 @@ def _go_offline(ctx: click.Context, option: click.Parameter, given: bool) -> Non
 
 
 _add_offline(cli)
+_tell_of_updates(cli)

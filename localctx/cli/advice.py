@@ -1,9 +1,13 @@
-"""Advice on models, printed once, after the first answer of the default model."""
+"""What is said once: advice on models, after the first answer of the default model, and what an update changed."""
 
+import sqlite3
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 from localctx.cli.common import with_launcher
+from localctx.cli.printing import print_error
 from localctx.errors import UserError
 
 if TYPE_CHECKING:
@@ -28,3 +32,24 @@ def advise_once(settings: "Settings", terminal: "Terminal") -> None:
     with suppress(UserError, OSError):
         mark.touch()
         terminal.say(f"{with_launcher(advise(settings).line())}. (This is said once.)")
+
+
+def said_after_update(callback: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return the function of a command that first prints on stderr, once, which documents an update left prepared.
+
+    What cannot be told now, as of a damaged database, is left to what the command says of it.
+    """
+    assert callback
+
+    @wraps(callback)
+    def told(*arguments: Any, **flags: Any) -> Any:
+        from localctx.settings import data_folder
+        from localctx.update_notice import take_update_notice
+
+        if not flags.get("quiet"):
+            with suppress(UserError, OSError, sqlite3.Error):
+                if line := take_update_notice(data_folder()):
+                    print_error(line)
+        return callback(*arguments, **flags)
+
+    return told

@@ -53,12 +53,12 @@ def _pin(documents: tuple[str, ...], pinned: bool) -> None:
 @click.option(
     "--repair",
     is_flag=True,
-    help="Save what is whole of a damaged database; delete damaged pages, which are computed again when needed.",
+    help="Save what is whole of a damaged database; delete damaged files, and pages, which are computed again.",
 )
 @as_json_option
 @quiet_option
 def verify(repair: bool, as_json: bool, quiet: bool) -> None:
-    """Check all stored data for damage: the database, its rows, documents, chats and pages.
+    """Check all stored data for damage: the database, documents, chats, kept files and pages.
 
     \b
     localctx library verify --repair
@@ -99,6 +99,7 @@ def _verify(terminal: "Terminal", repair: bool) -> "Verified":
         result = store.verify(lambda done, total: terminal.show(Progress("verifying", done, total)))
         if repair and result.rows_intact:
             store.pages.unlink(result.damaged_pages)
+            store.originals.forget(result.damaged_originals)
     return result
 
 
@@ -123,6 +124,9 @@ def _print_result(result: "Verified", repair: bool) -> None:
         print_line(f"{len(rows):,} damaged rows of {table.replace('_', ' ')}; {SALVAGE}")
     for document in result.damaged_documents:
         print_line(f"the text of document {document[:12]} {'was' if repair else 'is'} damaged; read the file again")
+    if count := len(result.damaged_originals):
+        action = "deleted" if repair else "damaged; delete them with --repair"
+        print_line(f"{count:,} kept files of documents {action}; add the files again to see their pages")
     if count := len(result.damaged_pages):
         action = "deleted" if repair else "damaged; delete them with --repair"
         print_line(f"{count:,} pages {action}; they are computed again when needed")

@@ -2,10 +2,12 @@
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import watchfiles
 
 DEBOUNCE = 400  # milliseconds over which changes are reported together
+PAUSE = 1.0  # seconds before watching goes on after a report that could not be made
 
 
 class FolderEvents:
@@ -31,16 +33,23 @@ class FolderEvents:
             self._stop.set()
 
     def _run(self, folders: Sequence[str], stop: threading.Event) -> None:
-        try:
-            for _ in watchfiles.watch(
-                *folders,
-                watch_filter=None,
-                debounce=DEBOUNCE,
-                stop_event=stop,
-                rust_timeout=500,
-                raise_interrupt=False,
-                ignore_permission_denied=True,
-            ):
-                self._on_change()
-        except OSError:
-            self._on_change()  # nothing is reported any longer; what was missed is looked for now
+        with suppress(OSError):  # nothing is reported any longer
+            while not stop.is_set():
+                with suppress(RuntimeError):  # a change of a file whose name is not UTF-8 cannot be told
+                    self._report(folders, stop)
+                if not stop.wait(PAUSE):
+                    self._on_change()
+        if not stop.is_set():
+            self._on_change()  # what was missed is looked for now
+
+    def _report(self, folders: Sequence[str], stop: threading.Event) -> None:
+        for _ in watchfiles.watch(
+            *folders,
+            watch_filter=None,
+            debounce=DEBOUNCE,
+            stop_event=stop,
+            rust_timeout=500,
+            raise_interrupt=False,
+            ignore_permission_denied=True,
+        ):
+            self._on_change()

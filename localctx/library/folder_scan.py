@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from localctx.file_names import real_path, stored_path
 from localctx.library.find import find_documents
 
 _UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".tmp", ".swp", "~")
@@ -20,28 +21,29 @@ class FileStamp:
 
 
 def scan_folders(folders: Iterable[str]) -> dict[str, FileStamp]:
-    """Returns the documents below ``folders``, by absolute path, with their stamps. Empty files are left out, those
-    that a program is still writing by their names, and those whose names are not Unicode.
+    """Returns the documents below ``folders``, by absolute ``stored_path``, with their stamps. Empty files are left
+    out, and those that a program is still writing by their names.
     """
     found = dict[str, FileStamp]()
-    for path in find_documents([f for f in folders if Path(f).is_dir()], lambda path, why: None):
-        if not _is_unfinished(Path(path).name) and _is_unicode(path) and (stamp := stamp_of(path)) and stamp.bytes:
+    there = [str(real_path(folder)) for folder in folders if real_path(folder).is_dir()]
+    for path in map(stored_path, find_documents(there, lambda path, why: None)):
+        if not _is_unfinished(Path(path).name) and (stamp := stamp_of(path)) and stamp.bytes:
             found[path] = stamp
     return found
 
 
 def stamp_of(path: str) -> FileStamp | None:
-    """Returns the stamp of a file; None if it is not there."""
+    """Returns the stamp of a file, by its ``stored_path``; None if it is not there."""
     try:
-        about = Path(path).stat()
+        about = real_path(path).stat()
     except OSError:
         return None
     return FileStamp(about.st_size, about.st_mtime_ns)
 
 
 def content_hash(path: str) -> str:
-    """Returns a hash of a file's bytes. Raises OSError."""
-    with Path(path).open("rb") as file:
+    """Returns a hash of the bytes of a file, by its ``stored_path``. Raises OSError."""
+    with real_path(path).open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()
 
 
@@ -72,10 +74,6 @@ class SettlingFiles:
     def paths(self) -> list[str]:
         """The files that have not been dealt with."""
         return list(self._seen)
-
-
-def _is_unicode(path: str) -> bool:
-    return path == path.encode(errors="replace").decode()
 
 
 def _is_unfinished(name: str) -> bool:

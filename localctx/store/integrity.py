@@ -47,6 +47,8 @@ def find_damage(file: Path) -> str:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as connection:
             register(connection)
             db = Database(connection)
+            if _is_older(db):  # nobody has opened it since an update
+                return in_a_line(next(_pages_at_fault(db), ""))
             if (fault := examine_database(db)) != "ok":
                 return "" if "locked" in fault or "unable to open" in fault else fault
             return ", ".join(f"{len(rows):,} damaged rows of {table}" for table, rows in damaged_rows(db).items())
@@ -54,6 +56,14 @@ def find_damage(file: Path) -> str:
         return ""
     except (sqlite3.Error, UnicodeError) as e:
         return in_a_line(str(e))
+
+
+def _is_older(db: Database) -> bool:
+    """Returns True if the database lacks what later versions add, and says so itself."""
+    try:
+        return bool(migrate.pending(db))
+    except sqlite3.OperationalError:  # what would say so is lost
+        return False
 
 
 @cache
@@ -71,7 +81,7 @@ def _columns(db: Database, table: str) -> dict[str, str]:
 
 
 def _faults(db: Database) -> Iterator[str]:
-    yield from (row[0] for row in db.execute("PRAGMA integrity_check(1)").fetchall() if row[0] != "ok")
+    yield from _pages_at_fault(db)
     for table, columns in expected_columns().items():
         if table.startswith("chunk_words"):
             continue
@@ -82,6 +92,10 @@ def _faults(db: Database) -> Iterator[str]:
         if db.execute(f"SELECT 1 FROM [{table}] WHERE {wrong} LIMIT 1").fetchone():
             yield f"a value in {table} is of another type"
     yield from _index_faults(db)
+
+
+def _pages_at_fault(db: Database) -> Iterator[str]:
+    yield from (row[0] for row in db.execute("PRAGMA integrity_check(1)").fetchall() if row[0] != "ok")
 
 
 def _index_faults(db: Database) -> Iterator[str]:

@@ -6,7 +6,7 @@ They count towards the disk budget together with stored pages, and the last used
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -39,7 +39,8 @@ class Originals:
             return False
         with self._db.atomic():  # which other processes wait for: none takes the file for one that nobody needs
             self._db.table("originals").insert({"document": document, "content": content, "bytes": size}, replace=True)
-            _copy(path, self._folder / content)
+            if self._read(content) is None:  # it may be damaged
+                _copy(path, self._folder / content)
             while self.nbytes() > limit and self.evict_one(but=content):
                 pass
             self.sweep()  # the document may have had another file
@@ -48,13 +49,19 @@ class Originals:
     def read(self, document: str) -> bytes | None:
         """Returns the file of a document; None if none is kept, or if it is damaged."""
         content = self._content(document)
-        if not content:
-            return None
-        try:
-            data = (self._folder / content).read_bytes()
-        except OSError:
-            return None
-        return data if content_id(data) == content else None
+        return self._read(content) if content else None
+
+    def damaged(self) -> list[str]:
+        """Returns the names of kept files that are gone or have other bytes."""
+        rows = self._db.query("SELECT DISTINCT content FROM originals")
+        return [name for name in [row["content"] for row in rows] if self._read(name) is None]
+
+    def forget(self, contents: Iterable[str]) -> None:
+        """Delete the files of these names. Their documents stay, without a file."""
+        with self._db.atomic():
+            for content in contents:
+                self._db.execute("DELETE FROM originals WHERE content = ?", [content])
+            self.sweep()
 
     def has(self, document: str) -> bool:
         """Returns True if the file of a document is kept."""
@@ -97,6 +104,14 @@ class Originals:
                     file.unlink(missing_ok=True)
         return freed
 
+    def _read(self, content: str) -> bytes | None:
+        """Returns the bytes of the file of this name; None if they are gone, or others."""
+        try:
+            data = (self._folder / content).read_bytes()
+        except (OSError, ValueError):
+            return None
+        return data if content_id(data) == content else None
+
     def _content(self, document: str) -> str:
         rows = self._db.query("SELECT content FROM originals WHERE document = ?", [document])
         return next((row["content"] for row in rows), "")
@@ -113,8 +128,6 @@ class Originals:
 def _copy(path: Path, target: Path) -> None:
     """Copies a file, without its bytes where both names may be of one file."""
     target.parent.mkdir(mode=0o700, exist_ok=True)
-    if target.exists():
-        return
     part = target.with_suffix(".part")
     part.unlink(missing_ok=True)
     with suppress(OSError):

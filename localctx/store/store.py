@@ -177,7 +177,8 @@ class Store:
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> "Verified":
         """Read everything: SQLite's own check, each row that has one against its checksum, each document's text against
-        its id, each page against its checksum. Of a damaged database the rest is read as far as that is possible.
+        its id, each kept file against its name, each page against its checksum. Of a damaged database the rest is read
+        as far as that is possible.
 
         ``on_progress`` gets the bytes of pages that were read and those there are.
         """
@@ -188,6 +189,7 @@ class Store:
                 result.chats, result.bytes = self.db.table("chats").count, self.pages.nbytes()
                 result.damaged_rows = damaged_rows(self.db)
                 result.damaged_documents = self.documents.damaged()
+                result.damaged_originals = self.originals.damaged()
                 result.damaged_pages = self.pages.verify(on_progress)
             except (sqlite3.DatabaseError, LookupError, TypeError, ValueError, AttributeError):
                 if result.database == "ok":
@@ -213,6 +215,7 @@ class Verified:
     bytes: int = 0
     damaged_rows: dict[str, list[int]] = field(default_factory=dict)
     damaged_documents: list[str] = field(default_factory=list)
+    damaged_originals: list[str] = field(default_factory=list)
     damaged_pages: list[PageName] = field(default_factory=list)
 
     @property
@@ -223,12 +226,13 @@ class Verified:
     @property
     def intact(self) -> bool:
         """True if nothing is damaged."""
-        return self.rows_intact and not self.damaged_pages
+        return self.rows_intact and not self.damaged_pages and not self.damaged_originals
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the fields, with damaged documents by id, damaged rows and damaged pages as counts."""
+        """Returns the fields, with damaged documents by id, and damaged rows, pages and originals as counts."""
         rows = {table: len(rows) for table, rows in self.damaged_rows.items()}
-        return {**vars(self), "damaged_rows": rows, "damaged_pages": len(self.damaged_pages)}
+        counts = {name: len(getattr(self, name)) for name in ("damaged_pages", "damaged_originals")}
+        return {**vars(self), "damaged_rows": rows, **counts}
 
 
 def read_store(home: Path, open_store: Callable[[], Store], query: Callable[[Store], T]) -> T | None:

@@ -2,9 +2,9 @@
 
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from localctx.engine.runtime import Runtime
+from localctx.file_names import real_path, shown_name
 from localctx.library.folder_scan import FileStamp, content_hash, stamp_of
 from localctx.store.store import Store, store_errors
 from localctx.store.watch_list import WatchedFile
@@ -31,8 +31,8 @@ class TakeInWorkflow:
         self._runtime, self._library = runtime, library
 
     def take_in(self, path: str, stamp: FileStamp) -> TakenIn | None:
-        """Add the file at ``path``, which had this ``stamp``, to the library and the watch list. One with the bytes of
-        a file that was parsed before is not parsed again. Returns None if the file changed meanwhile.
+        """Add the file at ``path`` (a ``stored_path``), which had this ``stamp``, to library and watch list. One with
+        the bytes of a file that was parsed before is not parsed again. Returns None if the file changed meanwhile.
         """
         store = self._runtime.store
         with store_errors(store.home):
@@ -71,7 +71,7 @@ class TakeInWorkflow:
     def _parse(self, store: Store, path: str) -> TakenIn:
         for old in [f for f in store.watch_list.files() if f.path == path]:  # its copies have its document still
             leave_to_copy(store, old)
-        (added,) = self._library.add([path])
+        (added,) = self._library.add([str(real_path(path))])
         return TakenIn(path, added.status, added.id, added.why, added.characters)
 
     def _enter(self, store: Store, taken: TakenIn, file: WatchedFile) -> None:
@@ -87,7 +87,7 @@ class TakeInWorkflow:
 def move_document(store: Store, document: str, path: str, stamp: FileStamp) -> None:
     """Note where the file of a stored document is now."""
     row = store.documents.find(document)
-    moved = replace(row, path=path, name=Path(path).name, modified=stamp.modified, bytes=stamp.bytes)
+    moved = replace(row, path=path, name=shown_name(real_path(path).name), modified=stamp.modified, bytes=stamp.bytes)
     store.documents.add(moved, store.documents.text(document), ())
 
 

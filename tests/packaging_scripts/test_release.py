@@ -1,5 +1,6 @@
 """packaging/release.py: the same bytes when built twice, and a wheel that runs with nothing else but what it names."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -68,8 +69,20 @@ def test_a_second_build_elsewhere_has_the_same_bytes(checkout, released, tmp_pat
 
 def test_the_sums_are_those_of_the_files(released):
     names = {path.name for path in released.iterdir()}
-    assert names == {f"localctx-{VERSION}.tar.gz", f"localctx-{VERSION}-py3-none-any.whl", "SHA256SUMS"}
+    made = {"tar.gz", "cdx.json"}
+    assert names == {f"localctx-{VERSION}-py3-none-any.whl", "SHA256SUMS", *(f"localctx-{VERSION}.{x}" for x in made)}
     subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=released, check=True, capture_output=True)
+
+
+def test_the_bill_of_materials_names_what_the_wheel_requires(released):
+    bill = json.loads((released / f"localctx-{VERSION}.cdx.json").read_text())
+    assert bill["metadata"]["component"]["purl"] == f"pkg:pypi/localctx@{VERSION}"
+    parts = {part["name"]: part for part in bill["components"]}
+    assert parts["torch"]["version"].startswith("2.13.")
+    refs = {part["bom-ref"] for part in bill["components"]}
+    (needs,) = bill["dependencies"]
+    assert parts["click"]["bom-ref"] in needs["dependsOn"]
+    assert set(needs["dependsOn"]) <= refs
 
 
 def test_the_sdist_has_no_owners_and_one_time(checkout, released):

@@ -234,14 +234,22 @@ def test_the_copy_of_a_file_that_is_changed_keeps_its_document(settings, folder)
         assert {row.path: row.superseded for row in store.documents.all()} == {str(path): None, str(copy): None}
 
 
-def test_a_file_whose_name_is_no_unicode_is_left_out(settings, folder):
-    Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).write_text("A river.")
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_file_whose_name_is_not_utf_8_is_read_and_moves_as_others_do(settings, folder):
+    strange = Path(os.fsdecode(os.fsencode(folder) + b"/r\xff.txt"))
     with watching(settings, folder) as w:
-        write(folder, "one.txt")
-        w.wait_for("ready")
+        write(folder, "one.txt").rename(strange)
+        (ready,) = w.wait_for("ready")
+        assert ready.path == f"{folder}/r\\xff.txt"
         w.wait_until_done()
         (status,) = w.watcher.status.folders
         assert (status.ready, status.waiting, status.failed) == (1, 0, {})
+        strange.rename(os.fsdecode(os.fsencode(folder) + b"/s\xfe.txt"))
+        w.wait_for("moved")
+        w.wait_until_done()
+    with closing(Store(settings.home)) as store:
+        (document,) = store.documents.all()
+        assert (document.name, document.path) == ("s\ufffd.txt", f"{folder}/s\\xfe.txt")
 
 
 def test_a_deleted_file_leaves_its_document_and_says_so(settings, folder):

@@ -153,7 +153,7 @@ def readable(home: Path) -> bool:
     return any(word in file.read_bytes() for file in home.rglob("*") if file.is_file() for word in words)
 
 
-def test_what_is_deleted_rests_in_the_trash_and_comes_back_by_a_command(home, run):
+def assert_deleted_things_come_back(home: Path, run) -> None:
     _, chat = written_secret(home)
     removed = run("library", "rm", "secret.txt")
     assert "trash for 7 days" in removed.stdout
@@ -167,6 +167,17 @@ def test_what_is_deleted_rests_in_the_trash_and_comes_back_by_a_command(home, ru
     with closing(Store(home)) as store:
         assert SECRET in store.documents.text(store.documents.find("secret.txt").id)
         assert store.chats.messages(chat)[-1].text == SECRET
+
+
+def test_what_is_deleted_rests_in_the_trash_and_comes_back_by_a_command(home, run):
+    assert_deleted_things_come_back(home, run)
+
+
+def test_without_the_trash_it_does_not_come_back(home, run, monkeypatch):
+    """What the test before relies on."""
+    monkeypatch.setattr("localctx.store.store.TRASH_SECONDS", -60)  # nothing rests
+    with pytest.raises(AssertionError):
+        assert_deleted_things_come_back(home, run)
 
 
 @pytest.mark.parametrize("how", ["now", "empty"])

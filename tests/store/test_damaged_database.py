@@ -1,15 +1,21 @@
-"""A damaged database: every command says so in a line, a question is still answered, and what is whole is saved."""
+"""Damage to the database and the files beside it: every command says so in a line, a question is still answered, only
+what was kept is given out, and what is whole is saved.
+"""
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from ask_in_process import ask
-from damaged_store import TEXTS, fill, run_command, trial
+from damaged_store import BUNDLE, TEXTS, compare_kept, fill, import_again, run_command, trial
 from stored_documents import row
 
 from localctx.errors import DamagedStore
+from localctx.store import bundle, page_file
+from localctx.store.integrity import find_damage
 from localctx.store.salvage import salvage
 from localctx.store.store import Store
 
@@ -74,12 +80,48 @@ def test_a_damaged_database_costs_each_command_a_line_and_is_repaired(filled, wh
         assert store.index.by_words("rent", 3)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_damage_at_random_places_ends_no_command_with_a_traceback(tmp_path, monkeypatch, seed):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A data folder that no test changes."""
+    folder = tmp_path_factory.mktemp("damage") / "whole"
+    fill(folder)
+    return folder
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_damage_at_random_places_ends_no_command_with_a_traceback(whole, tmp_path, monkeypatch, seed):
     monkeypatch.setenv("LOCALCTX_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("LOCALCTX_EMBEDDER", "none")
-    fill(tmp_path / "whole")
-    assert trial(tmp_path / "whole", tmp_path / "home", 10_000 + seed) == []
+    assert trial(whole, tmp_path / "home", 10_000 + seed) == []
+
+
+def flip(file: Path, at: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[at] ^= 16
+    file.write_bytes(data)
+
+
+def test_without_its_checksum_a_damaged_page_is_given_out(whole, home, monkeypatch):
+    """What the test before relies on."""
+    shutil.copytree(whole, home)
+    flip(max((home / "pages").glob("*.kv"), key=lambda file: file.stat().st_size), 5000)
+    with monkeypatch.context() as broken:
+        broken.setattr(page_file, "verified", lambda payload, checksum: payload)
+        with pytest.raises(AssertionError, match="another page"):
+            compare_kept(whole, home)
+    compare_kept(whole, home)
+
+
+def test_without_its_checksum_a_damaged_page_is_imported(whole, home, monkeypatch):
+    """What the test before relies on."""
+    shutil.copytree(whole, home)
+    flip(home / BUNDLE, (home / BUNDLE).stat().st_size - 3000)
+    with monkeypatch.context() as broken:
+        broken.setattr(bundle, "page_checksum", lambda payload: MagicMock(__ne__=lambda *_: False))
+        with pytest.raises(AssertionError, match="another page"):
+            import_again(whole, home)
+    shutil.rmtree(home / "there")
+    import_again(whole, home)
 
 
 @pytest.mark.parametrize("column", ["text", "stats", "role"])
@@ -95,6 +137,18 @@ def test_without_the_checksums_a_changed_letter_is_not_found(filled, monkeypatch
     """What the test before relies on."""
     write_around(filled, "UPDATE messages SET text = text || ' ' WHERE id = 3")
     monkeypatch.setattr("localctx.store.integrity.CHECKED", ())
+    with closing(Store(filled)) as store:
+        assert store.verify().intact
+
+
+def test_a_database_of_an_older_version_is_not_said_to_be_damaged(filled):
+    with closing(sqlite3.connect(filled / "library.db")) as db, db:
+        db.execute("DELETE FROM _sqlite_migrations WHERE name = 'row_checksums'")
+        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            db.execute(f"DROP TRIGGER [{name}]")
+        for table in ("documents", "chats", "messages"):
+            db.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+    assert find_damage(filled / "library.db") == ""
     with closing(Store(filled)) as store:
         assert store.verify().intact
 

@@ -87,8 +87,26 @@ def test_a_damaged_file_is_as_none(store):
     assert put(store, "a", b"whole")
     (store.home / "originals" / content_id(b"whole")).write_bytes(b"other")
     assert store.originals.read(row("a").id) is None
+    assert store.verify().damaged_originals == [content_id(b"whole")]
     (store.home / "originals" / content_id(b"whole")).unlink()
     assert store.originals.read(row("a").id) is None
+    assert not store.verify().intact
+
+
+def test_a_damaged_file_is_replaced_when_it_is_uploaded_again_and_deleted_by_a_repair(store, run):
+    for again in (True, False):
+        assert put(store, "a", b"whole")
+        (store.home / "originals" / content_id(b"whole")).write_bytes(b"other")
+        if again:
+            assert put(store, "a", b"whole")
+            assert store.originals.read(row("a").id) == b"whole"
+            assert store.verify().intact
+    found = run("library", "verify")
+    assert (found.returncode, "1 kept files of documents damaged; delete them" in found.stdout) == (1, True)
+    assert run("library", "verify", "--repair").returncode == 0
+    assert run("library", "verify").returncode == 0
+    assert kept(store) == {}
+    assert store.documents.get(row("a").id)
 
 
 def test_files_take_half_of_the_budget_and_the_last_used_stay(store):

@@ -16,6 +16,7 @@ from localctx.serving.ask_endpoint import AskEndpoint
 from localctx.serving.http import LOOPBACK, access_key
 from localctx.serving.openai_server import ApiKeyCheck, OpenAIServer
 from localctx.settings import load_settings
+from localctx.ui import http_access
 from localctx.ui.app import mount
 from localctx.ui.http_access import BrowserAccess
 from localctx.ui.window import AppWindow
@@ -135,6 +136,40 @@ def test_no_stranger_gets_anything_from_the_api(window, tmp_path):
             app = AskEndpoint(ApiKeyCheck(inner, LOOPBACK, "key"), None, None, "own", threading.Event())
             for status, _, case in matrix(app, [*routes(inner), "/localctx/ask", "/localctx/cancel"], headers):
                 assert status in (401, 403, 421) or case[1] == "/health", case
+    finally:
+        server.close()
+
+
+# The owner's key, under another name of the host: what a site does whose name suddenly means this machine
+
+
+def assert_no_other_host_gets_in(app, paths, key: dict[str, str]) -> None:
+    """Requests with the right key are answered under a name of this machine, and under no other."""
+    answers = {case: (status, body) for status, body, case in matrix(app, paths, key)}
+    assert any(status == 200 for (_, _, _, host, _), (status, _) in answers.items() if host == HOST)
+    for case, (status, body) in answers.items():
+        if case[3] != HOST:
+            assert status in (400, 403, 421), case
+            assert SECRET.encode() not in body
+
+
+def test_no_other_host_name_gets_into_the_window_with_the_key(window, pages, monkeypatch):
+    key = access_key(window.settings.home)
+    app, cookie = BrowserAccess(pages, LOOPBACK, key, 7860), {"cookie": f"localctx-7860={key}"}
+    assert_no_other_host_gets_in(app, ["/config"], cookie)
+    monkeypatch.setattr(http_access, "host_name", lambda host: LOOPBACK[0])
+    with pytest.raises(AssertionError, match=r"evil\.example"):  # without the check
+        assert_no_other_host_gets_in(app, ["/config"], cookie)
+
+
+def test_no_other_host_name_gets_into_the_api_with_the_key(tmp_path):
+    server = OpenAIServer(load_settings(home=tmp_path / "home", embedder="none"), 1)
+    bearer = {"authorization": "Bearer key"}
+    try:
+        inner = server.app()
+        assert_no_other_host_gets_in(ApiKeyCheck(inner, LOOPBACK, "key"), ["/v1/models"], bearer)
+        with pytest.raises(AssertionError, match=r"evil\.example"):  # without the check
+            assert_no_other_host_gets_in(ApiKeyCheck(inner, (), "key"), ["/v1/models"], bearer)
     finally:
         server.close()
 
