@@ -66,7 +66,7 @@ def bill_of_materials(components: list[Component]) -> dict[str, Any]:
 
 def licence_of(package: Distribution) -> tuple[str, bool]:
     """Returns a package's licence, and True if it is an SPDX expression; NOT_TOLD if its metadata has none."""
-    told = package.metadata
+    told: Any = package.metadata
     if expression := told.get("License-Expression"):
         return expression, True
     name = (told.get("License") or "").strip()
@@ -107,9 +107,10 @@ def _needs(package: Distribution, extras: bool = False) -> Iterator[str]:
 
 
 def _home(package: Distribution) -> str:
-    if home := package.metadata.get("Home-page"):
+    told: Any = package.metadata
+    if home := told.get("Home-page"):
         return home
-    urls = dict(line.split(", ", 1) for line in package.metadata.get_all("Project-URL") or () if ", " in line)
+    urls = dict(line.split(", ", 1) for line in told.get_all("Project-URL") or () if ", " in line)
     by_name = {name.lower(): url for name, url in urls.items()}
     names = ("homepage", "home", "repository", "source", "source code", "github", *by_name)
     return next((by_name[name] for name in names if name in by_name), "")

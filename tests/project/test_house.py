@@ -23,6 +23,7 @@ FLOORS = {
     "localctx.serving": 9,
     "localctx.session": 8,
     "localctx.doctor": 8,
+    "localctx.licences": 4,
     "localctx.batch": 8,
     "localctx.batch.ray_cluster": 9,  # each worker has a session
     "localctx.batch.ray_generator": 9,
@@ -42,6 +43,7 @@ FLOORS = {
     "localctx.kv.keepers": 1,
     "localctx.kv.attention_history": 1,
     "localctx.uninstall": 2,
+    "localctx.update_notice": 3,
     "localctx.error_log": 2,
     "localctx.settings": 1,
     "localctx.budget": 1,
