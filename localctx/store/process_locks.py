@@ -4,6 +4,7 @@ The system releases them when a process ends, however it ends.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from localctx.system import lock_shared, try_lock
 
 WORK, WATCH = "at-work.lock", "watching.lock"
+_LOCKABLE = "r+b" if sys.platform == "win32" else "rb"  # so that a file that may only be read is locked, too
 
 
 @contextmanager
@@ -18,7 +20,7 @@ def at_work(home: Path) -> Iterator[None]:
     """Hold what ``is_at_work`` looks at, together with others. Without the file, nobody looks: none is made."""
     with ExitStack() as stack:
         with suppress(OSError):
-            lock = stack.enter_context((home / WORK).open("r+b"))
+            lock = stack.enter_context((home / WORK).open(_LOCKABLE))
             lock_shared(lock.fileno())  # waits for the microseconds that somebody looks
         yield
 
