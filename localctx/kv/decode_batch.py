@@ -91,7 +91,7 @@ class DecodeBatch:
         chosen = self._choose(layer, q, scale, window)
         pages = self._pages(layer, window) if chosen is None else self._pages_at(layer, chosen)
         open_pages = BatchOpenPages(self._open_pages[layer], self._bits, self._filled, self._hidden(window))
-        records, extra = self._records(layer, window), self._extra_scores(layer, q, scale, chosen)
+        records, extra = self._records(layer, window), self._extra_scores(layer, torch.from_numpy(q), scale, chosen)
         out, shares = attend_rows(
             q,
             k,
@@ -102,7 +102,7 @@ class DecodeBatch:
             scale,
             softcap=softcap,
             sinks=None if sinks is None else sinks.float().numpy(),
-            extra=extra,
+            extra=None if extra is None else extra.numpy(),
             rotated=self._pool.format.rotated,
             masses=records,
         )
@@ -178,15 +178,12 @@ class DecodeBatch:
         """The number of tokens of each open page that lie before the window."""
         return self._none_hidden if window is None else np.maximum(0, self._filled + 1 - window)
 
-    def _extra_scores(
-        self, layer: int, q: np.ndarray, scale: float, chosen: np.ndarray | None = None
-    ) -> np.ndarray | None:
+    def _extra_scores(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None = None) -> Tensor | None:
         """The scaled ``bias_scores`` of every row's query q [n, Hq, D] for its pages: [Hq, pages * 64]."""
         if not self._pool.unbiased(layer):
             return None
-        rows = enumerate(self._caches)
-        scores = torch.cat([bias_scores(cache, layer, torch.from_numpy(q[i])) for i, cache in rows], 1).mul_(scale)
+        scores = torch.cat([bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)], 1).mul_(scale)
         if chosen is None:
-            return scores.numpy()
+            return scores
         at = torch.from_numpy(chosen).repeat_interleave(len(scores) // len(chosen), 0)
-        return scores.unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1).numpy()
+        return scores.unflatten(1, (-1, PAGE)).take_along_dim(at[..., None], 1).flatten(1)
