@@ -206,6 +206,8 @@ def test_the_pages_of_what_is_deleted_go_at_once(filled, run):
         assert kept(store, tokens_of(1)) == 5
         assert run("library", "rm", "short").returncode == 0
         assert kept(store, tokens_of(1)) == 0
+        assert len(list(store.folder.glob("*.kv"))) == 1
+        assert run("library", "rm", "long").returncode == 0
         assert not list(store.folder.glob("*.kv"))
 
 
