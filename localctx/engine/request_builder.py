@@ -104,11 +104,10 @@ class RequestBuilder:
         dropped = _drops(planned, len(sequence.tokens), documents[0].name if question is None else "")
         cache = self.engine.open_cache(planned)
         cache.activation = sequence.activation
-        persister = None
-        if persist and (not dropped or conversation.chat is not None):  # a chat goes on from before it dropped
-            persister = self._persister(wanted, sequence, planned)
-        restoring = time.perf_counter()
+        persists = persist and (not dropped or conversation.chat is not None)  # a chat goes on from before it dropped
         with _dropped_on_error(cache):
+            persister = self._persister(wanted, sequence, planned) if persists else None
+            restoring = time.perf_counter()
             restore_notes = persister.restore(cache) if persister else []
             sharing = self.engine.sharing(planned, sequence.tokens) if conversation.is_verbatim else None
             if sharing:
@@ -197,7 +196,7 @@ class RequestBuilder:
             refuse_too_long(tokens, self.model.context, self.model.name)
         return planned
 
-    def _persister(self, wanted: _Wanted, sequence: _Sequence, planned: PlannedCache) -> Persister | None:
+    def _persister(self, wanted: _Wanted, sequence: _Sequence, planned: PlannedCache) -> Persister:
         identity = CacheIdentity(
             self.engine.fingerprint(planned.codec),
             self.runtime.settings.model,
