@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from localctx.errors import Cancelled
+from localctx.kernels.decode_layers_cpu import LayerPages
 from localctx.kv.attention import Expand, attend_cache
 from localctx.kv.batching import make_decode_batch
 from localctx.kv.cache import Cache
@@ -159,6 +160,22 @@ class ForwardBatch(AttentionPass):
         if self.cancelled():
             raise Cancelled
         return whole.attend_arrays(cached, q, k, v, scale, self.shape.layers[cached].window).reshape(len(q), -1)
+
+    @property
+    def layer_pages(self) -> LayerPages | None:
+        """What all tokens attend to in all layers, if these may be computed in one call; else None."""
+        whole = self._whole_batch
+        return whole.layer_pages if whole and self.until is None else None
+
+    def enter_layers(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Enter all layers, which were computed in one call over ``layer_pages``, with their new ``keys``
+        [layers, T, H, D] and ``values``. Raises UnsupportedModel.
+        """
+        whole = self._whole_batch
+        assert whole, "all tokens are in one batch"
+        for layer, (k, v) in enumerate(zip(keys, values, strict=True)):
+            self.enter_plain_layer(layer, k.shape[1:], v.shape[1:])
+        whole.seal_layers(keys, values)
 
     @property
     def capturable(self) -> CapturableBatch | None:

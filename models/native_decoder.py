@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from localctx.kernels.adapter_cpu import NO_ROWS
+from localctx.kernels.decode_layers_cpu import LayerPages, decode_layers, rows_of
 from localctx.kernels.decoder_layer_cpu import (
     EntryWeights,
     ExitWeights,
@@ -32,7 +33,7 @@ from localctx.models.decoder_config import DecoderConfig
 from localctx.models.forward_batch import ForwardBatch
 from localctx.models.frequencies import frequencies
 from localctx.models.local_model import LocalModel
-from localctx.models.native_adapter import layer_changes
+from localctx.models.native_adapter import DecoderChanges, layer_changes
 from localctx.models.published_blocks import PublishedBlocks
 from localctx.models.rope import Angles, ModelRope, Pairs, Positions
 from localctx.models.safetensors_files import get_tensor
@@ -67,31 +68,49 @@ class NativeDecoder(LocalModel):
         self.sums_depend_on_rows = by_floats and precision != torch.float32
         super().__init__(config, tokenizer, stored=weights.stored, **how)
         self._weights, self.nbytes, self.parameters = weights, weights.nbytes, weights.count
-        self._unchanged = [LayerChanges()] * len(weights.layers)
+        self._unchanged = DecoderChanges([LayerChanges()] * len(weights.layers))
 
     def _run(self, batch: ForwardBatch) -> Tensor:
+        weights = self._weights
+        x = gather_rows(weights.embedding, torch.tensor(batch.tokens)).numpy()
+        if batch.layer_pages:
+            self._run_at_once(batch, batch.layer_pages, x)
+        else:
+            self._run_by_layer(batch, x)
+        normed = normalize(x[batch.logit_indices], weights.norm, self._config.rms_norm_eps)
+        return multiply(torch.from_numpy(normed), weights.head)
+
+    def _run_at_once(self, batch: ForwardBatch, pages: LayerPages, x: np.ndarray) -> None:
+        """Change the rows ``x`` by all layers, in one call."""
+        weights, config = self._weights, self._config
+        changes, changed = self._changes(batch)
+        cos, sin = self._rotations(batch)
+        heads, scale = config.num_attention_heads, config.head_dim**-0.5
+        eps = config.rms_norm_eps
+        batch.enter_layers(*decode_layers(x, heads, weights.rows, changes.rows, changed, eps, cos, sin, scale, pages))
+
+    def _run_by_layer(self, batch: ForwardBatch, x: np.ndarray) -> None:
+        """Change the rows ``x`` by one layer after another, in two calls and attention."""
         weights, eps = self._weights, self._config.rms_norm_eps
         chunk = any(len(request.tokens) > MAX_DECODE_TOKENS for request in batch.requests)
         before, after = (enter_chunk, leave_chunk) if self.sums_depend_on_rows and chunk else (enter, leave)
         cos, sin = self._rotations(batch)
         changes, changed = self._changes(batch)
-        x = gather_rows(weights.embedding, torch.tensor(batch.tokens)).numpy()
         for i, (entry, exits) in enumerate(weights.layers):
             q, k, v = (np.empty((len(x), heads, self._config.head_dim), np.float32) for heads in weights.heads)
-            before(x, entry, changes[i].qkv, changed, eps, cos, sin, q, k, v)
-            after(x, batch.attend_arrays(i, q, k, v, self._config.head_dim**-0.5), exits, changes[i], changed, eps)
-        normed = normalize(x[batch.logit_indices], weights.norm, eps)
-        return multiply(torch.from_numpy(normed), weights.head)
+            before(x, entry, changes.layers[i].qkv, changed, eps, cos, sin, q, k, v)
+            attended = batch.attend_arrays(i, q, k, v, self._config.head_dim**-0.5)
+            after(x, attended, exits, changes.layers[i], changed, eps)
 
-    def _changes(self, batch: ForwardBatch) -> tuple[list[LayerChanges], np.ndarray]:
+    def _changes(self, batch: ForwardBatch) -> tuple[DecoderChanges, np.ndarray]:
         """The changes of every layer by the adapter of this pass, and the rows that they apply to."""
         rows = batch.adapted_rows
         if not rows:
             return self._unchanged, NO_ROWS
         return self._adapters[rows.fingerprint], np.array(rows.indices, NO_ROWS.dtype)
 
-    def _fit(self, adapter: Adapter) -> list[LayerChanges]:
-        return layer_changes(self._config, adapter)
+    def _fit(self, adapter: Adapter) -> DecoderChanges:
+        return DecoderChanges(layer_changes(self._config, adapter))
 
     def _rotations(self, batch: ForwardBatch) -> tuple[np.ndarray, np.ndarray]:
         """Cosines and sines [T, D / 2] of the positions of the tokens."""
@@ -133,6 +152,7 @@ class NativeWeights:
             self.embedding = exact_blocks(get_tensor(tensors, "model.embed_tokens.weight", vocabulary, hidden).detach())
             self.layers = [layer.result() for layer in layers]
             self.head = head.result() if head else self.embedding
+        self.rows = rows_of(self.layers)
         self.norm = self._floats("model.norm.weight", hidden)
         del self._tensors, self._published  # which closes their files
         self.key_biases = [self._key_bias(entry) for entry, _ in self.layers]

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from localctx.kernels import decode_cpu
+from localctx.kernels import decode_batch_cpu, decode_cpu
 from localctx.kernels.integer_attention import WAY
 from localctx.kernels.processor import INSTRUCTIONS
 from localctx.kv.codecs import make_codec
@@ -80,7 +80,7 @@ def attentions(pages: int) -> dict[str, tuple[Callable[[], object], Callable[[],
         def run() -> np.ndarray:
             assert len(layers) == LAYERS  # the addresses are theirs
             state[0] = (state[0] + 1) % LAYERS
-            return decode_cpu.attend_pages(q.numpy(), addresses[state[0]], formats, mine, SCALE)[0]
+            return decode_batch_cpu.attend_pages(q.numpy(), addresses[state[0]], formats, mine, SCALE)[0]
 
         return run, lambda: float(np.abs(run() - right).max())
 

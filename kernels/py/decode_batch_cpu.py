@@ -8,13 +8,13 @@ import torch
 from numba import carray, njit, prange
 
 from localctx.kernels import quant
-from localctx.kernels.decode_cpu import HIDDEN, MATH, PAGE, LayerLayout, attend_part
+from localctx.kernels.decode_cpu import HIDDEN, MATH, PAGE, SPLIT, LayerLayout, attend_part
 from localctx.kernels.vector_math import address_of, as_pointer, bits_of_float, exp_below, float_of_bits
 
 
 class BatchPages(NamedTuple):
     """Sealed pages of all rows, one row's after another's: ``parts`` [S, 4] as in
-    ``decode_cpu.attend_parts``, in the order of rows, ``addresses`` and ``formats`` [1 or H, pages].
+    ``attend_part``, in the order of rows, ``addresses`` and ``formats`` [1 or H, pages].
     """
 
     parts: np.ndarray
@@ -69,6 +69,56 @@ def attend_rows(
     return result, each
 
 
+def attend_pages(
+    q: np.ndarray,
+    addresses: np.ndarray,
+    formats: np.ndarray,
+    layout: LayerLayout,
+    scale: float,
+    skip: int = 0,
+    softcap: float = 0,
+    extra: np.ndarray | None = None,
+    masses: bool = False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One query token over sealed pages: q [Hq, D] float32 gives (out [Hq, Dv], lse [Hq], masses), all float32.
+
+    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n >= 1], or [H, n] where each KV head
+    has pages of its own; the first ``skip`` (< 64) tokens of the first page are not seen. ``extra`` [Hq, n * 64] is
+    added to the scaled scores. ``masses`` [Hq, n] is each page's own lse, empty where not asked for.
+    Split over the context as Flash-Decoding does; each page is decoded once for all query heads of a KV head.
+    """
+    heads, pages = q.shape[0], addresses.shape[-1]
+    # copied: numba compiles anew for arrays that are read-only
+    addresses, formats = (np.array(np.atleast_2d(a), order="C") for a in (addresses, formats))
+    parts = np.array([(0, at, min(pages, at + SPLIT), 0) for at in range(0, pages, SPLIT)], np.int64)
+    parts[0, 3], q = skip, q[None] * np.float32(scale)
+    each = np.empty((heads, pages if masses else 0), np.float32)
+    more = np.empty((heads, 0), np.float32) if extra is None else extra
+    k, v = (np.empty((0, layout.heads, width), np.float32) for width in (layout.k_dim, layout.v_dim))
+    none, cap = np.empty(0, np.int64), np.float32(softcap)
+    out, tops, totals = _attend(
+        q, q, k, v, parts, addresses, formats, none.reshape(0, 2), 32, none, none, layout, cap, more, each
+    )
+    top = tops.max(0)
+    weights = np.exp(tops - top)
+    total = (weights * totals).sum(0)
+    return np.einsum("si,sid->id", weights / total, out), top + np.log(total), each
+
+
+@njit
+def attend_plainly(q, k, v, pages, tails, layout, scale, result):  # type: ignore[no-untyped-def]
+    """``attend_rows`` for compiled code, without its options: into ``result`` [n, Hq, Dv]."""
+    heads = q.shape[1]
+    scaled, none = q * np.float32(scale), np.empty((heads, 0), np.float32)
+    no_sinks, cap = np.empty(0, np.float32), np.float32(0)
+    parts, addresses, formats = pages.parts, pages.addresses, pages.formats
+    at, bits, filled, hidden = tails.addresses, tails.bits, tails.filled, tails.hidden
+    out, tops, totals = _attend(
+        scaled, scaled, k, v, parts, addresses, formats, at, bits, filled, hidden, layout, cap, none, none
+    )
+    _merge(parts, out, tops, totals, no_sinks, none, result)
+
+
 _NO_SINKS = np.empty(0, np.float32)
 
 
@@ -83,10 +133,10 @@ def _attend(q, q_pages, k, v, parts, addresses, formats, tails, bits, filled, hi
     Returns their outputs [S + n, Hq, Dv], and the tops and totals [S + n, Hq] of their weights.
     """
     count, group = len(parts), q.shape[1] // lay.heads
-    all_of = count + len(q)
+    all_of = count + len(tails)
     out = np.zeros((all_of, q.shape[1], lay.v_dim), np.float32)
     tops, totals = np.full((all_of, q.shape[1]), HIDDEN), np.zeros((all_of, q.shape[1]), np.float32)
-    for row in range(len(q)):
+    for row in range(len(tails)):
         for head in range(lay.heads):
             _write(tails[row, 0], bits, head, filled[row], k[row, head])
             _write(tails[row, 1], bits, head, filled[row], v[row, head])

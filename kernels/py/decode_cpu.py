@@ -180,22 +180,15 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
         _by_block(scores, address, ahead, t[1], t[5], t[6], t[7], head, lay.v_dim, lay.integers, p, wide, out)
 
 
-@njit(parallel=True, fastmath=MATH, cache=True)
-def attend_parts(q, parts, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
-    """The scaled queries q [n, Hq, D] over pages: a row of ``parts`` [S, 4] is the query, the first page it sees and
-    the first it does not, and how many tokens of the first are hidden. ``addresses`` and ``formats`` [1 or H, pages].
-
-    Fills ``out`` [S, Hq, Dv] with weighted sums, ``totals`` [S, Hq] with the weights' sums, both relative to ``tops``;
-    all of them begin as zero or ``HIDDEN``. ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
-    """
-    for task in prange(len(parts) * lay.heads):
-        i, head = task % len(parts), task // len(parts)  # a thread goes on to the next part: its page is prefetched
-        attend_part(q, parts[i], head, addresses, formats, lay, softcap, extra, out[i], tops[i], totals[i], masses)
-
-
 @njit(fastmath=MATH)
 def attend_part(q, part, head, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
-    """One part of ``attend_parts`` by the queries of one KV ``head``, into its rows of ``out`` [Hq, Dv] and so on."""
+    """The scaled queries of one KV ``head`` in q [n, Hq, D] over the pages of one ``part``: which query, the first page
+    it sees and the first it does not, and how many tokens of the first are hidden. ``addresses`` and ``formats``
+    [1 or H, pages].
+
+    Fills ``out`` [Hq, Dv] with weighted sums, ``totals`` [Hq] with the weights' sums, both relative to ``tops``; all of
+    them begin as zero or ``HIDDEN``. ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
+    """
     group, own = q.shape[1] // lay.heads, head % len(addresses)
     some = slice(head * group, head * group + group)
     scores, p = np.empty((group, PAGE), np.float32), np.empty((group, PAGE), np.float32)
@@ -229,43 +222,6 @@ def _unpack(addresses, formats, lay, k_out, v_out):  # type: ignore[no-untyped-d
             for d in range(lay.k_dim):
                 rows[t, d] = k[d, t]
         load_v(addresses[page], lay, formats[page], head, v_out[head, page * PAGE : page * PAGE + PAGE])
-
-
-def attend_pages(
-    q: np.ndarray,
-    addresses: np.ndarray,
-    formats: np.ndarray,
-    layout: LayerLayout,
-    scale: float,
-    skip: int = 0,
-    softcap: float = 0,
-    extra: np.ndarray | None = None,
-    masses: bool = False,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One query token over sealed pages: q [Hq, D] float32 gives (out [Hq, Dv], lse [Hq], masses), all float32.
-
-    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n >= 1], or [H, n] where each KV head
-    has pages of its own; the first ``skip`` (< 64) tokens of the first page are not seen. ``extra`` [Hq, n * 64] is
-    added to the scaled scores. ``masses`` [Hq, n] is each page's own lse, empty where not asked for.
-    Split over the context as Flash-Decoding does; each page is decoded once for all query heads of a KV head.
-    """
-    heads, pages = q.shape[0], addresses.shape[-1]
-    # copied: numba compiles anew for arrays that are read-only
-    addresses, formats = (np.array(np.atleast_2d(a), order="C") for a in (addresses, formats))
-    parts = np.array([(0, at, min(pages, at + SPLIT), 0) for at in range(0, pages, SPLIT)], np.int64)
-    parts[0, 3], splits = skip, len(parts)
-    out = np.zeros((splits, heads, layout.v_dim), np.float32)
-    tops = np.full((splits, heads), HIDDEN)
-    totals = np.zeros((splits, heads), np.float32)
-    each = np.empty((heads, pages if masses else 0), np.float32)
-    if extra is None:
-        extra = np.empty((heads, 0), np.float32)
-    q = q[None] * np.float32(scale)
-    attend_parts(q, parts, addresses, formats, layout, np.float32(softcap), extra, out, tops, totals, each)
-    top = tops.max(0)
-    weights = np.exp(tops - top)
-    total = (weights * totals).sum(0)
-    return np.einsum("si,sid->id", weights / total, out), top + np.log(total), each
 
 
 def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout) -> tuple[np.ndarray, np.ndarray]:

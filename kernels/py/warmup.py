@@ -7,8 +7,9 @@ import torch
 from numba import threading_layer
 
 from localctx.kernels.adapter_cpu import NO_CHANGE, NO_ROWS
-from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_rows
-from localctx.kernels.decode_cpu import PAGE, LayerLayout, attend_pages, unpack_pages
+from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_pages, attend_rows
+from localctx.kernels.decode_cpu import PAGE, LayerLayout, unpack_pages
+from localctx.kernels.decode_layers_cpu import LayerPages, decode_layers, rows_of
 from localctx.kernels.decoder_layer_cpu import (
     EntryWeights,
     ExitWeights,
@@ -41,15 +42,13 @@ def warm() -> None:
 
 def warm_prefill() -> None:
     """A decoder layer of 8 numbers, one head and 16 gates, and a record of one head."""
-    norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
-    qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
-    entry, exits = EntryWeights(norm, qkv, nothing, nothing, nothing), ExitWeights(output, norm, both, down)
-    angles, heads = _zeros(1, _DIM // 2), [_zeros(1, 1, _DIM) for _ in range(3)]
+    (entry, exits), angles = _layer(), _zeros(1, _DIM // 2)
+    heads = [_zeros(1, 1, _DIM) for _ in range(3)]
     for enters, leaves in ((enter, leave), (enter_chunk, leave_chunk)):
         enters(_zeros(1, _DIM), entry, NO_CHANGE, NO_ROWS, 1e-5, angles, angles, *heads)
         leaves(_zeros(1, _DIM), _zeros(1, _DIM), exits, LayerChanges(), NO_ROWS, 1e-5)
-    normalize(_zeros(1, _DIM), norm, 1e-5)
-    multiply(_tensor(1, _DIM), output)
+    normalize(_zeros(1, _DIM), entry.norm, 1e-5)
+    multiply(_tensor(1, _DIM), exits.output)
     unpack_pages(*_records(), _LAYOUT)
     new = _tensor(1, 2, _DIM)
     attend_chunk(new, new, new, *_records(), _LAYOUT, 1.0)
@@ -64,7 +63,37 @@ def warm_decoding() -> None:
     nothing = np.zeros(1, np.int64)
     pages = BatchPages(np.array([[0, 0, 1, 0]], np.int64), addresses[None], formats[None])
     row = _zeros(1, 1, _DIM)
-    attend_rows(row, row, row, pages, BatchOpenPages(tails, 32, nothing, nothing), _LAYOUT, 1.0)
+    open_pages = BatchOpenPages(tails, 32, nothing, nothing)
+    attend_rows(row, row, row, pages, open_pages, _LAYOUT, 1.0)
+    _decode(pages, open_pages)
+
+
+def _decode(pages: BatchPages, tails: BatchOpenPages) -> None:
+    """A token through a layer over these pages."""
+    layer = _layer()
+    angles = _zeros(1, _DIM // 2)
+    seen = LayerPages(
+        pages.parts,
+        pages.addresses,
+        pages.formats,
+        tails.addresses[None],
+        tails.bits,
+        tails.filled,
+        tails.hidden,
+        1,
+        _DIM,
+        _DIM,
+        _LAYOUT.integers,
+        _LAYOUT.table[None],
+    )
+    weights, changes = rows_of([layer]), rows_of([LayerChanges()])
+    decode_layers(_zeros(1, _DIM), 1, weights, changes, NO_ROWS, 1e-5, angles, angles, 1.0, seen)
+
+
+def _layer() -> tuple[EntryWeights, ExitWeights]:
+    norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
+    qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
+    return EntryWeights(norm, qkv, nothing, nothing, nothing), ExitWeights(output, norm, both, down)
 
 
 def warm_experts() -> None:

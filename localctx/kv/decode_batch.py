@@ -9,6 +9,7 @@ from torch import Tensor
 
 from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_rows
 from localctx.kernels.decode_cpu import SPLIT
+from localctx.kernels.decode_layers_cpu import LayerPages
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import BATCH_DTYPES, records_attention, selects_pages
 from localctx.kv.graph_inputs import CapturableBatch
@@ -76,6 +77,40 @@ class DecodeBatch:
         if self._filling:
             self._seal(layer, *(torch.from_numpy(x).transpose(0, 1) for x in (k, v)))
         return out
+
+    @cached_property
+    def layer_pages(self) -> LayerPages | None:
+        """What the rows attend to in all layers, for ``decode_layers``; None where the layers differ, or one needs more
+        than attention to all pages.
+        """
+        form, caches = self._pool.format, self._caches
+        shapes, layers = set(self._pool.shape.layers), range(len(form.layouts))
+        first, chooses = self._pool.shape.layers[0], any(cache.selects_pages() for cache in caches)
+        needs_more = self._recording or chooses or form.rotated or any(map(self._pool.unbiased, layers))
+        if len(shapes) > 1 or first.kind != "full" or first.window is not None or needs_more:
+            return None
+        return LayerPages(
+            self._parts,
+            self._addresses,
+            self._kinds[form.parts],
+            self._open_pages,
+            self._bits,
+            self._filled,
+            self._none_hidden,
+            first.kv_heads,
+            first.k_dim,
+            first.v_dim,
+            form.layouts[0].integers,
+            form.tables,
+        )
+
+    def seal_layers(self, keys: np.ndarray, values: np.ndarray) -> None:
+        """Seal the pages that are full now, whose last tokens are among the new ``keys`` [layers, n, H, D] and
+        ``values`` that ``decode_layers`` put into the open pages.
+        """
+        if self._filling:
+            for layer, new in enumerate(zip(keys, values, strict=True)):
+                self._seal(layer, *(torch.from_numpy(x).transpose(0, 1) for x in new))
 
     def _attend(
         self,

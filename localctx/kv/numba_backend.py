@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from localctx.kernels import decode_cpu, quant
+from localctx.kernels import decode_batch_cpu, decode_cpu, quant
 from localctx.kernels.attention_reference import Part
 from localctx.kernels.prefill_cpu import attend_chunk
 from localctx.kv.backend import MAX_DECODE_TOKENS, PageAddresses, PageAttention, TorchBackend
@@ -41,7 +41,7 @@ class NumbaBackend(TorchBackend):
         for t, own in enumerate(indices.unflatten(-1, (tokens, -1)).unbind(-2)):
             more = None if extra is None else extra.unflatten(1, (tokens, -1))[:, t].contiguous().numpy()
             wanted, at = page_lse and t == tokens - 1, own.numpy()
-            out, lse, each = decode_cpu.attend_pages(
+            out, lse, each = decode_batch_cpu.attend_pages(
                 self._rotated(q[:, t].float()).numpy(),
                 bases[at],
                 kinds[at],

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from llvmlite import binding, ir
 from numba import njit
 
-from localctx.kernels import decode_cpu
+from localctx.kernels import decode_batch_cpu
 from localctx.kernels.integer_attention import (
     GREATEST,
     MIDDLE,
@@ -107,7 +107,7 @@ def test_attention_by_integers_is_near_that_of_float32(shape, heads):
     addresses = np.array([record.data_ptr() for record in records], np.int64)
     layout, q = layout_of(codec, make_codec("bf16", shape)), torch.randn(heads, shape.k_dim).numpy()
     (out, lse, _), (other, other_lse, _) = (
-        decode_cpu.attend_pages(q, addresses, np.zeros(pages, np.uint8), layout._replace(integers=way), 0.2)
+        decode_batch_cpu.attend_pages(q, addresses, np.zeros(pages, np.uint8), layout._replace(integers=way), 0.2)
         for way in (True, False)
     )
     assert not np.array_equal(out, other), "both are the same kernel"

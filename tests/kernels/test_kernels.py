@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localctx.kernels import attention_reference as A
-from localctx.kernels import decode_cpu, quant, sketch
+from localctx.kernels import decode_batch_cpu, decode_cpu, quant, sketch
 from localctx.kernels.integer_attention import USED
 from localctx.kernels.prefill_cpu import attend_chunk
 from localctx.kv.codecs import make_codec
@@ -58,7 +58,7 @@ def test_attend_pages_is_attention_over_decoded_pages(codec_name, pages, case):
     shape, heads = case
     _records, where, (k, v) = stored(codec_name, shape, pages)
     q = rand(heads, 1, shape.k_dim)
-    out, lse, _ = decode_cpu.attend_pages(q[:, 0].numpy(), *where, 0.2)
+    out, lse, _ = decode_batch_cpu.attend_pages(q[:, 0].numpy(), *where, 0.2)
     expected, expected_lse = A.attend_reference(q, k, v, 0.2)
     torch.testing.assert_close(torch.from_numpy(out), expected[:, 0], **near(codec_name))
     torch.testing.assert_close(torch.from_numpy(lse), expected_lse[:, 0], **near(codec_name))
@@ -70,7 +70,7 @@ def test_attend_pages_hides_what_a_window_hides_and_caps_scores(skip, softcap):
     shape, heads = SHAPES["gqa"]
     _records, where, (k, v) = stored("int8", shape, 3)
     q, mask = rand(heads, 1, shape.k_dim), torch.arange(3 * PAGE)[None] >= skip
-    out, lse, _ = decode_cpu.attend_pages(q[:, 0].numpy(), *where, 0.2, skip, softcap)
+    out, lse, _ = decode_batch_cpu.attend_pages(q[:, 0].numpy(), *where, 0.2, skip, softcap)
     expected, expected_lse = A.attend_reference(q, k, v, 0.2, mask=mask, softcap=softcap)
     torch.testing.assert_close(torch.from_numpy(out), expected[:, 0], **near("int8"))
     torch.testing.assert_close(torch.from_numpy(lse), expected_lse[:, 0], **near("int8"))
@@ -86,7 +86,7 @@ def test_attend_pages_takes_pages_of_its_own_for_each_head_of_two_kinds_with_ext
     addresses = np.concatenate((np.broadcast_to(sinks_at, (3, 1)), at[chosen]), 1)
     kinds = np.broadcast_to(np.array([1, 0, 0, 0], np.uint8), (3, 4))
     q, extra = rand(heads, 1, shape.k_dim), rand(heads, 4 * PAGE)
-    out, lse, masses = decode_cpu.attend_pages(
+    out, lse, masses = decode_batch_cpu.attend_pages(
         q[:, 0].numpy(), addresses, kinds, layout, 0.2, extra=extra.numpy(), masses=True
     )
     for head in range(3):
@@ -199,9 +199,9 @@ def test_attend_pages_does_not_depend_on_threads():
     shape, heads = SHAPES["gqa"]
     _records, where, _ = stored("int8", shape, 70)
     q = rand(heads, shape.k_dim).numpy()
-    many = decode_cpu.attend_pages(q, *where, 0.2)
+    many = decode_batch_cpu.attend_pages(q, *where, 0.2)
     decode_cpu.set_threads(1)
-    one = decode_cpu.attend_pages(q, *where, 0.2)
+    one = decode_batch_cpu.attend_pages(q, *where, 0.2)
     decode_cpu.set_threads(64)
     assert all(np.array_equal(a, b) for a, b in zip(many, one, strict=True))
 

@@ -18,6 +18,7 @@ from localctx.kv.pool import Pool
 from localctx.models.base import ForwardRequest
 from localctx.models.blocked_linear import block_linears
 from localctx.models.decoder_config import parse_native_config, read_native_config
+from localctx.models.forward_batch import ForwardBatch
 from localctx.models.frequencies import frequencies
 from localctx.models.geometry import geometry_of, shape_of
 from localctx.models.load import load_model
@@ -185,6 +186,30 @@ def test_a_sequence_does_not_depend_on_what_is_computed_beside_it(family, more):
     for tokens, beside in (([7], [8]), ([7, 8, 9], [1] * FEW), ([7], [1] * 90), ([9] * 80, [2, 3])):
         alone, together = alone_and_beside(tokens, beside)
         assert torch.equal(alone, together)
+
+
+@pytest.mark.parametrize("kept", ["full", "int8"])
+@pytest.mark.parametrize(("family", "more"), FAMILIES)
+def test_layers_in_one_call_compute_what_they_compute_one_by_one(family, more, kept, monkeypatch):
+    """To the last bit, also where a page is filled. Layers that differ, or whose keys have a bias, are called alone."""
+    model, offered = plain(build(family, **more), kept), ForwardBatch.layer_pages.fget
+    taken = list[bool]()
+
+    def tokens_by_token(pages):
+        monkeypatch.setattr(ForwardBatch, "layer_pages", property(pages))
+        pool = Pool(model.shape, "int8", rope=model.rope)
+        caches = [Cache(pool, model.dtype) for _ in range(2)]
+        for start, cache in zip((60, 90), caches, strict=True):
+            model.forward(list(range(1, start)), cache)
+        requests = [ForwardRequest([7], cache) for cache in caches]
+        return torch.cat([model.forward_each(requests)[row] for _ in range(70) for row in range(2)])
+
+    def told(batch):
+        taken.append(offered(batch) is not None)
+        return offered(batch)
+
+    assert torch.equal(tokens_by_token(told), tokens_by_token(lambda batch: None))
+    assert any(taken) == (family in ("Llama", "Qwen3"))
 
 
 @pytest.mark.parametrize("spec", ["auto", "yarn:2", "linear:2", "llama3:8"])
