@@ -19,7 +19,8 @@ LEVELS = np.float32((1 << BITS) - 1)
 TASK = 16  # pages
 LEAST = np.float32(1e-37)  # that a weight is divided by: quotients stay finite
 PROMISING = 2  # candidates per chosen page
-CANDIDATES = 128  # at least, by KV head: bounds tell little, and lose a fact where few are compared
+CANDIDATES = 96  # at least, by KV head: bounds tell little, and lose a fact where few are compared
+FEW = 128  # pages of which all are candidates
 
 
 class Sketch(NamedTuple):
@@ -57,7 +58,7 @@ def choose(
     A page's weight with a query is exp of its approximately greatest q . key. What it promises is its weight over the
     ``count``-th greatest of that query, added over the Q queries. (By the greatest scores, queries with large scores
     would choose for all; by parts of a softmax, pages that a query would choose first in a flat one count for little
-    beside any in a peaked one.) Of more than CANDIDATES pages, the sketches of those that promise little by their keys'
+    beside any in a peaked one.) Of more than FEW pages, the sketches of those that promise little by their keys'
     bounds (Quest, arXiv:2406.10774) are not read. ``extra`` [H, Q, n * 64] is added to the scores of single keys; then
     all sketches are read. ``score`` replaces ``best_scores``, and reads all.
     """
@@ -70,7 +71,8 @@ def choose(
     codes, scale, zero = (part.contiguous() for part in sketch)
     ranges, lows = (part.numpy().view(np.uint16) for part in (scale, zero))
     more = np.empty((*q.shape[:2], 0), np.float32) if extra is None else extra.contiguous().numpy()
-    max_pages = pages if extra is not None else min(pages, max(CANDIDATES, PROMISING * count))
+    reads_all = extra is not None or pages <= FEW
+    max_pages = pages if reads_all else min(pages, max(CANDIDATES, PROMISING * count))
     out = np.empty((len(q), count), np.int64)
     queries = q.float().contiguous().numpy()
     _choose(queries, np.maximum(queries, 0) * LEVELS, codes.numpy(), ranges, lows, more, max_pages, sinks, out)

@@ -198,7 +198,8 @@ def test_a_query_may_have_one_page_far_above_all_others(score):
     keys[150, :, 1, 7] = 1000
     q = torch.eye(2, 16)[None] * 10
     chosen = sketch.choose(q, sketch.make_sketch(keys), 6, 1, None, score)
-    assert (chosen == 150).any() and len(chosen[0].unique()) == 6
+    assert (chosen == 150).any()
+    assert len(chosen[0].unique()) == 6
 
 
 def test_a_key_is_found_among_a_hundred_pages_with_larger_bounds():
