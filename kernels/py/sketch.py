@@ -17,8 +17,10 @@ BITS = 2
 STEP = PAGE * BITS // 8  # bytes of a channel
 LEVELS = np.float32((1 << BITS) - 1)
 TASK = 16  # pages
+LEAST = np.float32(1e-37)  # that a weight is divided by: quotients stay finite
 PROMISING = 2  # candidates per chosen page
-CANDIDATES = 64  # at least, by KV head: bounds tell little, and lose a fact where few are compared
+CANDIDATES = 96  # at least, by KV head: bounds tell little, and lose a fact where few are compared
+FEW = 128  # pages of which all are candidates
 
 
 class Sketch(NamedTuple):
@@ -53,21 +55,24 @@ def choose(
     """The ``count`` pages that promise the most attention, ascending: [H, count] int64 from the scaled queries
     q [H, Q, D]. The first ``sinks`` pages and the last are always among them.
 
-    What a page promises a query is its part of the softmax over the pages' approximately greatest q . key; the Q
-    queries' parts are added. (By the greatest of their scores, queries with large scores would choose for all.) The
-    sketches of pages that promise little by their keys' bounds (Quest, arXiv:2406.10774) are not read. ``extra``
-    [H, Q, n * 64] is added to the scores of single keys; then all sketches are read. ``score`` replaces
-    ``best_scores``, and reads all.
+    A page's weight with a query is exp of its approximately greatest q . key. What it promises is its weight over the
+    ``count``-th greatest of that query, added over the Q queries. (By the greatest scores, queries with large scores
+    would choose for all; by parts of a softmax, pages that a query would choose first in a flat one count for little
+    beside any in a peaked one.) Of more than FEW pages, the sketches of those that promise little by their keys'
+    bounds (Quest, arXiv:2406.10774) are not read. ``extra`` [H, Q, n * 64] is added to the scores of single keys; then
+    all sketches are read. ``score`` replaces ``best_scores``, and reads all.
     """
     if score or q.device.type != "cpu":
-        each = (score or best_scores)(q, sketch, extra).softmax(-1).sum(1)
+        weights = (score or best_scores)(q, sketch, extra).softmax(-1)
+        each = (weights / weights.topk(count, -1).values[..., -1:].clamp_min(LEAST)).sum(1)
         each[:, :sinks] = each[:, -1] = float("inf")
         return each.topk(count, -1).indices.sort(-1).values
     pages = sketch.codes.shape[1]
     codes, scale, zero = (part.contiguous() for part in sketch)
-    ranges, lows = (part.view(torch.uint16).numpy() for part in (scale, zero))
+    ranges, lows = (part.numpy().view(np.uint16) for part in (scale, zero))
     more = np.empty((*q.shape[:2], 0), np.float32) if extra is None else extra.contiguous().numpy()
-    max_pages = pages if extra is not None else min(pages, max(CANDIDATES, PROMISING * count))
+    reads_all = extra is not None or pages <= FEW
+    max_pages = pages if reads_all else min(pages, max(CANDIDATES, PROMISING * count))
     out = np.empty((len(q), count), np.int64)
     queries = q.float().contiguous().numpy()
     _choose(queries, np.maximum(queries, 0) * LEVELS, codes.numpy(), ranges, lows, more, max_pages, sinks, out)
@@ -91,7 +96,7 @@ def _choose(q, rising, codes, scale, zero, extra, max_pages, sinks, out):  # typ
     tasks = (pages + TASK - 1) // TASK if max_pages < pages else 0
     for task in prange(heads * tasks):
         _bound_some(q, rising, scale, zero, task // tasks, task % tasks * TASK, pages, bounds)
-    _choose_candidates(bounds, pages, sinks, places)
+    _choose_candidates(bounds, pages, out.shape[1], sinks, places)
     found, tasks = _scores(heads, queries, max_pages), (max_pages + TASK - 1) // TASK
     for task in prange(heads * tasks):
         scaled, wide = np.empty((queries, dim), np.float32), np.empty((2, dim), np.float32)
@@ -137,7 +142,7 @@ def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):
 
 
 @njit
-def _choose_candidates(bounds, pages, sinks, places):  # type: ignore[no-untyped-def]
+def _choose_candidates(bounds, pages, count, sinks, places):  # type: ignore[no-untyped-def]
     """Set ``places`` [H, m] to the pages that promise the most by ``bounds`` [H, Q, n], ascending; to all pages where m
     is their number.
     """
@@ -146,27 +151,28 @@ def _choose_candidates(bounds, pages, sinks, places):  # type: ignore[no-untyped
             for i in range(pages):
                 places[head, i] = i
         else:
-            _take_greatest(_promises(bounds[head], pages, sinks), places[head])
+            _take_greatest(_promises(bounds[head], pages, count, sinks), places[head])
 
 
 @njit
 def _take(found, sinks, places, out):  # type: ignore[no-untyped-def]
     """Set ``out`` to those of the pages ``places``, which ascend, that promise the most by the scores ``found``."""
     for head in range(len(out)):
-        _take_greatest(_promises(found[head], places.shape[1], sinks), out[head])
+        _take_greatest(_promises(found[head], places.shape[1], out.shape[1], sinks), out[head])
         for i in range(out.shape[1]):
             out[head, i] = places[head, out[head, i]]
 
 
 @njit(fastmath=MATH)
-def _promises(scores, pages, sinks):  # type: ignore[no-untyped-def]
-    """The softmax of ``scores`` [Q, n] over the pages, added over the queries: [pages]. Those always chosen are
-    infinite.
+def _promises(scores, pages, count, sinks):  # type: ignore[no-untyped-def]
+    """exp of the ``scores`` [Q, n] over the ``count``-th greatest of each query, added over the queries: [pages]. Those
+    always chosen are infinite.
     """
     added = np.zeros(scores.shape[1], np.float32)
     for row in scores:
         at = address_of(row)
-        part = np.float32(1) / exp_below(at, greatest(at, len(row)), len(row))
+        exp_below(at, greatest(at, len(row)), len(row))
+        part = np.float32(1) / max(LEAST, np.partition(row, len(row) - count)[len(row) - count])
         for i in range(len(row)):
             added[i] += row[i] * part
     added[:sinks] = added[pages - 1] = np.inf

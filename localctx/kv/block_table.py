@@ -176,8 +176,8 @@ class BlockTable:
         """Mark the pages at ``indices`` as needed now: they move to lower tiers last. Sliding layers need all of their
         parts.
         """
-        full, sliding = np.split(self.ids, [len(self)])  # every page has its full part
-        self.pool.touch(np.append(full[indices], sliding))
+        ids, pages = self.ids, len(self)  # every page has its full part, and these come first
+        self.pool.touch(np.concatenate((ids[:pages][indices].ravel(), ids[pages:])))
 
     # --- Changing the table
 

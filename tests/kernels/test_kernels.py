@@ -179,6 +179,39 @@ def test_a_query_with_large_scores_does_not_choose_for_all(score):
     assert (sketch.choose(q, sketch.make_sketch(keys), 6, 1, None, score) == 150).any()
 
 
+@pytest.mark.parametrize("score", [None, sketch.best_scores])
+def test_the_first_choice_of_a_query_that_looks_everywhere_is_chosen(score):
+    """Its part of the softmax over 200 pages is less than that of each of the thirty pages which another query likes
+    equally.
+    """
+    keys = rand(200, 1, 16, PAGE) * 0.1
+    keys[10:40, :, 0, 7] = keys[150, :, 1, 7] = 3
+    q = torch.zeros(1, 2, 16)
+    q[0, 0, 0], q[0, 1, 1] = 10, 0.5
+    extra = torch.zeros(1, 2, 200 * PAGE)  # so that all sketches are read
+    assert (sketch.choose(q, sketch.make_sketch(keys), 6, 1, extra, score) == 150).any()
+
+
+@pytest.mark.parametrize("score", [None, sketch.best_scores])
+def test_a_query_may_have_one_page_far_above_all_others(score):
+    keys = rand(200, 1, 16, PAGE) * 0.1
+    keys[150, :, 1, 7] = 1000
+    q = torch.eye(2, 16)[None] * 10
+    chosen = sketch.choose(q, sketch.make_sketch(keys), 6, 1, None, score)
+    assert (chosen == 150).any()
+    assert len(chosen[0].unique()) == 6
+
+
+def test_a_key_is_found_among_a_hundred_pages_with_larger_bounds():
+    """Eighty pages have two large channels, but in different keys; one page has a key that is good in both."""
+    keys = rand(100, 1, 16, PAGE) * 0.1
+    keys[5:85, :, 0, 7] = keys[5:85, :, 1, 8] = 3
+    keys[90, :, :2, 9] = 2.2
+    q = torch.zeros(1, 1, 16)
+    q[0, 0, :2] = 4
+    assert (sketch.choose(q, sketch.make_sketch(keys), 6, 1) == 90).any()
+
+
 @pytest.mark.parametrize("codec_name", FORMATS)
 def test_stored_keys_are_those_that_are_decoded(codec_name, case):
     codec = make_codec(codec_name, case[0], rotated=False)
