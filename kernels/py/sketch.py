@@ -64,7 +64,7 @@ def choose(
     """
     if score or q.device.type != "cpu":
         weights = (score or best_scores)(q, sketch, extra).softmax(-1)
-        each = (weights / weights.topk(count, -1).values[..., -1:].clamp_min(LEAST)).sum(1)
+        each = (weights / weights.topk(count, -1).values[..., -1:].clamp_min(float(LEAST))).sum(1)
         each[:, :sinks] = each[:, -1] = float("inf")
         return each.topk(count, -1).indices.sort(-1).values
     pages = sketch.codes.shape[1]
