@@ -19,7 +19,7 @@ LEVELS = np.float32((1 << BITS) - 1)
 TASK = 16  # pages
 LEAST = np.float32(1e-37)  # that a weight is divided by: quotients stay finite
 PROMISING = 2  # candidates per chosen page
-CANDIDATES = 96  # at least, by KV head: bounds tell little, and lose a fact where few are compared
+CANDIDATES = 64  # at least, by KV head: bounds tell little, and lose a fact where few are compared
 FEW = 128  # pages of which all are candidates
 
 

@@ -28,6 +28,8 @@ def bias_scores(cache: Cache, layer: int, q: Tensor) -> Tensor:
     """
     pool, count = cache.pool, cache.num_pages
     assert pool.rope
+    if not count:
+        return q.new_empty(len(q), 0, dtype=torch.float32)
     scores = pool.rope.bias_scores(layer, q.float(), cache.table.token_positions(layer, 0, count))
     ordinary = torch.from_numpy(cache.table.kinds(pool.shape.parts[layer]) == ORDINARY).to(scores)
     return (scores.unflatten(1, (count, PAGE)) * ordinary[:, None]).flatten(1)
