@@ -169,10 +169,12 @@ class ForwardBatch(AttentionPass):
 
     def enter_layers(self, keys: np.ndarray, values: np.ndarray) -> None:
         """Enter all layers, which were computed in one call over ``layer_pages``, with their new ``keys``
-        [layers, T, H, D] and ``values``. Raises UnsupportedModel.
+        [layers, T, H, D] and ``values``. Raises Cancelled and UnsupportedModel.
         """
         whole = self._whole_batch
         assert whole, "all tokens are in one batch"
+        if self.cancelled():
+            raise Cancelled
         for layer, (k, v) in enumerate(zip(keys, values, strict=True)):
             self.enter_plain_layer(layer, k.shape[1:], v.shape[1:])
         whole.seal_layers(keys, values)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from localctx.kernels.adapter_cpu import NO_CHANGE, Change, change_of
-from localctx.kernels.decode_layers_cpu import rows_of
+from localctx.kernels.decode_layers_cpu import arguments_of
 from localctx.kernels.decoder_layer_cpu import LayerChanges
 from localctx.models.adapter import Adapter, does_not_fit
 from localctx.models.decoder_config import DecoderConfig
@@ -16,10 +16,10 @@ NamedLinear = tuple[str, int, int]
 
 
 class DecoderChanges:
-    """What an adapter changes in each of the ``layers``, and their ``rows`` for ``decode_layers``."""
+    """What an adapter changes in each of the ``layers``, and their ``arguments`` for ``decode_layers``."""
 
     def __init__(self, layers: list[LayerChanges]) -> None:
-        self.layers, self.rows = layers, rows_of(layers)
+        self.layers, self.arguments = layers, arguments_of(layers)
 
 
 def layer_changes(config: DecoderConfig, adapter: Adapter) -> list[LayerChanges]:

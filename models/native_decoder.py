@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from localctx.kernels.adapter_cpu import NO_ROWS
-from localctx.kernels.decode_layers_cpu import LayerPages, decode_layers, rows_of
+from localctx.kernels.decode_layers_cpu import LayerPages, arguments_of, decode_layers
 from localctx.kernels.decoder_layer_cpu import (
     EntryWeights,
     ExitWeights,
@@ -87,7 +87,9 @@ class NativeDecoder(LocalModel):
         cos, sin = self._rotations(batch)
         heads, scale = config.num_attention_heads, config.head_dim**-0.5
         eps = config.rms_norm_eps
-        batch.enter_layers(*decode_layers(x, heads, weights.rows, changes.rows, changed, eps, cos, sin, scale, pages))
+        batch.enter_layers(
+            *decode_layers(x, heads, weights.arguments, changes.arguments, changed, eps, cos, sin, scale, pages)
+        )
 
     def _run_by_layer(self, batch: ForwardBatch, x: np.ndarray) -> None:
         """Change the rows ``x`` by one layer after another, in two calls and attention."""
@@ -152,7 +154,7 @@ class NativeWeights:
             self.embedding = exact_blocks(get_tensor(tensors, "model.embed_tokens.weight", vocabulary, hidden).detach())
             self.layers = [layer.result() for layer in layers]
             self.head = head.result() if head else self.embedding
-        self.rows = rows_of(self.layers)
+        self.arguments = arguments_of(self.layers)
         self.norm = self._floats("model.norm.weight", hidden)
         del self._tensors, self._published  # which closes their files
         self.key_biases = [self._key_bias(entry) for entry, _ in self.layers]

@@ -13,8 +13,8 @@ from localctx.kernels.vector_math import address_of, as_pointer, bits_of_float, 
 
 
 class BatchPages(NamedTuple):
-    """Sealed pages of all rows, one row's after another's: ``parts`` [S, 4] as in
-    ``attend_part``, in the order of rows, ``addresses`` and ``formats`` [1 or H, pages].
+    """Sealed pages of all rows, one row's after another's: ``parts`` [S, 4] as ``attend_part`` takes them, in the order
+    of rows, ``addresses`` and ``formats`` [1 or H, pages].
     """
 
     parts: np.ndarray
@@ -111,8 +111,8 @@ def attend_plainly(q, k, v, pages, tails, layout, scale, result):  # type: ignor
     heads = q.shape[1]
     scaled, none = q * np.float32(scale), np.empty((heads, 0), np.float32)
     no_sinks, cap = np.empty(0, np.float32), np.float32(0)
-    parts, addresses, formats = pages.parts, pages.addresses, pages.formats
-    at, bits, filled, hidden = tails.addresses, tails.bits, tails.filled, tails.hidden
+    parts, addresses, formats = pages
+    at, bits, filled, hidden = tails
     out, tops, totals = _attend(
         scaled, scaled, k, v, parts, addresses, formats, at, bits, filled, hidden, layout, cap, none, none
     )

@@ -17,28 +17,19 @@ from localctx.kernels.vector_math import as_pointer
 
 
 class LayerPages(NamedTuple):
-    """What the rows of a batch attend to in every layer: ``parts`` [S, 4] and ``formats`` [layers, pages] as in
-    ``BatchPages``, ``addresses`` [layers, pages], open pages as in ``BatchOpenPages`` with ``tails`` [layers, n, 2],
-    and the ``tables`` [layers, formats, 8] of layouts, whose ``heads`` and widths are the same in every layer.
+    """What the rows of a batch attend to in all layers: ``sealed`` pages with addresses and formats [layers, pages],
+    open pages (``tails``) with addresses [layers, n, 2], and their ``layout``, whose table is [layers, formats, 8] and
+    whose heads and widths are the same in every layer.
     """
 
-    parts: np.ndarray
-    addresses: np.ndarray
-    formats: np.ndarray
-    tails: np.ndarray
-    bits: int
-    filled: np.ndarray
-    hidden: np.ndarray
-    heads: int
-    k_dim: int
-    v_dim: int
-    integers: bool
-    tables: np.ndarray
+    sealed: BatchPages
+    tails: BatchOpenPages
+    layout: LayerLayout
 
 
-def rows_of(layers: Sequence[tuple[Any, ...]]) -> np.ndarray:
+def arguments_of(layers: Sequence[tuple[Any, ...]]) -> np.ndarray:
     """The numbers, and the addresses and shapes of arrays, in each layer's (nested) tuples, in order: [layers, n]
-    int64. The arrays must outlive it.
+    int64. Compiled code takes these at once; numba would look at the type of each array. The arrays must outlive it.
     """
     return np.array([list(_numbers(layer)) for layer in layers], np.int64)
 
@@ -58,24 +49,25 @@ def _numbers(part: Any) -> Iterator[int]:
 @njit(cache=True)
 def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, pages):  # type: ignore[no-untyped-def]
     """Change the rows x [n, hidden] of one new token each by all layers, as ``enter``, ``attend_rows`` and ``leave``
-    one after another do. ``weights`` are ``rows_of`` EntryWeights and ExitWeights, ``changes`` of LayerChanges, which
-    apply to the rows ``changed``; there are ``queries`` heads of queries.
+    one after another do. ``weights`` are the ``arguments_of`` EntryWeights and ExitWeights, ``changes`` those of
+    LayerChanges, which apply to the rows ``changed``; there are ``queries`` heads of queries.
 
     Returns the new keys [layers, n, H, D] and values [layers, n, H, Dv], which are also in the open pages.
     """
     layers, n = len(weights), len(x)
-    keys = np.empty((layers, n, pages.heads, pages.k_dim), np.float32)
-    values = np.empty((layers, n, pages.heads, pages.v_dim), np.float32)
-    q = np.empty((n, queries, pages.k_dim), np.float32)
-    attended = np.empty((n, queries, pages.v_dim), np.float32)
+    sealed, tails, y = pages.sealed, pages.tails, pages.layout
+    keys = np.empty((layers, n, y.heads, y.k_dim), np.float32)
+    values = np.empty((layers, n, y.heads, y.v_dim), np.float32)
+    q = np.empty((n, queries, y.k_dim), np.float32)
+    attended = np.empty((n, queries, y.v_dim), np.float32)
     for i in range(layers):
         change = _changes_at(changes[i])
         enter(x, _entry_at(weights[i]), change.qkv, changed, eps, cos, sin, q, keys[i], values[i])
-        sealed = BatchPages(pages.parts, pages.addresses[i : i + 1], pages.formats[i : i + 1])
-        tails = BatchOpenPages(pages.tails[i], pages.bits, pages.filled, pages.hidden)
-        layout = LayerLayout(pages.heads, pages.k_dim, pages.v_dim, pages.tables[i], pages.integers)
-        attend_plainly(q, keys[i], values[i], sealed, tails, layout, scale, attended)
-        leave(x, attended.reshape(n, queries * pages.v_dim), _exit_at(weights[i]), change, changed, eps)
+        own_sealed = BatchPages(sealed.parts, sealed.addresses[i : i + 1], sealed.formats[i : i + 1])
+        own_tails = BatchOpenPages(tails.addresses[i], tails.bits, tails.filled, tails.hidden)
+        layout = LayerLayout(y.heads, y.k_dim, y.v_dim, y.table[i], y.integers)
+        attend_plainly(q, keys[i], values[i], own_sealed, own_tails, layout, scale, attended)
+        leave(x, attended.reshape(n, queries * y.v_dim), _exit_at(weights[i]), change, changed, eps)
     return keys, values
 
 

@@ -9,7 +9,7 @@ from numba import threading_layer
 from localctx.kernels.adapter_cpu import NO_CHANGE, NO_ROWS
 from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_pages, attend_rows
 from localctx.kernels.decode_cpu import PAGE, LayerLayout, unpack_pages
-from localctx.kernels.decode_layers_cpu import LayerPages, decode_layers, rows_of
+from localctx.kernels.decode_layers_cpu import LayerPages, arguments_of, decode_layers
 from localctx.kernels.decoder_layer_cpu import (
     EntryWeights,
     ExitWeights,
@@ -55,42 +55,30 @@ def warm_prefill() -> None:
 
 
 def warm_decoding() -> None:
-    """A token over a page."""
+    """A token over a page; first through all layers, which is what most models need."""
     addresses, formats = _records()
-    attend_pages(_zeros(1, _DIM), addresses, formats, _LAYOUT, 1.0)
     page = np.zeros((2, _DIM * PAGE), np.float32)
     tails = np.array([[page[0].ctypes.data, page[1].ctypes.data]], np.int64)
-    nothing = np.zeros(1, np.int64)
-    pages = BatchPages(np.array([[0, 0, 1, 0]], np.int64), addresses[None], formats[None])
-    row = _zeros(1, 1, _DIM)
+    nothing, row = np.zeros(1, np.int64), _zeros(1, 1, _DIM)
+    sealed = BatchPages(np.array([[0, 0, 1, 0]], np.int64), addresses[None], formats[None])
     open_pages = BatchOpenPages(tails, 32, nothing, nothing)
-    attend_rows(row, row, row, pages, open_pages, _LAYOUT, 1.0)
-    _decode(pages, open_pages)
+    _decode(sealed, open_pages)
+    attend_rows(row, row, row, sealed, open_pages, _LAYOUT, 1.0)
+    attend_pages(_zeros(1, _DIM), addresses, formats, _LAYOUT, 1.0)
 
 
-def _decode(pages: BatchPages, tails: BatchOpenPages) -> None:
-    """A token through a layer over these pages."""
-    layer = _layer()
-    angles = _zeros(1, _DIM // 2)
-    seen = LayerPages(
-        pages.parts,
-        pages.addresses,
-        pages.formats,
-        tails.addresses[None],
-        tails.bits,
-        tails.filled,
-        tails.hidden,
-        1,
-        _DIM,
-        _DIM,
-        _LAYOUT.integers,
-        _LAYOUT.table[None],
+def _decode(sealed: BatchPages, tails: BatchOpenPages) -> None:
+    """A token through one layer over these pages."""
+    pages = LayerPages(
+        sealed, tails._replace(addresses=tails.addresses[None]), _LAYOUT._replace(table=_LAYOUT.table[None])
     )
-    weights, changes = rows_of([layer]), rows_of([LayerChanges()])
-    decode_layers(_zeros(1, _DIM), 1, weights, changes, NO_ROWS, 1e-5, angles, angles, 1.0, seen)
+    layer, change, angles = _layer(), LayerChanges(), _zeros(1, _DIM // 2)
+    weights, changes = arguments_of([layer]), arguments_of([change])
+    decode_layers(_zeros(1, _DIM), 1, weights, changes, NO_ROWS, 1e-5, angles, angles, 1.0, pages)
 
 
 def _layer() -> tuple[EntryWeights, ExitWeights]:
+    """A decoder layer of zeros."""
     norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
     qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
     return EntryWeights(norm, qkv, nothing, nothing, nothing), ExitWeights(output, norm, both, down)

@@ -90,18 +90,9 @@ class DecodeBatch:
         if len(shapes) > 1 or first.kind != "full" or first.window is not None or needs_more:
             return None
         return LayerPages(
-            self._parts,
-            self._addresses,
-            self._kinds[form.parts],
-            self._open_pages,
-            self._bits,
-            self._filled,
-            self._none_hidden,
-            first.kv_heads,
-            first.k_dim,
-            first.v_dim,
-            form.layouts[0].integers,
-            form.tables,
+            BatchPages(self._parts, self._addresses, self._kinds[form.parts]),
+            BatchOpenPages(self._open_pages, self._bits, self._filled, self._none_hidden),
+            form.layouts[0]._replace(table=np.stack([layout.table for layout in form.layouts])),
         )
 
     def seal_layers(self, keys: np.ndarray, values: np.ndarray) -> None:

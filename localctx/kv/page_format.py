@@ -12,7 +12,7 @@ ORDINARY, SINK = 0, 1  # the kinds of page: in the codec's format, or full preci
 class PageFormat:
     """The records of both kinds of page. ``codecs`` [kinds][layers] encode and decode them, ``offsets`` and ``ends``
     [kinds, layers] int64 are where they begin and end in their layer's part of a page (``parts`` [layers]), in bytes;
-    ``layouts`` describe them to the CPU kernels; ``tables`` are theirs, [layers, kinds, 8].
+    ``layouts`` describe them to the CPU kernels.
     """
 
     def __init__(self, shape: KVShape, codec: str) -> None:
@@ -25,7 +25,6 @@ class PageFormat:
         self.offsets = self.ends - sizes
         self._part_bytes = np.stack([x.sum(1) for x in own], 1)
         self.layouts = [layout_of(*pair) for pair in zip(*self.codecs, strict=True)]
-        self.tables = np.stack([layout.table for layout in self.layouts])
 
     def layers_of(self, part: int) -> list[int]:
         """The layers whose records lie in this part of a page."""
