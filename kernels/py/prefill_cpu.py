@@ -102,7 +102,8 @@ def _attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # t
     they see the first ``last`` [n].
     """
     scores[:] = np.float32(0)
-    product(32, address_of(k), PAGE, 0, q, scores)
+    floats, here = np.int64(32), np.int64(0)  # typed as in decoding: numba compiles anew for literal numbers
+    product(floats, address_of(k), np.int64(PAGE), here, q, scores)
     for i in range(len(q)):
         top, at = finish_scores(scores[i], scores[i, :0], softcap, 0, last[i]), first + i
         if top > tops[at]:
@@ -112,7 +113,7 @@ def _attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # t
             for d in range(out.shape[1]):
                 out[at, d] *= shrink
         totals[at] += exp_below(address_of(scores[i]), tops[at], PAGE)
-    product(32, address_of(v), out.shape[1], 0, scores, out[first : first + len(q)])
+    product(floats, address_of(v), out.shape[1], here, scores, out[first : first + len(q)])
 
 
 @njit(**INNER)

@@ -1,4 +1,4 @@
-"""Compiles the CPU kernels: a minute on the first run on a machine, then tenths of a second."""
+"""Compiles the CPU kernels: two or three minutes of one core on the first run on a machine, then tenths of a second."""
 
 from threading import Thread
 
