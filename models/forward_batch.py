@@ -167,9 +167,9 @@ class ForwardBatch(AttentionPass):
         whole = self._whole_batch
         return whole.layer_pages if whole and self.until is None else None
 
-    def enter_layers(self, keys: np.ndarray, values: np.ndarray) -> None:
+    def enter_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
         """Enter all layers, which were computed in one call over ``layer_pages``, with their new ``keys``
-        [layers, T, H, D] and ``values``. Raises Cancelled and UnsupportedModel.
+        [layers, T, H, D] and ``values``, and the pages ``chosen``. Raises Cancelled and UnsupportedModel.
         """
         whole = self._whole_batch
         assert whole, "all tokens are in one batch"
@@ -177,7 +177,7 @@ class ForwardBatch(AttentionPass):
             raise Cancelled
         for layer, (k, v) in enumerate(zip(keys, values, strict=True)):
             self.enter_plain_layer(layer, k.shape[1:], v.shape[1:])
-        whole.seal_layers(keys, values)
+        whole.finish_layers(keys, values, chosen)
 
     @property
     def capturable(self) -> CapturableBatch | None:

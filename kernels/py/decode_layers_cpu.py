@@ -13,18 +13,38 @@ from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend
 from localctx.kernels.decode_cpu import LayerLayout
 from localctx.kernels.decoder_layer_cpu import EntryWeights, ExitWeights, LayerChanges, enter, leave
 from localctx.kernels.linear_cpu import Blocks
+from localctx.kernels.sketch import choose_plainly
 from localctx.kernels.vector_math import as_pointer
+
+
+class PageSelection(NamedTuple):
+    """How the only row selects pages in the layers from ``dense`` on: ``count`` of them by KV head, ``sinks`` always,
+    in ``parts`` as those of ``BatchPages``. ``sketches`` are the ``arguments_of`` the Sketch of each of these layers,
+    of which ``candidates`` pages are read.
+    """
+
+    dense: int
+    count: int
+    sinks: int
+    candidates: int
+    parts: np.ndarray
+    sketches: np.ndarray
 
 
 class LayerPages(NamedTuple):
     """What the rows of a batch attend to in all layers: ``sealed`` pages with addresses and formats [layers, pages],
     open pages (``tails``) with addresses [layers, n, 2], and their ``layout``, whose table is [layers, formats, 8] and
-    whose heads and widths are the same in every layer.
+    whose heads and widths are the same in every layer. ``selection`` is NO_SELECTION where all pages are seen.
     """
 
     sealed: BatchPages
     tails: BatchOpenPages
     layout: LayerLayout
+    selection: PageSelection
+
+
+_EVERY = 1 << 30  # more layers than a model has
+NO_SELECTION = PageSelection(_EVERY, 0, 0, 0, np.empty((0, 4), np.int64), np.empty((0, 13), np.int64))
 
 
 def arguments_of(layers: Sequence[tuple[Any, ...]]) -> np.ndarray:
@@ -52,10 +72,12 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
     one after another do. ``weights`` are the ``arguments_of`` EntryWeights and ExitWeights, ``changes`` those of
     LayerChanges, which apply to the rows ``changed``; there are ``queries`` heads of queries.
 
-    Returns the new keys [layers, n, H, D] and values [layers, n, H, Dv], which are also in the open pages.
+    Returns the new keys [layers, n, H, D] and values [layers, n, H, Dv], which are also in the open pages, and the
+    indices of the pages that were selected [selecting layers, H, count].
     """
     layers, n = len(weights), len(x)
-    sealed, tails, y = pages.sealed, pages.tails, pages.layout
+    sealed, tails, y, selection = pages
+    chosen = np.empty((max(0, layers - selection.dense), y.heads, selection.count), np.int64)
     keys = np.empty((layers, n, y.heads, y.k_dim), np.float32)
     values = np.empty((layers, n, y.heads, y.v_dim), np.float32)
     q = np.empty((n, queries, y.k_dim), np.float32)
@@ -64,11 +86,37 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
         change = _changes_at(changes[i])
         enter(x, _entry_at(weights[i]), change.qkv, changed, eps, cos, sin, q, keys[i], values[i])
         own_sealed = BatchPages(sealed.parts, sealed.addresses[i : i + 1], sealed.formats[i : i + 1])
+        if i >= selection.dense:
+            own = i - selection.dense
+            _select(q[0] * np.float32(scale), selection, selection.sketches[own], chosen[own])
+            own_sealed = _pages_at(chosen[own], selection.parts, sealed.addresses[i], sealed.formats[i])
         own_tails = BatchOpenPages(tails.addresses[i], tails.bits, tails.filled, tails.hidden)
         layout = LayerLayout(y.heads, y.k_dim, y.v_dim, y.table[i], y.integers)
         attend_plainly(q, keys[i], values[i], own_sealed, own_tails, layout, scale, attended)
         leave(x, attended.reshape(n, queries * y.v_dim), _exit_at(weights[i]), change, changed, eps)
-    return keys, values
+    return keys, values, chosen
+
+
+@njit
+def _select(q, selection, sketch, chosen):  # type: ignore[no-untyped-def]
+    """Set ``chosen`` [H, count] to the pages that the scaled queries q [Hq, D] select by a ``sketch``."""
+    heads = len(chosen)
+    queries = q.reshape(heads, len(q) // heads, q.shape[1])
+    codes = carray(as_pointer(sketch[0]), (sketch[1], sketch[2], sketch[3], sketch[4]), np.uint8)
+    choose_plainly(
+        queries, codes, _halves(sketch, 5), _halves(sketch, 9), selection.candidates, selection.sinks, chosen
+    )
+
+
+@njit
+def _pages_at(chosen, parts, addresses, formats):  # type: ignore[no-untyped-def]
+    """The pages ``chosen`` [H, count] of a layer whose ``addresses`` and ``formats`` are [pages]."""
+    own_addresses, own_formats = np.empty(chosen.shape, np.int64), np.empty(chosen.shape, np.uint8)
+    for head in range(chosen.shape[0]):
+        for i in range(chosen.shape[1]):
+            own_addresses[head, i] = addresses[chosen[head, i]]
+            own_formats[head, i] = formats[chosen[head, i]]
+    return BatchPages(parts, own_addresses, own_formats)
 
 
 @njit
@@ -99,6 +147,11 @@ def _blocks(row, at):  # type: ignore[no-untyped-def]
 @njit
 def _codes(row, at):  # type: ignore[no-untyped-def]
     return carray(as_pointer(row[at]), (row[at + 1], row[at + 2], row[at + 3]), np.uint8)
+
+
+@njit
+def _halves(row, at):  # type: ignore[no-untyped-def]
+    return carray(as_pointer(row[at]), (row[at + 1], row[at + 2], row[at + 3]), np.uint16)
 
 
 @njit

@@ -43,7 +43,7 @@ class Sketch(NamedTuple):
 def make_sketch(keys: Tensor) -> Sketch:
     """The sketch of keys [n, H, D, 64]."""
     codes, scale, zero = quant.quantize(keys.transpose(0, 1).contiguous(), 3, BITS)
-    return Sketch(quant.pack(codes, BITS), scale, zero)
+    return Sketch(quant.pack(codes, BITS), scale.contiguous(), zero.contiguous())
 
 
 Score = Callable[[Tensor, Sketch, Tensor | None], Tensor]
@@ -71,12 +71,16 @@ def choose(
     codes, scale, zero = (part.contiguous() for part in sketch)
     ranges, lows = (part.numpy().view(np.uint16) for part in (scale, zero))
     more = np.empty((*q.shape[:2], 0), np.float32) if extra is None else extra.contiguous().numpy()
-    reads_all = extra is not None or pages <= FEW
-    max_pages = pages if reads_all else min(pages, max(CANDIDATES, PROMISING * count))
+    max_pages = num_candidates(pages, count) if extra is None else pages
     out = np.empty((len(q), count), np.int64)
     queries = q.float().contiguous().numpy()
     _choose(queries, np.maximum(queries, 0) * LEVELS, codes.numpy(), ranges, lows, more, max_pages, sinks, out)
     return torch.from_numpy(out)
+
+
+def num_candidates(pages: int, count: int) -> int:
+    """The number of pages whose sketches are read to choose ``count`` of them."""
+    return pages if pages <= FEW else min(pages, max(CANDIDATES, PROMISING * count))
 
 
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
@@ -84,6 +88,13 @@ def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tenso
     keys = quant.dequantize(quant.unpack(sketch.codes, BITS), sketch.scale, sketch.zero, 3)  # [H, n, D, 64]
     scores = torch.einsum("hqd,hndt->hqnt", q.float(), keys)
     return (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax(-1)
+
+
+@njit
+def choose_plainly(q, codes, scale, zero, max_pages, sinks, out):  # type: ignore[no-untyped-def]
+    """``choose`` for compiled code, without its options: into ``out`` [H, count]. ``scale`` and ``zero`` as uint16."""
+    none = np.empty((len(q), q.shape[1], 0), np.float32)
+    _choose(q, np.maximum(q, np.float32(0)) * LEVELS, codes, scale, zero, none, max_pages, sinks, out)
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)

@@ -9,7 +9,7 @@ from numba import threading_layer
 from localctx.kernels.adapter_cpu import NO_CHANGE, NO_ROWS
 from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_pages, attend_rows
 from localctx.kernels.decode_cpu import PAGE, LayerLayout, unpack_pages
-from localctx.kernels.decode_layers_cpu import LayerPages, arguments_of, decode_layers
+from localctx.kernels.decode_layers_cpu import NO_SELECTION, LayerPages, arguments_of, decode_layers
 from localctx.kernels.decoder_layer_cpu import (
     EntryWeights,
     ExitWeights,
@@ -70,7 +70,10 @@ def warm_decoding() -> None:
 def _decode(sealed: BatchPages, tails: BatchOpenPages) -> None:
     """A token through one layer over these pages."""
     pages = LayerPages(
-        sealed, tails._replace(addresses=tails.addresses[None]), _LAYOUT._replace(table=_LAYOUT.table[None])
+        sealed,
+        tails._replace(addresses=tails.addresses[None]),
+        _LAYOUT._replace(table=_LAYOUT.table[None]),
+        NO_SELECTION,
     )
     layer, change, angles = _layer(), LayerChanges(), _zeros(1, _DIM // 2)
     weights, changes = arguments_of([layer]), arguments_of([change])

@@ -50,10 +50,10 @@ def _of_torch(what: str | None, codecs: str | None, keeps: str | None) -> tuple[
     from localctx.kv.keepers import make_keeper
     from localctx.shape import FORMATS
 
-    chosen = [] if keeps == "none" else (keeps or "select:2048").split(",")
+    chosen = [keep for keep in (keeps or "select:2048").split(",") if keep != "full"]  # which is always measured
     for keep in chosen:
         if make_keeper(keep, 0).name != "select":
-            raise UsageError(f"--keep {keep} is not measured", "use select with a budget, as select:2048, or none")
+            raise UsageError(f"--keep {keep} is not measured", "use full, or select with a budget, as select:2048")
     wanted = parse_words("--what", what or ",".join(MEASUREMENTS), MEASUREMENTS)
     return wanted, parse_words("--kv", codecs or "int8", list(FORMATS)), chosen
 
@@ -66,7 +66,7 @@ def _of_llama_cpp(what: str | None, codecs: str | None, keeps: str | None) -> tu
     for word, why in (("spill", "spills no keys and values to disk"), ("parallel", "is not measured side by side")):
         if word in wanted:
             raise UsageError(f"llama.cpp {why}", f"leave {word} out, or use --engine torch")
-    if keeps not in (None, "none"):
+    if keeps not in (None, "full"):
         raise UsageError(f"llama.cpp selects no pages by {keeps}", "leave --keep out, or use --engine torch")
     chosen = (codecs or NATIVE_CODEC).split(",")
     for codec in chosen:

@@ -9,13 +9,15 @@ from torch import Tensor
 
 from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_rows
 from localctx.kernels.decode_cpu import SPLIT
-from localctx.kernels.decode_layers_cpu import LayerPages
+from localctx.kernels.decode_layers_cpu import NO_SELECTION, LayerPages, PageSelection
+from localctx.kernels.sketch import num_candidates
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import BATCH_DTYPES, records_attention, selects_pages
 from localctx.kv.graph_inputs import CapturableBatch
+from localctx.kv.keepers.select import DENSE_LAYERS
 from localctx.kv.row_parts import split_rows
 from localctx.kv.selection import bias_scores, choose_pages
-from localctx.shape import FULL, PAGE, SLIDING
+from localctx.shape import FULL, PAGE, SINK_PAGES, SLIDING
 
 
 class DecodeBatch:
@@ -83,22 +85,33 @@ class DecodeBatch:
         """What the rows attend to in all layers, for ``decode_layers``; None where the layers differ, or one needs more
         than attention to all pages.
         """
-        form, caches = self._pool.format, self._caches
+        form, first = self._pool.format, self._pool.shape.layers[0]
         shapes, layers = set(self._pool.shape.layers), range(len(form.layouts))
-        first, chooses = self._pool.shape.layers[0], any(cache.selects_pages() for cache in caches)
-        needs_more = self._recording or chooses or form.rotated or any(map(self._pool.unbiased, layers))
+        needs_more = self._recording or form.rotated or any(map(self._pool.unbiased, layers))
         if len(shapes) > 1 or first.kind != "full" or first.window is not None or needs_more:
             return None
         return LayerPages(
             BatchPages(self._parts, self._addresses, self._kinds[form.parts]),
             BatchOpenPages(self._open_pages, self._bits, self._filled, self._none_hidden),
             form.layouts[0]._replace(table=np.stack([layout.table for layout in form.layouts])),
+            self._selection(range(DENSE_LAYERS, len(layers))),
         )
 
-    def seal_layers(self, keys: np.ndarray, values: np.ndarray) -> None:
-        """Seal the pages that are full now, whose last tokens are among the new ``keys`` [layers, n, H, D] and
-        ``values`` that ``decode_layers`` put into the open pages.
+    def _selection(self, layers: range) -> PageSelection:
+        """How the only row selects pages in ``layers``, for ``decode_layers``."""
+        cache = self._caches[0]
+        if not cache.selects_pages() or not layers:
+            return NO_SELECTION
+        count = cache.keeper.pages_seen(cache.num_pages)
+        candidates, sketches = num_candidates(cache.num_pages, count), cache.sketches.arguments(layers)
+        return PageSelection(layers.start, count, SINK_PAGES, candidates, self._selected_parts, sketches)
+
+    def finish_layers(self, keys: np.ndarray, values: np.ndarray, chosen: np.ndarray) -> None:
+        """Touch the pages that were ``chosen`` and seal those that are full now, whose last tokens are among the new
+        ``keys`` [layers, n, H, D] and ``values`` that ``decode_layers`` put into the open pages.
         """
+        if chosen.size:
+            self._caches[0].table.touch(chosen)
         if self._filling:
             for layer, new in enumerate(zip(keys, values, strict=True)):
                 self._seal(layer, *(torch.from_numpy(x).transpose(0, 1) for x in new))

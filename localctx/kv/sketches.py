@@ -1,5 +1,8 @@
 """KeySketches: the keys of a sequence's sealed pages at two bits, by which a query selects pages."""
 
+import numpy as np
+
+from localctx.kernels.decode_layers_cpu import arguments_of
 from localctx.kernels.sketch import Sketch, make_sketch
 from localctx.kv.backend import PageAddresses
 from localctx.kv.block_table import RUN, BlockTable
@@ -13,6 +16,7 @@ class KeySketches:
     def __init__(self, table: BlockTable) -> None:
         self._table = table
         self._by_layer: dict[int, Sketch] = {}
+        self._arguments: tuple[int, np.ndarray] | None = None  # of so many pages
 
     @property
     def nbytes(self) -> int:
@@ -29,9 +33,18 @@ class KeySketches:
         self._by_layer[layer] = known
         return known
 
+    def arguments(self, layers: range) -> np.ndarray:
+        """The ``arguments_of`` the sketches of ``layers``, which are the same in every call."""
+        pages = len(self._table)
+        if not self._arguments or self._arguments[0] != pages:
+            sketches = [tuple(part.numpy() for part in self.of_layer(layer)) for layer in layers]
+            self._arguments = pages, arguments_of(sketches)
+        return self._arguments[1]
+
     def clear(self) -> None:
         """Forget all sketches: pages before the last have changed."""
         self._by_layer.clear()
+        self._arguments = None
 
     def fork(self, table: BlockTable) -> "KeySketches":
         """The same sketches for a fork of the table."""

@@ -9,7 +9,7 @@ from command_checks import assert_one_line
 
 from localctx.bench.history import FILE, append_run, draw_history, history_rows, read_history
 
-FAST = ("--what", "decode,prefill", "--context", "128,256", "--repeat", 1, "--engines", "localctx", "--keep", "none")
+FAST = ("--what", "decode,prefill", "--context", "128,256", "--repeat", 1, "--engines", "localctx", "--keep", "full")
 
 
 def report(model: str = "tiny", cpu: str = "a processor", precision: str = "float32", ms: float = 9.0) -> dict:

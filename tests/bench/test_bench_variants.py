@@ -228,7 +228,7 @@ def test_the_command_measures_variants_and_names_the_processor(run, monkeypatch,
     for name, value in {**PLAIN, "dtype": "f32"}.items():
         monkeypatch.setenv(f"LOCALCTX_{name.upper()}", str(value))
     folder = shutil.copytree(sharp_model, tmp_path / "sharp")
-    flags = ("--what", "decode,parallel", "--context", "128", "--repeat", 1, "--keep", "none")
+    flags = ("--what", "decode,parallel", "--context", "128", "--repeat", 1, "--keep", "full")
     chosen = ("--engines", "localctx,localctx:weights-int8,llama.cpp:weights-q4_1")
     done = run("bench", document, "--model", folder, *flags, *chosen, "--json")
     assert done.returncode == 0, done.stderr

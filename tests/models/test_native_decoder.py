@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import transformers as tf
@@ -14,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from localctx.errors import ModelError
 from localctx.kernels.decoder_layer_cpu import FEW
 from localctx.kv.cache import Cache
+from localctx.kv.keepers.select import DENSE_LAYERS, Select
 from localctx.kv.pool import Pool
 from localctx.models.base import ForwardRequest
 from localctx.models.blocked_linear import block_linears
@@ -25,6 +27,7 @@ from localctx.models.load import load_model
 from localctx.models.native_decoder import NativeDecoder
 from localctx.models.rope import positions_of
 from localctx.models.transformers_model import TransformersModel
+from localctx.shape import PAGE
 
 YARN = {"rope_type": "yarn", "factor": 2.0, "rope_theta": 1e4}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5e5}
@@ -210,6 +213,27 @@ def test_layers_in_one_call_compute_what_they_compute_one_by_one(family, more, k
 
     assert torch.equal(tokens_by_token(told), tokens_by_token(lambda batch: None))
     assert any(taken) == (family in ("Llama", "Qwen3"))
+
+
+@pytest.mark.parametrize("pages", [31, 150])
+def test_layers_in_one_call_select_the_pages_that_they_select_one_by_one(pages, monkeypatch):
+    """The same pages in every layer, which are touched; also where bounds are compared first, and a page is filled."""
+    model, offered = plain(build("Llama", num_hidden_layers=DENSE_LAYERS + 2)), ForwardBatch.layer_pages
+    tokens = torch.randint(1, 90, (pages * PAGE + 40,), generator=torch.Generator().manual_seed(1)).tolist()
+
+    def answer(pages):
+        monkeypatch.setattr(ForwardBatch, "layer_pages", pages)
+        pool = Pool(model.shape, "int8", rope=model.rope)
+        cache = Cache(pool, model.dtype, Select(part=0.1))
+        for start in range(0, len(tokens), 512):
+            model.forward(tokens[start : start + 512], cache)
+        cache.enter_phase("answering")
+        return torch.cat([model.forward([7], cache) for _ in range(70)]), pool._used
+
+    (at_once, touched), (one_by_one, expected) = answer(offered), answer(property(lambda batch: None))
+    assert torch.equal(at_once, one_by_one)
+    assert np.array_equal(touched, expected)
+    assert touched[:pages].min() < touched[:pages].max(), "some pages were not needed at the end"
 
 
 @pytest.mark.parametrize("spec", ["auto", "yarn:2", "linear:2", "llama3:8"])
