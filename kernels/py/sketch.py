@@ -11,7 +11,7 @@ from torch import Tensor
 from localctx.kernels import quant
 from localctx.kernels.decode_cpu import HIDDEN, PAGE, fold
 from localctx.kernels.simd import crumbs
-from localctx.kernels.vector_math import INNER, LANES, MATH, address_of, dot_halves, exp_below, greatest
+from localctx.kernels.vector_math import INNER, LANES, MATH, address_of, exp_below, greatest, widen
 
 BITS = 2
 STEP = PAGE * BITS // 8  # bytes of a channel
@@ -103,17 +103,22 @@ def _choose(q, rising, codes, scale, zero, extra, max_pages, sinks, out):  # typ
     whose product grows with a code. Only the two loops are here: variables assigned here would be shared by threads.
     """
     (heads, pages), (queries, dim) = scale.shape[:2], q.shape[1:]
-    bounds, places = _scores(heads, queries, pages), np.empty((heads, max_pages), np.int64)
+    count, bounds, places = out.shape[1], _scores(heads, queries, pages), _all_pages(heads, max_pages)
     tasks = (pages + TASK - 1) // TASK if max_pages < pages else 0
     for task in prange(heads * tasks):
-        _bound_some(q, rising, scale, zero, task // tasks, task % tasks * TASK, pages, bounds)
-    _choose_candidates(bounds, pages, out.shape[1], sinks, places)
+        wide = np.empty((2, dim), np.float32)
+        _bound_some(q, rising, scale, zero, task // tasks, task % tasks * TASK, pages, wide, bounds)
+    for head in prange(heads if tasks else 0):
+        _take_greatest(_promises(bounds[head], pages, count, sinks), places[head])
     found, tasks = _scores(heads, queries, max_pages), (max_pages + TASK - 1) // TASK
     for task in prange(heads * tasks):
         scaled, wide = np.empty((queries, dim), np.float32), np.empty((2, dim), np.float32)
         room = scaled, wide, np.empty((queries, PAGE), np.float32)
         _best_of_some(q, codes, scale, zero, extra, places, task // tasks, task % tasks * TASK, room, found)
-    _take(found, sinks, places, out)
+    for head in prange(heads):
+        _take_greatest(_promises(found[head], max_pages, count, sinks), out[head])
+        for i in range(count):
+            out[head, i] = places[head, out[head, i]]
 
 
 @njit
@@ -122,15 +127,27 @@ def _scores(heads, queries, pages):  # type: ignore[no-untyped-def]
     return np.full((heads, queries, (pages + LANES - 1) // LANES * LANES), HIDDEN)
 
 
+@njit
+def _all_pages(heads, pages):  # type: ignore[no-untyped-def]
+    """The indices of all pages, [H, n]."""
+    places = np.empty((heads, pages), np.int64)
+    places[:] = np.arange(pages)
+    return places
+
+
 @njit(**INNER)
-def _bound_some(q, rising, scale, zero, head, first, pages, out):  # type: ignore[no-untyped-def]
+def _bound_some(q, rising, scale, zero, head, first, pages, wide, out):  # type: ignore[no-untyped-def]
     """Set ``out`` [H, Q, n], for some pages of a head, to an upper bound of the product of any key with the queries
-    q [H, Q, D].
+    q [H, Q, D]. ``wide`` [2, D] is scratch memory.
     """
     for page in range(first, min(pages, first + TASK)):
-        range_, low = address_of(scale[head, page]), address_of(zero[head, page])
+        widen(address_of(scale[head, page]), wide[0])
+        widen(address_of(zero[head, page]), wide[1])
         for j in range(q.shape[1]):
-            out[head, j, page] = dot_halves(q[head, j], low) + dot_halves(rising[head, j], range_)
+            bound = np.float32(0)
+            for d in range(q.shape[2]):
+                bound += rising[head, j, d] * wide[0, d] + q[head, j, d] * wide[1, d]
+            out[head, j, page] = bound
 
 
 @njit(**INNER)
@@ -150,28 +167,6 @@ def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):
             for t in range(min(PAGE, extra.shape[2])):
                 scores[j, t] += extra[head, j, page * PAGE + t]
             out[head, j, i] = greatest(address_of(scores[j]), PAGE)
-
-
-@njit
-def _choose_candidates(bounds, pages, count, sinks, places):  # type: ignore[no-untyped-def]
-    """Set ``places`` [H, m] to the pages that promise the most by ``bounds`` [H, Q, n], ascending; to all pages where m
-    is their number.
-    """
-    for head in range(len(places)):
-        if places.shape[1] == pages:
-            for i in range(pages):
-                places[head, i] = i
-        else:
-            _take_greatest(_promises(bounds[head], pages, count, sinks), places[head])
-
-
-@njit
-def _take(found, sinks, places, out):  # type: ignore[no-untyped-def]
-    """Set ``out`` to those of the pages ``places``, which ascend, that promise the most by the scores ``found``."""
-    for head in range(len(out)):
-        _take_greatest(_promises(found[head], places.shape[1], out.shape[1], sinks), out[head])
-        for i in range(out.shape[1]):
-            out[head, i] = places[head, out[head, i]]
 
 
 @njit(fastmath=MATH)

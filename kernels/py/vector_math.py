@@ -183,19 +183,6 @@ def _widen_halves(typingctx, halves, out, count):  # type: ignore[no-untyped-def
     return types.void(*[types.int64] * 3), codegen
 
 
-@intrinsic
-def _dot_halves(typingctx, x, halves, count):  # type: ignore[no-untyped-def]
-    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
-        x, halves, count = args
-        total = _zeros(b)
-        with _each(b, count) as i:
-            wide = widened(b, HALF, _stored_at(b, HALF, halves, i))
-            b.store(_call_intrinsic(b, "fma", b.load(_vector(b, x, i), align=4), wide, b.load(total)), total)
-        return joined(b, b.load(total), b.fadd)
-
-    return types.float32(*[types.int64] * 3), codegen
-
-
 @njit(**INNER)
 def widen(halves, out):  # type: ignore[no-untyped-def]
     """As many float16 at an address as ``out`` takes, to float32."""
@@ -203,16 +190,6 @@ def widen(halves, out):  # type: ignore[no-untyped-def]
     _widen_halves(halves, address_of(out), n)
     for i in range(n - n % LANES, n):
         out[i] = float_of_half(word_at(halves + 2 * i))
-
-
-@njit(**INNER)
-def dot_halves(x, halves):  # type: ignore[no-untyped-def]
-    """The product of x with as many float16 at an address."""
-    n = len(x)
-    total = _dot_halves(address_of(x), halves, n)
-    for i in range(n - n % LANES, n):
-        total += x[i] * float_of_half(word_at(halves + 2 * i))
-    return total
 
 
 def everywhere(b: Any, value: Any, vector: ir.VectorType) -> Any:
