@@ -18,13 +18,13 @@ from localctx.kernels.vector_math import as_pointer
 
 
 class PageSelection(NamedTuple):
-    """How the only row selects pages in the layers from ``dense`` on: ``count`` of them by KV head, ``sinks`` always,
-    in ``parts`` as those of ``BatchPages``. ``sketches`` are the ``arguments_of`` the Sketch of each of these layers,
-    of which ``candidates`` pages are read.
+    """How the only row selects pages in the layers from ``dense`` on: ``selected`` of them by KV head, ``sinks``
+    always, in ``parts`` as those of ``BatchPages``. ``sketches`` are the ``arguments_of`` the Sketch of each of these
+    layers, of which ``candidates`` pages are read.
     """
 
     dense: int
-    count: int
+    selected: int
     sinks: int
     candidates: int
     parts: np.ndarray
@@ -77,7 +77,7 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
     """
     layers, n = len(weights), len(x)
     sealed, tails, y, selection = pages
-    chosen = np.empty((max(0, layers - selection.dense), y.heads, selection.count), np.int64)
+    chosen = np.empty((max(0, layers - selection.dense), y.heads, selection.selected), np.int64)
     keys = np.empty((layers, n, y.heads, y.k_dim), np.float32)
     values = np.empty((layers, n, y.heads, y.v_dim), np.float32)
     q = np.empty((n, queries, y.k_dim), np.float32)
