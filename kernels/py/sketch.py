@@ -24,7 +24,9 @@ FEW = 128  # pages of which all are candidates
 
 
 class Sketch(NamedTuple):
-    """Keys of n pages: codes [H, n, D, 16] uint8, scale and zero [H, n, D] float16, a pair for each channel."""
+    """Keys of n pages: codes [H, n, D, 16] uint8, scale and zero [H, n, D] float16, a pair for each channel. All are
+    contiguous.
+    """
 
     codes: Tensor
     scale: Tensor
@@ -68,13 +70,12 @@ def choose(
         each[:, :sinks] = each[:, -1] = float("inf")
         return each.topk(count, -1).indices.sort(-1).values
     pages = sketch.codes.shape[1]
-    codes, scale, zero = (part.contiguous() for part in sketch)
-    ranges, lows = (part.numpy().view(np.uint16) for part in (scale, zero))
+    ranges, lows = (part.numpy().view(np.uint16) for part in (sketch.scale, sketch.zero))
     more = np.empty((*q.shape[:2], 0), np.float32) if extra is None else extra.contiguous().numpy()
     max_pages = num_candidates(pages, count) if extra is None else pages
     out = np.empty((len(q), count), np.int64)
     queries = q.float().contiguous().numpy()
-    _choose(queries, np.maximum(queries, 0) * LEVELS, codes.numpy(), ranges, lows, more, max_pages, sinks, out)
+    _choose(queries, np.maximum(queries, 0) * LEVELS, sketch.codes.numpy(), ranges, lows, more, max_pages, sinks, out)
     return torch.from_numpy(out)
 
 
@@ -100,7 +101,7 @@ def choose_plainly(q, codes, scale, zero, max_pages, sinks, out):  # type: ignor
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _choose(q, rising, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignore[no-untyped-def]
     """``choose``, compiled: the sketches of ``max_pages`` pages of each head are read. ``rising`` is the part of q
-    whose product grows with a code. Only the two loops are here: variables assigned here would be shared by threads.
+    whose product grows with a code. Only the loops are here: variables assigned here would be shared by threads.
     """
     (heads, pages), (queries, dim) = scale.shape[:2], q.shape[1:]
     count, bounds, places = out.shape[1], _scores(heads, queries, pages), _all_pages(heads, max_pages)

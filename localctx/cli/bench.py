@@ -44,7 +44,7 @@ _GRACE = 0.5  # seconds that the thread has to end after Ctrl-C
     "localctx:weights-int8.",
 )
 @click.option("--kv", "codecs", metavar="CODECS", help="Measure localctx with these codecs (int8; over llama.cpp f16).")
-@click.option("--keep", "keeps", metavar="KEEPERS", help="And with these keepers (select:2048); full: no more.")
+@click.option("--keep", "keeps", metavar="KEEPERS", help="Measured beside full attention (select:2048); full: nothing.")
 @click.option("--repeat", type=click.IntRange(1, 1000), default=5, metavar="N", help="Rounds (5).")
 @click.option(
     "--gguf",

@@ -83,7 +83,7 @@ class DecodeBatch:
     @cached_property
     def layer_pages(self) -> LayerPages | None:
         """What the rows attend to in all layers, for ``decode_layers``; None where the layers differ, or one needs more
-        than attention to all pages.
+        than attention to all pages or to those that it selects.
         """
         form, first = self._pool.format, self._pool.shape.layers[0]
         shapes, layers = set(self._pool.shape.layers), range(len(form.layouts))
@@ -102,6 +102,7 @@ class DecodeBatch:
         cache = self._caches[0]
         if not cache.selects_pages() or not layers:
             return NO_SELECTION
+        assert len(self._caches) == 1, "a sequence that selects has a batch of its own"
         count = cache.keeper.pages_seen(cache.num_pages)
         candidates, sketches = num_candidates(cache.num_pages, count), cache.sketches.arguments(layers)
         return PageSelection(layers.start, count, SINK_PAGES, candidates, self._selected_parts, sketches)

@@ -16,7 +16,7 @@ class KeySketches:
     def __init__(self, table: BlockTable) -> None:
         self._table = table
         self._by_layer: dict[int, Sketch] = {}
-        self._arguments: tuple[int, np.ndarray] | None = None  # of so many pages
+        self._arguments: tuple[int, np.ndarray] | None = None  # with the number of pages
 
     @property
     def nbytes(self) -> int:
@@ -34,7 +34,7 @@ class KeySketches:
         return known
 
     def arguments(self, layers: range) -> np.ndarray:
-        """The ``arguments_of`` the sketches of ``layers``, which are the same in every call."""
+        """The ``arguments_of`` the sketches of ``layers``: [layers, 13] int64. Every call asks for the same layers."""
         pages = len(self._table)
         if not self._arguments or self._arguments[0] != pages:
             sketches = [tuple(part.numpy() for part in self.of_layer(layer)) for layer in layers]
