@@ -73,8 +73,8 @@ class NativeDecoder(LocalModel):
     def _run(self, batch: ForwardBatch) -> Tensor:
         weights = self._weights
         x = gather_rows(weights.embedding, torch.tensor(batch.tokens)).numpy()
-        if batch.layer_pages:
-            self._run_at_once(batch, batch.layer_pages, x)
+        if pages := batch.layer_pages:
+            self._run_at_once(batch, pages, x)
         else:
             self._run_by_layer(batch, x)
         normed = normalize(x[batch.logit_indices], weights.norm, self._config.rms_norm_eps)

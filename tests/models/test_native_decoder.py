@@ -218,11 +218,12 @@ def test_layers_in_one_call_compute_what_they_compute_one_by_one(family, more, k
 @pytest.mark.parametrize("pages", [31, 150])
 def test_layers_in_one_call_select_the_pages_that_they_select_one_by_one(pages, monkeypatch):
     """The same pages in every layer, which are touched; also where bounds are compared first, and a page is filled."""
-    model, offered = plain(build("Llama", num_hidden_layers=DENSE_LAYERS + 2)), ForwardBatch.layer_pages
+    model, offered = plain(build("Llama", num_hidden_layers=DENSE_LAYERS + 2)), ForwardBatch.layer_pages.fget
+    selected = list[int]()
     tokens = torch.randint(1, 90, (pages * PAGE + 40,), generator=torch.Generator().manual_seed(1)).tolist()
 
-    def answer(pages):
-        monkeypatch.setattr(ForwardBatch, "layer_pages", pages)
+    def answer(offer):
+        monkeypatch.setattr(ForwardBatch, "layer_pages", property(offer))
         pool = Pool(model.shape, "int8", rope=model.rope)
         cache = Cache(pool, model.dtype, Select(part=0.1))
         for start in range(0, len(tokens), 512):
@@ -230,7 +231,13 @@ def test_layers_in_one_call_select_the_pages_that_they_select_one_by_one(pages, 
         cache.enter_phase("answering")
         return torch.cat([model.forward([7], cache) for _ in range(70)]), pool._used
 
-    (at_once, touched), (one_by_one, expected) = answer(offered), answer(property(lambda batch: None))
+    def told(batch):
+        if (found := offered(batch)) and found.selection.selected:
+            selected.append(found.selection.selected)
+        return offered(batch)
+
+    (at_once, touched), (one_by_one, expected) = answer(told), answer(lambda batch: None)
+    assert len(selected) == 70, "every token of the answer selects in one call"
     assert torch.equal(at_once, one_by_one)
     assert np.array_equal(touched, expected)
     assert touched[:pages].min() < touched[:pages].max(), "some pages were not needed at the end"
