@@ -21,10 +21,10 @@ from localctx.system import link
 ProgressCallback = Callable[[str, int, int], None]
 """``progress(phase, done, total)``; a total of 0 means unknown. It may raise, to cancel the work."""
 
-VERSION = 2
+VERSION = 3
 """The converter's version, recorded in manifests so that a later version can find the models that an older one made.
 
-The first kept no published blocks.
+The first kept no published blocks, the second none of Q4_K.
 """
 
 _DIGIT_BY_DIGIT = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"}

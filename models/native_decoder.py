@@ -24,7 +24,7 @@ from localctx.kernels.decoder_layer_cpu import (
     normalize,
 )
 from localctx.kernels.linear_cpu import Blocks, exact_blocks, gather_rows, grouped_blocks, multiply
-from localctx.kernels.vector_math import NIBBLES
+from localctx.kernels.vector_math import NIBBLES, SIGNED
 from localctx.kernels.weight_groups import Groups, int4_groups, int8_groups
 from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.models.adapter import Adapter
@@ -131,8 +131,8 @@ class NativeDecoder(LocalModel):
 class NativeWeights:
     """The weights of a plain decoder, as the kernels take them. ``tensors`` have the names of transformers' modules.
     ``stored`` is the format of matrices: ``full``, ``int8`` or ``int4``. Those that were ``published`` in it are
-    taken as they are. The embedding is always in full precision, and the output layer has at least 8 bits. Raises
-    ValueError where a tensor is absent or of another shape.
+    taken as they are, and those that a file of 4 bits keeps at more are at 8. The embedding is always in full
+    precision, and the output layer has at least 8 bits. Raises ValueError where a tensor is absent or of another shape.
     """
 
     def __init__(
@@ -208,7 +208,8 @@ class NativeWeights:
         if self.stored == "full":
             matrices = [self._matrix(*part) for part in parts]
             return exact_blocks(torch.cat(matrices) if len(matrices) > 1 else matrices[0])
-        first, *others = (self._groups(kind or KINDS[self.stored], *part) for part in parts)
+        finer = any(name in self._published.finer for name, _, _ in parts)
+        first, *others = (self._groups(SIGNED if finer else kind or KINDS[self.stored], *part) for part in parts)
         return grouped_blocks(first.join(*others) if others else first)
 
     def _groups(self, kind: int, name: str, outputs: int, inputs: int) -> Groups:

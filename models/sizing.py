@@ -1,6 +1,7 @@
 """Computes the memory a model needs from its config.json alone, without weights, network or model code."""
 
 import json
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
@@ -17,6 +18,7 @@ from localctx.models.decoder_config import NATIVE_PRECISIONS, parse_native_confi
 from localctx.models.fingerprint import hash_file
 from localctx.models.geometry import Geometry, geometry_of, multihead_shape_of
 from localctx.models.installed import disk_errors, folder_name, unknown_model_error
+from localctx.models.published_blocks import PublishedBlocks
 from localctx.models.text_decoder import build_without_weights, text_config
 from localctx.models.trial import model_shape, refuse_unfit
 from localctx.models.unsupported import REMEDY, UnsupportedModel
@@ -74,7 +76,7 @@ def sizing_of(
             multihead_shape_of(text),
             geometry_of(text),
             getattr(text, "max_position_embeddings", None) or 0,
-            _bytes(module, weights, device),
+            _bytes(module, weights, device, PublishedBlocks(config_file.parent).finer if native else ()),
             weights_dtype,
             torch.float32.itemsize if native else dtype.itemsize,
             unfit,
@@ -159,9 +161,9 @@ def _is_native(config_file: Path, device: torch.device, dtype: torch.dtype) -> b
     return known and parse_native_config(json.loads(config_file.read_text("utf-8"))) is not None
 
 
-def _bytes(module: Any, weights: str, device: torch.device) -> int:
+def _bytes(module: Any, weights: str, device: torch.device, finer: Collection[str]) -> int:
     """Returns the bytes that the weights of ``module`` take on ``device``, tied ones once."""
-    return packed_bytes(module, weights) if is_packed(weights, device) else parameter_bytes(module, weights)
+    return packed_bytes(module, weights) if is_packed(weights, device) else parameter_bytes(module, weights, finer)
 
 
 def _unfit(config: Any, module: Any) -> str | None:

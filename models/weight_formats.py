@@ -3,6 +3,7 @@
 On a CPU the layers of ``localctx.models.blocked_linear`` quantize; on a GPU those of ``bitsandbytes_layers``.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -37,14 +38,19 @@ def refuse_weights(weights: str, device: torch.device, precision: torch.dtype) -
         raise ModelError(f"{weights} weights are not computed in {given}", "add --dtype f32, or --weights full")
 
 
-def parameter_bytes(module: Any, weights: str) -> int:
+def parameter_bytes(module: Any, weights: str, finer: Collection[str] = ()) -> int:
     """Returns the bytes of the parameters of ``module``, tied ones once, with its linear layers and experts in
-    ``weights`` as ``blocked_linear`` stores them.
+    ``weights`` as ``blocked_linear`` stores them; those with names in ``finer`` are at 8 bits.
     """
     if weights == "full":
         return sum(p.nbytes for p in module.parameters())
     kind, output = KINDS[weights], output_layer(module)
-    linears = {id(m): (m.weight, OUTPUT_KIND if m is output else kind) for m in module.modules() if _is_linear(m)}
+    widened = {id(m) for name, m in module.named_modules() if name in finer}
+    linears = {
+        id(m): (m.weight, OUTPUT_KIND if m is output else SIGNED if id(m) in widened else kind)
+        for m in module.modules()
+        if _is_linear(m)
+    }
     experts = [(child, name) for _, child in fused_experts(module) for name in fused_names(child)]
     fused = {id(getattr(*one)) for one in experts}
     others = (m for m in module.modules() if id(m) not in linears)

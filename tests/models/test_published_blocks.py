@@ -6,6 +6,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+import tiny_gguf
 import torch
 from safetensors.torch import load_file
 from tiny_gguf import HEADS, LAYERS, tensors, tiny_llama, write_gguf
@@ -15,8 +16,11 @@ from localctx.kernels.vector_math import NIBBLES, SIGNED
 from localctx.models.convert import convert_gguf
 from localctx.models.load import load_model
 from localctx.models.published_blocks import FILE_NAME, PublishedBlocks, groups_of
+from localctx.models.sizing import sizing_of
 
 TYPES = [gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.Q8_0]
+
+Q4_K, Q6_K = gguf.GGMLQuantizationType.Q4_K, gguf.GGMLQuantizationType.Q6_K
 
 
 def quantized_gguf(path: Path, kind: gguf.GGMLQuantizationType) -> Path:
@@ -98,6 +102,54 @@ def test_pages_of_published_blocks_are_other_pages_than_those_of_blocks_that_wer
     }
     assert names["out", "full"] == names["without", "full"], "16 bits are the same"
     assert names["out", weights] != names["without", weights]
+
+
+@pytest.fixture
+def mixed(tmp_path, monkeypatch) -> tuple[Path, Path]:
+    """A GGUF as of Q4_K_M, with values and one layer's down projection in Q6_K, and the folder that is made of it."""
+    monkeypatch.setattr(tiny_gguf, "WIDTH", 256)
+    monkeypatch.setattr(tiny_gguf, "INNER", 256)
+    kinds = {name: Q4_K for name in tensors() if name.startswith("blk") and "norm" not in name}
+    kinds |= dict.fromkeys(["blk.0.attn_v.weight", "blk.1.ffn_down.weight", "output.weight"], Q6_K)
+    path, out = write_gguf(tmp_path / "m.gguf", kinds=kinds), tmp_path / "out"
+    convert_gguf(path, out, lambda *_: None)
+    return path, out
+
+
+def test_q4_k_means_what_its_library_says():
+    raw = tiny_gguf.quantized(np.zeros((48, 768), np.float32), Q4_K)
+    found = groups_of(torch.from_numpy(raw).unflatten(1, (3, -1)), int(Q4_K))
+    numbers = found.codes.float() * found.scales.float()[..., None] + found.minima.float()[..., None]
+    exact = torch.from_numpy(gguf.dequantize(raw, Q4_K))
+    step = found.scales.float().repeat_interleave(32, 1)
+    assert ((numbers.flatten(1) - exact).abs() <= 0.02 * step + 2**-11 * exact.abs().max()).all()
+    assert found.inputs == 768
+
+
+def test_matrices_that_a_file_of_four_bits_keeps_at_more_are_at_eight(mixed):
+    path, out = mixed
+    expected, model = published(path), load_model(out, "m", dtype="f32", weights="int4")
+    kinds = [(e.qkv.kind, x.output.kind, x.gate_up.kind, x.down.kind) for e, x in model._weights.layers]
+    assert kinds == [(SIGNED, NIBBLES, NIBBLES, NIBBLES), (NIBBLES, NIBBLES, NIBBLES, SIGNED)]
+    for i, (entry, exits) in enumerate(model._weights.layers):
+        for name, got in (("attn_v", dense(entry.qkv)[-128:]), ("ffn_down", dense(exits.down))):
+            exact = torch.from_numpy(expected[f"blk.{i}.{name}.weight"])
+            assert (got - exact).abs().max() < exact.abs().max() / 127, "no coarser than 8 bits"
+
+
+def test_plans_count_the_matrices_that_are_at_eight_bits(mixed):
+    _, out = mixed
+    assert len(PublishedBlocks(out).finer) == 4, "queries, keys and values of one layer, and a down projection"
+    planned, taken = _int4_bytes(out)
+    (out / FILE_NAME).unlink()
+    planned_without, taken_without = _int4_bytes(out)
+    assert planned - planned_without == taken - taken_without > 0
+
+
+def _int4_bytes(folder: Path) -> tuple[int, int]:
+    """The bytes of int4 weights that a plan counts, and those that are loaded."""
+    taken = load_model(folder, "m", dtype="f32", weights="int4")._weights.nbytes
+    return sizing_of(folder / "config.json", torch.float32, "int4").weights, taken
 
 
 def test_a_damaged_file_of_blocks_is_left_alone(converted):
