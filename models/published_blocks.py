@@ -61,8 +61,12 @@ class PublishedBlocks:
 
     @property
     def hashes(self) -> dict[str, str]:
-        """The content hash of their file, by its name."""
-        return {FILE_NAME: hash_file(self._path)} if self._file and self._path else {}
+        """The content hash of their file, by its name; and that ``finer`` matrices are at 8 bits, which versions that
+        made the same file computed with at 4.
+        """
+        if not (self._file and self._path):
+            return {}
+        return {FILE_NAME: hash_file(self._path)} | ({f"{FILE_NAME} finer": "8 bits"} if self.finer else {})
 
     @cached_property
     def finer(self) -> frozenset[str]:

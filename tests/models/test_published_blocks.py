@@ -111,7 +111,7 @@ def mixed(tmp_path, monkeypatch) -> tuple[Path, Path]:
     monkeypatch.setattr(tiny_gguf, "INNER", 256)
     kinds = {name: Q4_K for name in tensors() if name.startswith("blk") and "norm" not in name}
     kinds |= dict.fromkeys(["blk.0.attn_v.weight", "blk.1.ffn_down.weight", "output.weight"], Q6_K)
-    path, out = write_gguf(tmp_path / "m.gguf", kinds=kinds), tmp_path / "out"
+    path, out = write_gguf(tmp_path / "mixed.gguf", kinds=kinds), tmp_path / "mixed"
     convert_gguf(path, out, lambda *_: None)
     return path, out
 
@@ -135,6 +135,11 @@ def test_matrices_that_a_file_of_four_bits_keeps_at_more_are_at_eight(mixed):
         for name, got in (("attn_v", dense(entry.qkv)[-128:]), ("ffn_down", dense(exits.down))):
             exact = torch.from_numpy(expected[f"blk.{i}.{name}.weight"])
             assert (got - exact).abs().max() < exact.abs().max() / 127, "no coarser than 8 bits"
+
+
+def test_pages_say_that_some_matrices_are_at_eight_bits(converted, mixed):
+    assert set(PublishedBlocks(mixed[1]).hashes) == {FILE_NAME, f"{FILE_NAME} finer"}
+    assert set(PublishedBlocks(converted[1]).hashes) == {FILE_NAME}
 
 
 def test_plans_count_the_matrices_that_are_at_eight_bits(mixed):
