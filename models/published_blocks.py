@@ -7,7 +7,7 @@ as the GGUF has them, with its rows in the order of transformers' modules. Matri
 
 import json
 import mmap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ _Q4_0, _Q4_1, _Q8_0, _Q4_K = 2, 3, 8, 12  # ggml's numbers of types
 _BLOCKS = {_Q4_0: (32, 18), _Q4_1: (32, 20), _Q8_0: (32, 34), _Q4_K: (256, 144)}
 """The inputs and the bytes of a block, by type."""
 _FOUR_BITS = {_Q4_0, _Q4_1, _Q4_K}
-_MORE_BITS = {6, 7, _Q8_0, 13, 14, 15}  # Q5_0, Q5_1, Q8_0, Q5_K, Q6_K, Q8_K
+_MORE_BITS = {6, 7, _Q8_0, 13, 14}  # Q5_0, Q5_1, Q8_0, Q5_K, Q6_K
 _KINDS = "kinds"
 
 _LAYER = {
@@ -42,7 +42,7 @@ _LAYER = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-_TOGETHER: list[Sequence[str]] = [("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")]
+_TOGETHER = {"q_proj", "k_proj", "v_proj"}, {"gate_proj", "up_proj"}
 """The matrices that NativeWeights joins to one of one number kind."""
 _HEADS = {"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"}
 
@@ -197,5 +197,5 @@ def _means(blocks: Tensor, kind: int, weight: Tensor) -> bool:
 def _joined(module: str) -> list[str]:
     """The names of a module in a layer and of those that are joined to it."""
     at, _, name = module.rpartition(".")
-    names = next((names for names in _TOGETHER if name in names), [name])
+    names = next((names for names in _TOGETHER if name in names), {name})
     return [f"{at}.{each}" for each in names]

@@ -45,10 +45,9 @@ def parameter_bytes(module: Any, weights: str, finer: Collection[str] = ()) -> i
     if weights == "full":
         return sum(p.nbytes for p in module.parameters())
     kind, output = KINDS[weights], output_layer(module)
-    widened = {id(m) for name, m in module.named_modules() if name in finer}
     linears = {
-        id(m): (m.weight, OUTPUT_KIND if m is output else SIGNED if id(m) in widened else kind)
-        for m in module.modules()
+        id(m): (m.weight, OUTPUT_KIND if m is output else SIGNED if name in finer else kind)
+        for name, m in module.named_modules()
         if _is_linear(m)
     }
     experts = [(child, name) for _, child in fused_experts(module) for name in fused_names(child)]

@@ -19,7 +19,6 @@ from localctx.models.published_blocks import FILE_NAME, PublishedBlocks, groups_
 from localctx.models.sizing import sizing_of
 
 TYPES = [gguf.GGMLQuantizationType.Q4_0, gguf.GGMLQuantizationType.Q4_1, gguf.GGMLQuantizationType.Q8_0]
-
 Q4_K, Q6_K = gguf.GGMLQuantizationType.Q4_K, gguf.GGMLQuantizationType.Q6_K
 
 
