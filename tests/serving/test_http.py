@@ -94,7 +94,9 @@ def test_whole_requests_of_one_connection_are_answered(server):
             client.sendall(HEAD % b"" + b"hello")
             found = b""
             while not found.endswith(b"hello"):
-                found += client.recv(65536)
+                more = client.recv(65536)
+                assert more, "the connection was closed"
+                found += more
             time.sleep(1)  # twice as long as a request may take
 
 
