@@ -87,13 +87,31 @@ def _product_of(kind: int, shape: Tile) -> Any:
                 b.store(b.load(outs[cell], align=4), sums[cell])
             with cgutils.for_range(b, inputs, intp=I64) as loop:
                 at = b.mul(loop.index, I64(4))
-                values = [everywhere(b, b.load(b.inttoptr(b.add(row, at), F32.as_pointer())), vector) for row in xs]
                 first = b.add(codes, b.mul(loop.index, step))
                 fetch_at(b, b.add(first, ahead))
-                for v in range(vectors):
-                    weights = widened(b, kind, b.add(first, I64(lanes * size * (v // parts))), v % parts, lanes)
+
+                def value(r):  # type: ignore[no-untyped-def]
+                    return everywhere(b, b.load(b.inttoptr(b.add(xs[r], at), F32.as_pointer())), vector)
+
+                def weight(v):  # type: ignore[no-untyped-def]
+                    return widened(b, kind, b.add(first, I64(lanes * size * (v // parts))), v % parts, lanes)
+
+                def add(r, v, x, y):  # type: ignore[no-untyped-def]
+                    b.store(b.call(fused, [x, y, b.load(sums[r, v])]), sums[r, v])
+
+                # The fewer are loaded first: the compiler keeps this order, and would run out of registers.
+                if rows > vectors:
+                    weights = [weight(v) for v in range(vectors)]
                     for r in range(rows):
-                        b.store(b.call(fused, [values[r], weights, b.load(sums[r, v])]), sums[r, v])
+                        x = value(r)
+                        for v, y in enumerate(weights):
+                            add(r, v, x, y)
+                else:
+                    values = [value(r) for r in range(rows)]
+                    for v in range(vectors):
+                        y = weight(v)
+                        for r, x in enumerate(values):
+                            add(r, v, x, y)
             for cell in cells:
                 b.store(b.load(sums[cell]), outs[cell], align=4)
             return context.get_dummy_value()
