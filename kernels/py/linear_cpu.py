@@ -13,14 +13,29 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels.integer_product import add_block, rounded
-from localctx.kernels.simd import block_product
-from localctx.kernels.vector_math import BFLOAT, FLOAT, HALF, NIBBLES, SIGNED, address_of, aligned_floats
+from localctx.kernels.processor import WIDEST
+from localctx.kernels.simd import HEIGHT, block_product, tiles_product
+from localctx.kernels.vector_math import (
+    BFLOAT,
+    FLOAT,
+    HALF,
+    INNER,
+    NIBBLES,
+    SIGNED,
+    address_of,
+    aligned_floats,
+    widen,
+    widen_bfloats,
+)
 from localctx.kernels.weight_groups import WIDTH, Groups, int4_groups, int8_groups, pack, unpack
 
 ALONE = 4  # rows whose sums stay in a core's cache wherever they are
 MANY = 12  # rows; for more of them weights are not what takes time
 AHEAD = 16384  # bytes of weights that are prefetched: some processors' own prefetchers stop at the end of every page
 STRIP = 48  # rows of a task: their inputs stay in a core's cache while blocks pass
+TALL = 96  # those of transposed rows
+PART = 512  # inputs of a tile that are transposed at a time: they stay in a core's first cache
+TRANSPOSED = WIDEST == 16  # whether many rows are transposed in tiles; lower tiles of narrower vectors gain nothing
 
 _NARROW = torch.bfloat16, torch.float16
 _STORED = {torch.bfloat16: BFLOAT, torch.float16: HALF, torch.float32: FLOAT}
@@ -134,19 +149,81 @@ def _blocked(x: Tensor) -> Tensor:
 def multiply_blocks(x, kind, codes, out):  # type: ignore[no-untyped-def]
     """``multiply`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
     rows, blocks = len(x), len(codes)
-    strips = (rows + STRIP - 1) // STRIP
-    strip = (rows + strips - 1) // strips  # strips of about equal length, so that threads have equal shares
     if kind in (SIGNED, NIBBLES):
-        small = rounded(x)
+        small, (strips, strip) = rounded(x), _strips(rows, STRIP)
         for task in prange(strips * blocks):
             block, row = task % blocks, task // blocks * strip
             block_out = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
             multiply_rounded(small, row, kind, codes[block], block_out)
-    else:
+        return
+    if TRANSPOSED and rows > MANY:
+        tiles = transposed(x)
+        strips, strip = _strips(len(tiles), TALL // HEIGHT)
         for task in prange(strips * blocks):
-            block, row = task % blocks, task // blocks * strip
-            block_out = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
-            multiply_block(x[row : row + strip], kind, codes[block], block_out)
+            block, tile = task % blocks, task // blocks * strip
+            some = slice(tile * HEIGHT, min(rows, (tile + strip) * HEIGHT))
+            block_out = out[some, block * WIDTH : block * WIDTH + WIDTH]
+            multiply_tiles(tiles[tile : tile + strip], kind, codes[block], block_out)
+        return
+    strips, strip = _strips(rows, STRIP)
+    for task in prange(strips * blocks):
+        block, row = task % blocks, task // blocks * strip
+        block_out = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
+        multiply_block(x[row : row + strip], kind, codes[block], block_out)
+
+
+@njit
+def _strips(count, most):  # type: ignore[no-untyped-def]
+    """The number of strips and their length, about equal and at most ``most``, so that threads have equal shares."""
+    strips = (count + most - 1) // most
+    return strips, (count + strips - 1) // max(1, strips)
+
+
+@njit(parallel=True)
+def transposed(x):  # type: ignore[no-untyped-def]
+    """Tiles of the rows of x [n, in], for ``multiply_tiles``: [tiles, in, HEIGHT], the last one filled up with zeros."""
+    rows, inputs = x.shape
+    tiles = np.empty(((rows + HEIGHT - 1) // HEIGHT, inputs, HEIGHT), np.float32)
+    if rows % HEIGHT:
+        tiles[-1] = np.float32(0)
+    for tile in prange(len(tiles)):
+        first = tile * HEIGHT
+        for start in range(0, inputs, PART):
+            _transpose(x[first : first + HEIGHT, start : start + PART], tiles[tile, start : start + PART])
+    return tiles
+
+
+@njit(**INNER)
+def _transpose(x, out):  # type: ignore[no-untyped-def]
+    for row in range(len(x)):
+        numbers, column = x[row], out[:, row]
+        for i in range(len(numbers)):
+            column[i] = numbers[i]
+
+
+@njit
+def multiply_tiles(tiles, kind, codes, out):  # type: ignore[no-untyped-def]
+    """``multiply_block`` for ``transposed`` rows. The weights become float32 once for all of them."""
+    if kind == FLOAT:
+        _multiply_floats(tiles, codes.view(np.float32), out)
+        return
+    weights = aligned_floats(tiles.shape[1], WIDTH)
+    if kind == BFLOAT:
+        widen_bfloats(address_of(codes), address_of(weights), weights.size)
+    else:
+        widen(address_of(codes), weights.reshape(weights.size))
+    _multiply_floats(tiles, weights, out)
+
+
+@njit
+def _multiply_floats(tiles, weights, out):  # type: ignore[no-untyped-def]
+    """``multiply_tiles`` by weights [in, 32]."""
+    inputs, whole, source = tiles.shape[1], len(out) // HEIGHT, address_of(weights)
+    tiles_product(source, address_of(tiles), whole, inputs, address_of(out), out.strides[0] // 4)
+    if whole < len(tiles):
+        last = aligned_floats(HEIGHT, WIDTH)
+        tiles_product(source, address_of(tiles[whole]), 1, inputs, address_of(last), WIDTH)
+        out[whole * HEIGHT :] = last[: len(out) - whole * HEIGHT]
 
 
 @njit

@@ -56,10 +56,13 @@ LARGE = [Tile(6, 4, 16), Tile(3, 4, 16), Tile(1, 4, 16)] if WIDEST == 16 else []
 """Those of 64 columns, where there are 32 registers of 16 lanes."""
 WEIGHTS = [Tile(12, 2, 16), Tile(3, 2, 16), SMALL[1]] if WIDEST == 16 else SMALL
 """Those for blocks of weights, which have 32 columns."""
+HEIGHT, _WIDTH = WEIGHTS[0].rows, WEIGHTS[0].columns(FLOAT)
 
 
-def _product_of(kind: int, shape: Tile) -> Any:
-    """A product of the rows x by columns of codes, as many as ``shape`` says: see ``_in_tiles`` for its arguments."""
+def _product_of(kind: int, shape: Tile, transposed: bool = False) -> Any:
+    """A product of the rows x by columns of codes, as many as ``shape`` says: see ``_in_tiles`` for its arguments. If
+    ``transposed``, x is [inputs, rows] and contiguous, and out is set, not added to.
+    """
     parts, size = PARTS.get(kind, 1), SIZES.get(kind, 1)
     rows, vectors, lanes = shape
     vector = ir.VectorType(F32, lanes)
@@ -72,7 +75,7 @@ def _product_of(kind: int, shape: Tile) -> Any:
             fused = cgutils.get_or_insert_function(b.module, kinds, f"llvm.fma.v{lanes}f32")
             cells = [(r, v) for r in range(rows) for v in range(vectors)]
             sums = {cell: cgutils.alloca_once(b, vector) for cell in cells}
-            xs = [b.add(x, b.mul(x_step, I64(4 * r))) for r in range(rows)]
+            xs = [b.add(x, I64(4 * r) if transposed else b.mul(x_step, I64(4 * r))) for r in range(rows)]
             runs = [b.mul(step, I64(4 * part)) for part in range(parts)]  # where the numbers of a part are, in out
             outs = {
                 (r, v): b.inttoptr(
@@ -84,9 +87,9 @@ def _product_of(kind: int, shape: Tile) -> Any:
                 for r, v in cells
             }
             for cell in cells:
-                b.store(b.load(outs[cell], align=4), sums[cell])
+                b.store(vector([0.0] * lanes) if transposed else b.load(outs[cell], align=4), sums[cell])
             with cgutils.for_range(b, inputs, intp=I64) as loop:
-                at = b.mul(loop.index, I64(4))
+                at = b.mul(loop.index, I64(4 * rows if transposed else 4))
                 first = b.add(codes, b.mul(loop.index, step))
                 fetch_at(b, b.add(first, ahead))
 
@@ -189,6 +192,19 @@ def _of_kind(kinds: tuple[int, ...]) -> Any:
         finished(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
 
     return njit(**INNER)(run if others else run_last)
+
+
+_tile = _product_of(FLOAT, WEIGHTS[0], transposed=True)
+
+
+@njit(**INNER)
+def tiles_product(weights, x, tiles, inputs, out, out_step):  # type: ignore[no-untyped-def]
+    """out [tiles * HEIGHT, 32] = transposed tiles of rows, x [tiles, inputs, HEIGHT], by float32 weights [inputs, 32];
+    all by address. A tile is read in order, whatever the number of inputs is.
+    """
+    for i in range(tiles):
+        rows, target = x + i * inputs * HEIGHT * 4, out + i * HEIGHT * out_step * 4
+        _tile(weights, 4 * _WIDTH, 0, rows, 0, inputs, target, out_step)
 
 
 _finished_of_kind = _of_kind(tuple(RECORD_KINDS))

@@ -170,17 +170,22 @@ def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
     return types.float32(types.int64, types.float32, types.int64), codegen
 
 
-@intrinsic
-def _widen_halves(typingctx, halves, out, count):  # type: ignore[no-untyped-def]
-    """``count`` float16 at an address to float32 at another, whole vectors of them."""
+def _widening(kind: int) -> Any:
+    @intrinsic
+    def widen_vectors(typingctx, numbers, out, count):  # type: ignore[no-untyped-def]
+        def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
+            numbers, out, count = args
+            with _each(b, count) as i:
+                b.store(widened(b, kind, _stored_at(b, kind, numbers, i)), _vector(b, out, i), align=4)
+            return context.get_dummy_value()
 
-    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
-        halves, out, count = args
-        with _each(b, count) as i:
-            b.store(widened(b, HALF, _stored_at(b, HALF, halves, i)), _vector(b, out, i), align=4)
-        return context.get_dummy_value()
+        return types.void(*[types.int64] * 3), codegen
 
-    return types.void(*[types.int64] * 3), codegen
+    return widen_vectors
+
+
+widen_bfloats, _widen_halves = _widening(BFLOAT), _widening(HALF)
+"""``count`` numbers of 16 bits at an address to float32 at another, whole vectors of them."""
 
 
 @njit(**INNER)

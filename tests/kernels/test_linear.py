@@ -44,7 +44,7 @@ def row_values(x: Tensor) -> Tensor:
     """The numbers that rows of ``x`` are rounded to, by torch: the reference of ``rounded``."""
     grouped = torch.nn.functional.pad(x, (0, -x.shape[1] % GROUP)).unflatten(1, (-1, GROUP))
     most = grouped.abs().amax(-1, keepdim=True)
-    codes = (grouped * torch.where(most > 0, 127 / most, most)).round()
+    codes = (grouped * torch.where(most > 0, torch.tensor(127.0) / most, most)).round()  # 127 / most takes a reciprocal
     return (codes * (most / 127)).flatten(1)[:, : x.shape[1]]
 
 
