@@ -23,6 +23,7 @@ from localctx.kernels.vector_math import (
     float_of_bits,
     float_of_half,
     greatest,
+    scale_bytes,
     value_of_code,
     widen,
 )
@@ -65,6 +66,11 @@ def _load(address, kind, codes, scale, zero, head, rows, cols, out):  # type: ig
     s = carray(as_pointer(address + scale + head * rows * 2), (rows,), np.uint16)
     z = carray(as_pointer(address + zero + head * rows * 2), (rows,), np.uint16)
     width = cols * bits // 8
+    if kind == 8 and width % LANES == 0:
+        at, target = address + codes + head * rows * width, address_of(out)
+        for r in range(rows):
+            scale_bytes(at + r * width, float_of_half(s[r]), float_of_half(z[r]), target + r * cols * 4, width)
+        return
     c = carray(as_pointer(address + codes + head * rows * width), (rows * width,), np.uint8)
     mask = np.uint8((1 << bits) - 1)
     for r in range(rows):

@@ -181,7 +181,7 @@ def _strips(count, most):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True)
 def transposed(x):  # type: ignore[no-untyped-def]
-    """Tiles of the rows of x [n, in], for ``multiply_tiles``: [tiles, in, HEIGHT], the last one filled up with zeros."""
+    """Tiles of the rows of x [n, in], for ``multiply_tiles``: [tiles, in, HEIGHT], the last filled up with zeros."""
     rows, inputs = x.shape
     tiles = np.empty(((rows + HEIGHT - 1) // HEIGHT, inputs, HEIGHT), np.float32)
     if rows % HEIGHT:

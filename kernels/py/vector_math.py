@@ -14,6 +14,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from localctx.kernels.processor import WIDEST
+
 MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}  # fast, but infinities keep their meaning
 INNER: dict[str, Any] = {"fastmath": MATH, "_nrt": False}
 """For functions in inner loops, which allocate nothing: numba does not count the users of their arrays, each of which
@@ -143,8 +145,10 @@ def greatest(typingctx, numbers, count):  # type: ignore[no-untyped-def]
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         numbers, count = args
         top = cgutils.alloca_once_value(b, VECTOR([float("-inf")] * LANES))
-        with _each(b, count) as i:
-            b.store(greater(b, b.load(_vector(b, numbers, i), align=4), b.load(top)), top)
+        for at, vector in _each_wide(b, numbers, count):
+            found = b.load(b.inttoptr(at, vector.as_pointer()), align=4)
+            for part in _eights(b, found):
+                b.store(greater(b, part, b.load(top)), top)
         return joined(b, b.load(top), partial(greater, b))
 
     return types.float32(types.int64, types.int64), codegen
@@ -154,20 +158,37 @@ def greatest(typingctx, numbers, count):  # type: ignore[no-untyped-def]
 def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
     """``count`` float32 at an address, whole vectors, to exp(score - top), where no score is above ``top``; their sum.
 
-    To 2 ulp, by Cephes' expf.
+    To 2 ulp, by Cephes' expf. The sum is that of vectors of eight, however wide those of the processor are.
     """
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         scores, top, count = args
-        top, total = everywhere(b, top, VECTOR), _zeros(b)
-        with _each(b, count) as i:
-            at = _vector(b, scores, i)
-            found = _exp(b, b.fsub(b.load(at, align=4), top))
-            b.store(found, at, align=4)
-            b.store(b.fadd(b.load(total), found), total)
+        total = _zeros(b)
+        for at, vector in _each_wide(b, scores, count):
+            place = b.inttoptr(at, vector.as_pointer())
+            found = _exp(b, b.fsub(b.load(place, align=4), everywhere(b, top, vector)))
+            b.store(found, place, align=4)
+            for part in _eights(b, found):
+                b.store(b.fadd(b.load(total), part), total)
         return joined(b, b.load(total), b.fadd)
 
     return types.float32(types.int64, types.float32, types.int64), codegen
+
+
+@intrinsic
+def scale_bytes(typingctx, codes, scale, zero, out, count):  # type: ignore[no-untyped-def]
+    """``count`` uint8 at an address, whole vectors, times ``scale`` plus ``zero``, to float32 at the address ``out``."""
+
+    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
+        codes, scale, zero, out, count = args
+        for at, vector in _each_wide(b, out, count):
+            where = b.add(codes, b.lshr(b.sub(at, out), I64(2)))
+            number = widened(b, BYTE, where, lanes=vector.count)
+            number = _call_intrinsic(b, "fma", number, everywhere(b, scale, vector), everywhere(b, zero, vector))
+            b.store(number, b.inttoptr(at, vector.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.float32, types.float32, types.int64, types.int64), codegen
 
 
 def _widening(kind: int) -> Any:
@@ -246,6 +267,26 @@ def _each(b: Any, count: Any) -> Iterator[Any]:
         yield loop.index
 
 
+def _each_wide(b: Any, base: Any, count: Any) -> Iterator[tuple[Any, Any]]:
+    """Generates loops over ``count`` float32 at the address ``base``, whole vectors of eight: first by as many of these
+    as the widest vectors take, then one by one. Yields an address and the kind of the vector there, once a loop.
+    """
+    done = I64(0)
+    for lanes in sorted({WIDEST, LANES}, reverse=True):
+        vectors = b.udiv(b.sub(count, done), I64(lanes))
+        with cgutils.for_range(b, vectors, intp=I64) as loop:
+            first = b.add(done, b.mul(loop.index, I64(lanes)))
+            yield b.add(base, b.mul(first, I64(4))), ir.VectorType(F32, lanes)
+        done = b.add(done, b.mul(vectors, I64(lanes)))
+
+
+def _eights(b: Any, vector: Any) -> list[Any]:
+    """The vectors of eight that a wider one consists of."""
+    if vector.type.count == LANES:
+        return [vector]
+    return [_every(b, vector, range(first, first + LANES)) for first in range(0, vector.type.count, LANES)]
+
+
 def _vector(b: Any, base: Any, index: Any) -> Any:
     """The ``index``-th vector of float32 from the address ``base`` on."""
     return b.inttoptr(b.add(base, b.mul(index, I64(4 * LANES))), VECTOR.as_pointer())
@@ -265,20 +306,27 @@ def greater(b: Any, x: Any, y: Any) -> Any:
 
 
 def joined(b: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
-    lanes = [b.extract_element(vector, I32(i)) for i in range(LANES)]
-    while len(lanes) > 1:
-        lanes = [join(*pair) for pair in zip(lanes[::2], lanes[1::2], strict=True)]
-    return lanes[0]
+    """Generates one number of a vector's: neighbours first, then neighbours of these."""
+    while (count := vector.type.count) > 1:
+        vector = join(*(_every(b, vector, range(first, count, 2)) for first in (0, 1)))
+    return b.extract_element(vector, I32(0))
+
+
+def _every(b: Any, vector: Any, lanes: range) -> Any:
+    return b.shuffle_vector(vector, vector, ir.VectorType(I32, len(lanes))(list(lanes)))
 
 
 def _call_intrinsic(b: Any, name: str, *args: Any) -> Any:
-    kind = ir.FunctionType(VECTOR, [VECTOR] * len(args))
-    return b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.{name}.v{LANES}f32"), args)
+    vector = args[0].type
+    kind = ir.FunctionType(vector, [vector] * len(args))
+    return b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.{name}.v{vector.count}f32"), args)
 
 
 def _exp(b: Any, x: Any) -> Any:
+    words = ir.VectorType(I32, x.type.count)
+
     def same(number: float) -> Any:
-        return VECTOR([number] * LANES)
+        return x.type([number] * x.type.count)
 
     call = partial(_call_intrinsic, b)
     x = greater(b, x, same(-87.0))
@@ -289,5 +337,5 @@ def _exp(b: Any, x: Any) -> Any:
     for factor in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1):
         p = call("fma", p, x, same(factor))
     p = call("fma", p, b.fmul(x, x), b.fadd(x, same(1.0)))
-    power = b.shl(b.add(b.fptosi(n, WORDS), WORDS([127] * LANES)), WORDS([23] * LANES))
-    return b.fmul(p, b.bitcast(power, VECTOR))
+    power = b.shl(b.add(b.fptosi(n, words), words([127] * words.count)), words([23] * words.count))
+    return b.fmul(p, b.bitcast(power, x.type))
