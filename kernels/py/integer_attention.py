@@ -83,7 +83,7 @@ def way_of(features: str, widest: int) -> IntegerWay:
 
 
 WAY = way_of(FEATURES, WIDEST)
-ALLOWED = False  # on AVX2 a layer is no faster by it; with VNNI that has not been measured (its divergence is 0.00001)
+ALLOWED = False  # a layer is no faster by it, neither on AVX2 nor with VNNI (its divergence is 0.00001)
 USED = ALLOWED and WAY.faster
 """Whether decoding multiplies bytes by integers."""
 

@@ -1,0 +1,41 @@
+"""Vectors of float32: exp, sums and maxima that are the same whatever the processor's vectors hold."""
+
+import numpy as np
+import pytest
+from numba import njit
+
+from localctx.kernels.vector_math import address_of, exp_below, greatest
+
+pytestmark = pytest.mark.quick
+
+
+@njit
+def exp_and_sum(x, top):
+    return exp_below(address_of(x), top, len(x))
+
+
+@njit
+def greatest_of(x):
+    return greatest(address_of(x), len(x))
+
+
+@pytest.mark.parametrize("count", [8, 16, 24, 64, 72])
+def test_exp_is_that_of_numpy_and_its_sum_that_of_vectors_of_eight(count):
+    x = np.random.default_rng(count).uniform(-40, 0, count).astype(np.float32)
+    found = x.copy()
+    total = exp_and_sum(found, np.float32(0))
+    assert np.allclose(found, np.exp(x.astype(np.float64)), rtol=3e-7, atol=0)
+    sums = np.zeros(8, np.float32)
+    for eight in found.reshape(-1, 8):
+        sums += eight
+    while len(sums) > 1:
+        sums = sums[::2] + sums[1::2]
+    assert total == sums[0]
+
+
+@pytest.mark.parametrize("count", [8, 16, 24, 64, 72])
+def test_the_greatest_is_found_wherever_it_is(count):
+    for place in range(count):
+        x = np.full(count, -3.0, np.float32)
+        x[place] = -2.0
+        assert greatest_of(x) == -2.0
