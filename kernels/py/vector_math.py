@@ -177,7 +177,7 @@ def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def scale_bytes(typingctx, codes, scale, zero, out, count):  # type: ignore[no-untyped-def]
-    """``count`` uint8 at an address, whole vectors, times ``scale`` plus ``zero``, to float32 at the address ``out``."""
+    """``count`` uint8 at an address, whole vectors, times ``scale`` plus ``zero``, to float32 at ``out``."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         codes, scale, zero, out, count = args
