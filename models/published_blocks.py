@@ -30,7 +30,7 @@ _Q4_0, _Q4_1, _Q8_0, _Q4_K = 2, 3, 8, 12  # ggml's numbers of types
 _BLOCKS = {_Q4_0: (32, 18), _Q4_1: (32, 20), _Q8_0: (32, 34), _Q4_K: (256, 144)}
 """The inputs and the bytes of a block, by type."""
 _FOUR_BITS = {_Q4_0, _Q4_1, _Q4_K}
-_MORE_BITS = {6, 7, _Q8_0, 13, 14}  # Q5_0, Q5_1, Q8_0, Q5_K, Q6_K
+_MORE_BITS = {0, 1, 30, 6, 7, _Q8_0, 13, 14}  # F32, F16, BF16, Q5_0, Q5_1, Q8_0, Q5_K, Q6_K
 _KINDS = "kinds"
 
 _LAYER = {

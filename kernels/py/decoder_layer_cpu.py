@@ -15,7 +15,7 @@ from numba import njit, prange
 from localctx.kernels.adapter_cpu import NO_CHANGE, Change, add_change, add_change_in_bf16
 from localctx.kernels.decode_cpu import MATH
 from localctx.kernels.linear_cpu import Blocks, multiply_blocks, multiply_in_bf16
-from localctx.kernels.vector_math import LANES, address_of, exp_below
+from localctx.kernels.vector_math import gate
 from localctx.kernels.weight_groups import WIDTH
 
 FEW = 16  # rows that one thread finishes before other threads have started
@@ -190,20 +190,8 @@ def _gated(both, width):  # type: ignore[no-untyped-def]
     out = np.empty((len(both), width), np.float32)
     if len(both) <= FEW:
         for row in range(len(both)):
-            _gate_row(both[row], width, out[row])
+            gate(both[row, :width], both[row, width : 2 * width], out[row])
     else:
         for row in prange(len(both)):
-            _gate_row(both[row], width, out[row])
+            gate(both[row, :width], both[row, width : 2 * width], out[row])
     return out
-
-
-@njit(fastmath=MATH)
-def _gate_row(both, width, out):  # type: ignore[no-untyped-def]
-    e = np.zeros((width + LANES - 1) // LANES * LANES, np.float32)
-    for i in range(width):
-        e[i] = -abs(both[i])
-    exp_below(address_of(e), np.float32(0), len(e))
-    for i in range(width):
-        gate = both[i]
-        share = (np.float32(1) if gate >= 0 else e[i]) / (np.float32(1) + e[i])
-        out[i] = gate * share * both[width + i]

@@ -24,6 +24,8 @@ from localctx.kernels.vector_math import I32, everywhere
 
 I8, I16 = ir.IntType(8), ir.IntType(16)
 SMALL, SIGNED = "small", "signed"
+_CHAINS = 4  # sums that an instruction with a long latency adds to in turns
+_SLOW = "vnni", "sdot"
 
 
 class Way(NamedTuple):
@@ -72,10 +74,13 @@ def dot(b: Any, way: Way, codes_are: str, pairs: Sequence[tuple[Any, Any]], star
     if way.name == "avx2" and codes_are == SMALL:
         return _add(b, start, _in_sixteen_bits(b, pairs))
     make = {"vnni": _by_vnni, "avx2": _by_signs, "sdot": _by_sdot, "plain": _plainly}[way.name]
-    sums = _words(way.lanes)([0] * way.lanes) if start is None else start
-    for codes, x in pairs:
-        sums = make(b, way.lanes, sums, codes, x, codes_are)
-    return sums
+    none = _words(way.lanes)([0] * way.lanes)
+    sums = [none if start is None else start] + [none] * (_CHAINS - 1 if way.name in _SLOW else 0)
+    for i, (codes, x) in enumerate(pairs):
+        sums[i % len(sums)] = make(b, way.lanes, sums[i % len(sums)], codes, x, codes_are)
+    while len(sums) > 1:
+        sums = [b.add(*pair) for pair in zip(sums[::2], sums[1::2], strict=True)]
+    return sums[0]
 
 
 def _in_sixteen_bits(b: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from localctx.kernels.vector_math import address_of, exp_below, greatest
+from localctx.kernels.vector_math import address_of, exp_below, gate, greatest
 
 pytestmark = pytest.mark.quick
 
@@ -39,3 +39,13 @@ def test_the_greatest_is_found_wherever_it_is(count):
         x = np.full(count, -3.0, np.float32)
         x[place] = -2.0
         assert greatest_of(x) == -2.0
+
+
+@pytest.mark.parametrize("count", [3, 8, 16, 45, 64])
+def test_a_gate_is_silu_times_the_other_number(count):
+    x, up = np.random.default_rng(count).normal(0, 20, (2, count)).astype(np.float32)
+    x[:2] = -200, 200
+    out = np.empty(count, np.float32)
+    gate(x, up, out)
+    exact = x.astype(np.float64)
+    assert np.allclose(out, exact / (1 + np.exp(-exact)) * up, rtol=1e-6, atol=1e-30)

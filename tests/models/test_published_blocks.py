@@ -105,11 +105,14 @@ def test_pages_of_published_blocks_are_other_pages_than_those_of_blocks_that_wer
 
 @pytest.fixture
 def mixed(tmp_path, monkeypatch) -> tuple[Path, Path]:
-    """A GGUF as of Q4_K_M, with values and one layer's down projection in Q6_K, and the folder that is made of it."""
+    """A GGUF as of Q4_K_M, with values and one layer's down projection in Q6_K, and its output in float16; and the folder
+    that is made of it.
+    """
     monkeypatch.setattr(tiny_gguf, "WIDTH", 256)
     monkeypatch.setattr(tiny_gguf, "INNER", 256)
     kinds = {name: Q4_K for name in tensors() if name.startswith("blk") and "norm" not in name}
     kinds |= dict.fromkeys(["blk.0.attn_v.weight", "blk.1.ffn_down.weight", "output.weight"], Q6_K)
+    kinds["blk.1.attn_output.weight"] = gguf.GGMLQuantizationType.F16
     path, out = write_gguf(tmp_path / "mixed.gguf", kinds=kinds), tmp_path / "mixed"
     convert_gguf(path, out, lambda *_: None)
     return path, out
@@ -129,9 +132,13 @@ def test_matrices_that_a_file_of_four_bits_keeps_at_more_are_at_eight(mixed):
     path, out = mixed
     expected, model = published(path), load_model(out, "m", dtype="f32", weights="int4")
     kinds = [(e.qkv.kind, x.output.kind, x.gate_up.kind, x.down.kind) for e, x in model._weights.layers]
-    assert kinds == [(SIGNED, NIBBLES, NIBBLES, NIBBLES), (NIBBLES, NIBBLES, NIBBLES, SIGNED)]
+    assert kinds == [(SIGNED, NIBBLES, NIBBLES, NIBBLES), (NIBBLES, SIGNED, NIBBLES, SIGNED)]
     for i, (entry, exits) in enumerate(model._weights.layers):
-        for name, got in (("attn_v", dense(entry.qkv)[-128:]), ("ffn_down", dense(exits.down))):
+        for name, got in (
+            ("attn_v", dense(entry.qkv)[-128:]),
+            ("attn_output", dense(exits.output)),
+            ("ffn_down", dense(exits.down)),
+        ):
             exact = torch.from_numpy(expected[f"blk.{i}.{name}.weight"])
             assert (got - exact).abs().max() < exact.abs().max() / 127, "no coarser than 8 bits"
 
@@ -143,7 +150,9 @@ def test_pages_say_that_some_matrices_are_at_eight_bits(converted, mixed):
 
 def test_plans_count_the_matrices_that_are_at_eight_bits(mixed):
     _, out = mixed
-    assert len(PublishedBlocks(out).finer) == 4, "queries, keys and values of one layer, and a down projection"
+    assert len(PublishedBlocks(out).finer) == 5, (
+        "queries, keys and values of one layer, an output and a down projection"
+    )
     planned, taken = _int4_bytes(out)
     (out / FILE_NAME).unlink()
     planned_without, taken_without = _int4_bytes(out)
