@@ -105,7 +105,7 @@ def test_pages_of_published_blocks_are_other_pages_than_those_of_blocks_that_wer
 
 @pytest.fixture
 def mixed(tmp_path, monkeypatch) -> tuple[Path, Path]:
-    """A GGUF as of Q4_K_M, with values and a down projection in Q6_K and an output in float16, and the folder made of it."""
+    """A GGUF as of Q4_K_M, with values and a down projection in Q6_K, an output in F16, and the folder made of it."""
     monkeypatch.setattr(tiny_gguf, "WIDTH", 256)
     monkeypatch.setattr(tiny_gguf, "INNER", 256)
     kinds = {name: Q4_K for name in tensors() if name.startswith("blk") and "norm" not in name}
