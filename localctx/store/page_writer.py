@@ -7,7 +7,8 @@ A cache has the page at position i of the sequence as its entry i, and the snaps
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -39,6 +40,7 @@ class PageWriter:
         self._files = dict[int, PageFile]()  # by the bytes of a slot
         self._rows = dict[int, list[dict]]()  # of pages written since the last commit, by the same
         self._names = set[bytes]()  # theirs
+        self._present = dict[bytes, Callable[[], None]]()  # pages that were stored already, and what would write them
         self._entered = 0
 
     def disk_bytes(self, position: int, nbytes: int) -> int:
@@ -66,7 +68,8 @@ class PageWriter:
         self._beside.add(position)
 
     def commit(self, pages: int) -> None:
-        """Make all written pages durable, then name them and enter the sequence's first ``pages`` under the cache.
+        """Make all written pages durable, then name them and enter the sequence's first ``pages`` under the cache. What
+        was stored already, and went with its other caches meanwhile, is written now.
 
         Raises StoreError if the cache was removed meanwhile: then nothing more of it is stored.
         """
@@ -75,6 +78,7 @@ class PageWriter:
         with self._db.atomic():
             if not self._db.table("caches").count_where("id = ?", [self._cache]):
                 raise StoreError("the document was removed while it was read", "ask again to read it anew")
+            self._write_removed()
             for slot_bytes, rows in self._rows.items():
                 insert_pages(self._db, self._files[slot_bytes], rows)
             new = range(self._entered, pages)
@@ -85,7 +89,7 @@ class PageWriter:
             # entries of a longer sequence that it had before
             beyond = [self._cache, -2 * len(self.keys), len(self.keys) - 1]
             self._db.execute("DELETE FROM cache_pages WHERE cache = ? AND position NOT BETWEEN ? AND ?", beyond)
-        self._rows, self._names, self._beside = {}, set(), set()
+        self._rows, self._names, self._present, self._beside = {}, set(), {}, set()
         self._entered = max(self._entered, pages)
 
     def _entries(self, new: range) -> Iterator[tuple[int, bytes]]:
@@ -112,8 +116,21 @@ class PageWriter:
 
     def _append(self, key: PageKey, payload: np.ndarray, slot_bytes: int, **more: object) -> None:
         """Append what has this name to the file of slots of this size, unless it is stored; ``more`` as its row has."""
-        if key[0] in self._names or is_stored(self._db, key[0]):
+        if key[0] in self._names:
             return
+        if is_stored(self._db, key[0]):
+            self._present[key[0]] = partial(self._put, key, payload.copy(), slot_bytes, more)
+        else:
+            self._put(key, payload, slot_bytes, more)
+
+    def _write_removed(self) -> None:
+        removed = [put for name, put in self._present.items() if not is_stored(self._db, name)]
+        for put in removed:
+            put()
+        for file in self._files.values() if removed else ():
+            file.sync()
+
+    def _put(self, key: PageKey, payload: np.ndarray, slot_bytes: int, more: Mapping[str, object]) -> None:
         if slot_bytes not in self._files:
             self._files[slot_bytes] = PageFile(self._folder, slot_bytes)
         row = append_page(self._files[slot_bytes], key, payload)

@@ -155,6 +155,20 @@ def test_a_document_removed_while_it_is_written_leaves_nothing(home, store):
     assert not files(store)
 
 
+def test_pages_that_go_with_another_document_before_the_commit_are_written(home, store):
+    first, second = add(store, "a", "b")
+    keep(store, [first], TOKENS)
+    cache = open_cache(store, [second], TOKENS)
+    with closing(store.pages.writer(MODEL, TOKENS, SLOT, cache)) as writer:
+        write(writer, 0, 2)
+        with closing(Store(home)) as other:
+            other.remove_document(first)
+        writer.commit(2)
+        assert kept(store, TOKENS) == 2
+    assert kept(store, TOKENS) == 2
+    assert_whole(store)
+
+
 def write_and_hang(say: Callable, home: Path) -> None:
     with closing(Store(home)) as store:
         cache = open_cache(store, add(store, "a"), TOKENS)
