@@ -174,14 +174,14 @@ def multiply_blocks(x, kind, codes, out):  # type: ignore[no-untyped-def]
 
 @njit
 def _strips(count, most):  # type: ignore[no-untyped-def]
-    """The number of strips and their length, about equal and at most ``most``, so that threads have equal shares."""
+    """Returns how many strips there are and their length, at most ``most``: about equal, for fair shares."""
     strips = (count + most - 1) // most
     return strips, (count + strips - 1) // max(1, strips)
 
 
 @njit(parallel=True)
 def transposed(x):  # type: ignore[no-untyped-def]
-    """Tiles of the rows of x [n, in], for ``multiply_tiles``: [tiles, in, HEIGHT], the last filled up with zeros."""
+    """Returns the rows x [n, in] in tiles for ``multiply_tiles``: [tiles, in, HEIGHT], the last padded with zeros."""
     rows, inputs = x.shape
     tiles = np.empty(((rows + HEIGHT - 1) // HEIGHT, inputs, HEIGHT), np.float32)
     if rows % HEIGHT:
@@ -203,7 +203,9 @@ def _transpose(x, out):  # type: ignore[no-untyped-def]
 
 @njit
 def multiply_tiles(tiles, kind, codes, out):  # type: ignore[no-untyped-def]
-    """``multiply_block`` for ``transposed`` rows. The weights become float32 once for all of them."""
+    """Multiply ``transposed`` rows [tiles, in, HEIGHT] by one block of an exact weight, like ``multiply_block``: into
+    out [n, 32]. The weights become float32 once for all rows.
+    """
     if kind == FLOAT:
         _multiply_floats(tiles, codes.view(np.float32), out)
         return

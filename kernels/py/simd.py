@@ -57,6 +57,7 @@ LARGE = [Tile(6, 4, 16), Tile(3, 4, 16), Tile(1, 4, 16)] if WIDEST == 16 else []
 WEIGHTS = [Tile(12, 2, 16), Tile(3, 2, 16), SMALL[1]] if WIDEST == 16 else SMALL
 """Those for blocks of weights, which have 32 columns."""
 HEIGHT, _WIDTH = WEIGHTS[0].rows, WEIGHTS[0].columns(FLOAT)
+"""The rows and columns of the largest of these."""
 
 
 def _product_of(kind: int, shape: Tile, transposed: bool = False) -> Any:

@@ -124,6 +124,7 @@ class PageWriter:
             self._put(key, payload, slot_bytes, more)
 
     def _write_removed(self) -> None:
+        """Write what was stored when it should have been written, and was removed since."""
         removed = [put for name, put in self._present.items() if not is_stored(self._db, name)]
         for put in removed:
             put()
