@@ -8,6 +8,7 @@ from numba import njit
 from torch import Tensor
 
 from localctx.kernels.linear_cpu import Blocks, exact_blocks, multiply_block, multiply_blocks, multiply_in_bf16
+from localctx.kernels.vector_math import copy_into
 from localctx.kernels.weight_groups import WIDTH
 
 FEW = 16  # rows for which threads would cost more than the products of these small matrices
@@ -50,7 +51,7 @@ def add_change(out, x, change, rows):  # type: ignore[no-untyped-def]
         return
     rank, some = change.up_codes.shape[1], np.empty((len(rows), x.shape[1]), np.float32)
     for i in range(len(rows)):
-        some[i] = x[rows[i]]
+        copy_into(some[i], x[rows[i]])
     reduced = _product(some, change.down_kind, change.down_codes)
     added = _product(np.ascontiguousarray(reduced[:, :rank]), change.up_kind, change.up_codes)
     for i in range(len(rows)):

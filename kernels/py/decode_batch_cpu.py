@@ -9,7 +9,7 @@ from numba import carray, njit, prange
 
 from localctx.kernels import quant
 from localctx.kernels.decode_cpu import HIDDEN, MATH, PAGE, SPLIT, LayerLayout, attend_part
-from localctx.kernels.vector_math import address_of, as_pointer, bits_of_float, exp_below, float_of_bits
+from localctx.kernels.vector_math import address_of, as_pointer, bits_of_float, copy_into, exp_below, float_of_bits
 
 
 class BatchPages(NamedTuple):
@@ -184,7 +184,7 @@ def _write(address, bits, head, place, new):  # type: ignore[no-untyped-def]
     at = (head * PAGE + place) * len(new)
     if bits == 32:
         f = carray(as_pointer(address + at * 4), (len(new),), np.float32)
-        f[:] = new
+        copy_into(f, new)
     else:
         h = carray(as_pointer(address + at * 2), (len(new),), np.uint16)
         for d in range(len(new)):

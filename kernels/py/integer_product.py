@@ -27,6 +27,7 @@ from localctx.kernels.vector_math import (
     VECTOR,
     WORDS,
     address_of,
+    copy_into,
     everywhere,
     fetch_at,
     greater,
@@ -175,7 +176,7 @@ def _round_row(x, out, row):  # type: ignore[no-untyped-def]
         _round_group(source + group * 4 * GROUP, address_of(out[group, row]))
     if inputs % GROUP:
         last = np.zeros(GROUP, np.float32)
-        last[: inputs % GROUP] = x[inputs - inputs % GROUP :]
+        copy_into(last, x[inputs - inputs % GROUP :])
         _round_group(address_of(last), address_of(out[inputs // GROUP, row]))
 
 

@@ -24,6 +24,7 @@ from localctx.kernels.vector_math import (
     SIGNED,
     address_of,
     aligned_floats,
+    copy_into,
     widen,
     widen_bfloats,
 )
@@ -225,7 +226,8 @@ def _multiply_floats(tiles, weights, out):  # type: ignore[no-untyped-def]
     if whole < len(tiles):
         last = aligned_floats(HEIGHT, WIDTH)
         tiles_product(source, address_of(tiles[whole]), 1, inputs, address_of(last), WIDTH)
-        out[whole * HEIGHT :] = last[: len(out) - whole * HEIGHT]
+        for row in range(whole * HEIGHT, len(out)):
+            copy_into(out[row], last[row - whole * HEIGHT])
 
 
 @njit
@@ -250,4 +252,5 @@ def multiply_rounded(x, first, kind, codes, out):  # type: ignore[no-untyped-def
     sums = aligned_floats(len(out), WIDTH)  # rows of ``out`` may be a multiple of 4 KiB apart: a cache holds few such
     sums[:] = np.float32(0)
     add_block(x, first, len(out), kind, codes, sums)
-    out[:] = sums
+    for row in range(len(out)):
+        copy_into(out[row], sums[row])

@@ -132,7 +132,9 @@ def _scores(heads, queries, pages):  # type: ignore[no-untyped-def]
 def _all_pages(heads, pages):  # type: ignore[no-untyped-def]
     """The indices of all pages, [H, n]."""
     places = np.empty((heads, pages), np.int64)
-    places[:] = np.arange(pages)
+    for head in range(heads):
+        for page in range(pages):
+            places[head, page] = page
     return places
 
 

@@ -103,6 +103,15 @@ def aligned_floats(rows, columns):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
+def copy_into(target, source):  # type: ignore[no-untyped-def]
+    """Set ``target`` [n] to the numbers of ``source`` [n]. ``target[:] = source`` would do so, but compiling its error
+    for other lengths takes seconds at every place.
+    """
+    for i in range(len(source)):
+        target[i] = source[i]
+
+
+@njit(**INNER)
 def value_of_code(kind, code):  # type: ignore[no-untyped-def]
     """The float32 that a record's code of at most 8 bits means, before scale and zero: ``widened`` for one number."""
     if kind == 256 + 8:  # as in ``widened``
