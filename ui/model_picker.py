@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
-from localctx.engine.events import Note, Progress
+from localctx.engine.events import PREPARING, Note, Progress
 from localctx.errors import Cancelled, UserError
 from localctx.models.catalog import DEFAULT, title_of
 from localctx.models.installed import is_complete
@@ -285,7 +285,7 @@ class ModelPicker:
 def _loading_line(events: list[Any], title: str) -> str:
     """Return the last progress in everyday words; "" if nothing new is known."""
     last = next((e for e in reversed(events) if isinstance(e, Progress)), None)
-    if last and last.total:
+    if last and (last.total or last.phase == PREPARING):
         return render.progress_bar(last)
     newest = events[-1] if events else None
     waits = isinstance(newest, Queued) and newest.position > 0

@@ -29,4 +29,6 @@ def _cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numba"
 
 
-setattr(config, "CACHE_DIR", str(compiled_in(_SOURCES, _cache())))  # noqa: B010, so that types agree
+CACHE = compiled_in(_SOURCES, _cache())
+"""The folder of what is compiled from these sources."""
+setattr(config, "CACHE_DIR", str(CACHE))  # noqa: B010, so that types agree

@@ -1,11 +1,21 @@
-"""Compiles the CPU kernels: two or three minutes of one core on the first run on a machine, then tenths of a second."""
+"""Compiles the CPU kernels: on the first run on a machine, which takes two minutes; then they load in tenths of a
+second.
 
+Numba compiles in one thread. Where there are two cores, another process compiles those of attention meanwhile
+(``python -m localctx.kernels.warmup``), and this one loads them from the files that numba caches.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 from threading import Thread
 
 import numpy as np
 import torch
-from numba import threading_layer
+from numba import get_num_threads, threading_layer
 
+from localctx.kernels import CACHE
 from localctx.kernels.adapter_cpu import NO_CHANGE, NO_ROWS
 from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_pages, attend_rows
 from localctx.kernels.decode_cpu import PAGE, LayerLayout, unpack_pages
@@ -23,25 +33,74 @@ from localctx.kernels.decoder_layer_cpu import (
 from localctx.kernels.experts_cpu import exact_expert_blocks, multiply_experts
 from localctx.kernels.linear_cpu import exact_blocks, multiply
 from localctx.kernels.prefill_cpu import attend_chunk
+from localctx.kernels.sketch import choose, make_sketch
 
 _DIM = 8
-_RECORD = np.zeros(2 * _DIM * PAGE, np.float32)
+_RECORD, _OPEN = np.zeros(2 * _DIM * PAGE, np.float32), np.zeros((2, _DIM * PAGE), np.float32)
 _LAYOUT = LayerLayout(1, _DIM, _DIM, np.array([[32, 32, 0, 0, 0, _DIM * PAGE * 4, 0, 0]], np.int64))
+
+
+def compiled() -> bool:
+    """Returns whether an earlier run has compiled these kernels: ``decode_layers``, which needs others, is the last."""
+    return any(CACHE.rglob("decode_layers_cpu.decode_layers-*.nbi"))
 
 
 def warm() -> None:
     """Compile the kernels of prefill, or load them compiled. Those of decoding follow in a thread, where numba allows
     that: a decode step that comes earlier waits for them.
     """
+    if helper := None if compiled() else _start_helper():
+        warm_layer()
+        warm_selection()
+        helper.wait()  # what it has not compiled, for whatever reason, is compiled here
     warm_prefill()
-    later = Thread(target=warm_decoding)
+    later = Thread(target=warm_decoding, daemon=False)  # a process that ends has compiled them for the next
     later.start()
     if threading_layer() == "workqueue":  # it ends the process where two threads compute at once
         later.join()
 
 
+def _start_helper() -> "subprocess.Popen[bytes] | None":
+    """Returns a process that compiles attention, which ends with this one; None where that gains nothing."""
+    if getattr(sys, "frozen", False) or get_num_threads() < 2 or not _writable(CACHE):
+        return None
+    flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    command = [sys.executable, "-m", "localctx.kernels.warmup"]
+    try:
+        return subprocess.Popen(command, stdin=pipe, stdout=nothing, stderr=nothing, creationflags=flags)
+    except OSError:
+        return None
+
+
+def _writable(folder: Path) -> bool:
+    """Returns whether another process finds what numba writes in ``folder``, which it makes if needed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def help_parent() -> None:
+    """Compile attention for the process that has started this one, unless that ends, which closes standard input."""
+    Thread(target=_end_with_parent, daemon=True).start()
+    warm_attention()
+
+
+def _end_with_parent() -> None:
+    os.read(0, 1)
+    os._exit(1)
+
+
 def warm_prefill() -> None:
-    """A decoder layer of 8 numbers, one head and 16 gates, and a record of one head."""
+    """Compile the kernels that a chunk of a prompt needs."""
+    warm_layer()
+    _attend_chunk()
+
+
+def warm_layer() -> None:
+    """Compile a decoder layer without attention: of 8 numbers, one head and 16 gates."""
     (entry, exits), angles = _layer(), _zeros(1, _DIM // 2)
     heads = [_zeros(1, 1, _DIM) for _ in range(3)]
     for enters, leaves in ((enter, leave), (enter_chunk, leave_chunk)):
@@ -49,22 +108,47 @@ def warm_prefill() -> None:
         leaves(_zeros(1, _DIM), _zeros(1, _DIM), exits, LayerChanges(), NO_ROWS, 1e-5)
     normalize(_zeros(1, _DIM), entry.norm, 1e-5)
     multiply(_tensor(1, _DIM), exits.output)
+
+
+def warm_attention() -> None:
+    """Compile the attention of a chunk and of single tokens, which share much."""
+    _attend_chunk()
+    _attend_rows(*_pages())
+
+
+def warm_selection() -> None:
+    """Compile the selection of pages by their sketches."""
+    choose(_tensor(1, 1, _DIM), make_sketch(_tensor(2, 1, _DIM, PAGE)), 2, 1)
+
+
+def warm_decoding() -> None:
+    """Compile a token over a page; first through all layers, which is what most models need."""
+    sealed, open_pages = _pages()
+    _decode(sealed, open_pages)
+    _attend_rows(sealed, open_pages)
+
+
+def _attend_chunk() -> None:
+    """Two tokens over a record of one head."""
     unpack_pages(*_records(), _LAYOUT)
     new = _tensor(1, 2, _DIM)
     attend_chunk(new, new, new, *_records(), _LAYOUT, 1.0)
 
 
-def warm_decoding() -> None:
-    """A token over a page; first through all layers, which is what most models need."""
-    addresses, formats = _records()
-    page = np.zeros((2, _DIM * PAGE), np.float32)
-    tails = np.array([[page[0].ctypes.data, page[1].ctypes.data]], np.int64)
-    nothing, row = np.zeros(1, np.int64), _zeros(1, 1, _DIM)
-    sealed = BatchPages(np.array([[0, 0, 1, 0]], np.int64), addresses[None], formats[None])
-    open_pages = BatchOpenPages(tails, 32, nothing, nothing)
-    _decode(sealed, open_pages)
+def _attend_rows(sealed: BatchPages, open_pages: BatchOpenPages) -> None:
+    """A token over these pages, and over a record."""
+    row = _zeros(1, 1, _DIM)
     attend_rows(row, row, row, sealed, open_pages, _LAYOUT, 1.0)
-    attend_pages(_zeros(1, _DIM), addresses, formats, _LAYOUT, 1.0)
+    attend_pages(_zeros(1, _DIM), *_records(), _LAYOUT, 1.0)
+
+
+def _pages() -> tuple[BatchPages, BatchOpenPages]:
+    """A sealed page and an open one."""
+    addresses, formats = _records()
+    tails = np.array([[_OPEN[0].ctypes.data, _OPEN[1].ctypes.data]], np.int64)
+    nothing = np.zeros(1, np.int64)
+    sealed = BatchPages(np.array([[0, 0, 1, 0]], np.int64), addresses[None], formats[None])
+    return sealed, BatchOpenPages(tails, 32, nothing, nothing)
 
 
 def _decode(sealed: BatchPages, tails: BatchOpenPages) -> None:
@@ -104,3 +188,7 @@ def _tensor(*shape: int) -> torch.Tensor:
 
 def _zeros(*shape: int) -> np.ndarray:
     return np.zeros(shape, np.float32)
+
+
+if __name__ == "__main__":
+    help_parent()

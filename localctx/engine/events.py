@@ -32,6 +32,8 @@ COUNTED = {
     "questions": "questions",
 }
 """The unit of a phase's progress, by the phase's first word."""
+PREPARING = "preparing for this processor, once: about two minutes"
+"""The phase in which kernels are compiled, as a person reads it; it has no total."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from localctx.engine.events import Planned, Progress
+from localctx.engine.events import PREPARING, Planned, Progress
 from localctx.errors import NoRoom, TooLong
 from localctx.ui import render
 from localctx.ui.everyday import in_everyday_words, phase_name, words
@@ -43,6 +43,7 @@ def test_phases_are_named_by_what_is_done_and_files_without_their_folders():
     assert phase_name("/home/ann/uploads/1f/lease.pdf") == "Reading lease.pdf"
     assert phase_name("embedding 3 documents") == phase_name("indexing")
     assert phase_name("something new") == "Something new"
+    assert phase_name(PREPARING) == "Preparing for this processor, once: about two minutes"
 
 
 def test_a_progress_bar_says_how_much_is_done_and_starts_empty():

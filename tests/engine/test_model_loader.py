@@ -1,0 +1,29 @@
+"""Loading a model: the processor is prepared while the model is downloaded, and a wait for that is told."""
+
+from threading import Event
+
+from localctx.engine import model_loader
+from localctx.engine.events import PREPARING
+from localctx.models import preparation
+from localctx.settings import Settings
+
+
+def test_loading_downloads_first_then_tells_of_the_processor(monkeypatch, tmp_path):
+    phases, compiling = [], Event()
+    monkeypatch.setattr(preparation, "compiled", lambda: False)
+    monkeypatch.setattr(preparation, "warm", lambda: compiling.wait(60))
+
+    def download(name, models, progress):
+        progress("fetching", 1, 2)
+        return tmp_path
+
+    def progress(event):
+        phases.append(event.phase)
+        if event.phase == PREPARING:
+            compiling.set()
+
+    monkeypatch.setattr(model_loader, "resolve_model", download)
+    monkeypatch.setattr(model_loader, "refuse_too_big", lambda folder, settings: None)
+    monkeypatch.setattr(model_loader, "load_model", lambda *settings: "a model")
+    assert model_loader._load(Settings(tmp_path, model=str(tmp_path), engine="torch"), progress) == "a model"
+    assert phases == ["fetching", PREPARING, "loading"]
