@@ -16,11 +16,11 @@ from numba.extending import intrinsic
 from localctx.kernels.processor import WIDEST
 from localctx.kernels.vector_math import (
     BFLOAT,
-    CRUMBS,
     F32,
     FLOAT,
     HALF,
     I64,
+    INLINED,
     INNER,
     LANES,
     PARTS,
@@ -141,7 +141,7 @@ def _down(kind: int, shapes: Sequence[Tile]) -> Any:
             tile(codes, step, ahead, x + row * x_step * 4, x_step, inputs, out + row * out_step * 4, out_step)
             row += 1
 
-    return njit(**INNER)(down if smaller else last)
+    return njit(**INLINED)(down if smaller else last)
 
 
 def _in_tiles(kind: int, shapes: Sequence[Tile]) -> Any:
@@ -158,7 +158,7 @@ def _in_tiles(kind: int, shapes: Sequence[Tile]) -> Any:
             column += width
         return column
 
-    return njit(**INNER)(tiled)
+    return njit(**INLINED)(tiled)
 
 
 def _finished(kind: int) -> Any:
@@ -175,24 +175,26 @@ def _finished(kind: int) -> Any:
 
 
 _floats, _bfloats, _halves = (_in_tiles(kind, WEIGHTS) for kind in (FLOAT, BFLOAT, HALF))
-crumbs = _finished(CRUMBS)
 
 
-def _of_kind(kinds: tuple[int, ...]) -> Any:
-    """A function that takes a number kind, one of ``kinds``, and then the arguments of ``_finished``."""
-    first, finished = kinds[0], _finished(RECORD_KINDS[kinds[0]])
-    others = _of_kind(kinds[1:]) if len(kinds) > 1 else None
+_floats_to_end, _bfloats_to_end, _bytes, _nibbles, crumbs, _e4m3 = map(_finished, RECORD_KINDS.values())
 
-    def run(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-        if kind == first:
-            finished(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
-        else:
-            others(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
 
-    def run_last(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
-        finished(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
-
-    return njit(**INNER)(run if others else run_last)
+@njit(**INNER)
+def _finished_of_kind(kind, codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns):  # type: ignore[no-untyped-def]
+    """Do as ``_finished`` for a number kind of RECORD_KINDS."""
+    if kind == 32:
+        _floats_to_end(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+    elif kind == 16:
+        _bfloats_to_end(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+    elif kind == 8:
+        _bytes(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+    elif kind == 4:
+        _nibbles(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+    elif kind == 2:
+        crumbs(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+    else:
+        _e4m3(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
 
 
 _tile = _product_of(FLOAT, WEIGHTS[0], transposed=True)
@@ -206,9 +208,6 @@ def tiles_product(weights, x, tiles, inputs, out, out_step):  # type: ignore[no-
     for i in range(tiles):
         rows, target = x + i * inputs * HEIGHT * 4, out + i * HEIGHT * out_step * 4
         _tile(weights, 4 * _WIDTH, 0, rows, 0, inputs, target, out_step)
-
-
-_finished_of_kind = _of_kind(tuple(RECORD_KINDS))
 
 
 @njit(**INNER)

@@ -22,6 +22,8 @@ INNER: dict[str, Any] = {"fastmath": MATH, "_nrt": False}
 """For functions in inner loops, which allocate nothing: numba does not count the users of their arrays, each of which
 would cost an atomic addition, and so as much as a small loop.
 """
+INLINED = INNER | {"inline": "always"}
+"""For such functions that one other calls: numba would compile each by itself, too, with all that it calls."""
 LINE = 64  # bytes of a cache line
 LANES = 8  # of a vector; a processor with narrower ones uses several
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
