@@ -18,6 +18,10 @@ from localctx.network import go_offline, is_on
 from localctx.shape import FORMATS
 
 ROPE = re.compile(r"(yarn|linear|llama3):(\d+(?:\.\d+)?)")  # method, and factor over the trained window
+SPARSE = re.compile(r"sparse(?::(0?\.\d+))?")  # a share of the attention weights
+SPARSE_LOSS = 0.1
+"""The share of its attention weights that a query may lose in sparse reading, if the setting names none."""
+
 MODES = ("auto", "full", "retrieve", "everywhere")
 ENGINES = ("auto", "torch", "llama.cpp")
 EngineName = Literal["torch", "llama.cpp"]
@@ -47,8 +51,9 @@ class Settings:
     ``llama.cpp`` (GGUF files), or ``auto``; ``device`` and ``dtype`` may be ``auto``;
     ``weights`` keep 16 bits (``full``) or have fewer (``int8``; ``int4`` on a processor, ``nf4`` on a GPU);
     ``threads`` 0 leaves the number to torch; ``rope`` stretches the context window (``yarn:2``, ``linear:2``,
-    ``llama3:8``). ``adapter`` answers questions about documents: the one that comes with the model (``auto``), none, a
-    name or a folder.
+    ``llama3:8``). ``reading`` ``sparse`` skips pages that a text's tokens hardly attend to (``sparse:0.05``: as long as
+    none that is looked at loses more than 0.05 of its attention); ``full`` skips none. ``adapter`` answers questions
+    about documents: the one that comes with the model (``auto``), none, a name or a folder.
 
     ``kv`` is the KV codec or ``auto``; ``keep`` names the keeper (eviction policy) and its budget; ``chunk`` is the
     number of tokens of a prefill step; ``memory``, ``ram`` and ``disk`` limit the bytes of KV on the device, in host
@@ -95,6 +100,7 @@ class Settings:
     threads: int = 0
     chunk: int = 512
     rope: str = "auto"
+    reading: str = "full"
     memory: str = "auto"
     ram: str = "auto"
     disk: str = "auto"
@@ -134,6 +140,18 @@ class Settings:
         """``memory``, ``ram`` and ``disk`` in bytes, None for ``auto``, as keywords of ``budget.measure_limits``."""
         texts = {name: getattr(self, name) for name in SIZES}
         return {name: None if text == "auto" else parse_size(text, name) for name, text in texts.items()}
+
+
+def prefill_loss(reading: str) -> float:
+    """Returns the share of its attention weights that a query may lose to pages that reading skips; 0 for ``full``.
+
+    Raises UsageError for anything but ``full``, ``sparse`` and ``sparse:0.05``.
+    """
+    if reading == "full":
+        return 0.0
+    if not (match := SPARSE.fullmatch(reading)) or not 0 < (loss := float(match[1] or SPARSE_LOSS)) < 1:
+        raise UsageError(f"{reading!r} is no way of reading", "use full, sparse, or a share of attention: sparse:0.05")
+    return loss
 
 
 def parse_size(text: str, name: str = "size") -> int:
@@ -287,6 +305,7 @@ def _checked(s: Settings) -> Settings:
         raise UsageError(f"there is no engine {s.engine!r}", f"use one of: {', '.join(ENGINES)}")
     if s.kv not in ("auto", *FORMATS, *LLAMA_KV):
         raise UsageError(f"there is no KV codec {s.kv!r}", f"use one of: auto, {', '.join((*FORMATS, *LLAMA_KV))}")
+    prefill_loss(s.reading)
     if s.weights not in WEIGHTS:
         raise UsageError(f"there are no {s.weights!r} weights", f"use one of: {', '.join(WEIGHTS)}")
     if s.mode not in MODES:

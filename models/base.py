@@ -129,12 +129,15 @@ class Model(Protocol):
 
 class PagedModel(Model, Protocol):
     """A model whose keys and values are in our pages, of this ``shape``: torch computes it. ``rope`` are its rotary
-    positions, None where it has none; ``geometry`` gives the working memory of a forward pass.
+    positions, None where it has none; ``geometry`` gives the working memory of a forward pass. ``prefill_loss`` is the
+    share of attention weights that a query of a prompt may lose to pages that it skips, in caches that are opened for
+    it; 0 skips nothing. Views have their own, and the fingerprint says it.
     """
 
     shape: KVShape
     dtype: torch.dtype
     geometry: Geometry
+    prefill_loss: float
 
     @property
     def rope(self) -> Rope | None: ...

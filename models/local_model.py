@@ -57,6 +57,7 @@ class LocalModel(ABC):
         self.trained: int = config.max_position_embeddings
         self.geometry = geometry_of(config)
         self._ropes: dict[str, ModelRope | None] = {}
+        self.prefill_loss = 0.0
         self._adapters: dict[bytes, Any] = {}  # by fingerprint; views share them
         self.shape, self.layers = model_shape(config), layer_map(config)
         self.stretch(rope)
@@ -112,6 +113,7 @@ class LocalModel(ABC):
             precision=f"{self.precision} {arithmetic_of(self._stored, self.device)}".rstrip(),
             tokenizer=tokenizer,
             template=template,
+            **({"prefill_loss": self.prefill_loss} if self.prefill_loss else {}),  # older names stay valid
         )
 
     def forward(

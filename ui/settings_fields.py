@@ -73,6 +73,13 @@ ADVANCED: tuple[tuple[str, tuple[Field, ...]], ...] = (
                 "free",
                 ("auto", "none", *sorted({entry.reader for entry in load_catalog().values()} - {""})),
             ),
+            Field(
+                "reading",
+                "Reading of long texts",
+                "full, or sparse: faster, skips what the text itself hardly refers to",
+                "free",
+                ("full", "sparse"),
+            ),
             Field("rope", "Longer texts", "auto, or as yarn:2, linear:2, llama3:8", "free", ("auto", "yarn:2")),
             _whole("threads", "Processor threads", "0: localctx chooses"),
         ),

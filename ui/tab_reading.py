@@ -25,7 +25,10 @@ if TYPE_CHECKING:  # importing torch takes seconds
 
 MAX_PASSAGES_READ = 150_000  # characters of documents whose passages are read; of others only questions choose some
 MODEL_CHECKS = 1.0  # seconds between two looks for a model that is not there yet
-_DECIDING = ("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "mode", "effective_context")
+_DECIDING = (
+    *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
+    *("mode", "effective_context"),
+)
 
 
 @dataclass(frozen=True)

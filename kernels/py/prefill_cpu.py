@@ -1,6 +1,7 @@
 """Attention of a chunk of new tokens, for CPUs: sealed pages are decoded one at a time, into a core's cache."""
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,13 +32,29 @@ def attend_chunk(
     ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n]. After FlashAttention
     (arXiv:2205.14135), with pages as the blocks of keys. A token's result does not depend on how many come at once.
     """
-    heads, tokens, dim = q.shape
-    scaled = (q * scale).reshape(layout.heads, -1, dim).contiguous()
+    return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap)
+
+
+def compute_chunk(
+    attend: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    addresses: np.ndarray,
+    formats: np.ndarray,
+    layout: LayerLayout,
+    scale: float,
+    softcap: float,
+    *more: np.float32,
+) -> tuple[Tensor, Tensor]:
+    """Calls ``attend``, compiled code with the arguments of ``_attend`` and ``more``, for ``attend_chunk``."""
+    heads, tokens, _ = q.shape
+    scaled = (q * scale).reshape(layout.heads, -1, q.shape[2]).contiguous()
     out = torch.zeros(*scaled.shape[:2], layout.v_dim, dtype=torch.float32)  # whatever loading has made the default
     tops = torch.full(scaled.shape[:2], float(HIDDEN), dtype=torch.float32)
     totals = torch.zeros_like(tops)
     mine, before = (_paged(k).transpose(2, 3).contiguous(), _paged(v).contiguous()), k.shape[1] - tokens
-    _attend(
+    attend(
         scaled.numpy(),
         mine[0].numpy(),
         mine[1].numpy(),
@@ -50,6 +67,7 @@ def attend_chunk(
         out.numpy(),
         tops.numpy(),
         totals.numpy(),
+        *more,
     )
     return out.view(heads, tokens, -1), (tops + totals.log()).view(heads, tokens)
 
@@ -74,18 +92,18 @@ def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, o
         for page in range(len(addresses)):
             load_k(addresses[page], lay, formats[page], head, k)
             load_v(addresses[page], lay, formats[page], head, v)
-            _attend_page(q[head, first:stop], k, v, last, softcap, scores, out[head], tops[head], totals[head], first)
+            attend_page(q[head, first:stop], k, v, last, softcap, scores, out[head], tops[head], totals[head], first)
         for page in range(keys.shape[1]):
-            if _see(first, tokens, before - page * PAGE, last):
+            if visible_keys(first, tokens, before - page * PAGE, last):
                 k, v = keys[head, page], values[head, page]
-                _attend_page(
+                attend_page(
                     q[head, first:stop], k, v, last, softcap, scores, out[head], tops[head], totals[head], first
                 )
-        _divide(out[head], totals[head], first, stop)
+        divide_rows(out[head], totals[head], first, stop)
 
 
 @njit(**INNER)
-def _see(first, tokens, before, last):  # type: ignore[no-untyped-def]
+def visible_keys(first, tokens, before, last):  # type: ignore[no-untyped-def]
     """Set ``last`` [n] to how many tokens of a page each query sees, 0 to 64. Returns whether any query sees one.
     ``before`` is the number of tokens from the page's beginning to the first of the chunk.
     """
@@ -97,7 +115,7 @@ def _see(first, tokens, before, last):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # type: ignore[no-untyped-def]
+def attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # type: ignore[no-untyped-def]
     """Queries q [n, D], those from ``first`` on of a head, over a page's keys k [D, 64] and values v [64, Dv], of which
     they see the first ``last`` [n].
     """
@@ -117,7 +135,7 @@ def _attend_page(q, k, v, last, softcap, scores, out, tops, totals, first):  # t
 
 
 @njit(**INNER)
-def _divide(out, totals, first, stop):  # type: ignore[no-untyped-def]
+def divide_rows(out, totals, first, stop):  # type: ignore[no-untyped-def]
     for at in range(first, stop):
         for d in range(out.shape[1]):
             out[at, d] /= totals[at]

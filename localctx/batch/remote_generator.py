@@ -28,7 +28,7 @@ FindPassages = Callable[[StoredDocument, str, int], tuple[list[Passage], str | N
 def remote_settings(settings: Settings, model: str) -> Settings:
     """Return the settings that results of a server's ``model`` depend on: those of the local model are the defaults."""
     defaults = Settings(settings.home)
-    machine = ("adapter", "device", "dtype", "weights", "threads", "chunk", "rope", "memory", "ram", "disk")
+    machine = ("adapter", "device", "dtype", "weights", "threads", "chunk", "rope", "reading", "memory", "ram", "disk")
     local = ("kv", *machine, "keep", "beams", "blend")
     return replace(settings, model=f"server:{model}", **{name: getattr(defaults, name) for name in local})
 

@@ -7,8 +7,12 @@ OF_LLAMA_CPP = ("decode", "prefill", "reopen", "memory")
 """The measurements of localctx over llama.cpp, which spills nothing and shares a pass in its own way."""
 
 ENGINES = ("localctx", "llama.cpp", "transformers")
-OWN_VARIANTS = tuple(f"localctx:weights-{weights}" for weights in WEIGHTS)
-"""localctx with other weights than the run's, for ``--engines``: a second model is loaded."""
+OWN_VARIANTS = {
+    **{f"localctx:weights-{weights}": {"weights": weights} for weights in WEIGHTS},
+    "localctx:sparse": {"reading": "sparse"},
+    **{f"localctx:weights-{weights}-sparse": {"weights": weights, "reading": "sparse"} for weights in WEIGHTS},
+}
+"""localctx with other settings than the run's, for ``--engines``. For other weights a second model is loaded."""
 
 OTHER_FILES = (
     *("llama.cpp:published", "llama.cpp:weights-q8_0", "llama.cpp:weights-q4_1", "llama.cpp:weights-q4_k_m"),

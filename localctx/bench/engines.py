@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
-from localctx.bench import ENGINES
+from localctx.bench import ENGINES, OWN_VARIANTS
 from localctx.bench.own_engines import IsCancelled, LocalctxEngine, LocalctxLlamaEngine, OwnEngine, SelectEngine
 from localctx.budget import TierLimits
 from localctx.engine.cache_plan import plan_cache
@@ -21,7 +21,7 @@ from localctx.models.peer_ggufs import PeerGgufs
 from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, PUBLISHED, LlamaCppOptions, LlamaCppPeer
 from localctx.models.peer_transformers import PeerReader, TransformersCachePeer, installed_peers, load_stock
 from localctx.models.resolve import resolve_model
-from localctx.settings import WEIGHTS, Settings
+from localctx.settings import Settings, prefill_loss
 
 WARM = [1] * 192  # tokens read before anything is timed, so that kernels compile and quantized caches quantize
 PEER_ERRORS = (
@@ -160,19 +160,23 @@ class Engines:
     def own_models(self) -> list[OwnModel]:
         """The model, and the same with each of the chosen weights, with the names that tables have for them."""
         models = [OwnModel("localctx", cast(PagedModel, self.model))] if "localctx" in self.chosen else []
-        for weights in WEIGHTS:
-            if f"localctx:weights-{weights}" in self.chosen:
-                models += self._load(weights)
+        by_weights = {self.settings.weights: cast(PagedModel, self.model)}
+        for variant, changes in OWN_VARIANTS.items():
+            if variant in self.chosen:
+                models += self._with_changes(variant.replace(":", " "), replace(self.settings, **changes), by_weights)
         return models
 
-    def _load(self, weights: str) -> list[OwnModel]:
-        name = f"localctx weights-{weights}"
+    def _with_changes(self, name: str, settings: Settings, by_weights: dict[str, PagedModel]) -> list[OwnModel]:
+        """The model under ``settings``, with weights that are loaded once for all variants."""
         try:
-            model, _ = ModelLoader().load(replace(self.settings, weights=weights), self.show)
+            if settings.weights not in by_weights:
+                by_weights[settings.weights] = cast(PagedModel, ModelLoader().load(settings, self.show)[0])
         except UserError as e:
             self._warn_once(f"{name} was not measured: {e}")
             return []
-        return [OwnModel(name, cast(PagedModel, model))]
+        view: PagedModel = by_weights[settings.weights].view()
+        view.prefill_loss = prefill_loss(settings.reading)
+        return [OwnModel(name, view)]
 
     def _localctx_engines(self, context: int) -> list[BenchEngine]:
         engines = list[BenchEngine]()

@@ -76,7 +76,8 @@ def bench(
 
     Variants: llama.cpp:published (the GGUF that the model was published as), llama.cpp:weights-q8_0, -q4_1, -q4_k_m
     (made by llama.cpp's quantizer), llama.cpp:f16, :flash-f16, :flash-q8_0 (KV), localctx:weights-int8,
-    transformers:DynamicCache, transformers:QuantizedCache.
+    localctx:sparse (--reading sparse), localctx:weights-int8-sparse, transformers:DynamicCache,
+    transformers:QuantizedCache.
 
     \b
     localctx bench --what decode,prefill --context 4096,16384

@@ -55,6 +55,7 @@ MACHINE_FLAGS = (
     "dtype",
     "weights",
     "rope",
+    "reading",
     "threads",
     "chunk",
     "memory",
@@ -82,6 +83,11 @@ def machine_options(command: Callable) -> Callable:
         ),
         click.option(
             "--rope", metavar="HOW", help="Stretch the window: yarn:2, linear:2, llama3:8 (auto: as trained)."
+        ),
+        click.option(
+            "--reading",
+            metavar="HOW",
+            help="full, or sparse: skips pages that hardly matter; long texts are read faster, less exactly.",
         ),
         click.option("--threads", type=int, metavar="N", help="Processor threads to use."),
         click.option("--chunk", type=int, metavar="N", help="Tokens read in one step (512)."),

@@ -128,7 +128,7 @@ def _gate(
     lengths = parse_numbers("--lengths", how["lengths"])
     tokens = first_tokens(session.paged_model, text, max([how["tokens"], *lengths]))
     setup = make_setup(session.paged_model, session.settings, len(tokens))
-    variants, needles = make_variants(codecs, keeps), lengths or [len(tokens) - 1]
+    variants, needles = make_variants(codecs, keeps, session.settings.reading), lengths or [len(tokens) - 1]
     if how["bits"] and not (codecs or keeps or lengths or how["peers"]):
         variants, needles = [Variant(REFERENCE)], []  # weights alone are compared
     gate = QualityGate(setup, tokens, needles, on_progress=terminal.show)

@@ -50,22 +50,25 @@ class CachePlan:
 
 
 class PoolSet:
-    """The open pools of one model, one for each codec and RoPE scaling, so that sequences which run at the same time
-    share memory and pages. A pool is freed with its last cache, and the last of its ``retained`` pages.
+    """The open pools of one model, one for each codec, RoPE scaling and way to read, so that sequences which run at the
+    same time share memory and pages. A pool is freed with its last cache, and the last of its ``retained`` pages.
     """
 
     def __init__(self) -> None:
-        self._pools = WeakValueDictionary[tuple[str, Rope | None], Pool]()
+        self._pools = WeakValueDictionary[tuple[str, Rope | None, float], Pool]()
         self.retained = RetainedPages()
 
     def pool_for(self, plan: CachePlan, model: PagedModel, spill: Path | None) -> Pool:
         """Returns the pool for one more cache, and sets its limits to those of ``plan`` beside what it holds."""
-        if pool := self._pools.get((plan.codec, model.rope)):
+        key = plan.codec, model.rope, model.prefill_loss
+        if pool := self._pools.get(key):
             pool.allow(plan.limits, plan.caps, self.retained.unused_bytes(pool))
             return pool
-        pool = Pool(model.shape, plan.codec, model.device, model.rope, plan.limits, spill)
+        pool = Pool(
+            model.shape, plan.codec, model.device, model.rope, plan.limits, spill, prefill_loss=model.prefill_loss
+        )
         pool.give_up = self.retained.give_up
-        self._pools[plan.codec, model.rope] = pool
+        self._pools[key] = pool
         return pool
 
     def trim(self) -> None:

@@ -6,14 +6,16 @@ from localctx.settings import Settings
 
 
 def refuse_for_gguf(settings: Settings) -> None:
-    """Raises UsageError for other weights than the file's own, and for an adapter; ModelError for one that is not
-    there.
+    """Raises UsageError for other weights than the file's own, sparse reading, and an adapter; ModelError for one that
+    is not there.
     """
     if settings.weights != "full":
         raise UsageError(
             f"llama.cpp computes a GGUF as it is quantized, not with {settings.weights} weights",
             "use --weights full, take another GGUF, or use --engine torch",
         )
+    if settings.reading != "full":
+        raise UsageError("llama.cpp skips no pages when it reads", "use --reading full or --engine torch")
     if settings.adapter != "auto" and (folder := find_adapter(settings.adapter, settings.model)):
         raise UsageError(
             f"llama.cpp cannot compute the adapter {folder.name}, which is in PEFT's format",

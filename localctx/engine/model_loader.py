@@ -9,16 +9,16 @@ from torch import Tensor
 from localctx.engine.cache_plan import PoolSet
 from localctx.engine.events import PREPARING, Progress
 from localctx.engine.llama_settings import refuse_for_gguf
-from localctx.engine.plan import refuse_big_gguf, refuse_too_big
+from localctx.engine.plan import refuse_big_gguf, refuse_sparse_reading, refuse_too_big
 from localctx.models.base import ForwardRequest, Model
 from localctx.models.engine_choice import choose_engine
 from localctx.models.llama_model import load_llama_model
 from localctx.models.load import load_model
 from localctx.models.preparation import ProcessorPreparation
 from localctx.models.resolve import resolve_gguf, resolve_model
-from localctx.settings import Settings
+from localctx.settings import Settings, prefill_loss
 
-LOADED_BY = ("model", "engine", "home", "device", "dtype", "weights", "threads", "rope")
+LOADED_BY = ("model", "engine", "home", "device", "dtype", "weights", "threads", "rope", "reading")
 """The settings that decide which model is loaded, and how."""
 
 
@@ -61,12 +61,15 @@ def _load(s: Settings, progress: Callable[[Progress], None]) -> Model:
     try:
         if choose_engine(s.model, s.engine) == "llama.cpp":
             return _load_gguf(s, progress)
+        refuse_sparse_reading(s)
         preparation = ProcessorPreparation()
         folder = resolve_model(s.model, s.models, lambda phase, done, total: progress(Progress(phase, done, total)))
         refuse_too_big(folder, s)
         preparation.wait(lambda: progress(Progress(PREPARING, 0, 0)))
         progress(Progress("loading", 0, 0))
-        return load_model(folder, s.model, s.device, s.dtype, s.threads, s.rope, s.weights)
+        model = load_model(folder, s.model, s.device, s.dtype, s.threads, s.rope, s.weights)
+        model.prefill_loss = prefill_loss(s.reading)
+        return model
     finally:
         gc.freeze()
         gc.enable()

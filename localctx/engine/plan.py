@@ -5,7 +5,7 @@ from pathlib import Path
 from localctx.budget import measure_device, measure_ram
 from localctx.engine.cache_plan import CachePlan
 from localctx.engine.events import Planned
-from localctx.errors import ModelError, TooLong, format_bytes
+from localctx.errors import ModelError, TooLong, UsageError, format_bytes
 from localctx.models.adapter_folders import adapter_bytes, find_adapter
 from localctx.models.base import PagedModel
 from localctx.models.device_choice import pick_device, pick_dtype
@@ -28,6 +28,12 @@ def refuse_too_long(tokens: int, context: float, model: str, about: str = "") ->
             "ask a shorter part, choose a model with a longer window (localctx models list), or see only the end of "
             "them with --keep sink-window",
         )
+
+
+def refuse_sparse_reading(settings: Settings) -> None:
+    """Raises UsageError for sparse reading on a GPU, which has no kernel that skips pages."""
+    if settings.reading != "full" and (device := pick_device(settings.device)).type != "cpu":
+        raise UsageError(f"a text is read sparsely on a processor, not on {device}", "use --reading full")
 
 
 def refuse_too_big(folder: Path, settings: Settings) -> None:

@@ -81,9 +81,19 @@ class Backend(Protocol):
         """
 
     def prefill(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, pages: PageAddresses, scale: float, softcap: float
+        self,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        pages: PageAddresses,
+        scale: float,
+        softcap: float,
+        loss: float = 0,
     ) -> Part:
-        """The last T tokens q [Hq, T, D] over ``pages``, and causally over k, v [H, S, D] after them."""
+        """The last T tokens q [Hq, T, D] over ``pages``, and causally over k, v [H, S, D] after them. ``loss`` is the
+        share of attention weights that a query may lose to pages that it skips.
+        """
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
         """The sketch of these pages' keys; None where it is made of fetched records."""
@@ -139,7 +149,15 @@ class TorchBackend:
         raise AssertionError(_NOT_IN_PLACE)
 
     def prefill(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, pages: PageAddresses, scale: float, softcap: float
+        self,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        pages: PageAddresses,
+        scale: float,
+        softcap: float,
+        loss: float = 0,
     ) -> Part:
         """See ``Backend``."""
         raise AssertionError(_NOT_IN_PLACE)

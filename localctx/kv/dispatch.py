@@ -62,8 +62,8 @@ class AttentionCase:
         return self.tokens <= backend.max_batch_tokens and self.cache.tail + self.tokens < PAGE and not selects
 
     def chunk(self) -> bool:
-        """True for several tokens in float32; in bf16 torch is faster."""
-        return self.tokens > 1 and self.dtype == torch.float32
+        """True for several tokens in float32; in bf16 torch is faster, where no pages are skipped."""
+        return self.tokens > 1 and (self.dtype == torch.float32 or self.cache.pool.prefill_loss > 0)
 
     def sees_all(self) -> bool:
         """True if every token attends to everything before it."""

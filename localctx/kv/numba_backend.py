@@ -1,11 +1,14 @@
 """NumbaBackend: a processor's kernels, which read pages where they lie, in memory or in mapped files."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from localctx.kernels import decode_batch_cpu, decode_cpu, quant
 from localctx.kernels.attention_reference import Part
 from localctx.kernels.prefill_cpu import attend_chunk
+from localctx.kernels.sparse_prefill_cpu import attend_chunk_sparsely
 from localctx.kv.backend import MAX_DECODE_TOKENS, PageAddresses, PageAttention, TorchBackend
 
 
@@ -58,13 +61,24 @@ class NumbaBackend(TorchBackend):
         return PageAttention(torch.cat(outs, 1), torch.cat(lses, 1), last)
 
     def prefill(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, pages: PageAddresses, scale: float, softcap: float
+        self,
+        layer: int,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        pages: PageAddresses,
+        scale: float,
+        softcap: float,
+        loss: float = 0,
     ) -> Part:
-        """See ``Backend``. Computed in float32: a processor that multiplies bf16 is faster by torch."""
-        q, k, v = (self._rotated(x) for x in (q, k, v))
+        """See ``Backend``. Computed in float32: a processor that multiplies bf16 is faster by torch, if nothing is
+        skipped.
+        """
+        new = [self._rotated(x.float()) for x in (q, k, v)]
         bases, kinds = self._records(layer, pages)
-        out, lse = attend_chunk(q, k, v, bases, kinds, self._format.layouts[layer], scale, softcap)
-        return self._rotated(out), lse
+        attend = partial(attend_chunk_sparsely, loss=loss) if loss else attend_chunk
+        out, lse = attend(*new, bases, kinds, self._format.layouts[layer], scale, softcap)
+        return self._rotated(out).to(q.dtype), lse
 
     def _records(self, layer: int, pages: PageAddresses) -> PageAddresses:
         """Returns the addresses of one layer's records of the pages."""

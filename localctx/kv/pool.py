@@ -34,6 +34,7 @@ class Pool:
 
     ``in_place``: attention reads records where they lie, in any tier; otherwise ``fetch`` brings them to the device.
     ``triton``: use the ``TritonBackend`` where it has kernels for the codec (None: on the GPUs that run them).
+    ``prefill_loss`` is the share of attention weights that a query of a prompt may lose to pages that it skips.
     """
 
     def __init__(
@@ -46,9 +47,10 @@ class Pool:
         spill: Path | None = None,
         in_place: bool | None = None,
         triton: bool | None = None,
+        prefill_loss: float = 0,
     ) -> None:
         self.shape, self.codec, self.device, self.rope = shape, codec, torch.device(device), rope
-        self.spill, self.format = spill, PageFormat(shape, codec)
+        self.spill, self.format, self.prefill_loss = spill, PageFormat(shape, codec), prefill_loss
         in_place = self.device.type == "cpu" if in_place is None else in_place
         triton = has_triton(self.device) if triton is None else triton
         self._kernels = in_place, triton

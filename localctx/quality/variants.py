@@ -11,7 +11,7 @@ from localctx.engine.cache_plan import CachePlan, plan_cache
 from localctx.kv.cache import Cache
 from localctx.kv.keepers import make_keeper
 from localctx.models.base import PagedModel
-from localctx.settings import Settings
+from localctx.settings import Settings, prefill_loss
 from localctx.shape import FORMATS
 
 REFERENCE = "f32"  # the codec every variant is compared with: lossless pages
@@ -19,19 +19,28 @@ REFERENCE = "f32"  # the codec every variant is compared with: lossless pages
 
 @dataclass(frozen=True)
 class Variant:
-    """A codec of ``localctx.shape.FORMATS`` and a keeper with its budget (``full``, ``select:1/4``)."""
+    """A codec of ``localctx.shape.FORMATS``, a keeper with its budget (``full``, ``select:1/4``), and the way to read
+    (``full``, ``sparse``), as in the settings.
+    """
 
     codec: str
     keep: str = "full"
+    reading: str = "full"
 
     @property
     def name(self) -> str:
-        """``int8``, or ``int8 select:1/4``."""
-        return self.codec if self.keep == "full" else f"{self.codec} {self.keep}"
+        """``int8``, or ``int8 select:1/4 sparse``."""
+        return " ".join([self.codec, *(word for word in (self.keep, self.reading) if word != "full")])
 
     def key(self, fingerprint: bytes) -> bytes:
         """Returns the key of its result in the store; ``fingerprint`` is that of the model with this codec."""
         return fingerprint if self.keep == "full" else sha256(fingerprint + f"keep {self.keep}".encode()).digest()
+
+    def model(self, model: PagedModel) -> PagedModel:
+        """Returns a view of ``model`` that reads in this way."""
+        view: PagedModel = model.view()
+        view.prefill_loss = prefill_loss(self.reading)
+        return view
 
     @property
     def shares_prefill(self) -> bool:
@@ -39,23 +48,25 @@ class Variant:
         return make_keeper(self.keep, 0).pages_may_persist
 
 
-def make_variants(codecs: Iterable[str], keeps: Iterable[str]) -> list[Variant]:
+def make_variants(codecs: Iterable[str], keeps: Iterable[str], reading: str = "full") -> list[Variant]:
     """Returns the reference, each codec with the full keeper, and each keeper with each codec (int8 if there is none).
 
-    Without codecs and keepers, returns every codec.
+    Without codecs and keepers, returns every codec. If ``reading`` skips pages, each codec (int8 if there is none) is
+    read so too.
     """
     codecs, keeps = list(codecs), [k for k in keeps if k != "full"]
-    plain = codecs or ([] if keeps else list(FORMATS))
-    variants = [Variant(REFERENCE), *map(Variant, plain)]
+    sparse = [Variant(c, "full", reading) for c in codecs or ["int8"]] if reading != "full" else []
+    plain = codecs or ([] if keeps or sparse else list(FORMATS))
+    variants = [Variant(REFERENCE), *map(Variant, plain), *sparse]
     variants += [Variant(c, k) for c in codecs or ["int8"] for k in keeps]
     return list(dict.fromkeys(variants))
 
 
 def group_by_prefill(variants: Sequence[Variant]) -> list[list[Variant]]:
     """Groups variants that can share one prefill of a document, in the order of the first variant of each group."""
-    order = {v.codec: i for i, v in reversed([*enumerate(variants)])}
-    shares_prefill = sorted((v for v in variants if v.shares_prefill), key=lambda v: order[v.codec])
-    return [list(g) for _, g in groupby(shares_prefill, lambda v: v.codec)] + [
+    order = {(v.codec, v.reading): i for i, v in reversed([*enumerate(variants)])}
+    shares_prefill = sorted((v for v in variants if v.shares_prefill), key=lambda v: order[v.codec, v.reading])
+    return [list(g) for _, g in groupby(shares_prefill, lambda v: (v.codec, v.reading))] + [
         [v] for v in variants if not v.shares_prefill
     ]
 
@@ -72,7 +83,7 @@ class Setup:
     def new_cache(self, variant: Variant, tokens: int) -> Cache:
         """Returns an empty cache with the variant's codec and keeper, whose budget may be a share of ``tokens``."""
         memory = CachePlan(variant.codec, make_keeper(variant.keep, tokens), self.limits, self.chunk)
-        return memory.new_cache(self.model, self.spill)
+        return memory.new_cache(variant.model(self.model), self.spill)
 
 
 def make_setup(model: PagedModel, settings: Settings, tokens: int) -> Setup:

@@ -25,7 +25,10 @@ from localctx.workflows.reader import with_reader
 from localctx.workflows.summary_task import digest
 
 SIDE_BY_SIDE = 4  # passages; more wait longer for a cancel, and save little
-_DECIDING = ("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "mode", "effective_context")
+_DECIDING = (
+    *("model", "engine", "adapter", "kv", "keep", "dtype", "weights", "rope", "reading"),
+    *("mode", "effective_context"),
+)
 
 
 @dataclass

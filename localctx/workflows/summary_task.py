@@ -121,6 +121,7 @@ class SummaryTask:
             return digest({"extract": EXTRACT_VERSION, "words": extract_words(self.length), "style": self.style})
         names = _GENERATION_SETTINGS + (_RETRIEVAL_SETTINGS if self.questions else ())
         names += () if settings.weights == "full" else ("weights",)  # a default is left out: older hashes stay valid
+        names += () if settings.reading == "full" else ("reading",)  # likewise
         names += () if settings.repeats == "stop" else ("repeats",)  # likewise
         names += () if settings.careful == "auto" or not self.questions else ("careful",)
         names += () if settings.answers == "auto" or not self.questions else ("answers",)
