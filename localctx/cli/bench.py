@@ -72,7 +72,7 @@ def bench(
 
     llama.cpp (pip install llama-cpp-python) needs a GGUF of the model; for a plain Llama it is made once. Its state
     after a prefill of more than 30 s is stored in the data folder for later runs, 8 GiB at most; --forget deletes it.
-    Ctrl-C ends the command and prints what was measured. Each run is added to bench-history.jsonl in the data folder.
+    Ctrl-C (or kill) ends the command and prints what was measured. Each run is added to bench-history.jsonl in the data folder.
 
     Variants: llama.cpp:published (the GGUF that the model was published as), llama.cpp:weights-q8_0, -q4_1, -q4_k_m
     (made by llama.cpp's quantizer), llama.cpp:f16, :flash-f16, :flash-q8_0 (KV), localctx:weights-int8,
@@ -94,7 +94,7 @@ def bench(
     if forget:
         _forget(settings_from({}))
         return
-    from localctx.cli.terminal import Terminal
+    from localctx.cli.terminal import Terminal, interrupt_on_termination
 
     terminal = Terminal(as_json, quiet)
     if history:
@@ -102,7 +102,7 @@ def bench(
         return
     text = measuring_text(file)
     worker = _BenchThread(lambda worker: _open(worker, options, settings, text, terminal))
-    with terminal.cleared():
+    with terminal.cleared(), interrupt_on_termination():
         stopped = worker.wait()
     if done := worker.bench:
         from localctx.bench.report import report
@@ -131,7 +131,7 @@ class _BenchThread:
         self._ended = threading.Event()  # join() cannot be repeated after an interrupt
 
     def wait(self) -> bool:
-        """Measure to the end or to Ctrl-C. Returns True for Ctrl-C. Raises what the thread raised."""
+        """Measure to the end or to Ctrl-C or ``kill``. Returns True for these. Raises what the thread raised."""
         try:
             threading.Thread(target=self._run, daemon=True).start()
             self._ended.wait()

@@ -206,6 +206,16 @@ def cancel_on_interrupt(cancel: Callable[[], bool]) -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
 
 
+@contextmanager
+def interrupt_on_termination() -> Iterator[None]:
+    """Make the signal that ends a process (``kill``, ``timeout``) a KeyboardInterrupt inside the ``with`` block."""
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
 def print_json(value: Any, indent: int | None = 2) -> None:
     """Print a JSON value on stdout; without ``indent`` on one line."""
     print_json_text(json.dumps(value, ensure_ascii=False, indent=indent))

@@ -1,0 +1,90 @@
+"""Sparse reading: what it promises, which pages it may reuse, and where it is refused."""
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import promises
+import pytest
+import torch
+from tiny_models import save_sharp_model
+
+from localctx.engine import plan
+from localctx.engine.llama_settings import refuse_for_gguf
+from localctx.errors import UsageError
+from localctx.quality.variants import Variant, group_by_prefill, make_variants
+from localctx.session import Session
+from localctx.settings import Settings, load_settings, prefill_loss
+
+QUESTIONS = ["How long is river 3?", "Where does it end?"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    return save_sharp_model(tmp_path_factory.mktemp("models") / "sharp", seed=0)
+
+
+@pytest.fixture
+def document(tmp_path) -> Path:
+    (file := tmp_path / "rivers.txt").write_text("".join(f"River {i} is {i * 37} km long.\n" for i in range(60)))
+    return file
+
+
+@pytest.fixture
+def open_session(home, model):
+    def open_session(**how):
+        how = {"embedder": "none", "adapter": "none", "mode": "full", "max_tokens": 12, "draft": 0, "chunk": 256, **how}
+        return closing(Session(load_settings(home=home, model=str(model), **how), lambda event: None))
+
+    return open_session
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_restored_is_as_read_and_alone_is_as_side_by_side(open_session, document, precision):
+    with open_session(dtype=precision, reading="sparse:0.3") as s:
+        assert promises.difference(*promises.restored(s, document, QUESTIONS[0]))[0] == 0
+        assert promises.difference(*promises.alone(s, document, QUESTIONS[0], QUESTIONS[1:]))[0] == 0
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_it_skips_pages_of_a_long_text(open_session, document, precision):
+    answers = []
+    for reading in ("full", "sparse:0.3"):
+        with open_session(dtype=precision, reading=reading) as s:
+            answers.append(promises.ask(s, document, QUESTIONS[0]))
+    assert promises.difference(*answers)[1] > 0
+
+
+def test_pages_are_reused_by_the_same_way_of_reading_only(open_session):
+    names = []
+    for reading in ("full", "sparse", "sparse:0.1", "sparse:0.05"):
+        with open_session(reading=reading) as s:
+            names.append(s.model.fingerprint("int8"))
+    assert names[1] == names[2], "0.1 is the share that is meant where none is said"
+    assert len({*names}) == 3
+
+
+@pytest.mark.parametrize("reading", ["", "sparsely", "sparse:", "sparse:0", "sparse:1", "sparse:2", "sparse:-0.1"])
+def test_other_words_are_refused(reading):
+    with pytest.raises(UsageError, match="way of reading"):
+        prefill_loss(reading)
+
+
+def test_it_is_refused_on_a_gpu_and_by_llama_cpp(home, monkeypatch):
+    settings = Settings(home, reading="sparse")
+    monkeypatch.setattr(plan, "pick_device", lambda name: torch.device("cuda"))
+    with pytest.raises(UsageError, match="not on cuda"):
+        plan.refuse_sparse_reading(settings)
+    plan.refuse_sparse_reading(replace(settings, reading="full"))
+    with pytest.raises(UsageError, match="skips no pages"):
+        refuse_for_gguf(settings)
+
+
+def test_quality_compares_it_with_full_reading():
+    found = make_variants([], [], "sparse")
+    assert [v.name for v in found] == ["f32", "int8 sparse"]
+    assert [v.name for v in make_variants(["int8"], ["select:1/4"], "sparse:0.2")] == [
+        *("f32", "int8", "int8 sparse:0.2", "int8 select:1/4"),
+    ]
+    groups = group_by_prefill([Variant("f32"), Variant("int8"), Variant("int8", "full", "sparse")])
+    assert [len(group) for group in groups] == [1, 1, 1], "they do not share a prefill"
