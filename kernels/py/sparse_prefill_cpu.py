@@ -28,8 +28,8 @@ def attend_chunk_sparsely(
     """As ``attend_chunk``, but the 64 queries that fill a page skip sealed pages, each query head its own: the most
     pages without which no sampled query loses more than the share ``loss`` of its attention weights.
 
-    After SampleAttention (arXiv:2406.15486), with pages instead of columns and a bound for each sampled query. Keys that
-    are not sealed yet are not skipped, and queries that do not fill a page see everything.
+    After SampleAttention (arXiv:2406.15486), with pages instead of columns and a bound for each sampled query. Keys
+    that are not sealed yet are not skipped, and queries that do not fill a page see everything.
     """
     return compute_chunk(_attend, q, k, v, addresses, formats, layout, scale, softcap, np.float32(loss))
 

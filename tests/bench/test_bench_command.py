@@ -216,8 +216,8 @@ def test_forget_deletes_what_was_kept(bench, home):
     assert not list((home / "bench").iterdir())
 
 
-@pytest.mark.parametrize("hears", [True, False])
-def test_ctrl_c_ends_it_at_once_and_prints_what_was_measured(bench, monkeypatch, hears):
+@pytest.mark.parametrize(("sent", "hears"), [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, True)])
+def test_ctrl_c_and_kill_end_it_at_once_and_print_what_was_measured(bench, monkeypatch, sent, hears):
     """Also where a library computes on for seconds and hears nothing."""
     from localctx.bench import run_bench as runs
 
@@ -225,7 +225,7 @@ def test_ctrl_c_ends_it_at_once_and_prints_what_was_measured(bench, monkeypatch,
 
     def reopen(bench: Bench, context: int) -> None:
         pressed.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), sent)
         while not (hears and bench.engines.cancelled()) and time.monotonic() < pressed[0] + 4:
             time.sleep(0.01)
         over.append(bench.engines.cancelled() and hears)

@@ -55,7 +55,19 @@ def test_variants_are_named_as_they_are():
     assert {*OTHER_FILES} == {f"llama.cpp:{weights}" for weights in LLAMA_CPP_WEIGHTS}
     from localctx.settings import WEIGHTS
 
-    assert [*OWN_VARIANTS] == [f"localctx:weights-{weights}" for weights in WEIGHTS]
+    own = [f"localctx:weights-{weights}" for weights in WEIGHTS]
+    assert [*OWN_VARIANTS] == [*own, "localctx:sparse", *(f"{name}-sparse" for name in own)]
+
+
+def test_sparse_reading_is_measured_beside_full_reading_with_the_same_weights(opened):
+    chosen = ("localctx", "localctx:sparse", "localctx:weights-int8", "localctx:weights-int8-sparse")
+    models = opened(chosen=chosen).own_models
+    assert [own.name for own in models] == [
+        *("localctx", "localctx weights-int8", "localctx sparse", "localctx weights-int8-sparse"),
+    ]
+    assert [own.model.prefill_loss for own in models] == [0, 0, 0.1, 0.1]
+    assert len({own.model.nbytes for own in models}) == 2
+    assert opened.shown.count("loading") == 1, "weights are loaded once for both ways of reading"
 
 
 # llama.cpp with fewer bits
