@@ -54,8 +54,10 @@ SMALL = [Tile(3, 4, 8), Tile(1, 4, 8)]
 """The tiles of 32 columns by the rows that they take at a time: 12 of 16 vector registers are sums."""
 LARGE = [Tile(6, 4, 16), Tile(3, 4, 16), Tile(1, 4, 16)] if WIDEST == 16 else []
 """Those of 64 columns, where there are 32 registers of 16 lanes."""
-WEIGHTS = [Tile(12, 2, 16), Tile(3, 2, 16), SMALL[1]] if WIDEST == 16 else SMALL
-"""Those for blocks of weights, which have 32 columns."""
+WEIGHTS = [*(Tile(rows, 2, 16) for rows in (12, 8, 6, 4, 3, 2)), SMALL[1]] if WIDEST == 16 else SMALL
+"""Those for blocks of weights, which have 32 columns. A few rows, of drafts or of sequences side by side, are one tile
+or two, because each reads the weights and makes them float32.
+"""
 HEIGHT, _WIDTH = WEIGHTS[0].rows, WEIGHTS[0].columns(FLOAT)
 """The rows and columns of the largest of these."""
 

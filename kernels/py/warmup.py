@@ -46,17 +46,18 @@ def compiled() -> bool:
 
 
 def warm() -> None:
-    """Compile the kernels of prefill, or load them compiled. Those of decoding follow in a thread, where numba allows
-    that: a decode step that comes earlier waits for them.
+    """Compile the kernels, or load them compiled: then those of decoding follow in a thread, where numba allows that,
+    and a decode step that comes earlier waits for them.
     """
-    if helper := None if compiled() else _start_helper():
+    first = not compiled()  # then whoever waits is told why: for the kernels of decoding, too
+    if helper := _start_helper() if first else None:
         warm_layer()
         warm_selection()
         helper.wait()  # what it has not compiled, for whatever reason, is compiled here
     warm_prefill()
     later = Thread(target=warm_decoding, daemon=False)  # a process that ends has compiled them for the next
     later.start()
-    if threading_layer() == "workqueue":  # it ends the process where two threads compute at once
+    if first or threading_layer() == "workqueue":  # it ends the process where two threads compute at once
         later.join()
 
 
