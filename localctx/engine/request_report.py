@@ -27,7 +27,7 @@ class TokenCounts:
 class KVReport:
     """The KV cache at the end of a request. ``pages`` and ``bytes`` are by tier; ``window`` is in tokens, ``chunk`` the
     tokens of a prefill step; ``evicted`` are ranges of the prompt, ``map`` is a ``PageMap`` as JSON; ``engine`` is what
-    holds it.
+    holds it; ``reading`` is the setting.
     """
 
     codec: str
@@ -41,6 +41,7 @@ class KVReport:
     evicted: Sequence[Mapping[str, float]]
     map: Mapping[str, Any]
     engine: str = "torch"
+    reading: str = "full"
 
 
 @dataclass

@@ -101,6 +101,7 @@ class TorchEngine(KVEngine):
             chunk=chunk,
             evicted=[{"start": e.start, "stop": e.stop, "kept": round(e.kept, 4)} for e in cache.evicted],
             map=asdict(page_map(cache, restored)),
+            reading=self.runtime.settings.reading,
         )
 
     def max_tokens_at_once(self, cache: Cache) -> int:

@@ -256,6 +256,7 @@ FIELDS = {
         "sketch_bytes": int,
         "window": int,
         "chunk": int,
+        "reading": str,
         "evicted": list,
         "map": {"where": str, "reused": int, "looks": list},
     },

@@ -1,6 +1,7 @@
 """Loading a model: the processor is prepared while the model is downloaded, and a wait for that is told."""
 
 from threading import Event
+from types import SimpleNamespace
 
 from localctx.engine import model_loader
 from localctx.engine.events import PREPARING
@@ -24,6 +25,9 @@ def test_loading_downloads_first_then_tells_of_the_processor(monkeypatch, tmp_pa
 
     monkeypatch.setattr(model_loader, "resolve_model", download)
     monkeypatch.setattr(model_loader, "refuse_too_big", lambda folder, settings: None)
-    monkeypatch.setattr(model_loader, "load_model", lambda *settings: "a model")
-    assert model_loader._load(Settings(tmp_path, model=str(tmp_path), engine="torch"), progress) == "a model"
+    model = SimpleNamespace()
+    monkeypatch.setattr(model_loader, "load_model", lambda *settings: model)
+    settings = Settings(tmp_path, model=str(tmp_path), engine="torch", device="cpu", reading="sparse:0.2")
+    assert model_loader._load(settings, progress) is model
+    assert model.prefill_loss == 0.2
     assert phases == ["fetching", PREPARING, "loading"]
