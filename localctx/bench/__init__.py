@@ -1,5 +1,7 @@
 """Benchmarks: speed and memory of localctx and of peers, with the same weights and text in one run."""
 
+from typing import Any
+
 from localctx.settings import WEIGHTS
 
 MEASUREMENTS = ("decode", "prefill", "reopen", "spill", "memory", "parallel")
@@ -7,7 +9,7 @@ OF_LLAMA_CPP = ("decode", "prefill", "reopen", "memory")
 """The measurements of localctx over llama.cpp, which spills nothing and shares a pass in its own way."""
 
 ENGINES = ("localctx", "llama.cpp", "transformers")
-OWN_VARIANTS = {
+OWN_VARIANTS: dict[str, dict[str, Any]] = {
     **{f"localctx:weights-{weights}": {"weights": weights} for weights in WEIGHTS},
     "localctx:sparse": {"reading": "sparse"},
     **{f"localctx:weights-{weights}-sparse": {"weights": weights, "reading": "sparse"} for weights in WEIGHTS},

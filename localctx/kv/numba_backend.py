@@ -74,11 +74,12 @@ class NumbaBackend(TorchBackend):
         """See ``Backend``. Computed in float32: a processor that multiplies bf16 is faster by torch, if nothing is
         skipped.
         """
-        new = [self._rotated(x.float()) for x in (q, k, v)]
+        dtype = q.dtype
+        q, k, v = (self._rotated(x.float()) for x in (q, k, v))
         bases, kinds = self._records(layer, pages)
         attend = partial(attend_chunk_sparsely, loss=loss) if loss else attend_chunk
-        out, lse = attend(*new, bases, kinds, self._format.layouts[layer], scale, softcap)
-        return self._rotated(out).to(q.dtype), lse
+        out, lse = attend(q, k, v, bases, kinds, self._format.layouts[layer], scale, softcap)
+        return self._rotated(out).to(dtype), lse
 
     def _records(self, layer: int, pages: PageAddresses) -> PageAddresses:
         """Returns the addresses of one layer's records of the pages."""
