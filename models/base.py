@@ -142,6 +142,9 @@ class PagedModel(Model, Protocol):
     @property
     def rope(self) -> Rope | None: ...
 
+    def read_with(self, loss: float) -> Any:
+        """A view whose ``prefill_loss`` is ``loss``."""
+
     def probe_layer(self, tokens: Sequence[int], cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
         """The keys and values [kv_heads, T, dim] that ``layer`` would cache for ``tokens`` after ``cache``.
 

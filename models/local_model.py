@@ -96,6 +96,12 @@ class LocalModel(ABC):
         """See ``Model``."""
         return copy(self)
 
+    def read_with(self, loss: float) -> Self:
+        """See ``PagedModel``."""
+        view = self.view()
+        view.prefill_loss = loss
+        return view
+
     def add_adapter(self, adapter: Adapter) -> None:
         """See ``Model``."""
         if adapter.fingerprint not in self._adapters:

@@ -9,7 +9,7 @@ _SECOND = 1.0  # between two reports, so that a terminal shows the seconds that 
 
 
 class ProcessorPreparation:
-    """The kernels being compiled; nothing where that was done before. A process that ends does not wait for it."""
+    """The kernels being compiled; nothing where that was done before. The command does not wait for it when it ends."""
 
     def __init__(self) -> None:
         self._thread = None if compiled() else Thread(target=warm, daemon=True)

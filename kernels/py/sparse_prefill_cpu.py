@@ -25,8 +25,8 @@ def attend_chunk_sparsely(
     softcap: float,
     loss: float,
 ) -> tuple[Tensor, Tensor]:
-    """As ``attend_chunk``, but the 64 queries that fill a page skip sealed pages, each query head its own: the most
-    pages without which no sampled query loses more than the share ``loss`` of its attention weights.
+    """As ``attend_chunk``, but the 64 queries that fill a page skip sealed pages, each query head its own: the lightest
+    ones, as long as no sampled query loses more than the share ``loss`` of its attention weights.
 
     After SampleAttention (arXiv:2406.15486), with pages instead of columns and a bound for each sampled query. Keys
     that are not sealed yet are not skipped, and queries that do not fill a page see everything.

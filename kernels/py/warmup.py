@@ -34,6 +34,7 @@ from localctx.kernels.experts_cpu import exact_expert_blocks, multiply_experts
 from localctx.kernels.linear_cpu import exact_blocks, multiply
 from localctx.kernels.prefill_cpu import attend_chunk
 from localctx.kernels.sketch import choose, make_sketch
+from localctx.kernels.sparse_prefill_cpu import attend_chunk_sparsely
 
 _DIM = 8
 _RECORD, _OPEN = np.zeros(2 * _DIM * PAGE, np.float32), np.zeros((2, _DIM * PAGE), np.float32)
@@ -42,7 +43,7 @@ _LAYOUT = LayerLayout(1, _DIM, _DIM, np.array([[32, 32, 0, 0, 0, _DIM * PAGE * 4
 
 def compiled() -> bool:
     """Returns whether an earlier run has compiled these kernels: ``decode_layers``, which needs others, is the last."""
-    return any(CACHE.rglob("decode_layers_cpu.decode_layers-*.nbi"))
+    return any(CACHE.rglob(f"decode_layers_cpu.decode_layers-*.py{sys.version_info[0]}{sys.version_info[1]}.nbi"))
 
 
 def warm() -> None:
@@ -63,11 +64,11 @@ def warm() -> None:
 
 def _start_helper() -> "subprocess.Popen[bytes] | None":
     """Returns a process that compiles attention, which ends with this one; None where that gains nothing."""
-    if getattr(sys, "frozen", False) or get_num_threads() < 2 or not _writable(CACHE):
+    if getattr(sys, "frozen", False) or not sys.executable or get_num_threads() < 2 or not _writable(CACHE):
         return None
     flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    command = [sys.executable, "-m", "localctx.kernels.warmup"]
+    command = [sys.executable, "-P", "-m", "localctx.kernels.warmup"]  # -P: no modules of the folder it is run in
     try:
         return subprocess.Popen(command, stdin=pipe, stdout=nothing, stderr=nothing, creationflags=flags)
     except OSError:
@@ -170,6 +171,12 @@ def _layer() -> tuple[EntryWeights, ExitWeights]:
     norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
     qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
     return EntryWeights(norm, qkv, nothing, nothing, nothing), ExitWeights(output, norm, both, down)
+
+
+def warm_sparse_prefill() -> None:
+    """A chunk over the record of one head, sparsely."""
+    new = _tensor(1, 2, _DIM)
+    attend_chunk_sparsely(new, new, new, *_records(), _LAYOUT, 1.0, 0.0, 0.5)
 
 
 def warm_experts() -> None:

@@ -14,6 +14,7 @@ from localctx.budget import TierLimits
 from localctx.engine.cache_plan import plan_cache
 from localctx.engine.events import Progress
 from localctx.engine.model_loader import ModelLoader
+from localctx.engine.plan import refuse_sparse_reading
 from localctx.errors import Cancelled, UserError
 from localctx.models.base import Model, PagedModel
 from localctx.models.llama_model import LlamaModel
@@ -169,14 +170,13 @@ class Engines:
     def _with_changes(self, name: str, settings: Settings, by_weights: dict[str, PagedModel]) -> list[OwnModel]:
         """The model under ``settings``, with weights that are loaded once for all variants."""
         try:
+            refuse_sparse_reading(settings)
             if settings.weights not in by_weights:
                 by_weights[settings.weights] = cast(PagedModel, ModelLoader().load(settings, self.show)[0])
         except UserError as e:
             self._warn_once(f"{name} was not measured: {e}")
             return []
-        view: PagedModel = by_weights[settings.weights].view()
-        view.prefill_loss = prefill_loss(settings.reading)
-        return [OwnModel(name, view)]
+        return [OwnModel(name, by_weights[settings.weights].read_with(prefill_loss(settings.reading)))]
 
     def _localctx_engines(self, context: int) -> list[BenchEngine]:
         engines = list[BenchEngine]()

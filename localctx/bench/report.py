@@ -115,7 +115,8 @@ def _precision(bench: Bench) -> str:
     model = bench.engines.paged_model
     chunks = getattr(model, "precision", model.dtype)  # a native decoder multiplies chunks of prompts in another
     reading = f"; prompts in {precision_name(chunks)}" if chunks != model.dtype else ""
-    return precision_name(model.dtype, bench.engines.settings.weights) + reading
+    skips = f"; {bench.engines.settings.reading}" if model.prefill_loss else ""
+    return precision_name(model.dtype, bench.engines.settings.weights) + reading + skips
 
 
 def cpu_name() -> str:

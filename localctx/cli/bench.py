@@ -103,15 +103,16 @@ def bench(
         return
     text = measuring_text(file)
     worker = _BenchThread(lambda worker: _open(worker, options, settings, text, terminal))
-    with terminal.cleared(), interrupt_on_termination():
-        stopped = worker.wait()
-    if done := worker.bench:
-        from localctx.bench.report import report
+    with interrupt_on_termination():
+        with terminal.cleared():
+            stopped = worker.wait()
+        if done := worker.bench:
+            from localctx.bench.report import report
 
-        result = report(done, stopped)
-        _print(done, result, as_json)
-        _record(settings, result, terminal)
-        _plot(done, terminal, plot)
+            result = report(done, stopped)
+            _print(done, result, as_json)
+            _record(settings, result, terminal)
+            _plot(done, terminal, plot)
     if stopped:
         raise Cancelled
 

@@ -173,6 +173,8 @@ def _blend(session: "Session", terminal: "Terminal", text: str, codecs: tuple[st
 
     if len(codecs) > 1:
         raise UsageError("--blend measures in one codec", "give one --kv")
+    if session.settings.reading != "full":
+        raise UsageError("--blend measures passages that were read in full", "use --reading full")
     passed, fingerprint = session.store.quality_results.passed, session.model.fingerprint
     codec = codecs[0] if codecs else choose_codec(session.paged_model.shape, lambda codec: passed(fingerprint(codec)))
     setup = make_setup(session.paged_model, session.settings, how["passages"] * LENGTH)
@@ -235,7 +237,7 @@ def _stream(
 
     if max(len(codecs), len(keeps)) > 1:
         raise UsageError("--stream measures one cache", "give one --kv and one --keep")
-    variant = Variant(*(codecs or ("int8",)), *keeps)
+    variant = Variant(*(codecs or ("int8",)), *(keeps or ("full",)), session.settings.reading)
     setup = make_setup(session.paged_model, session.settings, tokens)
     s = measure_streaming(setup, text, tokens, variant, on_progress=terminal.show)
     terminal.clear()

@@ -208,8 +208,13 @@ def cancel_on_interrupt(cancel: Callable[[], bool]) -> Iterator[None]:
 
 @contextmanager
 def interrupt_on_termination() -> Iterator[None]:
-    """Make the signal that ends a process (``kill``, ``timeout``) a KeyboardInterrupt inside the ``with`` block."""
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Make the signal that ends a process (``kill``, ``timeout``) one KeyboardInterrupt inside the ``with`` block."""
+
+    def interrupt(signum: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ``timeout`` sends it twice
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:

@@ -10,6 +10,7 @@ from localctx.engine.cache_plan import PoolSet
 from localctx.engine.events import PREPARING, Progress
 from localctx.engine.llama_settings import refuse_for_gguf
 from localctx.engine.plan import refuse_big_gguf, refuse_sparse_reading, refuse_too_big
+from localctx.kernels.warmup import warm_sparse_prefill
 from localctx.models.base import ForwardRequest, Model
 from localctx.models.engine_choice import choose_engine
 from localctx.models.llama_model import load_llama_model
@@ -68,8 +69,9 @@ def _load(s: Settings, progress: Callable[[Progress], None]) -> Model:
         preparation.wait(lambda: progress(Progress(PREPARING, 0, 0)))
         progress(Progress("loading", 0, 0))
         model = load_model(folder, s.model, s.device, s.dtype, s.threads, s.rope, s.weights)
-        model.prefill_loss = prefill_loss(s.reading)
-        return model
+        if s.reading != "full":
+            warm_sparse_prefill()
+        return model.read_with(prefill_loss(s.reading))
     finally:
         gc.freeze()
         gc.enable()

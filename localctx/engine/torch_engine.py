@@ -113,6 +113,7 @@ class TorchEngine(KVEngine):
         return smaller_codec(self.model.shape, self._passed, codec) if auto else None
 
     def _passed(self, codec: str) -> bool | None:
-        """True if the quality gate passed a codec with this model; None where that was not measured."""
-        fingerprint = self.fingerprint(codec)
+        """True if the quality gate passed a codec with this model, however it reads; None where it was not measured."""
+        sparse = self.model.prefill_loss > 0
+        fingerprint = self.model.read_with(0).fingerprint(codec) if sparse else self.fingerprint(codec)
         return self.runtime.read_store(lambda store: store.quality_results.passed(fingerprint))

@@ -101,8 +101,7 @@ def _prefill(c: _AttentionCall, k: Tensor, v: Tensor) -> Part:
         )
         _note_page_lse(c, indices, last.page_lse)
     k, v = (torch.cat(pair, 1) for pair in zip(c.cache.open_tail(c.layer), (k, v), strict=True))
-    loss = c.cache.pool.prefill_loss
-    return backend.prefill(c.layer, c.q, k, v, table.for_kernels(c.layer), c.scale, c.softcap, loss)
+    return backend.prefill(c.layer, c.q, k, v, table.for_kernels(c.layer), c.scale, c.softcap, c.cache.prefill_loss)
 
 
 def _parts(c: _AttentionCall, path: Path, k: Tensor, v: Tensor) -> list[Part]:

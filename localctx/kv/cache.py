@@ -144,6 +144,11 @@ class Cache:
         """True if a query now sees only the pages that it selects: a token of the answer."""
         return self.phase == "answering" and self.keeper.pages_seen(self.num_pages) < self.num_pages
 
+    @property
+    def prefill_loss(self) -> float:
+        """The share of attention weights that a query may now lose to pages it skips: 0 in questions and answers."""
+        return self.pool.prefill_loss if self.phase == "reading" else 0.0
+
     def record_attention(self) -> None:
         """From here on, add up in ``attention_mass`` what the pages read so far receive. Forks add to it as well."""
         self.history.record(self.length // PAGE)

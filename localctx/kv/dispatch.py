@@ -63,7 +63,7 @@ class AttentionCase:
 
     def chunk(self) -> bool:
         """True for several tokens in float32; in bf16 torch is faster, where no pages are skipped."""
-        return self.tokens > 1 and (self.dtype == torch.float32 or self.cache.pool.prefill_loss > 0)
+        return self.tokens > 1 and (self.dtype == torch.float32 or self.cache.prefill_loss > 0)
 
     def sees_all(self) -> bool:
         """True if every token attends to everything before it."""

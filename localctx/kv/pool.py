@@ -78,7 +78,9 @@ class Pool:
 
     def with_codec(self, codec: str) -> "Pool":
         """An empty pool of the same model, device and limits in another codec."""
-        return Pool(self.shape, codec, self.device, self.rope, self.limits, self.spill, *self._kernels)
+        return Pool(
+            self.shape, codec, self.device, self.rope, self.limits, self.spill, *self._kernels, self.prefill_loss
+        )
 
     @property
     def limits(self) -> TierLimits:

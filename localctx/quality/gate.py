@@ -69,7 +69,7 @@ def first_tokens(model: PagedModel, text: str, tokens: int) -> list[int]:
 def store_result(store: Store, model: PagedModel, name: str, result: QualityResult, tokens: int) -> None:
     """Saves ``result``, measured on ``tokens`` tokens with ``model``, which the user calls ``name``, in the store."""
     variant = result.variant
-    key = variant.key(variant.model(model).fingerprint(variant.codec))
+    key = variant.key(model.read_with(0).fingerprint(variant.codec))
     with store_errors(store.home):
         store.quality_results.note(key, name, variant.name, result.passed, {"tokens": tokens, **result.to_json()})
 

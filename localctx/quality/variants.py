@@ -33,14 +33,10 @@ class Variant:
         return " ".join([self.codec, *(word for word in (self.keep, self.reading) if word != "full")])
 
     def key(self, fingerprint: bytes) -> bytes:
-        """Returns the key of its result in the store; ``fingerprint`` is that of the model with this codec."""
-        return fingerprint if self.keep == "full" else sha256(fingerprint + f"keep {self.keep}".encode()).digest()
-
-    def model(self, model: PagedModel) -> PagedModel:
-        """Returns a view of ``model`` that reads in this way."""
-        view: PagedModel = model.view()
-        view.prefill_loss = prefill_loss(self.reading)
-        return view
+        """Returns the key of its result in the store; ``fingerprint`` is that of pages in this codec, read in full."""
+        loss = prefill_loss(self.reading)
+        ways = [f"keep {self.keep}"] * (self.keep != "full") + [f"prefill loss {loss}"] * (loss > 0)
+        return sha256(fingerprint + " ".join(ways).encode()).digest() if ways else fingerprint
 
     @property
     def shares_prefill(self) -> bool:
@@ -83,7 +79,7 @@ class Setup:
     def new_cache(self, variant: Variant, tokens: int) -> Cache:
         """Returns an empty cache with the variant's codec and keeper, whose budget may be a share of ``tokens``."""
         memory = CachePlan(variant.codec, make_keeper(variant.keep, tokens), self.limits, self.chunk)
-        return memory.new_cache(variant.model(self.model), self.spill)
+        return memory.new_cache(self.model.read_with(prefill_loss(variant.reading)), self.spill)
 
 
 def make_setup(model: PagedModel, settings: Settings, tokens: int) -> Setup:

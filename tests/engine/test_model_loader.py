@@ -25,9 +25,9 @@ def test_loading_downloads_first_then_tells_of_the_processor(monkeypatch, tmp_pa
 
     monkeypatch.setattr(model_loader, "resolve_model", download)
     monkeypatch.setattr(model_loader, "refuse_too_big", lambda folder, settings: None)
-    model = SimpleNamespace()
+    model = SimpleNamespace(read_with=lambda loss: f"read with {loss}")
+    monkeypatch.setattr(model_loader, "warm_sparse_prefill", lambda: phases.append("sparse"))
     monkeypatch.setattr(model_loader, "load_model", lambda *settings: model)
     settings = Settings(tmp_path, model=str(tmp_path), engine="torch", device="cpu", reading="sparse:0.2")
-    assert model_loader._load(settings, progress) is model
-    assert model.prefill_loss == 0.2
-    assert phases == ["fetching", PREPARING, "loading"]
+    assert model_loader._load(settings, progress) == "read with 0.2"
+    assert phases == ["fetching", PREPARING, "loading", "sparse"]

@@ -52,7 +52,10 @@ def test_a_helper_compiles_beside_this_process_which_then_loads_all(monkeypatch,
 def test_nothing_is_helped_where_all_was_compiled(done, empty_cache, started):
     empty_cache.mkdir()
     assert not warmup.compiled()
-    (empty_cache / "decode_layers_cpu.decode_layers-69.py311.nbi").touch()
+    python = "".join(map(str, sys.version_info[:2]))
+    (empty_cache / "decode_layers_cpu.decode_layers-69.py2.nbi").touch()
+    assert not warmup.compiled(), "by another Python"
+    (empty_cache / f"decode_layers_cpu.decode_layers-69.py{python}.nbi").touch()
     assert warmup.compiled()
     warmup.warm()
     assert done == ["warm_prefill", "warm_decoding"]
@@ -62,7 +65,7 @@ def test_nothing_is_helped_where_all_was_compiled(done, empty_cache, started):
 @pytest.mark.usefixtures("empty_cache")
 def test_a_helper_is_this_interpreter(started):
     warmup._start_helper()
-    assert started == [[sys.executable, "-m", "localctx.kernels.warmup"]]
+    assert started == [[sys.executable, "-P", "-m", "localctx.kernels.warmup"]]
 
 
 def test_without_a_second_thread_or_files_or_an_interpreter_there_is_no_helper(monkeypatch, empty_cache, started):
