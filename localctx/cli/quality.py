@@ -237,7 +237,8 @@ def _stream(
 
     if max(len(codecs), len(keeps)) > 1:
         raise UsageError("--stream measures one cache", "give one --kv and one --keep")
-    variant = Variant(*(codecs or ("int8",)), *(keeps or ("full",)), session.settings.reading)
+    (codec,), (keep,) = codecs or ("int8",), keeps or ("full",)
+    variant = Variant(codec, keep, session.settings.reading)
     setup = make_setup(session.paged_model, session.settings, tokens)
     s = measure_streaming(setup, text, tokens, variant, on_progress=terminal.show)
     terminal.clear()
