@@ -48,8 +48,14 @@ def check_pages(
 ) -> CheckedPages:
     """Compute ``count`` random pages of these caches of a bundle again (None: all), each from the pages before it.
 
-    Calls ``progress(pages computed, pages to compute)``. Raises DocumentError for one that differs, Cancelled.
+    Calls ``progress(pages computed, pages to compute)``. Raises DocumentError for one that differs, and where texts are
+    read sparsely: what a token skips depends on those beside it, so an honest page can differ. Raises Cancelled.
     """
+    if caches and runtime.paged_model.prefill_loss:
+        raise DocumentError(
+            "pages that were read sparsely cannot be checked",
+            "import the text alone with --text-only, and the model reads it again",
+        )
     every = [(i, page) for i, cache in enumerate(caches) for page in range(len(cache.pages))]
     chosen = every if count is None else random.SystemRandom().sample(every, min(count, len(every)))
     done = 0

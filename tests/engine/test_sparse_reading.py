@@ -11,10 +11,15 @@ from tiny_models import save_sharp_model
 
 from localctx.engine import plan
 from localctx.engine.llama_settings import refuse_for_gguf
-from localctx.errors import UsageError
+from localctx.engine.torch_engine import TorchEngine
+from localctx.errors import DocumentError, UsageError
+from localctx.kv.cache import Cache
+from localctx.kv.pool import Pool
 from localctx.quality.variants import Variant, group_by_prefill, make_variants
 from localctx.session import Session
 from localctx.settings import Settings, load_settings, prefill_loss
+from localctx.shape import KVShape, LayerShape
+from localctx.workflows.check_bundle import check_pages
 
 QUESTIONS = ["How long is river 3?", "Where does it end?"]
 
@@ -78,6 +83,34 @@ def test_it_is_refused_on_a_gpu_and_by_llama_cpp(home, monkeypatch):
     plan.refuse_sparse_reading(replace(settings, reading="full"))
     with pytest.raises(UsageError, match="skips no pages"):
         refuse_for_gguf(settings)
+
+
+def test_pages_that_were_read_sparsely_are_not_taken_from_others(open_session):
+    with open_session(reading="sparse") as s:
+        assert s.model.prefill_loss == 0.1
+        with pytest.raises(DocumentError, match="sparsely cannot be checked"):
+            check_pages(s.runtime, None, [None])
+
+
+def test_a_codec_that_passed_is_trusted_however_texts_are_read(open_session):
+    """And sparse reading that failed says nothing about its codec."""
+    with open_session(reading="full") as s:
+        full, store = s.model.fingerprint("int4"), s.runtime.store
+        store.quality_results.note(full, "sharp", "int4", True, {})
+        failed = Variant("int8", "full", "sparse").key(s.model.fingerprint("int8"))
+        store.quality_results.note(failed, "sharp", "int8 sparse", False, {})
+    with open_session(reading="sparse") as s:
+        engine = TorchEngine(s.runtime)
+        assert s.model.fingerprint("int4") != full
+        assert engine._passed("int4") is True
+        assert engine._passed("int8") is None
+
+
+def test_a_question_skips_nothing():
+    cache = Cache(Pool(KVShape((LayerShape(1, 8, 8),)), "f32", prefill_loss=0.2), torch.float32)
+    assert [cache.prefill_loss, cache.pool.with_codec("int8").prefill_loss] == [0.2, 0.2]
+    cache.enter_phase("asking")
+    assert cache.prefill_loss == 0
 
 
 def test_quality_compares_it_with_full_reading():
