@@ -67,6 +67,7 @@ def quality(
     localctx quality report.txt --kv int8 --kv bf16
     localctx quality novel.txt --keep full --stream 20000
     localctx quality novel.txt --blend
+    localctx quality novel.txt --reading sparse
     localctx quality novel.txt --context
     localctx quality novel.txt --bits --tokens 2000
     """

@@ -199,11 +199,8 @@ def cancel_on_interrupt(cancel: Callable[[], bool]) -> Iterator[None]:
         if not cancel():
             raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGINT, stop)
-    try:
+    with _handled(signal.SIGINT, stop):
         yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
 
 
 @contextmanager
@@ -214,11 +211,18 @@ def interrupt_on_termination() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # ``timeout`` sends it twice
         raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    with _handled(signal.SIGTERM, interrupt):
+        yield
+
+
+@contextmanager
+def _handled(number: signal.Signals, handler: Callable[[int, Any], None]) -> Iterator[None]:
+    """Call ``handler`` on a signal inside the ``with`` block."""
+    previous = signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        signal.signal(number, previous)
 
 
 def print_json(value: Any, indent: int | None = 2) -> None:
