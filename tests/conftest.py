@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 from tiny_models import save_sharp_model, save_tiny_model
 from window_in_process import opened, served_in_process
@@ -20,7 +21,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # the tests' own processes fetch nothing
 os.environ.setdefault("LOCALCTX_EFFECTIVE_CONTEXT", "1000000")  # random models are of no size that bears anything
 os.environ.setdefault("LOCALCTX_CAREFUL", "off")  # no passage makes a question likelier to them
 os.environ.setdefault("LOCALCTX_REPEATS", "allow")  # and they say the same again and again
-os.environ.setdefault("TRITON_INTERPRET", "1")  # kernels for GPUs run here; Triton looks when it is imported
+if not torch.cuda.is_available():  # kernels for GPUs run all the same; Triton looks when it is imported
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 if "PYTEST_XDIST_WORKER" in os.environ:  # each on a core of its own: threads that wait for each other spin
     os.environ |= {name: os.environ.get(name, "1") for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")}
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and hand that down

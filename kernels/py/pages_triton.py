@@ -166,6 +166,66 @@ def _put(x, address, offsets, head, row_stride, col_stride, ROWS: tl.constexpr, 
         tl.store(codes + (head * ROWS + r) * WIDTH + c, packed, mask=mine)
 
 
+# --- Unsealing
+
+
+@launching
+def unseal(
+    addresses: Tensor, formats: Tensor, layout: TritonLayerLayout, dtype: torch.dtype, rotated: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Keys [H, n * 64, D] and values [H, n * 64, Dv] in ``dtype`` that the records at ``addresses`` [n], of ``formats``
+    [n], hold, rotated back where ``rotated``.
+    """
+    many, device = len(addresses) * _TOKENS, addresses.device
+    k, v = (
+        torch.empty(layout.heads, many, dim, dtype=torch.float32 if rotated else dtype, device=device)
+        for dim in (layout.k_dim, layout.v_dim)
+    )
+    few, wide = layout.bits[0], layout.bits[-1]
+    _unseal[(len(addresses), layout.heads)](
+        addresses, formats, layout.offsets, k, v,
+        K_DIM=layout.k_dim, V_DIM=layout.v_dim, K_BLOCK=block_of(layout.k_dim), V_BLOCK=block_of(layout.v_dim),
+        K_BITS=few[0], V_BITS=few[1], SINK_K_BITS=wide[0], SINK_V_BITS=wide[1],
+    )  # fmt: skip
+    return (rotate(k, dtype=dtype), rotate(v, dtype=dtype)) if rotated else (k, v)
+
+
+@triton.jit
+def _unseal(  # type: ignore[no-untyped-def]
+    addresses, formats, offsets, k, v,
+    K_DIM: tl.constexpr, V_DIM: tl.constexpr, K_BLOCK: tl.constexpr, V_BLOCK: tl.constexpr,
+    K_BITS: tl.constexpr, V_BITS: tl.constexpr, SINK_K_BITS: tl.constexpr, SINK_V_BITS: tl.constexpr,
+):  # fmt: skip
+    page, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    address, kind = tl.load(addresses + page), tl.load(formats + page)
+    if K_BITS == SINK_K_BITS and V_BITS == SINK_V_BITS:
+        keys = _numbers(address, offsets + kind * 6, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
+        values = _numbers(address, offsets + kind * 6 + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
+    elif kind == 0:
+        keys = _numbers(address, offsets, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
+        values = _numbers(address, offsets + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
+    else:
+        keys = _numbers(address, offsets + 6, head, K_DIM, PAGE, SINK_K_BITS, K_BLOCK, PAGE)
+        values = _numbers(address, offsets + 9, head, PAGE, V_DIM, SINK_V_BITS, PAGE, V_BLOCK)
+    row = ((head * tl.num_programs(0) + page) * PAGE + tl.arange(0, PAGE))[:, None]
+    d, e = tl.arange(0, K_BLOCK)[None], tl.arange(0, V_BLOCK)[None]
+    tl.store(k + row * K_DIM + d, tl.trans(keys.to(k.dtype.element_ty)), mask=d < K_DIM)
+    tl.store(v + row * V_DIM + e, values.to(v.dtype.element_ty), mask=e < V_DIM)
+
+
+@triton.jit
+def _numbers(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
+    """The numbers [ROWS, COLS] of a head of the record at ``address``, float32."""
+    if BITS == 16:
+        r, c = tl.arange(0, ROW_BLOCK)[:, None], tl.arange(0, COL_BLOCK)[None]
+        wide = tl.multiple_of((address + tl.load(offsets)).to(tl.pointer_type(tl.bfloat16)), 16)
+        x = tl.load(wide + (head * ROWS + r) * COLS + c, mask=(r < ROWS) & (c < COLS), other=0).to(tl.float32)
+    else:
+        codes, scale, zero = load(address, offsets, head, ROWS, COLS, BITS, ROW_BLOCK, COL_BLOCK)
+        x = codes.to(tl.float32) * scale[:, None] + zero[:, None]
+    return x
+
+
 # --- Sketches
 
 

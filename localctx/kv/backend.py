@@ -56,8 +56,14 @@ class Backend(Protocol):
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
         """Encode k and v [kv_heads, pages * 64, dim] into one layer of new pages, whose bytes are ``payloads``."""
 
-    def unpack(self, layer: int, pages: PageAddresses) -> tuple[Tensor, Tensor]:
-        """Keys and values [kv_heads, pages * 64, dim] float32 of pages, where ``in_place``."""
+    def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Keys and values [kv_heads, pages * 64, dim] of pages where ``unpacks`` says that it reads them."""
+
+    def unpacks(self, on_device: np.ndarray) -> bool:
+        """True if ``unpack`` reads pages of which ``on_device`` [n] are in the device's tier."""
+
+    def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Keys and values [kv_heads, pages * 64, dim] of ``records`` [pages, total] of a kind, which ``fetch`` made."""
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
         """Addresses and kinds of pages, as the kernels take them."""
@@ -124,9 +130,17 @@ class TorchBackend:
         for payload, record in zip(payloads, self._format.codecs[kind][layer].encode(k, v), strict=True):
             payload[span].copy_(record)
 
-    def unpack(self, layer: int, pages: PageAddresses) -> tuple[Tensor, Tensor]:
+    def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """See ``Backend``."""
         raise AssertionError(_NOT_IN_PLACE)
+
+    def unpacks(self, on_device: np.ndarray) -> bool:
+        """See ``Backend``."""
+        return self.in_place
+
+    def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """See ``Backend``."""
+        return self._format.codecs[kind][layer].decode(records, dtype)
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
         """See ``Backend``."""

@@ -160,14 +160,16 @@ class BlockTable:
 
     def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """The keys and values [kv_heads, tokens, dim] of the pages ``first..stop``, which are of one kind, decoded."""
-        column = self._column(layer)
-        kind = column.kinds[first]
-        if self.pool.in_place:
+        column, backend = self._column(layer), self.pool.backend
+        kind, unbiased = column.kinds[first], self.pool.unbiased(layer)
+        wide = torch.float32 if unbiased else dtype
+        if backend.unpacks(column.on_device[first:stop]):
             assert column.bases[first:stop].all(), "no layer sees these pages any longer"
-            k, v = self.pool.backend.unpack(layer, PageAddresses(column.bases[first:stop], column.kinds[first:stop]))
+            bases, kinds = column.for_kernels
+            k, v = backend.unpack(layer, PageAddresses(bases[first:stop], kinds[first:stop]), wide)
         else:
-            k, v = self.pool.codec_of(layer, kind).decode(self.records(layer, first, stop), torch.float32)
-        if kind == ORDINARY and self.pool.unbiased(layer):
+            k, v = backend.decode(layer, kind, self.records(layer, first, stop), wide)
+        if kind == ORDINARY and unbiased:
             assert self.pool.rope
             k = k + self.pool.rope.bias_keys(layer, self.token_positions(layer, first, stop))
         return k.to(dtype), v.to(dtype)

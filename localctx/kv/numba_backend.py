@@ -19,11 +19,11 @@ class NumbaBackend(TorchBackend):
     in_place = prefill_kernel = selects_in_batch = True
     max_batch_tokens = MAX_DECODE_TOKENS
 
-    def unpack(self, layer: int, pages: PageAddresses) -> tuple[Tensor, Tensor]:
+    def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """See ``Backend``."""
         bases, kinds = self._records(layer, pages)
         k, v = map(torch.from_numpy, decode_cpu.unpack_pages(bases, kinds, self._format.layouts[layer]))
-        return self._rotated(k), self._rotated(v)
+        return self._rotated(k).to(dtype), self._rotated(v).to(dtype)
 
     def attend(
         self,

@@ -36,6 +36,20 @@ class TritonBackend(TorchBackend):
         at = torch.tensor([payload.data_ptr() for payload in payloads], device=self._device)
         pages_triton.seal(k, v, at, self.layouts[layer], kind, self._format.rotated)
 
+    def unpacks(self, on_device: np.ndarray) -> bool:
+        """See ``Backend``."""
+        return bool(on_device.all())
+
+    def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """See ``Backend``."""
+        return pages_triton.unseal(pages.bases, pages.kinds, self.layouts[layer], dtype, self._format.rotated)
+
+    def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """See ``Backend``. The records are read as if each lay in a page of its own."""
+        first = records.data_ptr() - int(self._format.offsets[kind, layer])
+        bases = first + records.shape[1] * torch.arange(len(records), device=records.device)
+        return self.unpack(layer, PageAddresses(bases, torch.full_like(bases, kind, dtype=torch.uint8)), dtype)
+
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
         """See ``Backend``. Copies them to the device."""
         return PageAddresses(torch.from_numpy(bases).to(self._device), torch.from_numpy(kinds).to(self._device))

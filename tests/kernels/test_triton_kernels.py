@@ -1,4 +1,4 @@
-"""The kernels for GPUs, without one: run by Triton's interpreter against torch, and compiled for two generations."""
+"""The kernels for GPUs against torch: on a GPU, else by Triton's interpreter. They compile for two generations."""
 
 import os
 import subprocess
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from repository import ROOT
+from triton_device import DEVICE, GPU, triton
 
 from localctx.budget import TierLimits
 from localctx.kernels import attention_reference as A
@@ -24,19 +25,31 @@ from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
 from localctx.shape import PAGE, KVShape, LayerShape
 
-triton = pytest.importorskip("triton", reason="Triton is not installed")
-if not triton.knobs.runtime.interpret:
-    pytest.skip("TRITON_INTERPRET=1 runs the kernels without a GPU", allow_module_level=True)
-
-from localctx.kernels import attention_triton, pages_triton  # noqa: E402
+from localctx.kernels import attention_triton, pages_triton  # isort: skip
 
 BF16 = torch.bfloat16
 CODECS = ["bf16", "int8", "k8v4", "int4", "int2"]
 SHAPES = {"gqa": (LayerShape(2, 32, 32), 6), "uneven": (LayerShape(1, 24, 40), 2)}
 
 
-def rand(*shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
+assert triton  # whose tests are slow by its interpreter (conftest.is_quick)
+
+
+def rand(*shape, device=DEVICE):
+    """The same numbers on every device."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape))).to(device)
+
+
+def on_device(*numbers, dtype=torch.int64):
+    return torch.tensor([*numbers], dtype=dtype, device=DEVICE)
+
+
+def addresses_of(records):
+    return on_device(*(r.data_ptr() for r in records))
+
+
+def kinds_of(*kinds):
+    return on_device(*kinds, dtype=torch.uint8)
 
 
 def layout_of(shape, *names):
@@ -44,15 +57,15 @@ def layout_of(shape, *names):
     y = [c.layout for c in codecs]
     offsets = [[x.k_codes, x.k_scale, x.k_zero, x.v_codes, x.v_scale, x.v_zero] for x in y]
     bits = tuple((c.format.k_bits, c.format.v_bits) for c in codecs)
-    return pages_triton.TritonLayerLayout(shape.kv_heads, shape.k_dim, shape.v_dim, bits, torch.tensor(offsets))
+    return pages_triton.TritonLayerLayout(shape.kv_heads, shape.k_dim, shape.v_dim, bits, on_device(*offsets))
 
 
-def stored(name, shape, pages):
+def stored(name, shape, pages, rotated=False):
     """Records of random keys (offset, as real ones are) and values, their addresses, and what they decode to."""
-    codec = make_codec(name, shape, rotated=False)
+    codec = make_codec(name, shape, rotated)
     k = rand(shape.kv_heads, pages * PAGE, shape.k_dim) + 3 * rand(shape.kv_heads, 1, shape.k_dim)
     records = codec.encode(k, rand(shape.kv_heads, pages * PAGE, shape.v_dim))
-    return records, torch.tensor([r.data_ptr() for r in records]), codec.decode(records, torch.float32)
+    return records, addresses_of(records), codec.decode(records, torch.float32)
 
 
 def near(found, expected, atol=4e-3):
@@ -69,7 +82,7 @@ def test_pages_are_attended_as_what_they_decode_to(name, case):
     shape, heads = SHAPES[case]
     _records, at, (k, v) = stored(name, shape, 11)
     parts = np.array([[0, 0, 4, 0], [0, 4, 8, 0], [0, 8, 9, 0], [1, 9, 11, 63]])
-    pages = attention_triton.make_pages(parts, 2, at, torch.zeros(11, dtype=torch.uint8))
+    pages = attention_triton.make_pages(parts, 2, at, kinds_of(*[0] * 11))
     q = rand(2, heads, shape.k_dim)
     out, lse, masses = attention_triton.attend_pages(q, pages, layout_of(shape, name, "bf16"), 0.2, masses=True)
     for row, seen in enumerate((slice(0, 9 * PAGE), slice(9 * PAGE + 63, None))):
@@ -84,9 +97,9 @@ def test_each_head_has_pages_of_its_own_of_two_kinds_with_extra_scores_and_a_cap
     kept, at, (k, v) = stored("int4", shape, 6)
     sinks, sinks_at, (sink_k, sink_v) = stored("bf16", shape, 1)
     assert len(kept) + len(sinks) == 7
-    chosen = torch.tensor([[0, 2, 5], [1, 2, 3]])
+    chosen = on_device([0, 2, 5], [1, 2, 3])
     addresses = torch.cat((sinks_at.expand(2, 1), at[chosen]), 1)
-    kinds = torch.tensor([1, 0, 0, 0], dtype=torch.uint8).expand(2, 4).contiguous()
+    kinds = kinds_of(1, 0, 0, 0).expand(2, 4).contiguous()
     pages = attention_triton.make_pages(np.array([[0, 0, 3, 0], [0, 3, 4, 0]]), 1, addresses, kinds)
     q, extra = rand(1, heads, shape.k_dim), rand(heads, 4 * PAGE)
     out, lse, _ = attention_triton.attend_pages(q, pages, layout_of(shape, "int4", "bf16"), 0.2, softcap=3, extra=extra)
@@ -109,12 +122,10 @@ def test_rows_see_their_pages_their_open_page_and_themselves(rotated):
     codec = make_codec("int8+hadamard" if rotated else "int8", shape)
     records = codec.encode(k, v)
     k, v = codec.decode(records, torch.float32)
-    pages = attention_triton.make_pages(
-        np.array([[0, 0, 3, 5]]), 2, torch.tensor([r.data_ptr() for r in records]), torch.zeros(3, dtype=torch.uint8)
-    )
+    pages = attention_triton.make_pages(np.array([[0, 0, 3, 5]]), 2, addresses_of(records), kinds_of(0, 0, 0))
     open_k, open_v = (rand(2, 2, PAGE, 32 + i)[..., :32].contiguous().to(BF16) for i in range(2))
-    at = torch.tensor([[open_k[i].data_ptr(), open_v[i].data_ptr()] for i in range(2)])
-    tails = attention_triton.TritonOpenPages(at, torch.tensor([0, 9]), torch.tensor([0, 2]))
+    at = on_device(*([open_k[i].data_ptr(), open_v[i].data_ptr()] for i in range(2)))
+    tails = attention_triton.TritonOpenPages(at, on_device(0, 9), on_device(0, 2))
     q, new_k, new_v = (rand(n, 2, 32).to(BF16).transpose(0, 1) for n in (heads, 2, 2))
     before, sinks = (open_k.clone(), open_v.clone()), rand(heads)
     out, masses = attention_triton.attend_rows(
@@ -144,7 +155,7 @@ def test_sealing_writes_the_bytes_that_torch_writes(name, case):
     k[:, :, 0], v[:, 0] = 7e4, 0.5  # clipped; constant
     expected = make_codec(name, shape, rotated=False).encode(k, v)
     records = torch.zeros_like(expected)
-    pages_triton.seal(k, v, torch.tensor([r.data_ptr() for r in records]), layout_of(shape, "bf16", name), 1)
+    pages_triton.seal(k, v, addresses_of(records), layout_of(shape, "bf16", name), 1)
     assert torch.equal(records, expected)
 
 
@@ -153,8 +164,27 @@ def test_sealing_in_bf16_keeps_what_is_bf16():
     k, v = (rand(shape.kv_heads, PAGE, d).to(BF16) for d in (shape.k_dim, shape.v_dim))
     expected = make_codec("bf16", shape).encode(k, v)
     records = torch.zeros_like(expected)
-    pages_triton.seal(k, v, torch.tensor([r.data_ptr() for r in records]), layout_of(shape, "bf16"), 0)
+    pages_triton.seal(k, v, addresses_of(records), layout_of(shape, "bf16"), 0)
     assert torch.equal(records, expected)
+
+
+@pytest.mark.parametrize("case", SHAPES)
+@pytest.mark.parametrize("name", [*CODECS, "int8+hadamard"])
+def test_what_is_unsealed_is_what_records_decode_to(name, case):
+    """Pages of both kinds, in any order, in the model's precision and in full."""
+    shape, _ = SHAPES[case]
+    rotated = name.endswith("hadamard")
+    kept, at, numbers = stored(name, shape, 3, rotated)
+    kept_sinks, sinks_at, sinks = stored("bf16", shape, 1, rotated)
+    assert (len(kept), len(kept_sinks)) == (3, 1)
+    order = on_device(2, 0, 1)
+    addresses, kinds = torch.cat((sinks_at, at[order])), kinds_of(1, 0, 0, 0)
+    for dtype in (torch.float32, BF16):
+        made = pages_triton.unseal(addresses, kinds, layout_of(shape, name, "bf16"), dtype, rotated)
+        for found, some, first in zip(made, numbers, sinks, strict=True):
+            pages = some.unflatten(1, (3, PAGE))[:, order].flatten(1, 2)
+            assert found.dtype == dtype
+            near(found, torch.cat((first, pages), 1), atol=2e-5 if dtype == torch.float32 else 4e-2)
 
 
 @pytest.mark.parametrize("n", [8, 24, 64, 80])
@@ -168,7 +198,7 @@ def test_rotation_is_that_of_torch(n):
 def test_a_sketch_of_records_is_that_of_their_keys(name):
     shape, _ = SHAPES["uneven"]
     records, at, _ = stored(name, shape, 3)
-    made = pages_triton.make_sketch(at, torch.zeros(3, dtype=torch.uint8), layout_of(shape, name, "bf16"))
+    made = pages_triton.make_sketch(at, kinds_of(0, 0, 0), layout_of(shape, name, "bf16"))
     expected = sketch.make_sketch(make_codec(name, shape, rotated=False).stored_keys(records))
     assert all(torch.equal(a, b) for a, b in zip(made, expected, strict=True))
 
@@ -186,29 +216,35 @@ def test_the_best_scores_of_a_sketch_are_those_of_torch(with_extra):
 class Biased:
     """A model whose k_proj adds the same to every key, and does not rotate."""
 
-    bias = 20 * rand(2, 32).to(BF16).float()
+    bias = 20 * rand(2, 32, device="cpu").to(BF16).float()
 
     def has_bias(self, layer):
         return True
 
     def bias_keys(self, layer, positions):
-        return self.bias[:, None].expand(-1, len(positions), -1)
+        return self.bias.to(positions.device)[:, None].expand(-1, len(positions), -1)
 
     def bias_scores(self, layer, q, positions):
-        return (q.unflatten(0, (2, -1)) * self.bias[:, None]).sum(-1).flatten()[:, None].expand(-1, len(positions))
+        return (
+            (q.unflatten(0, (2, -1)) * self.bias.to(q.device)[:, None])
+            .sum(-1)
+            .flatten()[:, None]
+            .expand(-1, len(positions))
+        )
 
 
 def pools(codec, layers=1, window=None, rope=None, **how):
-    """The same pool for a processor's kernels and for a GPU's, in the processor's memory."""
+    """The same pool for a processor's kernels and for a GPU's, in the processor's memory where there is none."""
     shape = KVShape((LayerShape(2, 32, 32, window=window),) * layers)
-    return Pool(shape, codec, rope=rope), Pool(shape, codec, rope=rope, in_place=False, triton=True, **how)
+    return Pool(shape, codec, rope=rope), Pool(shape, codec, DEVICE, rope, in_place=False, triton=True, **how)
 
 
 def filled(pool, length, keep="full"):
     cache = Cache(pool, BF16, make_keeper(keep, length))
     cache.begin(length)
     for layer in range(len(pool.shape.layers)):
-        cache.extend(layer, rand(2, length, 32).to(BF16), rand(2, length, 33)[..., :32].to(BF16))
+        k, v = rand(2, length, 32, device=pool.device), rand(2, length, 33, device=pool.device)[..., :32]
+        cache.extend(layer, k.to(BF16), v.to(BF16))
     cache.commit()
     return cache
 
@@ -218,17 +254,18 @@ def step(caches, tokens, attend):
     for cache in caches:
         cache.record_attention()
         cache.begin(tokens)
-    q, k, v = (rand(heads, len(caches) * tokens, 32).to(BF16) for heads in (4, 2, 2))
+    device = caches[0].pool.device
+    q, k, v = (rand(heads, len(caches) * tokens, 32, device=device).to(BF16) for heads in (4, 2, 2))
     outs = [attend(caches, layer, q, k, v) for layer in range(len(caches[0].pool.shape.layers))]
     for cache in caches:
         cache.commit()
-    return torch.stack(outs), torch.from_numpy(np.concatenate([cache.attention_mass for cache in caches]))
+    return torch.stack(outs).cpu(), torch.from_numpy(np.concatenate([cache.attention_mass for cache in caches]))
 
 
 @pytest.mark.parametrize(
     ("codec", "how", "rope"),
     [
-        ("bf16", {"sinks": rand(4)}, None),
+        ("bf16", {"sinks": rand(4, device="cpu")}, None),
         ("int8", {"window": 150, "softcap": 3.0}, None),
         ("int4+hadamard", {}, None),
         ("k8v4", {}, Biased()),
@@ -240,7 +277,8 @@ def test_rows_on_a_gpu_are_those_on_a_processor(codec, how, rope):
     def attend(caches, layer, q, k, v):
         if layer == 0:
             rows.append(make_decode_batch([(cache, 1) for cache in caches]))
-        out = rows[-1].attend(layer, q, k, v, 0.2, **how)
+        moved = {name: x.to(q.device) if name == "sinks" else x for name, x in how.items()}
+        out = rows[-1].attend(layer, q, k, v, 0.2, **moved)
         if layer:
             rows[-1].report_attention()
         return out
@@ -250,7 +288,7 @@ def test_rows_on_a_gpu_are_those_on_a_processor(codec, how, rope):
         caches = [filled(pool, n) for n in (5, PAGE - 1, 6 * PAGE + 7)]
         assert all(joins_batch(cache, 1) for cache in caches)
         seen.append(step(caches, 1, attend))
-        sealed.append(caches[1].read(1, 0, 1, torch.float32))
+        sealed.append([x.cpu() for x in caches[1].read(1, 0, 1, torch.float32)])
         for cache in caches:
             cache.drop()
     assert type(rows[0]) is DecodeBatch
@@ -286,8 +324,8 @@ def test_what_left_the_gpus_memory_is_fetched_as_ever():
         assert cache.table.readable() == pool.in_place
         assert cache.table.readable(np.array([8]))
         cache.begin(1)
-        q, k, v = (rand(heads, 1, 32).to(BF16) for heads in (4, 2, 2))
-        seen.append(attend_cache(cache, 0, q, k, v, 0.2))
+        q, k, v = (rand(heads, 1, 32, device=pool.device).to(BF16) for heads in (4, 2, 2))
+        seen.append(attend_cache(cache, 0, q, k, v, 0.2).cpu())
     near(seen[1], seen[0], atol=2e-2)
 
 
@@ -309,13 +347,13 @@ def test_in_full_precision_torch_attends():
 
 def test_what_is_measured_on_a_gpu_is_what_torch_computes():
     """The script's own checks, here in the interpreter; what they find wrong there is wrong."""
-    for name, codec, nbytes, _run, error in measure_gpu.kernels(2, LayerShape(1, 16, 16), 2, torch.device("cpu")):
+    for name, codec, nbytes, _run, error in measure_gpu.kernels(2, LayerShape(1, 16, 16), 2, DEVICE):
         assert error() < measure_gpu.NEAR, (name, codec)
         assert nbytes > 0
 
 
 def test_the_script_says_what_it_needs():
-    if torch.cuda.is_available():
+    if GPU:
         pytest.skip("there is a GPU")
     with pytest.raises(SystemExit, match="needs an NVIDIA GPU"):
         measure_gpu.main([64])

@@ -1,4 +1,7 @@
-"""Captured steps: replayed with other numbers they give what is computed anew, and what cannot be captured is not."""
+"""Captured steps: replayed with other numbers they give what is computed anew, and what cannot be captured is not.
+
+On a GPU by its graphs; without one by a recorder that does what they do.
+"""
 
 from dataclasses import dataclass
 
@@ -8,29 +11,29 @@ import pytest
 import torch
 from torch import Tensor
 
-triton = pytest.importorskip("triton", reason="Triton is not installed")
-if not triton.knobs.runtime.interpret:
-    pytest.skip("TRITON_INTERPRET=1 runs the kernels without a GPU", allow_module_level=True)
+from triton_device import DEVICE, triton  # isort: skip  # which skips where there is no Triton
+from graph_recorder import record
+from small_families import build
 
-from graph_recorder import record  # noqa: E402
-from small_families import build  # noqa: E402
+from localctx.errors import Cancelled
+from localctx.kv.cache import Cache
+from localctx.kv.graph_inputs import GraphInputs, pad_to_power_of_two
+from localctx.kv.pool import Pool
+from localctx.models import cuda_graphs as G
+from localctx.models.base import ForwardRequest
+from localctx.models.transformers_model import TransformersModel
+from localctx.shape import PAGE, KVShape, LayerShape
 
-from localctx.errors import Cancelled  # noqa: E402
-from localctx.kv.cache import Cache  # noqa: E402
-from localctx.kv.graph_inputs import GraphInputs, pad_to_power_of_two  # noqa: E402
-from localctx.kv.pool import Pool  # noqa: E402
-from localctx.models import cuda_graphs as G  # noqa: E402
-from localctx.models.base import ForwardRequest  # noqa: E402
-from localctx.models.transformers_model import TransformersModel  # noqa: E402
-from localctx.shape import PAGE, KVShape, LayerShape  # noqa: E402
+assert triton  # whose tests are slow by its interpreter (conftest.is_quick)
 
+CPU = torch.device("cpu")
 LENGTHS = (3 * PAGE - 2, 3 * PAGE + 20)  # the second step fills a page; the tables have room for one more
 STEPS = 5
 
 
 def answered(model, codec):
     """Logits of steps of two sequences side by side, what they looked at, and their open pages."""
-    pool = Pool(model.shape, codec, in_place=False, triton=True, rope=model.rope)
+    pool = Pool(model.shape, codec, model.device, in_place=False, triton=True, rope=model.rope)
     caches = [Cache(pool, torch.bfloat16) for _ in LENGTHS]
     for n, cache in zip(LENGTHS, caches, strict=True):
         model.forward([3 + i * i % 190 for i in range(n)], cache)
@@ -40,7 +43,7 @@ def answered(model, codec):
     for i in range(STEPS):
         feeds = [ForwardRequest([5 + 7 * i + 31 * j], cache) for j, cache in enumerate(caches)]
         out.append(torch.cat(model.forward_each(feeds)))
-    looks = [torch.from_numpy(cache.attention_mass) for cache in caches]
+    looks = [torch.from_numpy(cache.attention_mass.copy()) for cache in caches]
     tails = [x for cache in caches for layer in range(len(model.shape.layers)) for x in cache.open_tail(layer)]
     return [torch.stack(out), *looks, *tails]
 
@@ -65,11 +68,12 @@ def run(graphs, likeness, x, work):
 class Counted:
     """A capture that counts captures and replays."""
 
-    def __init__(self):
+    def __init__(self, device=CPU):
+        self._capture = record if device.type == "cpu" else G.CudaCapture(device)
         self.captures = self.replays = 0
 
     def __call__(self, work):
-        replay, result = record(work)
+        replay, result = self._capture(work)
         self.captures += 1
 
         def counted():
@@ -87,10 +91,11 @@ TWO_SHARE = {"layer_types": ["full_attention"] * 2, "num_kv_shared_layers": 1}
     [("gemma2", "int4+hadamard", {}), ("gpt-oss", "int8", {}), ("gemma4-shared", "int8", TWO_SHARE)],
 )
 def test_replayed_steps_give_what_is_computed_anew(family, codec, more):
-    model = TransformersModel(build(family, num_hidden_layers=2, **more).to(torch.bfloat16))
-    assert model.graphs is None, "there is no GPU to capture on"
+    model = TransformersModel(build(family, num_hidden_layers=2, **more).to(DEVICE, torch.bfloat16))
+    assert DEVICE.type == "cuda" or model.graphs is None, "there is no GPU to capture on"
+    model.graphs = None
     expected = answered(model, codec)
-    model.graphs = G.GraphCache(count := Counted())
+    model.graphs = G.GraphCache(count := Counted(DEVICE))
     found = answered(model, codec)
     assert not model.graphs.refused
     assert (count.captures, count.replays) == (1, 3)
@@ -100,7 +105,7 @@ def test_replayed_steps_give_what_is_computed_anew(family, codec, more):
 
 def test_what_graphs_look_at_stays_when_their_pool_has_gone():
     shape = KVShape((LayerShape(1, 16, 16),) * 2)
-    pools = [Pool(shape, "int8", in_place=False, triton=True) for _ in range(2)]
+    pools = [Pool(shape, "int8", DEVICE, in_place=False, triton=True) for _ in range(2)]
     for one, other in zip(*(pool.backend.layouts for pool in pools), strict=True):
         assert one.offsets is other.offsets
 
@@ -123,14 +128,11 @@ def test_positions_of_another_kind_are_captured_anew():
 
 def test_the_script_for_a_gpu_compares_steps_with_graphs_and_without():
     size = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 8}
-    model = measure_gpu.made_model(CPU, size)
-    model.graphs = G.GraphCache(count := Counted())
+    model = measure_gpu.made_model(DEVICE, size)
+    model.graphs = G.GraphCache(count := Counted(DEVICE))
     (expected, _), (found, _) = measure_gpu.decoded(model, PAGE + 3, 3)
     assert torch.equal(found, expected)
     assert (count.captures, count.replays) == (1, 2)
-
-
-CPU = torch.device("cpu")
 
 
 def doubled(tables):
