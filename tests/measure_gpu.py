@@ -123,7 +123,16 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
             return float((make_sketch().codes != codes).float().mean())  # some codes differ by rounding
 
         of_keys = records.numel() // 2
+
+        def unseal(at=at, layout=layout):
+            return pages_triton.unseal(at, kinds, layout, BF16)
+
+        def unseal_error(records=records, order=order, codec=codec, unseal=unseal) -> float:
+            pairs = zip(unseal(), codec.decode(records[order], torch.float32), strict=True)
+            return max(_off(found, expected) for found, expected in pairs)
+
         yield "seal", name, 2 * k.nbytes + records.numel(), seal, seal_error
+        yield "unseal", name, 2 * k.nbytes + records.numel(), unseal, unseal_error
         yield "attend", name, records.numel(), attend, attend_error
         yield "sketch", name, of_keys + make_sketch().nbytes, make_sketch, sketch_error
     sketches, queries = make_sketch(), q.view(shape.kv_heads, -1, shape.k_dim)
@@ -140,6 +149,13 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
 
 
 LARGE = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32}
+LLAMA_3_8B = {
+    "vocab_size": 128_256,
+    "hidden_size": 4096,
+    "intermediate_size": 14_336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+}
 
 
 def made_model(device: torch.device, size: dict[str, int]) -> TransformersModel:
@@ -147,9 +163,14 @@ def made_model(device: torch.device, size: dict[str, int]) -> TransformersModel:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    config = LlamaConfig(vocab_size=32_000, num_key_value_heads=8, max_position_embeddings=1 << 20, **size)
-    with torch.device(device):
-        return TransformersModel(LlamaForCausalLM(config).to(BF16))
+    how = {"vocab_size": 32_000, "num_key_value_heads": 8, "max_position_embeddings": 1 << 20, **size}
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(BF16)
+    try:
+        with torch.device(device):
+            return TransformersModel(LlamaForCausalLM(LlamaConfig(**how)))
+    finally:
+        torch.set_default_dtype(before)
 
 
 def decoded(model: TransformersModel, context: int, count: int) -> list[tuple[torch.Tensor, float]]:

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from localctx.kernels.pages_triton import PAGE, TritonLayerLayout, block_of, half_of, launching, load, rotate
+from localctx.kernels.pages_triton import PAGE, TritonLayerLayout, block_of, half_of, launching, load_half, rotate
 
 PAGES_PER_BLOCK = 4
 """Block size of the attention kernels: the pages of 64 tokens that one program reads. It makes enough programs for a
@@ -186,20 +186,20 @@ def _attend_parts(  # type: ignore[no-untyped-def]
     if part < count:
         row, first = tl.load(parts + part * 4), tl.load(parts + part * 4 + 1)
         stop, skip = tl.load(parts + part * 4 + 2), tl.load(parts + part * 4 + 3)
-        queries = tl.load(q_rotated + row * q_row + query[:, None] * q_head + d, mask=asks, other=0).to(tl.float32)
+        queries = half_of(tl.load(q_rotated + row * q_row + query[:, None] * q_head + d, mask=asks, other=0))
         for page in range(first, stop):
             at = head * head_stride + page
             address, kind = tl.load(addresses + at), tl.load(formats + at)
             if K_BITS == SINK_K_BITS and V_BITS == SINK_V_BITS:
-                k, ka, kb = load(address, offsets + kind * 6, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
-                v, va, vb = load(address, offsets + kind * 6 + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
+                k = load_half(address, offsets + kind * 6, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
+                v = load_half(address, offsets + kind * 6 + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
             elif kind == 0:
-                k, ka, kb = load(address, offsets, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
-                v, va, vb = load(address, offsets + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
+                k = load_half(address, offsets, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
+                v = load_half(address, offsets + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
             else:
-                k, ka, kb = load(address, offsets + 6, head, K_DIM, PAGE, SINK_K_BITS, K_BLOCK, PAGE)
-                v, va, vb = load(address, offsets + 9, head, PAGE, V_DIM, SINK_V_BITS, PAGE, V_BLOCK)
-            s = (tl.dot(half_of(queries * ka[None]), k) + tl.sum(queries * kb[None], 1)[:, None]) * scale
+                k = load_half(address, offsets + 6, head, K_DIM, PAGE, SINK_K_BITS, K_BLOCK, PAGE)
+                v = load_half(address, offsets + 9, head, PAGE, V_DIM, SINK_V_BITS, PAGE, V_BLOCK)
+            s = tl.dot(queries, k) * scale
             if extra is not None:
                 more = (query[:, None] * per_head + page) * PAGE + t[None]
                 s += tl.load(extra + more, mask=i[:, None] < GROUP, other=0)
@@ -208,17 +208,16 @@ def _attend_parts(  # type: ignore[no-untyped-def]
             if masses is not None:
                 mass = top + tl.log(tl.sum(p, 1))
                 tl.store(masses + query * per_head + page, mass, mask=i < GROUP)
-            greatest = tl.max(va)  # so that no weight falls below float16's smallest
-            acc += tl.dot((p * (va / greatest)[None]).to(tl.float16), v) * greatest + tl.sum(p * vb[None], 1)[:, None]
+            acc += tl.dot(p.to(tl.float16), v)
     elif k_new is not None:
         row = part - count
         end = tl.load(filled + row)
-        queries = tl.load(q + row * q_row + query[:, None] * q_head + d, mask=asks, other=0).to(tl.float32)
+        queries = half_of(tl.load(q + row * q_row + query[:, None] * q_head + d, mask=asks, other=0))
         k_new += row * k_row + head * k_head
         v_new += row * v_row + head * v_head
         k = _tail(tl.load(tails + row * 2), k_new, end, head, K_DIM, K_BLOCK)
         v = _tail(tl.load(tails + row * 2 + 1), v_new, end, head, V_DIM, V_BLOCK)
-        s = tl.dot(half_of(queries), tl.trans(half_of(k))) * scale
+        s = tl.dot(queries, tl.trans(half_of(k))) * scale
         seen = (t >= tl.load(hidden + row)) & (t <= end)
         p, acc, top, total = _see(s, seen[None], softcap, acc, top, total, CAPPED)
         acc += tl.dot(p.to(tl.float16), half_of(v))

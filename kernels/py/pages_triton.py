@@ -76,7 +76,7 @@ def decode(codes, scale, zero, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.
         WIDTH: tl.constexpr = COLS * BITS // 8
         packed = tl.load(codes + r[:, None] * WIDTH + c % WIDTH, mask=inside, other=0)  # a byte of several from L1
         code = packed if BITS == 8 else (packed >> (c // WIDTH * BITS).to(tl.uint8)) & ((1 << BITS) - 1)
-        x = code.to(tl.float16)
+        x = (code.to(tl.uint16) | 0x6400).to(tl.float16, bitcast=True) - 1024.0  # faster than a conversion: 1024 + code
         a = tl.load(scale + r, mask=r < ROWS, other=0).to(tl.float32)
         b = tl.load(zero + r, mask=r < ROWS, other=0).to(tl.float32)
     return x, a, b
@@ -91,6 +91,15 @@ def load(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: t
     at = head * ROWS
     codes += at * (COLS * BITS // 8)
     return decode(codes, scale + at, zero + at, ROWS, COLS, BITS, ROW_BLOCK, COL_BLOCK)
+
+
+@triton.jit
+def load_half(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
+    """The numbers of a head of the record at ``address`` as float16, whose 11 digits are more than any codec keeps."""
+    x, a, b = load(address, offsets, head, ROWS, COLS, BITS, ROW_BLOCK, COL_BLOCK)
+    if BITS != 16:
+        x = x * a.to(tl.float16)[:, None] + b.to(tl.float16)[:, None]
+    return x
 
 
 @triton.jit
