@@ -18,6 +18,7 @@ from localctx.kernels.device import has_triton
 from localctx.kv.cache import Cache
 from localctx.kv.codecs import make_codec
 from localctx.kv.pool import Pool
+from localctx.kv.row_parts import split_rows_evenly
 from localctx.models.transformers_model import TransformersModel
 from localctx.shape import PAGE, LayerShape, record_layout
 
@@ -87,12 +88,8 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
         records = torch.empty(pages, record_layout(shape, name).total, dtype=torch.uint8, device=device)
         order = torch.randperm(pages, device=device)
         at = records.data_ptr() + order * records.shape[1]
-        parts = np.array(
-            [
-                (0, i, min(pages, i + attention_triton.PAGES_PER_BLOCK), 0)
-                for i in range(0, pages, attention_triton.PAGES_PER_BLOCK)
-            ]
-        )
+        wanted = attention_triton.parts_wanted(shape.kv_heads)
+        parts = split_rows_evenly(np.array([0, pages]), [(0, 0)], wanted, np.zeros(pages))
         seen = attention_triton.make_pages(parts, 1, at, kinds)
 
         def seal(at=at, layout=layout):

@@ -13,19 +13,24 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from localctx.kernels.pages_triton import PAGE, TritonLayerLayout, block_of, half_of, launching, load_half, rotate
+from localctx.kernels.pages_triton import (
+    PAGE,
+    TritonLayerLayout,
+    block_of,
+    column_order,
+    half_of,
+    launching,
+    load_half,
+    rotate,
+)
 
-PAGES_PER_BLOCK = 4
-"""Block size of the attention kernels: the pages of 64 tokens that one program reads. It makes enough programs for a
-GPU at 4,000 tokens, and is fixed, so that the result of a sequence does not depend on the others in its batch.
-"""
 _HIDDEN = tl.constexpr(-1e30)
 _RESOURCES = {  # by width of a head: so that two programs fit a multiprocessor and none spills (tests/compile_gpu.py)
-    64: {"num_warps": 4},
-    128: {"num_warps": 8, "maxnreg": 128},
-    256: {"num_warps": 8},
+    64: {"num_warps": 2},
+    128: {"num_warps": 2},
+    256: {"num_warps": 4},
 }
-_MERGED = 16  # parts one step of the merge reads
+_MERGED = 64  # parts one step of the merge reads
 
 
 class TritonPages(NamedTuple):
@@ -33,8 +38,8 @@ class TritonPages(NamedTuple):
     [pages], or [H, pages] where each KV head has pages of its own.
 
     ``parts`` [S, 4] int64, in the order of rows: the row, the first page it sees, the first it does not, how many
-    tokens of the first are hidden. Row i's are ``bounds[i]`` to ``bounds[i + 1]`` of them (int64 [n + 1]). Zeros behind
-    the last one's, and pages that none of them sees, change nothing.
+    tokens of the first are hidden. A part's pages are of one format. Row i's are ``bounds[i]`` to ``bounds[i + 1]`` of
+    them (int64 [n + 1]). Zeros behind the last one's, and pages that none of them sees, change nothing.
     """
 
     parts: Tensor
@@ -51,6 +56,13 @@ class TritonOpenPages(NamedTuple):
     addresses: Tensor
     filled: Tensor
     hidden: Tensor
+
+
+def parts_wanted(heads: int) -> int:
+    """The parts that a row's pages are best cut into for layers of so many KV heads: enough programs for a GPU, and no
+    more than are soon merged.
+    """
+    return max(64, 512 // heads)
 
 
 def make_pages(parts: np.ndarray, rows: int, addresses: Tensor, formats: Tensor) -> TritonPages:
@@ -160,7 +172,7 @@ def _attend(
     lse = torch.empty(n, heads, device=device)
     _merge[(n, heads)](
         out, tops, totals, pages.bounds, sinks, result, out_rotated, lse, count, heads,
-        TAIL=new is not None, V_DIM=layout.v_dim, V_BLOCK=block_of(layout.v_dim), MERGED=_MERGED,
+        TAIL=new is not None, V_DIM=layout.v_dim, V_BLOCK=block_of(layout.v_dim), MERGED=_MERGED, num_warps=8,
     )  # fmt: skip
     return (result if out_rotated is None else rotate(out_rotated, result, q.dtype)), lse, each
 
@@ -183,32 +195,23 @@ def _attend_parts(  # type: ignore[no-untyped-def]
     acc = tl.zeros((GROUPS, V_BLOCK), tl.float32)
     top = tl.full((GROUPS,), _HIDDEN, tl.float32)
     total = tl.zeros((GROUPS,), tl.float32)
+    e = tl.arange(0, V_BLOCK)
     if part < count:
         row, first = tl.load(parts + part * 4), tl.load(parts + part * 4 + 1)
         stop, skip = tl.load(parts + part * 4 + 2), tl.load(parts + part * 4 + 3)
         queries = half_of(tl.load(q_rotated + row * q_row + query[:, None] * q_head + d, mask=asks, other=0))
-        for page in range(first, stop):
-            at = head * head_stride + page
-            address, kind = tl.load(addresses + at), tl.load(formats + at)
-            if K_BITS == SINK_K_BITS and V_BITS == SINK_V_BITS:
-                k = load_half(address, offsets + kind * 6, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
-                v = load_half(address, offsets + kind * 6 + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
-            elif kind == 0:
-                k = load_half(address, offsets, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
-                v = load_half(address, offsets + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
-            else:
-                k = load_half(address, offsets + 6, head, K_DIM, PAGE, SINK_K_BITS, K_BLOCK, PAGE)
-                v = load_half(address, offsets + 9, head, PAGE, V_DIM, SINK_V_BITS, PAGE, V_BLOCK)
-            s = tl.dot(queries, k) * scale
-            if extra is not None:
-                more = (query[:, None] * per_head + page) * PAGE + t[None]
-                s += tl.load(extra + more, mask=i[:, None] < GROUP, other=0)
-            seen = (page > first) | (t >= skip)
-            p, acc, top, total = _see(s, seen[None], softcap, acc, top, total, CAPPED)
-            if masses is not None:
-                mass = top + tl.log(tl.sum(p, 1))
-                tl.store(masses + query * per_head + page, mass, mask=i < GROUP)
-            acc += tl.dot(p.to(tl.float16), v)
+        addresses += head * head_stride
+        kind = tl.load(formats + head * head_stride + first)
+        if (K_BITS == SINK_K_BITS and V_BITS == SINK_V_BITS) or kind == 0:
+            acc, top, total, e = _over_pages(
+                queries, addresses, offsets + kind * 6, extra, masses, head, query, first, stop, skip, per_head, scale,
+                softcap, GROUP, K_DIM, V_DIM, K_BLOCK, V_BLOCK, K_BITS, V_BITS, CAPPED,
+            )  # fmt: skip
+        else:
+            acc, top, total, e = _over_pages(
+                queries, addresses, offsets + kind * 6, extra, masses, head, query, first, stop, skip, per_head, scale,
+                softcap, GROUP, K_DIM, V_DIM, K_BLOCK, V_BLOCK, SINK_K_BITS, SINK_V_BITS, CAPPED,
+            )  # fmt: skip
     elif k_new is not None:
         row = part - count
         end = tl.load(filled + row)
@@ -222,10 +225,39 @@ def _attend_parts(  # type: ignore[no-untyped-def]
         p, acc, top, total = _see(s, seen[None], softcap, acc, top, total, CAPPED)
         acc += tl.dot(p.to(tl.float16), half_of(v))
     at = part * (HEADS * GROUP) + query
-    e = tl.arange(0, V_BLOCK)[None]
-    tl.store(out + at[:, None] * V_DIM + e, acc, mask=(i[:, None] < GROUP) & (e < V_DIM))
+    tl.store(out + at[:, None] * V_DIM + e[None], acc, mask=(i[:, None] < GROUP) & (e[None] < V_DIM))
     tl.store(tops + at, top, mask=i < GROUP)
     tl.store(totals + at, total, mask=i < GROUP)
+
+
+@triton.jit
+def _over_pages(  # type: ignore[no-untyped-def]
+    queries, addresses, offsets, extra, masses, head, query, first, stop, skip, per_head, scale, softcap,
+    GROUP: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr, K_BLOCK: tl.constexpr, V_BLOCK: tl.constexpr,
+    K_BITS: tl.constexpr, V_BITS: tl.constexpr, CAPPED: tl.constexpr,
+):  # fmt: skip
+    """Queries over the pages ``first..stop``: the values' weighted sum, its columns in ``column_order``; the top score;
+    and the sum of weights. Weights are relative to the top.
+    """
+    t, d = column_order(PAGE, K_BITS, PAGE), tl.arange(0, K_BLOCK)
+    mine = query - head * GROUP < GROUP
+    acc = tl.zeros((queries.shape[0], V_BLOCK), tl.float32)
+    top = tl.full((queries.shape[0],), _HIDDEN, tl.float32)
+    total = tl.zeros((queries.shape[0],), tl.float32)
+    for page in range(first, stop):
+        address = tl.load(addresses + page)
+        k = load_half(address, offsets, head, d, K_DIM, PAGE, K_BITS, PAGE)
+        v = load_half(address, offsets + 3, head, t, PAGE, V_DIM, V_BITS, V_BLOCK)
+        s = tl.dot(queries, k) * scale
+        if extra is not None:
+            more = (query[:, None] * per_head + page) * PAGE + t[None]
+            s += tl.load(extra + more, mask=mine[:, None], other=0)
+        seen = (page > first) | (t >= skip)
+        p, acc, top, total = _see(s, seen[None], softcap, acc, top, total, CAPPED)
+        if masses is not None:
+            tl.store(masses + query * per_head + page, top + tl.log(tl.sum(p, 1)), mask=mine)
+        acc += tl.dot(p.to(tl.float16), v)
+    return acc, top, total, column_order(V_DIM, V_BITS, V_BLOCK)
 
 
 @triton.jit

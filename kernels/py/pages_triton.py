@@ -19,6 +19,7 @@ _Result = TypeVar("_Result")
 PAGE = tl.constexpr(64)
 _TOKENS = PAGE.value
 _STEP, _MAX = tl.constexpr(2.0**-24), tl.constexpr(65_000.0)  # as in ``quant``
+_INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))  # the interpreter runs no assembly
 _ROUND = tl.constexpr(12_582_912.0)  # 1.5 * 2**23: what is added to it loses its fraction, halves to even
 
 
@@ -94,12 +95,121 @@ def load(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: t
 
 
 @triton.jit
-def load_half(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """The numbers of a head of the record at ``address`` as float16, whose 11 digits are more than any codec keeps."""
-    x, a, b = load(address, offsets, head, ROWS, COLS, BITS, ROW_BLOCK, COL_BLOCK)
+def column_order(COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The columns of rows of COLS numbers in the order in which ``load_half`` returns them, [BLOCK]; some may lie
+    beyond COLS. Codes are read in words, each byte of which has those of one column or several (``quant.pack``).
+    """
+    n = tl.arange(0, BLOCK)
+    WIDTH: tl.constexpr = COLS * BITS // 8
+    if BITS == 16 or WIDTH % 4 != 0:
+        columns = n
+    else:
+        PARTS: tl.constexpr = 8 // BITS
+        word, part, byte = n // (4 * PARTS), n // 4 % PARTS, (n & 1) << 1 | n >> 1 & 1
+        columns = tl.where(word < WIDTH // 4, part * WIDTH + word * 4 + byte, COLS)
+    return columns
+
+
+@triton.jit
+def load_half(address, offsets, head, rows, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
+    """The numbers [rows, BLOCK] of a head of the record at ``address`` as float16, whose 11 digits are more than any
+    codec keeps: their columns in ``column_order``. Rows beyond ROWS are zero.
+    """
+    WIDTH: tl.constexpr = COLS * BITS // 8
+    at, inside = head * ROWS + rows, rows < ROWS
+    codes = tl.multiple_of((address + tl.load(offsets)).to(tl.pointer_type(tl.uint8)), 16)
+    if WIDTH % 4 == 0:
+        words = tl.arange(0, BLOCK * BITS // 32)[None]
+        place = codes.to(tl.pointer_type(tl.uint32)) + at[:, None] * (WIDTH // 4) + words
+        word = tl.load(place, mask=inside[:, None] & (words < WIDTH // 4), other=0)
+        x = _halves_of_bf16(word) if BITS == 16 else _halves_of_bytes(_parts_of(word, BITS))
+    else:
+        c = tl.arange(0, BLOCK)[None]
+        byte = tl.load(codes + at[:, None] * WIDTH + c % WIDTH, mask=inside[:, None] & (c < COLS), other=0)
+        x = (byte >> (c // WIDTH * BITS).to(tl.uint8) & (1 << BITS) - 1).to(tl.float16)
     if BITS != 16:
-        x = x * a.to(tl.float16)[:, None] + b.to(tl.float16)[:, None]
+        scale = tl.multiple_of((address + tl.load(offsets + 1)).to(tl.pointer_type(tl.float16)), 16)
+        zero = tl.multiple_of((address + tl.load(offsets + 2)).to(tl.pointer_type(tl.float16)), 16)
+        a, b = tl.load(scale + at, mask=inside, other=0), tl.load(zero + at, mask=inside, other=0)
+        x = x * a[:, None] + b[:, None]
     return x
+
+
+@triton.jit
+def _parts_of(word, BITS: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The codes in words [rows, n], each in a byte of its own: [rows, n * 8 // BITS]."""
+    if BITS <= 4:
+        word = _both(word & 0x0F0F0F0F, word >> 4 & 0x0F0F0F0F)
+    if BITS == 2:
+        word = _both(word & 0x03030303, word >> 2 & 0x03030303)
+    return word
+
+
+@triton.jit
+def _both(one, other):  # type: ignore[no-untyped-def]
+    """Two [rows, n] in turns: [rows, 2 * n]."""
+    return tl.reshape(tl.join(one, other), (one.shape[0], one.shape[1] * 2))
+
+
+@triton.jit
+def _halves_of_bf16(word):  # type: ignore[no-untyped-def]
+    """Two bf16 in each of words [rows, n], in float16: [rows, n * 2]. What is too large for it becomes its largest."""
+    if _INTERPRETED:
+        low, high = (
+            half_of((word << 16).to(tl.float32, bitcast=True)),
+            half_of((word >> 16 << 16).to(tl.float32, bitcast=True)),
+        )
+    else:
+        low, high = tl.inline_asm_elementwise(
+            """{
+            .reg .b32 low, high;
+            shl.b32 low, $2, 16;
+            and.b32 high, $2, 0xffff0000;
+            cvt.rn.satfinite.f16x2.f32 low, high, low;
+            mov.b32 {$0, $1}, low;
+            }""",
+            "=h,=h,r",
+            [word],
+            dtype=(tl.float16, tl.float16),
+            is_pure=True,
+            pack=1,
+        )
+    return _both(low, high)
+
+
+@triton.jit
+def _halves_of_bytes(word):  # type: ignore[no-untyped-def]
+    """The bytes 0, 2, 1, 3 of words [rows, n] as float16 [rows, n * 4].
+
+    0x6400 with a byte below is 1,024 + the byte in float16: two instructions for two bytes, where conversions take 16
+    times as long. (As in Marlin, arXiv:2408.11743.)
+    """
+    if _INTERPRETED:
+        b0, b1, b2, b3 = _half(word), _half(word >> 8), _half(word >> 16), _half(word >> 24)
+    else:
+        b0, b1, b2, b3 = tl.inline_asm_elementwise(
+            """{
+            .reg .b32 even, odd, base;
+            mov.b32 base, 0x64006400;
+            prmt.b32 even, $4, 0x64646464, 0x4240;
+            prmt.b32 odd, $4, 0x64646464, 0x4341;
+            sub.f16x2 even, even, base;
+            sub.f16x2 odd, odd, base;
+            mov.b32 {$0, $2}, even;
+            mov.b32 {$1, $3}, odd;
+            }""",
+            "=h,=h,=h,=h,r",
+            [word],
+            dtype=(tl.float16, tl.float16, tl.float16, tl.float16),
+            is_pure=True,
+            pack=1,
+        )
+    return tl.reshape(tl.join(tl.join(b0, b1), tl.join(b2, b3)), (word.shape[0], word.shape[1] * 4))
+
+
+@triton.jit
+def _half(word):  # type: ignore[no-untyped-def]
+    return (word & 0xFF).to(tl.float16)
 
 
 @triton.jit

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels.attention_reference import Part, attend, attend_reference, merge
-from localctx.kv.block_table import RUN
+from localctx.kernels.attention_reference import Part, attend, attend_reference, flash_runs, merge
+from localctx.kv.block_table import RUN, WIDE_RUN
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import AttentionCase, Path, attention_path, records_attention
 from localctx.kv.keepers.keeper import Observation
@@ -137,7 +137,7 @@ def _over_pages(c: _AttentionCall, path: Path) -> Iterator[Part]:
 def _over_runs(c: _AttentionCall, first: int) -> Iterator[Part]:
     """The pages from ``first`` on, decoded in runs; one by one where the keeper observes the mass of each."""
     table = c.cache.table
-    for start, stop in table.runs(c.layer, first, 1 if c.observes_page_mass else RUN):
+    for start, stop in table.runs(c.layer, first, _max_run(c)):
         k, v = _read(c, start, stop)
         part = _part(c, k, v, table.token_positions(c.layer, start, stop))
         if c.observes_page_mass:
@@ -145,6 +145,15 @@ def _over_runs(c: _AttentionCall, first: int) -> Iterator[Part]:
         elif c.records:
             c.page_lse.append((np.arange(start, stop), _last_page_lse(c, k)))
         yield part
+
+
+def _max_run(c: _AttentionCall) -> int:
+    """Pages to decode at a time."""
+    if c.observes_page_mass:
+        return 1
+    shape = c.cache.pool.shape.layers[c.layer]
+    plain = c.window is None and not c.softcap and not c.expand
+    return WIDE_RUN if plain and flash_runs(c.q, shape.k_dim, shape.v_dim) else RUN
 
 
 def _in_place(c: _AttentionCall, indices: Tensor, skip: int = 0) -> Part:

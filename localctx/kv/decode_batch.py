@@ -25,8 +25,6 @@ class DecodeBatch:
     its new tokens). A row is one new token.
     """
 
-    max_part = SPLIT  # pages that one task of the kernel reads
-
     def __init__(self, sequences: Sequence[tuple[Cache, int]]) -> None:
         rows = [(cache, i) for cache, tokens in sequences for i in range(tokens)]
         self._caches, self._pool = [cache for cache, _ in rows], rows[0][0].pool
@@ -41,7 +39,6 @@ class DecodeBatch:
         self._filling = np.flatnonzero(self._filled == PAGE - 1).tolist()  # rows that fill their sequence's open page
         self._bits = BATCH_DTYPES[self._caches[0].dtype]
         self._none_hidden = np.zeros(len(rows), np.int64)
-        self._parts = split_rows(self._starts, [(0, 0)] * len(rows), self.max_part)
         self._recording = any(cache.attention_mass is not None for cache in self._caches)
         self._mass = np.zeros(self._starts[-1])
 
@@ -186,7 +183,16 @@ class DecodeBatch:
             return self._parts
         rows = zip(self._caches, self._later, strict=True)
         seen = [cache.table.first_seen(layer, window, cache.position + later) for cache, later in rows]
-        return split_rows(self._starts, seen, self.max_part)
+        return self._split(self._pool.shape.parts[layer], seen)
+
+    @cached_property
+    def _parts(self) -> np.ndarray:
+        """The parts of all rows' pages."""
+        return self._split(FULL, [(0, 0)] * len(self._caches))
+
+    def _split(self, part: int, seen: Sequence[tuple[int, int]]) -> np.ndarray:
+        """What one task of the kernel reads each, of what rows see of this part of their pages (``split_rows``)."""
+        return split_rows(self._starts, seen, SPLIT)
 
     def _choose(self, layer: int, q: np.ndarray, scale: float, window: int | None) -> np.ndarray | None:
         """The indices of the pages that the only row's query selects, [H, m]; None where it sees all."""
@@ -205,7 +211,7 @@ class DecodeBatch:
     def _selected_parts(self) -> np.ndarray:
         """The parts of the pages that the only row selects, which are as many in every layer."""
         cache = self._caches[0]
-        return split_rows(np.array([0, cache.keeper.pages_seen(cache.num_pages)]), [(0, 0)], self.max_part)
+        return split_rows(np.array([0, cache.keeper.pages_seen(cache.num_pages)]), [(0, 0)], SPLIT)
 
     def _add_mass(self, mass: np.ndarray, chosen: np.ndarray | None) -> None:
         """Add what pages received in a layer, [1, pages] or [H, chosen]."""

@@ -10,7 +10,7 @@ from localctx.kernels import attention_triton, pages_triton
 from localctx.kernels.sketch import Sketch
 from localctx.kv.backend import PageAddresses, PageAttention, TorchBackend
 from localctx.kv.page_format import PageFormat
-from localctx.kv.row_parts import split_rows
+from localctx.kv.row_parts import split_rows_evenly
 from localctx.shape import KVShape
 
 _layouts = dict[tuple[KVShape, str, torch.device], list[pages_triton.TritonLayerLayout]]()
@@ -68,9 +68,10 @@ class TritonBackend(TorchBackend):
         page_lse: bool = False,
     ) -> PageAttention:
         """See ``Backend``."""
-        tokens, count = q.shape[1], indices.shape[-1] // q.shape[1]
-        parts = split_rows(np.arange(tokens + 1) * count, [(0, skip)] * tokens, attention_triton.PAGES_PER_BLOCK)
-        seen = attention_triton.make_pages(parts, tokens, pages.bases[indices], pages.kinds[indices])
+        tokens, count, kinds = q.shape[1], indices.shape[-1] // q.shape[1], pages.kinds[indices]
+        wanted = attention_triton.parts_wanted(self.layouts[layer].heads)
+        parts = split_rows_evenly(np.arange(tokens + 1) * count, [(0, skip)] * tokens, wanted, kinds.cpu().numpy())
+        seen = attention_triton.make_pages(parts, tokens, pages.bases[indices], kinds)
         out, lse, each = attention_triton.attend_pages(
             q.transpose(0, 1),
             seen,

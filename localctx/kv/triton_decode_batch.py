@@ -11,6 +11,7 @@ from localctx.kernels import attention_triton
 from localctx.kv.cache import Cache
 from localctx.kv.decode_batch import DecodeBatch
 from localctx.kv.graph_inputs import CapturableBatch, GraphInputs, pad_to_power_of_two
+from localctx.kv.row_parts import split_rows_evenly
 from localctx.kv.triton_backend import TritonBackend
 from localctx.shape import PAGE
 
@@ -19,8 +20,6 @@ class TritonDecodeBatch(DecodeBatch):
     """A batch whose pages are in a GPU's memory. Kernels read everything that differs between batches from
     ``graph_inputs``.
     """
-
-    max_part = attention_triton.PAGES_PER_BLOCK
 
     def __init__(self, sequences: Sequence[tuple[Cache, int]]) -> None:
         super().__init__(sequences)
@@ -113,6 +112,11 @@ class TritonDecodeBatch(DecodeBatch):
             return
         self._mass = self.graph_inputs["mass"][: len(self._mass)].cpu().numpy()
         super().report_attention()
+
+    def _split(self, part: int, seen: Sequence[tuple[int, int]]) -> np.ndarray:
+        """See ``DecodeBatch``."""
+        wanted = attention_triton.parts_wanted(self._layouts[0].heads)
+        return split_rows_evenly(self._starts, seen, wanted, self._kinds[part])
 
     @cached_property
     def _views(self) -> tuple[list[int], list[tuple[np.ndarray, np.ndarray]]]:

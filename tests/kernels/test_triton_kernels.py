@@ -100,7 +100,7 @@ def test_each_head_has_pages_of_its_own_of_two_kinds_with_extra_scores_and_a_cap
     chosen = on_device([0, 2, 5], [1, 2, 3])
     addresses = torch.cat((sinks_at.expand(2, 1), at[chosen]), 1)
     kinds = kinds_of(1, 0, 0, 0).expand(2, 4).contiguous()
-    pages = attention_triton.make_pages(np.array([[0, 0, 3, 0], [0, 3, 4, 0]]), 1, addresses, kinds)
+    pages = attention_triton.make_pages(np.array([[0, 0, 1, 0], [0, 1, 3, 0], [0, 3, 4, 0]]), 1, addresses, kinds)
     q, extra = rand(1, heads, shape.k_dim), rand(heads, 4 * PAGE)
     out, lse, _ = attention_triton.attend_pages(q, pages, layout_of(shape, "int4", "bf16"), 0.2, softcap=3, extra=extra)
     for head in range(2):
