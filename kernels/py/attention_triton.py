@@ -26,9 +26,9 @@ from localctx.kernels.pages_triton import (
 
 _HIDDEN = tl.constexpr(-1e30)
 _RESOURCES = {  # by width of a head: so that two programs fit a multiprocessor and none spills (tests/compile_gpu.py)
-    64: {"num_warps": 2},
-    128: {"num_warps": 2},
-    256: {"num_warps": 4},
+    64: {"num_warps": 4, "num_stages": 1},
+    128: {"num_warps": 4, "num_stages": 1, "maxnreg": 128},
+    256: {"num_warps": 8, "num_stages": 1},
 }
 _MERGED = 64  # parts one step of the merge reads
 
@@ -244,10 +244,14 @@ def _over_pages(  # type: ignore[no-untyped-def]
     acc = tl.zeros((queries.shape[0], V_BLOCK), tl.float32)
     top = tl.full((queries.shape[0],), _HIDDEN, tl.float32)
     total = tl.zeros((queries.shape[0],), tl.float32)
+    k_codes, k_scale, k_zero = tl.load(offsets), tl.load(offsets + 1), tl.load(offsets + 2)
+    v_codes, v_scale, v_zero = tl.load(offsets + 3), tl.load(offsets + 4), tl.load(offsets + 5)
+    following = tl.load(addresses + first)
     for page in range(first, stop):
-        address = tl.load(addresses + page)
-        k = load_half(address, offsets, head, d, K_DIM, PAGE, K_BITS, PAGE)
-        v = load_half(address, offsets + 3, head, t, PAGE, V_DIM, V_BITS, V_BLOCK)
+        at = following
+        following = tl.load(addresses + tl.minimum(page + 1, stop - 1))  # early: all else waits for it
+        k = load_half(at + k_codes, at + k_scale, at + k_zero, head, d, K_DIM, PAGE, K_BITS, PAGE)
+        v = load_half(at + v_codes, at + v_scale, at + v_zero, head, t, PAGE, V_DIM, V_BITS, V_BLOCK)
         s = tl.dot(queries, k) * scale
         if extra is not None:
             more = (query[:, None] * per_head + page) * PAGE + t[None]

@@ -111,26 +111,25 @@ def column_order(COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  
 
 
 @triton.jit
-def load_half(address, offsets, head, rows, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
-    """The numbers [rows, BLOCK] of a head of the record at ``address`` as float16, whose 11 digits are more than any
-    codec keeps: their columns in ``column_order``. Rows beyond ROWS are zero.
+def load_half(codes, scale, zero, head, rows, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
+    """The numbers [rows, BLOCK] of a head of a record as float16, whose 11 digits are more than any codec keeps: their
+    columns in ``column_order``. Rows beyond ROWS are zero. The record's codes, scales and zeros are given by address.
     """
     WIDTH: tl.constexpr = COLS * BITS // 8
     at, inside = head * ROWS + rows, rows < ROWS
-    codes = tl.multiple_of((address + tl.load(offsets)).to(tl.pointer_type(tl.uint8)), 16)
     if WIDTH % 4 == 0:
         words = tl.arange(0, BLOCK * BITS // 32)[None]
-        place = codes.to(tl.pointer_type(tl.uint32)) + at[:, None] * (WIDTH // 4) + words
+        place = tl.multiple_of(codes.to(tl.pointer_type(tl.uint32)), 16) + at[:, None] * (WIDTH // 4) + words
         word = tl.load(place, mask=inside[:, None] & (words < WIDTH // 4), other=0)
         x = _halves_of_bf16(word) if BITS == 16 else _halves_of_bytes(_parts_of(word, BITS))
     else:
         c = tl.arange(0, BLOCK)[None]
-        byte = tl.load(codes + at[:, None] * WIDTH + c % WIDTH, mask=inside[:, None] & (c < COLS), other=0)
+        place = codes.to(tl.pointer_type(tl.uint8)) + at[:, None] * WIDTH + c % WIDTH
+        byte = tl.load(place, mask=inside[:, None] & (c < COLS), other=0)
         x = (byte >> (c // WIDTH * BITS).to(tl.uint8) & (1 << BITS) - 1).to(tl.float16)
     if BITS != 16:
-        scale = tl.multiple_of((address + tl.load(offsets + 1)).to(tl.pointer_type(tl.float16)), 16)
-        zero = tl.multiple_of((address + tl.load(offsets + 2)).to(tl.pointer_type(tl.float16)), 16)
-        a, b = tl.load(scale + at, mask=inside, other=0), tl.load(zero + at, mask=inside, other=0)
+        a = tl.load(tl.multiple_of(scale.to(tl.pointer_type(tl.float16)), 16) + at, mask=inside, other=0)
+        b = tl.load(tl.multiple_of(zero.to(tl.pointer_type(tl.float16)), 16) + at, mask=inside, other=0)
         x = x * a[:, None] + b[:, None]
     return x
 

@@ -137,7 +137,7 @@ def _over_pages(c: _AttentionCall, path: Path) -> Iterator[Part]:
 def _over_runs(c: _AttentionCall, first: int) -> Iterator[Part]:
     """The pages from ``first`` on, decoded in runs; one by one where the keeper observes the mass of each."""
     table = c.cache.table
-    for start, stop in table.runs(c.layer, first, _max_run(c)):
+    for start, stop in table.runs(c.layer, first, _max_run(c), table.reads_mixed(c.layer)):
         k, v = _read(c, start, stop)
         part = _part(c, k, v, table.token_positions(c.layer, start, stop))
         if c.observes_page_mass:

@@ -37,7 +37,8 @@ class PageAttention(NamedTuple):
 
 
 class Backend(Protocol):
-    """The kernels for the pages of one pool. ``in_place``: kernels read any page in any tier. ``prefill_kernel``: there
+    """The kernels for the pages of one pool. ``in_place``: kernels read any page in any tier. ``mixes_kinds``:
+    ``unpack`` takes pages of several kinds, and decodes them in long runs. ``prefill_kernel``: there
     is a kernel for many tokens, ``prefill``. ``max_batch_tokens``: new tokens of one sequence that a decode batch
     takes, 0 for no decode batches; ``selects_in_batch``: also where a query selects its pages. ``best_scores`` ranks
     pages by their sketches, None for the default.
@@ -45,6 +46,7 @@ class Backend(Protocol):
 
     name: str
     in_place: bool
+    mixes_kinds: bool
     prefill_kernel: bool
     max_batch_tokens: int
     selects_in_batch: bool
@@ -112,7 +114,7 @@ class TorchBackend:
     """See ``Backend``. Seals by the codec; reads nothing in place, so that dispatch never asks it to attend."""
 
     name = "torch"
-    in_place = prefill_kernel = selects_in_batch = False
+    in_place = mixes_kinds = prefill_kernel = selects_in_batch = False
     max_batch_tokens = 0
     best_scores: Score | None = None
 

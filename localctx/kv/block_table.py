@@ -148,21 +148,28 @@ class BlockTable:
         first = max(int(np.searchsorted(starts + PAGE, unseen, side="right")), self._sinks_without(layer))
         return first, max(0, unseen - int(starts[first])) if first < len(starts) else 0
 
-    def runs(self, layer: int, first: int, max_pages: int) -> Iterator[tuple[int, int]]:
-        """The pages ``first..`` in runs of at most ``max_pages`` pages of one kind in this layer: (start, stop)."""
+    def runs(self, layer: int, first: int, max_pages: int, mixed: bool = False) -> Iterator[tuple[int, int]]:
+        """The pages ``first..`` in runs of at most ``max_pages`` pages: (start, stop). They are of one kind in this
+        layer unless ``mixed``.
+        """
         kinds = self._column(layer).kinds
         start = first
         for i in range(first + 1, len(kinds) + 1):
-            if i == len(kinds) or i - start == max_pages or kinds[i] != kinds[start]:
+            if i == len(kinds) or i - start == max_pages or (kinds[i] != kinds[start] and not mixed):
                 yield start, i
                 start = i
+
+    def reads_mixed(self, layer: int) -> bool:
+        """True if ``read`` takes pages of several kinds at once: where they lie, if no key lacks a bias."""
+        backend = self.pool.backend
+        return backend.mixes_kinds and backend.unpacks(self._column(layer).on_device) and not self.pool.unbiased(layer)
 
     def records(self, layer: int, first: int, stop: int) -> Tensor:
         """The records of the pages ``first..stop``, which are of one kind: [pages, total] uint8, on the device."""
         return self.pool.fetch(self._ids_of(layer, first, stop), layer)
 
     def read(self, layer: int, first: int, stop: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """The keys and values [kv_heads, tokens, dim] of the pages ``first..stop``, which are of one kind, decoded."""
+        """The keys and values [kv_heads, tokens, dim] of the pages ``first..stop``, which are a run, decoded."""
         column, backend = self._column(layer), self.pool.backend
         kind, unbiased = column.kinds[first], self.pool.unbiased(layer)
         wide = torch.float32 if unbiased else dtype

@@ -20,6 +20,7 @@ class TritonBackend(TorchBackend):
     """See ``Backend``. Pages that are not on the device, and models that are not bf16, are left to torch."""
 
     name = "triton"
+    mixes_kinds = True
     max_batch_tokens = 1
 
     def __init__(self, page_format: PageFormat, device: torch.device) -> None:
