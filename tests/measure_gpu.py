@@ -17,6 +17,7 @@ from localctx.kernels import attention_reference, quant, sketch
 from localctx.kernels.device import has_triton
 from localctx.kv.cache import Cache
 from localctx.kv.codecs import make_codec
+from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
 from localctx.kv.row_parts import split_rows_evenly
 from localctx.models.transformers_model import TransformersModel
@@ -54,12 +55,12 @@ def compare_steps(tokens: list[int], device: torch.device) -> list[str]:
     """Print the time of a decode step with and without CUDA graphs after each number of tokens; return the errors."""
     model, wrong = made_model(device, LARGE), list[str]()
     print("\n| decode | tokens | off by | ms |\n|---|---|---|---|")
-    for count in tokens:
-        _, (as_ever, captured) = decoded(model, count, 64), decoded(model, count, 64)  # replays what the first captured
+    for count, keep in ((count, keep) for count in tokens for keep in ("full", "select:1/4")):
+        _, (as_ever, captured) = (decoded(model, count, 64, keep) for _ in range(2))  # replays what the first captured
         off = _off(captured[0], as_ever[0])
         for name, (_, ms), apart in (("step by step", as_ever, ""), ("captured", captured, f"{off:.0e}")):
-            print(f"| {name} | {count:,} | {apart} | {ms:.2f} |")
-        wrong += [f"captured {count}"] if off > NEAR else []
+            print(f"| {name}, {keep} | {count:,} | {apart} | {ms:.2f} |")
+        wrong += [f"captured {count} {keep}"] if off > NEAR else []
     return wrong + ([f"no capture ({model.graphs.refused})"] if model.graphs and model.graphs.refused else [])
 
 
@@ -75,7 +76,7 @@ Measured = tuple[str, str, int, Callable[[], object], Callable[[], float]]
 
 def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> Iterator[Measured]:
     """Yield every kernel, over ``pages`` pages in random order."""
-    from localctx.kernels import attention_triton, pages_triton
+    from localctx.kernels import attention_triton, pages_triton, selection_triton
 
     torch.manual_seed(0)
     k, v = (torch.randn(shape.kv_heads, pages * PAGE, d, device=device).to(BF16) for d in (shape.k_dim, shape.v_dim))
@@ -139,6 +140,25 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
 
     yield "best scores", "-", sketches.nbytes, score, lambda: _off(score(), sketch.best_scores(queries, sketches))
 
+    count, most = max(4, pages // 4), max(4, 1 << (pages - 1).bit_length())  # as ``select:1/4`` chooses
+    place, numbers = ([*(part.data_ptr() for part in sketches), pages], [pages, min(pages, count)])
+    made = selection_triton.TritonSketch(*(torch.tensor(x, device=device) for x in (place, numbers)))
+    bases, few = torch.arange(most, device=device), torch.zeros(most, dtype=torch.uint8, device=device)
+
+    def choose():
+        return selection_triton.choose(queries, shape.k_dim**-0.5, made, bases, few, 1, most).indices
+
+    def choose_error() -> float:
+        """The part of the pages of which torch says otherwise whether they are chosen; some are by rounding."""
+        scaled, chosen = queries.float() * shape.k_dim**-0.5, min(pages, count)
+        expected = sketch.choose(scaled, sketches, chosen, 1, None, pages_triton.best_scores)
+        found, wanted = (
+            torch.zeros(len(x), pages, device=device).scatter_(1, x, 1.0) for x in (choose()[:, :chosen], expected)
+        )
+        return float((found != wanted).float().mean())
+
+    yield "best scores and choose", "-", sketches.nbytes, choose, choose_error
+
     def rotate():
         return pages_triton.rotate(k)
 
@@ -170,14 +190,14 @@ def made_model(device: torch.device, size: dict[str, int]) -> TransformersModel:
         torch.set_default_dtype(before)
 
 
-def decoded(model: TransformersModel, context: int, count: int) -> list[tuple[torch.Tensor, float]]:
+def decoded(model: TransformersModel, context: int, count: int, keep: str = "full") -> list[tuple[torch.Tensor, float]]:
     """Decode ``count`` tokens after ``context`` tokens with and without CUDA graphs; return logits, median ms."""
     pool = Pool(model.shape, "int8", model.device, model.rope, in_place=False, triton=True)
     read, graphs, found = Cache(pool, BF16), model.graphs, list[tuple[torch.Tensor, float]]()
     for at in range(0, context, 512):
         model.forward([i * i % 31_991 for i in range(at, min(context, at + 512))], read)
     for model.graphs in (None, graphs):
-        cache, logits, ms = read.fork(), list[torch.Tensor](), list[float]()
+        cache, logits, ms = read.fork(make_keeper(keep, context)), list[torch.Tensor](), list[float]()
         cache.enter_phase("answering")
         for i in range(count):
             start = time.perf_counter()

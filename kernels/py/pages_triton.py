@@ -384,30 +384,38 @@ def _sketch(addresses, formats, offsets, codes, scale, zero, DIM: tl.constexpr, 
 
 @launching
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
-    """``sketch.best_scores``: the approximately greatest q . key of each page, [H, Q, n] float32 from q [H, Q, D]."""
+    """``sketch.best_scores``: the approximately greatest q . key of each page, [H, Q, n] float32 from q [H, Q, D]. The
+    sketch may be the first pages of a larger one.
+    """
     (h, queries, d), n = q.shape, sketch.codes.shape[1]
-    q, codes, scale, zero = (x.contiguous() for x in (q, *sketch))
+    assert all(part[0].is_contiguous() for part in sketch)
     out = torch.empty(h, queries, n, device=q.device)
     block = min(64, block_of(queries))
     _best[(n, h, triton.cdiv(queries, block))](
-        q, codes, scale, zero, None if extra is None else extra.contiguous(), out, queries,
+        q.contiguous(), *sketch, None if extra is None else extra.contiguous(), out, queries, sketch.scale.stride(0),
         DIM=d, BLOCK=block_of(d), QUERIES=block,
     )  # fmt: skip
     return out
 
 
-@triton.jit(do_not_specialize=["queries"])
-def _best(q, codes, scale, zero, extra, out, queries, DIM: tl.constexpr, BLOCK: tl.constexpr, QUERIES: tl.constexpr):  # type: ignore[no-untyped-def] # fmt: skip
+@triton.jit(do_not_specialize=["queries", "head_stride"])
+def _best(q, codes, scale, zero, extra, out, queries, head_stride, DIM: tl.constexpr, BLOCK: tl.constexpr, QUERIES: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
     page, head, pages = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.num_programs(0)
-    at = (head * pages + page) * DIM
-    keys, a, b = decode(codes + at * 16, scale + at, zero + at, DIM, PAGE, 2, BLOCK, PAGE)
+    at = head.to(tl.int64) * head_stride + page * DIM
     i, d, t = tl.program_id(2) * QUERIES + tl.arange(0, QUERIES)[:, None], tl.arange(0, BLOCK)[None], tl.arange(0, PAGE)
     mine = head * queries + i
     query = tl.load(q + mine * DIM + d, mask=(i < queries) & (d < DIM), other=0).to(tl.float32)
-    scores = tl.dot(half_of(query * a[None]), keys) + tl.sum(query * b[None], 1)[:, None]
+    scores = sketch_scores(query, codes + at * 16, scale + at, zero + at, DIM, BLOCK)
     if extra is not None:
         scores += tl.load(extra + (mine * pages + page) * PAGE + t[None], mask=i < queries, other=0)
     tl.store(out + mine * pages + page, tl.max(scores, 1)[:, None], mask=i < queries)
+
+
+@triton.jit
+def sketch_scores(query, codes, scale, zero, DIM: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """The products of queries [Q, BLOCK], float32, with the 64 keys of a page that its sketch tells approximately."""
+    keys, a, b = decode(codes, scale, zero, DIM, PAGE, 2, BLOCK, PAGE)
+    return tl.dot(half_of(query * a[None]), keys) + tl.sum(query * b[None], 1)[:, None]
 
 
 # --- Rotation

@@ -55,7 +55,7 @@ def choose(
     q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None, score: Score | None = None
 ) -> Tensor:
     """The ``count`` pages that promise the most attention, ascending: [H, count] int64 from the scaled queries
-    q [H, Q, D]. The first ``sinks`` pages and the last are always among them.
+    q [H, Q, D]. The first ``sinks`` pages and the last are always among them; of equal ones the first.
 
     A page's weight with a query is exp of its approximately greatest q . key. What it promises is its weight over the
     ``count``-th greatest of that query, added over the Q queries. (By the greatest scores, queries with large scores
@@ -68,7 +68,7 @@ def choose(
         weights = (score or best_scores)(q, sketch, extra).softmax(-1)
         each = (weights / weights.topk(count, -1).values[..., -1:].clamp_min(float(LEAST))).sum(1)
         each[:, :sinks] = each[:, -1] = float("inf")
-        return each.topk(count, -1).indices.sort(-1).values
+        return each.sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(-1).values
     pages = sketch.codes.shape[1]
     ranges, lows = (part.numpy().view(np.uint16) for part in (sketch.scale, sketch.zero))
     more = np.empty((*q.shape[:2], 0), np.float32) if extra is None else extra.contiguous().numpy()

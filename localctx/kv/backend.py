@@ -40,8 +40,7 @@ class Backend(Protocol):
     """The kernels for the pages of one pool. ``in_place``: kernels read any page in any tier. ``mixes_kinds``:
     ``unpack`` takes pages of several kinds, and decodes them in long runs. ``prefill_kernel``: there
     is a kernel for many tokens, ``prefill``. ``max_batch_tokens``: new tokens of one sequence that a decode batch
-    takes, 0 for no decode batches; ``selects_in_batch``: also where a query selects its pages. ``best_scores`` ranks
-    pages by their sketches, None for the default.
+    takes, 0 for no decode batches. ``best_scores`` ranks pages by their sketches, None for the default.
     """
 
     name: str
@@ -49,8 +48,12 @@ class Backend(Protocol):
     mixes_kinds: bool
     prefill_kernel: bool
     max_batch_tokens: int
-    selects_in_batch: bool
     best_scores: Score | None
+
+    def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
+        """True if decode batches take a token that selects among so many pages; ``unbiased``: of keys that are stored
+        without the bias of k_proj.
+        """
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
         """True if kernels read, for a model of ``dtype``, pages of which ``on_device`` [n] are in the device's tier."""
@@ -114,12 +117,16 @@ class TorchBackend:
     """See ``Backend``. Seals by the codec; reads nothing in place, so that dispatch never asks it to attend."""
 
     name = "torch"
-    in_place = mixes_kinds = prefill_kernel = selects_in_batch = False
+    in_place = mixes_kinds = prefill_kernel = False
     max_batch_tokens = 0
     best_scores: Score | None = None
 
     def __init__(self, page_format: PageFormat, device: torch.device) -> None:
         self._format, self._device = page_format, device
+
+    def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
+        """See ``Backend``."""
+        return self.in_place
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
         """See ``Backend``."""

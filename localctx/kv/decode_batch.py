@@ -225,7 +225,7 @@ class DecodeBatch:
         return self._none_hidden if window is None else np.maximum(0, self._filled + 1 - window)
 
     def _extra_scores(self, layer: int, q: Tensor, scale: float, chosen: np.ndarray | None = None) -> Tensor | None:
-        """The scaled ``bias_scores`` of every row's query q [n, Hq, D] for its pages: [Hq, pages * 64]."""
+        """The scaled ``bias_scores`` of every row's query q [n, Hq, D] for its pages: [Hq, pages * 64] float32."""
         if not self._pool.unbiased(layer):
             return None
         scores = torch.cat([bias_scores(cache, layer, q[i]) for i, cache in enumerate(self._caches)], 1).mul_(scale)

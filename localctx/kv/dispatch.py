@@ -56,10 +56,11 @@ class AttentionCase:
 
     def fits_batch(self) -> bool:
         """True for one token, or a few that fill no page (so that they can be trimmed) and select no pages."""
-        backend, selects = self.cache.pool.backend, self.cache.selects_pages()
+        cache, backend, selects = self.cache, self.cache.pool.backend, self.cache.selects_pages()
         if self.tokens == 1:
-            return backend.max_batch_tokens > 0 and (backend.selects_in_batch or not selects)
-        return self.tokens <= backend.max_batch_tokens and self.cache.tail + self.tokens < PAGE and not selects
+            fits = not selects or backend.selects_in_batch(cache.num_pages, cache.pool.has_unbiased)
+            return backend.max_batch_tokens > 0 and fits
+        return self.tokens <= backend.max_batch_tokens and cache.tail + self.tokens < PAGE and not selects
 
     def chunk(self) -> bool:
         """True for several tokens in float32; in bf16 torch is faster, where no pages are skipped."""

@@ -16,7 +16,7 @@ class NumbaBackend(TorchBackend):
     """See ``Backend``."""
 
     name = "numba"
-    in_place = prefill_kernel = selects_in_batch = True
+    in_place = prefill_kernel = True
     max_batch_tokens = MAX_DECODE_TOKENS
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -190,6 +190,11 @@ class Pool:
         """True if this layer's ordinary pages hold keys without the bias of k_proj, whose spikes spoil a quantizer."""
         return FORMATS[self.codec].scaled and self.rope is not None and self.rope.has_bias(layer)
 
+    @property
+    def has_unbiased(self) -> bool:
+        """True if any layer is ``unbiased``."""
+        return any(map(self.unbiased, range(len(self.shape.layers))))
+
     def touch(self, pages: np.ndarray) -> None:
         """Mark these pages as needed now: they move to lower tiers last."""
         self._used[pages] = self.clock

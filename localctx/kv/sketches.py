@@ -1,6 +1,9 @@
 """KeySketches: the keys of a sequence's sealed pages at two bits, by which a query selects pages."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
+import torch
 
 from localctx.kernels.decode_layers_cpu import arguments_of
 from localctx.kernels.sketch import Sketch, make_sketch
@@ -8,49 +11,107 @@ from localctx.kv.backend import PageAddresses
 from localctx.kv.block_table import RUN, BlockTable
 
 
+class _SketchRoom:
+    """Room for the sketches of so many pages like ``like``. The first are written, and stay as they are: forks of a
+    sequence have them in common, and the one that seals the next page first writes on.
+    """
+
+    def __init__(self, like: Sketch, pages: int) -> None:
+        self._whole = Sketch(*(part.new_empty(len(part), pages, *part.shape[2:]) for part in like))
+        self._written = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._whole.nbytes
+
+    @property
+    def place(self) -> list[int]:
+        """Where it is, as kernels take it: the addresses of its parts, and the pages that there is room for."""
+        return [*(part.data_ptr() for part in self._whole), self._whole.codes.shape[1]]
+
+    def takes(self, first: int, stop: int) -> bool:
+        """True if the pages ``first..stop`` can be written."""
+        return first == self._written and stop <= self._whole.codes.shape[1]
+
+    @torch.inference_mode()  # what was made while the model ran may only be written so
+    def write(self, more: Sketch) -> Sketch:
+        """Write ``more`` behind what is written; returns all of it."""
+        first, self._written = self._written, self._written + more.codes.shape[1]
+        for room, part in zip(self._whole, more, strict=True):
+            room[:, first : self._written] = part
+        return Sketch(*(room[:, : self._written] for room in self._whole))
+
+
 class KeySketches:
     """A sketch for each layer, made when it is first needed and extended as pages are sealed. Sketches stay on the
-    device wherever the pages are.
+    device wherever the pages are. Those for kernels of a GPU have room for more: they seldom move, and are not copied
+    for every page.
     """
 
     def __init__(self, table: BlockTable) -> None:
         self._table = table
         self._by_layer: dict[int, Sketch] = {}
+        self._rooms: dict[int, _SketchRoom] = {}  # by layer, for kernels of a GPU
         self._arguments: tuple[int, np.ndarray] | None = None  # with the number of pages
 
     @property
     def nbytes(self) -> int:
         """Bytes of the sketches made so far, on the device."""
-        return sum(sketch.nbytes for sketch in self._by_layer.values())
+        return sum(sketch.nbytes for sketch in (self._rooms or self._by_layer).values())
 
     def of_layer(self, layer: int) -> Sketch:
         """The sketch of a layer's pages; there must be some."""
         known = self._by_layer.get(layer)
         for start, stop in self._table.runs(layer, known.codes.shape[1] if known else 0, RUN):
-            more = self._make(layer, start, stop)
-            known = known.with_more(more) if known else more
+            known = self._joined(layer, known, self._make(layer, start, stop), stop)
         assert known, "there are no pages"
         self._by_layer[layer] = known
         return known
 
     def arguments(self, layers: range) -> np.ndarray:
         """The ``arguments_of`` the sketches of ``layers``: [layers, 13] int64. Every call asks for the same layers."""
-        pages = len(self._table)
-        if not self._arguments or self._arguments[0] != pages:
-            sketches = [tuple(part.numpy() for part in self.of_layer(layer)) for layer in layers]
-            self._arguments = pages, arguments_of(sketches)
-        return self._arguments[1]
+        return self._once(lambda: arguments_of([tuple(x.numpy() for x in self.of_layer(layer)) for layer in layers]))
+
+    def places(self, layers: Sequence[int]) -> np.ndarray:
+        """Where the sketches of ``layers`` are for kernels of a GPU, as ``TritonSketch`` has it: [layers, 4] int64.
+        Every call asks for the same layers.
+        """
+
+        def place(layer: int) -> list[int]:
+            self.of_layer(layer)
+            return self._rooms[layer].place
+
+        return self._once(lambda: np.array([place(layer) for layer in layers], np.int64))
 
     def clear(self) -> None:
         """Forget all sketches: pages before the last have changed."""
         self._by_layer.clear()
+        self._rooms.clear()
         self._arguments = None
 
     def fork(self, table: BlockTable) -> "KeySketches":
         """The same sketches for a fork of the table."""
         twin = KeySketches(table)
-        twin._by_layer = dict(self._by_layer)
+        twin._by_layer, twin._rooms = dict(self._by_layer), dict(self._rooms)
         return twin
+
+    def _once(self, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """What ``make`` says of this number of pages."""
+        pages = len(self._table)
+        if not self._arguments or self._arguments[0] != pages:
+            self._arguments = pages, make()
+        return self._arguments[1]
+
+    def _joined(self, layer: int, known: Sketch | None, more: Sketch, pages: int) -> Sketch:
+        """The sketch of a layer's first pages, ``known``, with ``more`` behind: ``pages`` pages."""
+        if not self._table.pool.backend.best_scores:
+            return known.with_more(more) if known else more
+        room = self._rooms.get(layer)
+        if not room or not room.takes(pages - more.codes.shape[1], pages):
+            room = self._rooms[layer] = _SketchRoom(more, 1 << (len(self._table) - 1).bit_length())
+            if known:
+                room.write(known)
+        return room.write(more)
 
     def _make(self, layer: int, start: int, stop: int) -> Sketch:
         table, pool = self._table, self._table.pool

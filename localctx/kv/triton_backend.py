@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels import attention_triton, pages_triton
+from localctx.kernels import attention_triton, pages_triton, selection_triton
 from localctx.kernels.sketch import Sketch
 from localctx.kv.backend import PageAddresses, PageAttention, TorchBackend
 from localctx.kv.page_format import PageFormat
@@ -27,6 +27,10 @@ class TritonBackend(TorchBackend):
         super().__init__(page_format, device)
         self.best_scores = pages_triton.best_scores
         self.layouts = _shared_layouts(page_format, device)
+
+    def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
+        """See ``Backend``. The bias's scores are computed by torch, from positions that the processor knows."""
+        return pages <= selection_triton.MAX_PAGES and not unbiased
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
         """See ``Backend``."""

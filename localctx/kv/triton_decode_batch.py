@@ -7,13 +7,15 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import pad
 
-from localctx.kernels import attention_triton
+from localctx.kernels import attention_triton, pages_triton, selection_triton
 from localctx.kv.cache import Cache
 from localctx.kv.decode_batch import DecodeBatch
+from localctx.kv.dispatch import selects_pages
 from localctx.kv.graph_inputs import CapturableBatch, GraphInputs, pad_to_power_of_two
+from localctx.kv.page_format import ORDINARY
 from localctx.kv.row_parts import split_rows_evenly
 from localctx.kv.triton_backend import TritonBackend
-from localctx.shape import PAGE
+from localctx.shape import FULL, PAGE, SINK_PAGES
 
 
 class TritonDecodeBatch(DecodeBatch):
@@ -27,6 +29,8 @@ class TritonDecodeBatch(DecodeBatch):
         assert isinstance(backend, TritonBackend)
         self._layouts: list[attention_triton.TritonLayerLayout] = backend.layouts
         self._inputs: GraphInputs | None = None
+        if self._caches[0].selects_pages():
+            self._caches[0].table.touch()  # which of them are chosen only the device knows
 
     @property
     def graph_inputs(self) -> GraphInputs:
@@ -41,8 +45,7 @@ class TritonDecodeBatch(DecodeBatch):
 
     def capturable(self) -> CapturableBatch | None:
         """See ``DecodeBatch``. None where a page is filled, or attention reads something in the processor's memory."""
-        layers = range(len(self._pool.shape.layers))
-        unique = (self._filled == PAGE - 1).any() or any(self._pool.unbiased(layer) for layer in layers)
+        unique = (self._filled == PAGE - 1).any() or self._pool.has_unbiased
         return None if unique else self
 
     @property
@@ -52,7 +55,9 @@ class TritonDecodeBatch(DecodeBatch):
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """See ``CapturableBatch``. ``mass`` is an output: what pages received."""
+        """See ``CapturableBatch``. ``mass`` is an output: what pages received. What one sequence selects is in
+        ``numbers`` and ``sketches``, as ``TritonSketch`` has it.
+        """
         arrays = {"mass": pad_to_power_of_two(np.zeros_like(self._mass))}
         for part in sorted({*self._pool.shape.parts}):
             arrays[f"bases {part}"] = pad_to_power_of_two(self._bases[part])
@@ -60,7 +65,16 @@ class TritonDecodeBatch(DecodeBatch):
         for i, (parts, hidden) in enumerate(self._views[1]):
             bounds = attention_triton.bounds_of(parts, len(self._caches))
             arrays |= {f"parts {i}": pad_to_power_of_two(parts), f"bounds {i}": bounds, f"hidden {i}": hidden}
-        return arrays | {"open pages": self._open_pages, "filled": self._filled}
+        return arrays | self._selection_arrays | {"open pages": self._open_pages, "filled": self._filled}
+
+    @cached_property
+    def _selection_arrays(self) -> dict[str, np.ndarray]:
+        if not self._selecting:
+            return {}
+        cache = self._caches[0]
+        assert len(self._caches) == 1, "a sequence that selects has a batch of its own"
+        numbers = np.array([cache.num_pages, cache.keeper.pages_seen(cache.num_pages)])
+        return {"numbers": numbers, "sketches": cache.sketches.places([*self._selecting])}
 
     def attend(
         self,
@@ -76,16 +90,14 @@ class TritonDecodeBatch(DecodeBatch):
         shared: bool = False,
     ) -> Tensor:
         """See ``DecodeBatch``."""
-        inputs, i, part = self.graph_inputs, self._views[0][layer], self._pool.shape.parts[layer]
+        inputs, i = self.graph_inputs, self._views[0][layer]
         assert window == self._pool.shape.layers[layer].window
-        pages = attention_triton.TritonPages(
-            inputs[f"parts {i}"], inputs[f"bounds {i}"], inputs[f"bases {part}"], inputs[f"kinds {part}"]
-        )
         open_pages = attention_triton.TritonOpenPages(
             inputs["open pages"][layer], inputs["filled"], inputs[f"hidden {i}"]
         )
         queries, keys, values = (x.transpose(0, 1) for x in (q, k, v))
-        extra = self._extra_scores(layer, queries.float(), scale)
+        pages, indices = self._pages_seen(layer, queries, scale)
+        extra = self._extra_scores(layer, queries, scale)
         out, shares = attention_triton.attend_rows(
             queries,
             keys,
@@ -101,10 +113,41 @@ class TritonDecodeBatch(DecodeBatch):
             masses=self._records(layer, window),
         )
         if shares is not None:
-            inputs["mass"].add_(shares.double().square().sum(0))
+            inputs["mass"].add_(self._by_page(shares.double().square(), indices))
         if not shared:
             self._seal(layer, k, v)
         return out.transpose(0, 1)
+
+    def _pages_seen(self, layer: int, q: Tensor, scale: float) -> tuple[attention_triton.TritonPages, Tensor | None]:
+        """The pages that the rows q [n, Hq, D] attend to, and the indices [H, m] of those that the only row selects,
+        0 behind them; None where rows see all.
+        """
+        inputs, i, part = self.graph_inputs, self._views[0][layer], self._pool.shape.parts[layer]
+        parts, bounds = inputs[f"parts {i}"], inputs[f"bounds {i}"]
+        if layer not in self._selecting:
+            return attention_triton.TritonPages(parts, bounds, inputs[f"bases {part}"], inputs[f"kinds {part}"]), None
+        chosen = self._chosen_pages(layer, q[0], scale)
+        return attention_triton.TritonPages(parts, bounds, chosen.addresses, chosen.formats), chosen.indices
+
+    def _chosen_pages(self, layer: int, q: Tensor, scale: float) -> selection_triton.ChosenPages:
+        """The pages that the only row q [Hq, D] selects, in arrays with room for all."""
+        inputs = self.graph_inputs
+        sketch = selection_triton.TritonSketch(inputs["sketches"][self._selecting[layer]], inputs["numbers"])
+        grouped = (pages_triton.rotate(q) if self._pool.format.rotated else q).unflatten(
+            0, (self._layouts[layer].heads, -1)
+        )
+        bases, kinds = inputs[f"bases {FULL}"], inputs[f"kinds {FULL}"]
+        return selection_triton.choose(grouped, scale, sketch, bases, kinds, SINK_PAGES, len(bases))
+
+    def _by_page(self, squared: Tensor, indices: Tensor | None) -> Tensor:
+        """What each page received, from what each query head gave it, [Hq, m], of pages at ``indices`` [H, m]. Numbers
+        are added in an order that is always the same.
+        """
+        if indices is None:
+            return squared.sum(0)
+        by_head = squared.unflatten(0, (len(indices), -1)).sum(1)
+        spread = by_head.new_zeros(len(indices), len(self.graph_inputs["mass"]))
+        return spread.scatter_add_(1, indices, by_head).sum(0)
 
     def report_attention(self) -> None:
         """See ``DecodeBatch``."""
@@ -119,12 +162,29 @@ class TritonDecodeBatch(DecodeBatch):
         return split_rows_evenly(self._starts, seen, wanted, self._kinds[part])
 
     @cached_property
+    def _selected_parts(self) -> np.ndarray:
+        """See ``DecodeBatch``. Sinks, which are always selected, are the only pages of another kind."""
+        kinds, count = self._kinds[FULL], self._caches[0].keeper.pages_seen(len(self._kinds[FULL]))
+        assert (kinds[SINK_PAGES:] == ORDINARY).all()
+        wanted = attention_triton.parts_wanted(self._layouts[0].heads)
+        return split_rows_evenly(np.array([0, count]), [(0, 0)], wanted, kinds[:count])
+
+    @cached_property
+    def _selecting(self) -> dict[int, int]:
+        """The layers in which the only sequence selects pages, each with its number among these; none if it does not,
+        or there are several.
+        """
+        layers = [i for i, x in enumerate(self._pool.shape.layers) if selects_pages(self._caches[0], i, x.window)]
+        return {layer: number for number, layer in enumerate(layers)}
+
+    @cached_property
     def _views(self) -> tuple[list[int], list[tuple[np.ndarray, np.ndarray]]]:
         """The index of each layer's view, and the views, most of which layers share. A view is the parts of the pages
         that a layer attends to, and how many tokens of each open page are hidden.
         """
         which, views = list[int](), dict[bytes, tuple[int, tuple[np.ndarray, np.ndarray]]]()
         for layer, shape in enumerate(self._pool.shape.layers):
-            view = self._parts_seen(layer, shape.window), self._hidden(shape.window)
+            parts = self._selected_parts if layer in self._selecting else self._parts_seen(layer, shape.window)
+            view = parts, self._hidden(shape.window)
             which.append(views.setdefault(view[0].tobytes() + view[1].tobytes(), (len(views), view))[0])
         return which, [view for _, view in views.values()]

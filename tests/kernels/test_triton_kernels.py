@@ -23,9 +23,10 @@ from localctx.kv.decode_batch import DecodeBatch
 from localctx.kv.dispatch import joins_batch
 from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
+from localctx.kv.selection import choose_pages
 from localctx.shape import PAGE, KVShape, LayerShape
 
-from localctx.kernels import attention_triton, pages_triton  # isort: skip
+from localctx.kernels import attention_triton, pages_triton, selection_triton  # isort: skip
 
 BF16 = torch.bfloat16
 CODECS = ["bf16", "int8", "k8v4", "int4", "int2"]
@@ -210,6 +211,66 @@ def test_the_best_scores_of_a_sketch_are_those_of_torch(with_extra):
     near(pages_triton.best_scores(q, made, extra), sketch.best_scores(q, made, extra), atol=2e-2)
 
 
+def placed(made, pages, count, room):
+    """A sketch of so many ``pages``, of which ``count`` are chosen, as the kernels that choose take it. It begins a
+    larger one.
+    """
+    whole = [torch.cat((part, part[:, :1].expand(-1, room - pages, *part.shape[2:])), 1).contiguous() for part in made]
+    sketch_at = on_device(*(part.data_ptr() for part in whole), room)
+    return selection_triton.TritonSketch(sketch_at, on_device(pages, count)), whole
+
+
+@pytest.mark.parametrize(
+    ("heads", "queries", "dim", "pages", "count"),
+    [(2, 3, 24, 40, 17), (1, 1, 16, 5, 4), (1, 9, 16, 32, 31)],
+)
+def test_pages_are_chosen_as_by_torch(heads, queries, dim, pages, count):
+    """Tables have room for more pages than there are, and than are chosen."""
+    q, made = rand(heads, queries, dim).to(BF16), sketch.make_sketch(rand(pages, heads, dim, PAGE))
+    most, room = triton.next_power_of_2(pages), count + 5
+    sketch_at, whole = placed(made, pages, count, most)
+    at, kinds = 7 * torch.arange(most, device=DEVICE), (torch.arange(most, device=DEVICE) % 2).to(torch.uint8)
+    found = selection_triton.choose(q, 0.3, sketch_at, at, kinds, 1, room)
+    first = sketch.Sketch(*(part[:, :pages] for part in whole))
+    expected = sketch.choose(q.float() * 0.3, first, count, 1, None, pages_triton.best_scores)
+    assert torch.equal(found.indices[:, :count], expected)
+    assert not found.indices[:, count:].any()
+    assert torch.equal(found.addresses[:, :count], 7 * expected)
+    assert torch.equal(found.formats[:, :count], (expected % 2).to(torch.uint8))
+
+
+@pytest.mark.parametrize(("queries", "pages", "count"), [(2, 1030, 300), (3, 2048, 12), (4, 2100, 525), (2, 8000, 99)])
+def test_many_pages_are_chosen_by_the_same_scores(queries, pages, count, monkeypatch):
+    """A program has other widths for them, and ranks a few queries at a time."""
+    most = triton.next_power_of_2(pages)
+    scores = 9 * rand(2, queries, most)
+    monkeypatch.setattr(selection_triton, "best_scores", lambda *_: scores)
+    q, made = rand(2, queries, 16), sketch.make_sketch(rand(1, 2, 16, PAGE))
+    sketch_at = selection_triton.TritonSketch(on_device(0, 0, 0, 0), on_device(pages, count))
+    at, kinds = torch.arange(most, device=DEVICE), torch.zeros(most, dtype=torch.uint8, device=DEVICE)
+    found = selection_triton.choose(q, 1.0, sketch_at, at, kinds, 1, count)
+    assert torch.equal(found.indices, sketch.choose(q, made, count, 1, None, lambda *_: scores[..., :pages]))
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN")
+@pytest.mark.parametrize("scale", [0.0, 0.3, 300.0, float("nan")])
+def test_of_pages_that_promise_the_same_the_first_are_chosen(scale):
+    """All do, or all after the fifth; or a few are so far above the others that these are worth nothing; and numbers
+    that are none let no page be chosen twice.
+    """
+    keys = rand(30, 1, 16, PAGE)
+    keys[5:] = keys[5]
+    q, made = rand(1, 2, 16), sketch.make_sketch(keys)
+    sketch_at, _whole = placed(made, 30, 12, 32)
+    at, kinds = torch.zeros(32, dtype=torch.int64, device=DEVICE), kinds_of(*[0] * 32)
+    found = selection_triton.choose(q, scale, sketch_at, at, kinds, 1, 12).indices
+    if scale == scale:
+        expected = sketch.choose(q * scale, made, 12, 1, None, pages_triton.best_scores)
+        assert torch.equal(found, expected)
+    assert len(found.unique()) == 12
+    assert {0, 29} <= {*found[0].tolist()}
+
+
 # --- What calls them
 
 
@@ -315,6 +376,74 @@ def test_keepers_choose_and_weigh_on_a_gpu_as_on_a_processor(keep, tokens, rope)
         torch.testing.assert_close(found, expected, atol=2e-2, rtol=2e-2)
 
 
+@pytest.mark.parametrize(("codec", "length"), [("int8", 9 * PAGE + 5), ("int4+hadamard", 12 * PAGE - 1)])
+def test_a_row_selects_the_same_pages_in_a_batch_and_on_every_device(codec, length, monkeypatch):
+    """The second seals a page in this step. The batch of a GPU tells the processor nothing of what it chose."""
+
+    def in_batch(caches, layer, q, k, v):
+        if layer == 0:
+            rows.append(make_decode_batch([(caches[0], 1)]))
+        expected.append(choose_pages(caches[0], layer, q[:, 0], 0.2).cpu())
+        out = rows[-1].attend(layer, q, k, v, 0.2)
+        if layer == 3:
+            rows[-1].report_attention()
+        return out
+
+    def alone(caches, layer, q, k, v):
+        out = attend_cache(caches[0], layer, q, k, v, 0.2)
+        caches[0].extend(layer, k, v)
+        return out
+
+    def noted(*given, choose=selection_triton.choose):
+        chosen.append(choose(*given))
+        return chosen[-1]
+
+    monkeypatch.setattr(selection_triton, "choose", noted)
+    rows, seen, chosen, expected = list[DecodeBatch](), [], [], []
+    cpu_pool, pool = pools(codec, 4)
+    for where, attend in ((cpu_pool, in_batch), (pool, in_batch), (pool, alone)):
+        cache = filled(where, length, "select:1/2")
+        cache.enter_phase("answering")
+        assert joins_batch(cache, 1)
+        seen.append(step([cache], 1, attend))
+    assert len(chosen) == 2, "the first layers see all"
+    for found, mine, its in zip(chosen, expected[6:8], expected[2:4], strict=True):
+        assert torch.equal(found.indices[:, : mine.shape[1]].cpu(), mine)
+        assert torch.equal(mine, its)
+    for found, other in ((seen[1], seen[0]), (seen[1], seen[2])):
+        for mine, its in zip(found, other, strict=True):
+            torch.testing.assert_close(mine, its.to(mine.dtype), atol=2e-2, rtol=2e-2)
+
+
+def test_forks_that_select_go_on_with_sketches_of_their_own():
+    """They have those of their past in common; each has its own of the page that it seals."""
+    cache = filled(pools("int8", 3)[1], 6 * PAGE, "select:1/2")
+    before = [part.clone() for part in cache.sketches.of_layer(2)]
+    twin = cache.fork()
+    for one, seed in ((cache, 1), (twin, 2)):
+        one.begin(PAGE)
+        for layer in range(3):
+            k = rand(2, PAGE, 32 + seed)[..., :32].to(BF16)
+            one.extend(layer, k, k)
+        one.commit()
+    made = [one.sketches.of_layer(2) for one in (cache, twin)]
+    assert not torch.equal(made[0].codes, made[1].codes)
+    for one, found in zip((cache, twin), made, strict=True):
+        keys = one.pool.codec_of(2, 0).stored_keys(one.table.records(2, 6, 7))
+        expected = sketch.make_sketch(keys)
+        for part, old, new in zip(found, before, expected, strict=True):
+            assert torch.equal(part, torch.cat((old, new), 1))
+    assert cache.sketches.places([2])[0, 3] == 8, "there is room for more"
+    assert cache.sketch_bytes() > sum(part.nbytes for part in made[0])
+
+
+def test_a_bias_of_keys_and_pages_elsewhere_are_left_to_torch():
+    for rope, limits in ((Biased(), None), (None, TierLimits(20_000, None, 0))):
+        cache = filled(pools("int8", 3, rope=rope, limits=limits)[1], 9 * PAGE, "select:1/2")
+        cache.enter_phase("answering")
+        assert not joins_batch(cache, 1)
+
+
 def test_what_left_the_gpus_memory_is_fetched_as_ever():
     shape = pools("int8")[0].shape
     some = TierLimits(4 * shape.page_bytes("int8") + shape.page_bytes("int8", True), None, 0)
@@ -377,6 +506,11 @@ def test_every_kernel_compiles_for_two_generations_within_their_limits(tmp_path)
         "rotate",
         "sketch",
         "best scores",
+        "best scores by address",
+        "choose of 512",
+        "choose of 2048",
+        "choose of 4096",
+        "choose of 8192",
     }
     assert {row[1] for row in rows if row[0] == "attend"} == {"bf16", "int8", "k8v4", "int4"}
     assert {row[2] for row in rows} == {"sm_80", "sm_90"}

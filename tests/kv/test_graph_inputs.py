@@ -18,11 +18,14 @@ from small_families import build
 from localctx.errors import Cancelled
 from localctx.kv.cache import Cache
 from localctx.kv.graph_inputs import GraphInputs, pad_to_power_of_two
+from localctx.kv.keepers import make_keeper
 from localctx.kv.pool import Pool
 from localctx.models import cuda_graphs as G
 from localctx.models.base import ForwardRequest
 from localctx.models.transformers_model import TransformersModel
 from localctx.shape import PAGE, KVShape, LayerShape
+
+from localctx.kv.triton_backend import TritonBackend  # isort: skip
 
 assert triton  # whose tests are slow by its interpreter (conftest.is_quick)
 
@@ -31,11 +34,11 @@ LENGTHS = (3 * PAGE - 2, 3 * PAGE + 20)  # the second step fills a page; the tab
 STEPS = 5
 
 
-def answered(model, codec):
-    """Logits of steps of two sequences side by side, what they looked at, and their open pages."""
+def answered(model, codec, lengths=LENGTHS, keep="full"):
+    """Logits of steps of sequences side by side, what they looked at, and their open pages."""
     pool = Pool(model.shape, codec, model.device, in_place=False, triton=True, rope=model.rope)
-    caches = [Cache(pool, torch.bfloat16) for _ in LENGTHS]
-    for n, cache in zip(LENGTHS, caches, strict=True):
+    caches = [Cache(pool, torch.bfloat16, make_keeper(keep, n)) for n in lengths]
+    for n, cache in zip(lengths, caches, strict=True):
         model.forward([3 + i * i % 190 for i in range(n)], cache)
         cache.enter_phase("answering")
         cache.record_attention()
@@ -101,6 +104,45 @@ def test_replayed_steps_give_what_is_computed_anew(family, codec, more):
     assert (count.captures, count.replays) == (1, 3)
     for mine, its in zip(found, expected, strict=True):
         assert torch.equal(mine, its)
+
+
+def test_replayed_steps_select_what_is_selected_anew(monkeypatch):
+    """The second step fills a page: the third, captured, chooses six of eleven pages, not five of ten."""
+    model = TransformersModel(build("llama").to(DEVICE, torch.bfloat16))
+    model.graphs = None
+    codec, lengths, keep = "int4+hadamard", (11 * PAGE - 2,), "select:1/2"
+    expected = answered(model, codec, lengths, keep)
+    model.graphs = G.GraphCache(count := Counted(DEVICE))
+    found = answered(model, codec, lengths, keep)
+    assert not model.graphs.refused
+    assert (count.captures, count.replays) == (1, 3)
+    for mine, its in zip(found, expected, strict=True):
+        assert torch.equal(mine, its)
+    monkeypatch.setattr(TritonBackend, "selects_in_batch", lambda *_: False)
+    for mine, its in zip(found, answered(model, codec, lengths, keep), strict=True):
+        torch.testing.assert_close(mine.float(), its.float(), atol=2e-2, rtol=2e-2)
+
+
+def test_one_graph_serves_until_what_is_padded_doubles():
+    """Replayed over two pages more, of which it chooses more, though sketches were moved meanwhile."""
+    model = TransformersModel(build("llama", num_hidden_layers=3).to(DEVICE, torch.bfloat16))
+    pool = Pool(model.shape, "int8", model.device, in_place=False, triton=True, rope=model.rope)
+    seen = []
+    for graphs in (None, G.GraphCache(count := Counted(DEVICE))):
+        model.graphs = graphs
+        cache = Cache(pool, torch.bfloat16, make_keeper("select:1/2", 9 * PAGE))
+        model.forward([3 + i * i % 190 for i in range(9 * PAGE + 1)], cache)
+        out = []
+        for at in range(3):
+            cache.enter_phase("answering")
+            for token in (5 + at, 6 + at):
+                out.append(model.forward([token], cache)[-1])
+            cache.enter_phase("reading")
+            model.forward([7 + i * i % 180 for i in range(PAGE)], cache)
+            cache.sketches.clear()
+        seen.append(torch.stack(out))
+    assert (count.captures, count.replays) == (1, 5)
+    assert torch.equal(*seen)
 
 
 def test_what_graphs_look_at_stays_when_their_pool_has_gone():
