@@ -130,8 +130,8 @@ class BlockTable:
         return self.pool.backend.reads(np.ones(1, bool), self.dtype)
 
     def fetched(self, layer: int, indices: np.ndarray) -> tuple[PageAddresses, list[Tensor]]:
-        """``for_kernels``, with copies of those pages at ``indices`` that are not on the device: what holds them must be
-        kept until the kernel is launched, and they stay as they are until pages of another layer are fetched.
+        """``for_kernels``, with copies of those pages at ``indices`` that are not on the device. What holds these must
+        be kept until the kernel is launched; they stay as they are until pages of another layer are fetched.
         """
         column, holding = self._column(layer), list[Tensor]()
         bases, far = column.bases.copy(), indices[~column.on_device[indices]]

@@ -1,6 +1,7 @@
 """Staging: records in mapped files on their way to a GPU."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -24,6 +25,6 @@ def copy_staged(records: Sequence[Tensor], out: Tensor, rows: np.ndarray) -> Non
 def _copy_rows(staged: Tensor, out: Tensor, rows: np.ndarray) -> None:
     """One copy for each range of ``rows``."""
     starts = [0, *(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
-    for start, stop in zip(starts, starts[1:], strict=False):
+    for start, stop in pairwise(starts):
         first = int(rows[start])
         out[first : first + stop - start].copy_(staged[start:stop], non_blocking=True)

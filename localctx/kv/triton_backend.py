@@ -95,7 +95,6 @@ class TritonBackend(TorchBackend):
         """See ``Backend``."""
         return pages_triton.make_sketch(pages.bases, pages.kinds, self.layouts[layer])
 
-
     def _sent(self, numbers: np.ndarray) -> Tensor:
         """The numbers on the device, without waiting for it."""
         on_host = torch.from_numpy(numbers)
