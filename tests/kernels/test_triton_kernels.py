@@ -421,6 +421,7 @@ def test_every_kernel_compiles_for_two_generations_within_their_limits(tmp_path)
         "rotate",
         "sketch",
         "best scores",
+        "gather",
     }
     assert {row[1] for row in rows if row[0] == "attend"} == {"bf16", "int8", "k8v4", "int4"}
     assert {row[2] for row in rows} == {"sm_80", "sm_90"}
