@@ -3,7 +3,8 @@
 A random model with Llama 3 8B's layers decodes behind random keys and values in int8, all on the GPU; an eighth there
 and the rest in RAM; an eighth there, an eighth in RAM, the rest on disk. Beside the time of a step: what was copied to
 the GPU, how long that takes at the bandwidth of one large copy, and the share of the copying during which other
-kernels ran. ``by kernel`` are copies of records by our kernel, ``by driver`` one by one.
+kernels ran; and how far the logits are from those with all on the GPU. ``by kernel`` are copies of records by our
+kernel, ``by driver`` one by one.
 """
 
 import argparse
@@ -30,7 +31,9 @@ from localctx.shape import PAGE
 WARM, STEPS, CHUNK = 4, 8, 4096
 KEEPS = ("full", "select:1/8")
 TINY = {"vocab_size": 512, "hidden_size": 256, "intermediate_size": 256, "num_attention_heads": 8}
-HEAD = "| pages | keep | copied by | device/host/disk | ms a token | tokens/s | MB copied | limit ms | of it | hidden |"
+HEAD = (
+    "| pages | keep | by | device/host/disk | ms a token | tokens/s | MB copied | limit ms | of it | hidden | off by |"
+)
 
 
 def main() -> None:
@@ -45,7 +48,7 @@ def main() -> None:
     model = made_model(device, {**(TINY if options.tiny else LLAMA_3_8B), "num_hidden_layers": options.layers})
     bandwidth = copy_bandwidth(device)
     print(f"{name_of(device)}; one large copy from pinned memory {bandwidth / 1e9:.1f} GB/s; torch {torch.__version__}")
-    print(f"\n{HEAD}\n|{'---|' * 10}", flush=True)
+    print(f"\n{HEAD}\n|{'---|' * 11}", flush=True)
     for name, limits in tiers(model, options.tokens).items():
         try:
             measure_tiers(model, name, limits, options.tokens, bandwidth)
@@ -80,17 +83,22 @@ def measure_tiers(model: TransformersModel, name: str, limits: TierLimits, token
         cache.drop()
 
 
+expected: dict[str, torch.Tensor] = {}
+"""The logits with all pages on the device, by keeper."""
+
+
 def print_row(model: TransformersModel, read: Cache, name: str, keep: str, bandwidth: float) -> None:
     """Decode with a keeper and print a row."""
     cache, pool = read.fork(make_keeper(keep, read.length)), read.pool
     cache.enter_phase("answering")
     copied = count_copied(pool)
 
-    def step() -> object:
-        return model.forward([7], cache)[0].argmax().item()
+    def step() -> torch.Tensor:
+        return model.forward([7], cache)[0].cpu()
 
-    for _ in range(WARM):
-        step()
+    logits = torch.stack([step() for _ in range(WARM)])
+    first = expected.setdefault(keep, logits)
+    off = float((logits - first).abs().max() / first.abs().max())
     copied.clear()
     ms = [timed(step, pool.device) for _ in range(STEPS)]
     nbytes, median = sum(copied) / STEPS, statistics.median(ms)
@@ -100,7 +108,7 @@ def print_row(model: TransformersModel, read: Cache, name: str, keep: str, bandw
     where = "/".join(str(n) for n in pool.counts(cache.pages).values())
     by = "-" if not nbytes else "kernel" if pool.backend.gathers else "driver"
     cells = [name, keep, by, where, f"{median:.2f}", f"{1e3 / median:.0f}", f"{nbytes / 1e6:.0f}", f"{limit:.2f}"]
-    print(f"| {' | '.join(cells)} | {limit / median:.0%} | {hidden} |", flush=True)
+    print(f"| {' | '.join(cells)} | {limit / median:.0%} | {hidden} | {off:.0e} |", flush=True)
     cache.drop()
 
 
@@ -109,6 +117,7 @@ def filled(model: TransformersModel, limits: TierLimits, tokens: int, spill: Pat
     on_gpu = has_triton(model.device)
     pool = Pool(model.shape, "int8", model.device, model.rope, limits, spill, in_place=False, triton=on_gpu)
     cache = Cache(pool, BF16)
+    torch.manual_seed(1)
     with torch.inference_mode():
         for at in range(0, tokens, CHUNK):
             count = min(CHUNK, tokens - at)
