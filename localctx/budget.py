@@ -125,12 +125,14 @@ def measure_disk(folder: Path) -> Measured:
 
 
 def measure_device(device: str) -> Measured:
-    """Measures the memory of a device: VRAM for ``cuda``, RAM for ``cpu``."""
+    """Measures the memory of a device: VRAM for ``cuda``, RAM for ``cpu``. What torch keeps of it for later is free."""
     if not device.startswith("cuda"):
         return measure_ram()
     import torch
 
-    return Measured(*torch.cuda.mem_get_info(torch.device(device)))
+    place = torch.device(device)
+    free, total = torch.cuda.mem_get_info(place)
+    return Measured(free + torch.cuda.memory_reserved(place) - torch.cuda.memory_allocated(place), total)
 
 
 def _capped(nbytes: int, cap: int | None) -> int:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from localctx.kv.attention import MAX_PARTS
-from localctx.kv.block_table import RUN
+from localctx.kv.block_table import RUN, WIDE_RUN
 from localctx.shape import PAGE, KVShape, LayerKind, LayerShape
 
 KINDS: dict[str, LayerKind] = {
@@ -22,6 +22,8 @@ OTHER_KINDS = frozenset(("moe", "mlp", "dummy"))
 """The layers that remember nothing."""
 FIXED = 16 << 20  # bytes that threads and matrix kernels use for any model
 SLACK = 1.5  # for heap fragmentation, which grows with the cache
+FIXED_GPU = 32 << 20  # bytes that cuBLAS works in, on Hopper; less on others
+FLASH_WIDTH = 256  # of the widest heads that FlashAttention-2 computes
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,8 @@ class Geometry:
     ``hidden`` are those of all residual streams (Gemma 3n has several), ``queries`` and ``outputs`` those of all
     ``heads``; ``fresh`` is the token's own key and value, expanded in a latent layer; ``history`` is the decoded (and
     expanded) key and value of a cached token; ``inner`` is the most that the MLP, or the token's experts, and the
-    embeddings of single layers hold at once. ``eager``: attention materializes its scores, even on a CPU.
+    embeddings of single layers hold at once. ``eager``: attention materializes its scores, even on a CPU; ``masked``:
+    on a GPU, because some layers slide.
     """
 
     hidden: int
@@ -112,13 +115,17 @@ class Geometry:
     inner: int
     vocabulary: int
     eager: bool
+    masked: bool = False
 
     def activation_bytes(self, chunk: int, context: int, itemsize: int, device: str = "cpu") -> int:
         """Estimates the peak working memory, in bytes, of the step that reads the last ``chunk`` of ``context`` tokens.
 
         ``itemsize`` is the bytes of an element of the model's precision. The parts are summed although they do not all
-        exist at once; with ``SLACK`` the estimate is between the measured peak and 1.5 times that.
+        exist at once; with ``SLACK`` the estimate is between the measured peak and 1.5 times that. Where a GPU
+        needs no memory for scores, it is the peak itself (tests/measure_gpu_budget.py).
         """
+        if not device.startswith("cpu") and self._in_kernels(itemsize):
+            return self._kernel_bytes(chunk, context, itemsize)
         run = min(RUN * PAGE, max(context, chunk))
         per_token = self._token_bytes(context, itemsize)
         decoded = run * self.history * (4 + itemsize)
@@ -128,20 +135,41 @@ class Geometry:
         logits = self.vocabulary * (itemsize + 4)
         return FIXED + int(SLACK * (chunk * per_token + decoded + logits))
 
+    def _in_kernels(self, itemsize: int) -> bool:
+        """True if a GPU materializes no scores: see ``attention_reference.attend``."""
+        return not (self.eager or self.masked) and itemsize == 2 and self.queries <= FLASH_WIDTH * self.heads
+
+    def _kernel_bytes(self, chunk: int, context: int, itemsize: int) -> int:
+        """What torch holds at once of a layer's tensors where it holds most: in attention, or in the MLP.
+
+        The embeddings, the layer's input and what is normed are there all the time. Of decoded pages there is one run.
+        Merging takes float32 numbers twice; rotary positions take q four times.
+        """
+        run = min(WIDE_RUN * PAGE, max(context, chunk))
+        parts = self._parts(context, WIDE_RUN)
+        merged = parts * (self.outputs * itemsize + 3 * self.heads * 4) + self.outputs * (2 * 4 + itemsize)
+        attended = (self.queries + 2 * self.fresh) * itemsize + max(merged, 3 * self.queries * itemsize)
+        normed = self.hidden * 2 * 4
+        per_token = 3 * self.hidden * itemsize + max(attended, (self.hidden + self.inner) * itemsize, normed)
+        logits = self.vocabulary * (itemsize + 4)
+        return FIXED_GPU + chunk * per_token + run * self.history * itemsize + logits
+
     @property
     def fresh_width(self) -> int:
         """The elements of one head's key and value."""
         return (self.queries + self.outputs) // self.heads
 
     def _token_bytes(self, context: int, itemsize: int) -> int:
-        parts = min(
-            -(-context // (RUN * PAGE)) + 2, MAX_PARTS
-        )  # attention outputs of runs, the tail and the new tokens
+        parts = self._parts(context, RUN)
         residual = self.hidden * (2 * itemsize + 2 * 4)  # norms compute in float32
         projected = 3 * (self.queries + self.fresh) * itemsize  # before and after RoPE, and on the way
         attended = parts * (self.outputs * itemsize + self.heads * 4) + self.outputs * (2 * 4 + itemsize)
         encoded = self.fresh * 3 * 4
         return residual + projected + attended + encoded + self.inner * itemsize
+
+    def _parts(self, context: int, run: int) -> int:
+        """Attention outputs that are held before they are merged: of runs of pages, the tail and the new tokens."""
+        return min(-(-context // (run * PAGE)) + 2, MAX_PARTS)
 
 
 def geometry_of(config: Any) -> Geometry:
@@ -166,6 +194,7 @@ def _layer_geometry(config: Any) -> Geometry:
         inner=_inner(config),
         vocabulary=config.vocab_size,
         eager=k_dim != v_dim or bool(getattr(config, "attn_logit_softcapping", None)),
+        masked=bool(getattr(config, "sliding_window", None)),
     )
 
 

@@ -15,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from localctx.kernels import attention_triton, pages_triton, selection_triton
+from localctx.kernels import attention_triton, pages_triton, record_copy_triton, selection_triton
 from localctx.kernels.sketch import Sketch
 from localctx.kv.codecs import make_codec
 from localctx.shape import PAGE, LayerShape
@@ -85,6 +85,8 @@ def launches(kernels):
     codes, scales = torch.empty(8, PAGES, 128, 16, dtype=torch.uint8), torch.empty(8, PAGES, 128, dtype=torch.half)
     pages_triton.best_scores(queries.view(8, 4, 128), Sketch(codes, scales, scales))
     yield ("best scores",), "-"
+    record_copy_triton.gather(torch.empty(PAGES, 1 << 17, dtype=torch.uint8), at, at)
+    yield ("gather",), "-"
     made = selection_triton.TritonSketch(torch.empty(4, dtype=INT64), torch.empty(2, dtype=INT64))
     for pages, heads in ((512, 32), (2048, 32), (4096, 32), (8192, 64)):
         at, kinds = torch.empty(pages, dtype=INT64), torch.empty(pages, dtype=torch.uint8)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localctx import budget
-from localctx.budget import Measured, TierLimits, measure_limits
+from localctx.budget import Measured, TierLimits, measure_device, measure_limits
 from localctx.errors import UsageError
 from localctx.settings import load_settings, parse_size
 
@@ -74,3 +74,12 @@ def test_a_given_size_stands_in_for_the_devices(tmp_path):
     now = measure_limits("cpu", tmp_path)
     assert now.device > 0
     assert now.host == 0
+
+
+def test_what_torch_keeps_of_a_gpu_for_later_is_free(monkeypatch):
+    import torch
+
+    sizes = {"mem_get_info": (100, 1000), "memory_reserved": 60, "memory_allocated": 45}
+    for name, size in sizes.items():
+        monkeypatch.setattr(torch.cuda, name, lambda device, size=size: size)
+    assert measure_device("cuda") == Measured(115, 1000)

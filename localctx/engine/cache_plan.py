@@ -74,8 +74,7 @@ class PoolSet:
     def trim(self) -> None:
         """Give the memory of released pages back to the system: a pool that has retained pages outlives its caches."""
         for pool in list(self._pools.values()):
-            pool.device_tier.trim()
-            pool.host_tier.trim()
+            pool.trim()
 
     @property
     def page_counts(self) -> dict[str, int]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from localctx.kernels.attention_reference import Part, attend, attend_reference, flash_runs, merge
+from localctx.kv.backend import PageAddresses
 from localctx.kv.block_table import RUN, WIDE_RUN
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import AttentionCase, Path, attention_path, records_attention
@@ -18,6 +19,7 @@ from localctx.shape import PAGE
 Expand = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 MAX_PARTS = 8  # parts held before they are merged: bounds the memory that a long history takes
+FETCHED = 256  # pages fetched for one kernel: bounds what a layer's pages take of the device beside those in its tier
 LAST_QUERIES = 64  # queries at the end of a prompt whose votes a keeper observes; SnapKV takes 16 to 64
 
 
@@ -113,7 +115,9 @@ def _parts(c: _AttentionCall, path: Path, k: Tensor, v: Tensor) -> list[Part]:
             parts = [merge(parts)]
     if cache.tail:
         tail = cache.open_tail(c.layer)
-        parts.append(_part(c, *(c.expand(*tail) if c.expand else tail), _positions(cache, -cache.tail, cache.tail)))
+        k_tail, v_tail = c.expand(*tail) if c.expand else tail
+        behind = _mask(c, _positions(cache, -cache.tail, cache.tail))
+        parts.append(attend(c.q, k_tail, v_tail, c.scale, mask=behind, softcap=c.softcap))
     mask = _mask(c, _positions(cache, 0, c.q.shape[1]))
     if mask is not None:
         mask = mask.tril()
@@ -130,6 +134,8 @@ def _over_pages(c: _AttentionCall, path: Path) -> Iterator[Part]:
         yield from _over_selected(c)
     elif path is Path.TOKEN_KERNEL:
         yield _in_place(c, torch.arange(first, len(table), device=c.cache.pool.device), skip)
+    elif path is Path.FETCHED_PAGES:
+        yield from _over_fetched(c, first, skip)
     else:
         yield from _over_runs(c, first)
 
@@ -139,11 +145,13 @@ def _over_runs(c: _AttentionCall, first: int) -> Iterator[Part]:
     table = c.cache.table
     for start, stop in table.runs(c.layer, first, _max_run(c), table.reads_mixed(c.layer)):
         k, v = _read(c, start, stop)
-        part = _part(c, k, v, table.token_positions(c.layer, start, stop))
+        mask = None if c.window is None else _mask(c, table.token_positions(c.layer, start, stop))
+        part = attend(c.q, k, v, c.scale, mask=mask, softcap=c.softcap)
         if c.observes_page_mass:
             c.page_lse.append((np.arange(start, stop), part[1][..., None]))
         elif c.records:
             c.page_lse.append((np.arange(start, stop), _last_page_lse(c, k)))
+        del k, v  # before the next run is decoded
         yield part
 
 
@@ -156,12 +164,24 @@ def _max_run(c: _AttentionCall) -> int:
     return WIDE_RUN if plain and flash_runs(c.q, shape.k_dim, shape.v_dim) else RUN
 
 
-def _in_place(c: _AttentionCall, indices: Tensor, skip: int = 0) -> Part:
-    """Each token over its own pages, by the backend's kernel: ``indices`` [T * n], or [H, T * n] by KV head."""
+def _over_fetched(c: _AttentionCall, first: int, skip: int) -> Iterator[Part]:
+    """One token over the pages from ``first`` on, some of them fetched."""
+    table, device = c.cache.table, c.cache.pool.device
+    for start in range(first, len(table), FETCHED):
+        stop = min(start + FETCHED, len(table))
+        pages, holding = table.fetched(c.layer, np.arange(start, stop))
+        yield _in_place(c, torch.arange(start, stop, device=device), skip if start == first else 0, pages)
+        del holding
+
+
+def _in_place(c: _AttentionCall, indices: Tensor, skip: int = 0, pages: PageAddresses | None = None) -> Part:
+    """Each token over its own pages, by the backend's kernel: ``indices`` [T * n], or [H, T * n] by KV head, into
+    ``pages`` (None: where they lie).
+    """
     result = c.cache.pool.backend.attend(
         c.layer,
         c.q,
-        c.cache.table.for_kernels(c.layer),
+        pages or c.cache.table.for_kernels(c.layer),
         indices,
         c.scale,
         skip=skip,
@@ -199,6 +219,10 @@ def _over_selected(c: _AttentionCall) -> Iterator[Part]:
     c.cache.table.touch(indices)
     if c.cache.table.readable(indices):
         yield _in_place(c, chosen.flatten(1))
+    elif c.cache.table.readable_once_fetched:
+        pages, holding = c.cache.table.fetched(c.layer, indices)
+        yield _in_place(c, chosen.flatten(1), pages=pages)
+        del holding
     else:
         yield from _over_union(c, chosen, union)
 
@@ -221,10 +245,6 @@ def _over_union(c: _AttentionCall, chosen: Tensor, union: Tensor) -> Iterator[Pa
 def _read(c: _AttentionCall, start: int, stop: int) -> tuple[Tensor, Tensor]:
     k, v = c.cache.table.read(c.layer, start, stop, c.q.dtype)
     return c.expand(k, v) if c.expand else (k, v)
-
-
-def _part(c: _AttentionCall, k: Tensor, v: Tensor, positions: Tensor) -> Part:
-    return attend(c.q, k, v, c.scale, mask=_mask(c, positions), softcap=c.softcap)
 
 
 def _positions(cache: Cache, start: int, count: int) -> Tensor:

@@ -38,15 +38,16 @@ class PageAttention(NamedTuple):
 
 class Backend(Protocol):
     """The kernels for the pages of one pool. ``in_place``: kernels read any page in any tier. ``mixes_kinds``:
-    ``unpack`` takes pages of several kinds, and decodes them in long runs. ``prefill_kernel``: there
-    is a kernel for many tokens, ``prefill``. ``max_batch_tokens``: new tokens of one sequence that a decode batch
-    takes, 0 for no decode batches. ``best_scores`` ranks pages by their sketches, None for the default.
+    ``unpack`` takes pages of several kinds. ``prefill_kernel``: there is a kernel for many tokens, ``prefill``.
+    ``gathers``: there is one that copies records, ``gather``. ``max_batch_tokens``: new tokens of one sequence that a
+    decode batch takes, 0 for no decode batches. ``best_scores`` ranks pages by their sketches, None for the default.
     """
 
     name: str
     in_place: bool
     mixes_kinds: bool
     prefill_kernel: bool
+    gathers: bool
     max_batch_tokens: int
     best_scores: Score | None
 
@@ -69,6 +70,11 @@ class Backend(Protocol):
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Keys and values [kv_heads, pages * 64, dim] of ``records`` [pages, total] of a kind, which ``fetch`` made."""
+
+    def gather(self, addresses: np.ndarray, out: Tensor, rows: np.ndarray) -> None:
+        """Copy the records at ``addresses`` (int64), on the device or in pinned memory, to ``rows`` (int64) of ``out``
+        [any, total], in the current stream.
+        """
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
         """Addresses and kinds of pages, as the kernels take them."""
@@ -117,7 +123,7 @@ class TorchBackend:
     """See ``Backend``. Seals by the codec; reads nothing in place, so that dispatch never asks it to attend."""
 
     name = "torch"
-    in_place = mixes_kinds = prefill_kernel = False
+    in_place = mixes_kinds = prefill_kernel = gathers = False
     max_batch_tokens = 0
     best_scores: Score | None = None
 
@@ -150,6 +156,10 @@ class TorchBackend:
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """See ``Backend``."""
         return self._format.codecs[kind][layer].decode(records, dtype)
+
+    def gather(self, addresses: np.ndarray, out: Tensor, rows: np.ndarray) -> None:
+        """See ``Backend``."""
+        raise AssertionError("the torch backend has no kernel that copies: records are copied one by one")
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
         """See ``Backend``."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from localctx.kv.backend import PageAddresses
-from localctx.kv.page_format import ORDINARY
+from localctx.kv.page_format import ORDINARY, SINK
 from localctx.kv.pool import Pool
 from localctx.shape import FULL, PAGE, SLACK_PAGES, SLIDING
 
@@ -49,6 +49,7 @@ class _Column:
 
     def __init__(self, pool: Pool, ids: Sequence[int | None]) -> None:
         self._pool, self._ids = pool, ids
+        self.ids = np.array([-1 if page is None else page for page in ids], np.int64)
         self.present = [page for page in ids if page is not None]
         self.kinds = pool.kinds([0 if page is None else page for page in ids])
         self.bases = np.array([0 if page is None else pool.payload(page).data_ptr() for page in ids], np.int64)
@@ -125,6 +126,25 @@ class BlockTable:
             return backend.in_place
         on_device = [column.on_device[indices] for column in self._columns.by_part]
         return backend.reads(np.concatenate(on_device), self.dtype)
+
+    @property
+    def readable_once_fetched(self) -> bool:
+        """True if the backend's kernels read pages on the device."""
+        return self.pool.backend.reads(np.ones(1, bool), self.dtype)
+
+    def fetched(self, layer: int, indices: np.ndarray) -> tuple[PageAddresses, list[Tensor]]:
+        """``for_kernels``, with copies of those pages at ``indices`` that are not on the device. What holds these must
+        be kept until the kernel is launched; they stay as they are until pages of another layer are fetched.
+        """
+        column, holding = self._column(layer), list[Tensor]()
+        bases, far = column.bases.copy(), indices[~column.on_device[indices]]
+        for kind in (SINK, ORDINARY):
+            some = far[column.kinds[far] == kind]
+            if len(some):
+                records, rows = self.pool.fetch_rows(column.ids[some].tolist(), layer)
+                bases[some] = records.data_ptr() + rows * records.shape[1] - self.pool.format.offsets[kind, layer]
+                holding.append(records)
+        return self.pool.backend.place(bases, column.kinds), holding
 
     def positions(self, layer: int) -> np.ndarray:
         """The position of each page's first key in this layer, int64."""

@@ -25,6 +25,7 @@ class Path(Enum):
     PREFILL_KERNEL = "a chunk, in one kernel call over sealed pages, the open page and itself"
     SELECTED_PAGES = "each token over the pages it selects; then the open page and the new tokens, by torch"
     TOKEN_KERNEL = "one token over sealed pages by a kernel; then the open page and itself, by torch"
+    FETCHED_PAGES = "the same, with pages that lie elsewhere fetched to the device"
     TORCH_RUNS = "runs of pages are decoded and attended to by torch, then the open page and the new tokens"
 
 
@@ -84,6 +85,10 @@ class AttentionCase:
         """True for one token whose pages kernels all read in place."""
         return self.tokens == 1 and self.cache.table.readable()
 
+    def fetched_kernel(self) -> bool:
+        """True for one token whose pages kernels read once they are fetched."""
+        return self.tokens == 1 and self.cache.table.readable_once_fetched
+
     def stores_keys(self) -> bool:
         """True if the cache holds keys and values themselves, not latents that they are expanded from."""
         return not self.latent
@@ -95,6 +100,7 @@ TABLE: tuple[tuple[Path, tuple[Callable[[AttentionCase], bool], ...]], ...] = (
     (Path.PREFILL_KERNEL, (Case.chunk, Case.stores_keys, Case.sees_all, Case.prefill_kernel)),
     (Path.SELECTED_PAGES, (Case.selects, Case.stores_keys)),
     (Path.TOKEN_KERNEL, (Case.token_kernel, Case.stores_keys)),
+    (Path.FETCHED_PAGES, (Case.fetched_kernel, Case.stores_keys)),
     (Path.TORCH_RUNS, ()),
 )
 

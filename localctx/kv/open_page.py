@@ -80,7 +80,7 @@ class OpenPage:
         self.filled = filled
         for layer in range(len(self._layers)) if filled else ():
             k, v = table.read(layer, index, index + 1, self.dtype)
-            self._layers[layer] = k.contiguous(), v.contiguous()
+            self._layers[layer] = k.contiguous().clone(), v.contiguous().clone()  # not part of what was fetched
 
     def rerotate(self, by: int) -> None:
         """Move the keys ``by`` positions on."""

@@ -23,8 +23,9 @@ from localctx.kv.codecs import Codec
 from localctx.kv.numba_backend import NumbaBackend
 from localctx.kv.page_format import ORDINARY, SINK, PageFormat
 from localctx.kv.pages import PageReferences
-from localctx.kv.prefetch import Prefetcher
+from localctx.kv.prefetch import CudaStreams, FetchedRecords, Prefetcher
 from localctx.kv.rotary import Rope
+from localctx.kv.staging import copy_staged
 from localctx.kv.tiers import DiskTier, MemoryTier, StoredBytes, StoredCopies, Tier, as_tensor
 from localctx.shape import FORMATS, FULL, PAGE, KVShape
 
@@ -61,7 +62,8 @@ class Pool:
         self.host_tier = MemoryTier("host", torch.device("cpu"), limits.host if limits else 0, pinned=pinned)
         self.disk_tier = DiskTier(spill, limits.disk if limits else 0)
         self.tiers: tuple[Tier, ...] = (self.device_tier, self.host_tier, self.disk_tier)
-        self._prefetcher = Prefetcher(self.record, shape.parts, self.device)
+        streams = CudaStreams(self.device) if self.device.type == "cuda" else None
+        self._prefetcher = Prefetcher(self, shape.parts, streams)
         self.give_up: Callable[[Pool], bool] = lambda pool: False  # a page that is only held for later prompts
         self.clock = self.version = 0  # steps so far; moves of pages so far: a block table of an older version is stale
         self._where: dict[int, Tier] = {}
@@ -70,6 +72,11 @@ class Pool:
         self._kinds = np.zeros(64, np.uint8)
         self._used = np.zeros(64, np.int64)
         self._sizes = np.zeros(64, np.int64)  # bytes; 0 of what is read in the store's mapping
+        self._addresses = np.zeros(64, np.int64)
+        self._on_disk = np.zeros(64, bool)
+
+    def __contains__(self, page: int) -> bool:
+        return page in self._where
 
     @property
     def in_place(self) -> bool:
@@ -97,7 +104,7 @@ class Pool:
         self.make_room(nbytes)
         page = self._enter(kind, nbytes)
         self.device_tier.new(page, nbytes)
-        self._where[page] = self.device_tier
+        self._put_in(self.device_tier, page)
         self._open.add(page)
         return page
 
@@ -144,11 +151,11 @@ class Pool:
         if self.in_place or (limit is not None and self.device_tier.nbytes + len(payload) > limit):
             page = self._enter(kind, 0)
             self.disk_tier.map_stored(page, payload)
-            self._where[page] = self.disk_tier
+            self._put_in(self.disk_tier, page)
         else:
             page = self._enter(kind, len(payload))
             self.device_tier.put(page, as_tensor(payload))
-            self._where[page] = self.device_tier
+            self._put_in(self.device_tier, page)
             self._stored.add(page, lambda: payload, len(payload))
         return page
 
@@ -174,9 +181,34 @@ class Pool:
         """One layer's record, where it is."""
         return self.payload(page)[self.format.record_span(self._kinds[page], layer)]
 
+    def record_bytes(self, page: int, layer: int) -> int:
+        """The bytes of one layer's record of a page."""
+        span = self.format.record_span(self._kinds[page], layer)
+        return span.stop - span.start
+
     def fetch(self, pages: Sequence[int], layer: int) -> Tensor:
-        """The records of pages of one kind, stacked on the device: [pages, total] uint8."""
+        """The records of pages of one kind, stacked on the device: [pages, total] uint8. They stay as they are until
+        those of another layer are fetched.
+        """
         return self._prefetcher.take(pages, layer)
+
+    def fetch_rows(self, pages: Sequence[int], layer: int) -> FetchedRecords:
+        """``fetch``, where their order does not matter."""
+        return self._prefetcher.fetch(pages, layer)
+
+    def copy_records(self, pages: Sequence[int], layer: int, out: Tensor, rows: Sequence[int]) -> None:
+        """Copy one layer's records of pages of one kind to ``rows`` of ``out`` [any, total], which is on a GPU, in its
+        current stream.
+        """
+        ids, to = np.array(pages, np.int64), np.array(rows, np.int64)
+        far = self._on_disk[ids]
+        near, offset = ids[~far], self.format.offsets[self._kinds[ids[0]], layer]
+        if self.backend.gathers and len(near):
+            self.backend.gather(self._addresses[near] + offset, out, to[~far])
+        else:
+            for page, row in zip(near.tolist(), to[~far].tolist(), strict=True):
+                out[row].copy_(self.record(page, layer), non_blocking=True)
+        copy_staged([self.record(page, layer) for page in ids[far].tolist()], out, to[far])
 
     def kinds(self, pages: Sequence[int]) -> np.ndarray:
         """The kind of each page, uint8."""
@@ -241,10 +273,16 @@ class Pool:
         """Push pages down until the device has room for ``nbytes``. Raises NoRoom, with nothing lost."""
         self._room(0, nbytes)
 
+    def trim(self) -> None:
+        """Give memory that no page needs back to the system."""
+        self.device_tier.trim()
+        self.host_tier.trim()
+        self._prefetcher.clear()
+
     def give_up_all(self) -> bool:
         """Release all pages that are only held for later prompts, for good; False if there were none."""
         count = sum(iter(lambda: self.give_up(self), False))
-        self.device_tier.trim()
+        self.trim()
         return count > 0
 
     def shrink(self) -> int:
@@ -252,7 +290,7 @@ class Pool:
         before, self.device_tier.limit = len(self.device_tier), self.device_tier.nbytes // 2
         with suppress(NoRoom):
             self.make_room(0)
-        self.device_tier.trim()
+        self.trim()
         return before - len(self.device_tier)
 
     def counts(self, pages: Iterable[int] | None = None) -> dict[str, int]:
@@ -313,7 +351,7 @@ class Pool:
             self.tiers[below].put(page, payload)
         except OSError as e:
             raise NoRoom(self.nbytes(), len(payload), str(e)) from e
-        self._where[page] = self.tiers[below]
+        self._put_in(self.tiers[below], page)
         self.tiers[level].drop(page)
         self.version += 1
 
@@ -323,7 +361,8 @@ class Pool:
             return False
         self._where[page].drop(page)
         self.disk_tier.map_stored(page, payload)
-        self._where[page], self._sizes[page] = self.disk_tier, 0
+        self._put_in(self.disk_tier, page)
+        self._sizes[page] = 0
         self.version += 1
         return True
 
@@ -337,11 +376,17 @@ class Pool:
         pages = [p for p in tier if p not in self._open and (p in self._stored or not stored)]
         return min(pages, key=lambda p: (self._used[p], p), default=None)
 
+    def _put_in(self, tier: Tier, page: int) -> None:
+        """Note that ``tier`` has the page from here on."""
+        self._where[page] = tier
+        self._addresses[page], self._on_disk[page] = tier.get(page).data_ptr(), tier is self.disk_tier
+
     def _enter(self, kind: int, nbytes: int) -> int:
         page = self.references.new()
         if page >= len(self._kinds):
-            self._kinds = np.resize(self._kinds, 2 * page)
+            self._kinds, self._on_disk = np.resize(self._kinds, 2 * page), np.resize(self._on_disk, 2 * page)
             self._used, self._sizes = np.resize(self._used, 2 * page), np.resize(self._sizes, 2 * page)
+            self._addresses = np.resize(self._addresses, 2 * page)
         self._kinds[page], self._used[page], self._sizes[page] = kind, self.clock, nbytes
         return page
 

@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +20,7 @@ from torch import Tensor
 from localctx.shape import SLOT_ALIGN
 
 SPILL = 64  # slots a spill file grows by
+SLAB = 16 << 20  # bytes of a GPU's memory, or of pinned memory, that are taken at once for several pages
 
 StoredBytes = Callable[[], np.ndarray | None]
 """Returns a stored page's mapped bytes after it has compared their checksum; None if they are not what was written."""
@@ -102,11 +104,30 @@ class MemoryTier(_PagesById):
         self._free.setdefault(len(payload), []).append(payload)
 
     def trim(self) -> None:
-        """Give the memory of dropped pages back to the system."""
-        self._free.clear()
+        """Give the memory of dropped pages back to the system, but for those that share it with others."""
+        for nbytes, free in self._free.items():
+            slabs = [page.untyped_storage() for page in free]
+            dropped = Counter(slab.data_ptr() for slab in slabs)
+            pairs = zip(free, slabs, strict=True)
+            free[:] = [page for page, slab in pairs if dropped[slab.data_ptr()] * nbytes < slab.nbytes()]
 
     def _allocate(self, nbytes: int) -> Tensor:
-        return torch.empty(nbytes, dtype=torch.uint8, device=self._device, pin_memory=self._pinned)
+        if self._device.type == "cpu" and not self._pinned:
+            return torch.empty(nbytes, dtype=torch.uint8)
+        slab = torch.empty(
+            self._at_once(nbytes) * nbytes, dtype=torch.uint8, device=self._device, pin_memory=self._pinned
+        )
+        page, *others = slab.split(nbytes)
+        self._free.setdefault(nbytes, []).extend(reversed(others))
+        return page
+
+    def _at_once(self, nbytes: int) -> int:
+        """The number of pages to allocate at once. Torch takes segments of 20 MiB of a GPU, into which few large pages
+        fit, and powers of two of pinned memory.
+        """
+        slab = max(SLAB, 1 << (4 * nbytes - 1).bit_length())
+        room = slab if self.limit is None else self.limit - self.nbytes
+        return max(1, min(slab, room) // nbytes)
 
 
 class DiskTier(_PagesById):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels import attention_triton, pages_triton, selection_triton
+from localctx.kernels import attention_triton, pages_triton, record_copy_triton, selection_triton
 from localctx.kernels.sketch import Sketch
 from localctx.kv.backend import PageAddresses, PageAttention, TorchBackend
 from localctx.kv.page_format import PageFormat
@@ -17,10 +17,10 @@ _layouts = dict[tuple[KVShape, str, torch.device], list[pages_triton.TritonLayer
 
 
 class TritonBackend(TorchBackend):
-    """See ``Backend``. Pages that are not on the device, and models that are not bf16, are left to torch."""
+    """See ``Backend``. Models that are not bf16 are left to torch."""
 
     name = "triton"
-    mixes_kinds = True
+    mixes_kinds = gathers = True
     max_batch_tokens = 1
 
     def __init__(self, page_format: PageFormat, device: torch.device) -> None:
@@ -55,9 +55,13 @@ class TritonBackend(TorchBackend):
         bases = first + records.shape[1] * torch.arange(len(records), device=records.device)
         return self.unpack(layer, PageAddresses(bases, torch.full_like(bases, kind, dtype=torch.uint8)), dtype)
 
+    def gather(self, addresses: np.ndarray, out: Tensor, rows: np.ndarray) -> None:
+        """See ``Backend``."""
+        record_copy_triton.gather(out, self._sent(addresses), self._sent(rows))
+
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
         """See ``Backend``. Copies them to the device."""
-        return PageAddresses(torch.from_numpy(bases).to(self._device), torch.from_numpy(kinds).to(self._device))
+        return PageAddresses(self._sent(bases), self._sent(kinds))
 
     def attend(
         self,
@@ -73,10 +77,14 @@ class TritonBackend(TorchBackend):
         page_lse: bool = False,
     ) -> PageAttention:
         """See ``Backend``."""
-        tokens, count, kinds = q.shape[1], indices.shape[-1] // q.shape[1], pages.kinds[indices]
+        tokens, count = q.shape[1], indices.shape[-1] // q.shape[1]
+        kinds = pages.kinds[indices]
+        # Only a first page is of another kind, but where keys lack a bias: then those of compacted pages, too.
+        known = np.tile(np.arange(count) == 0, tokens) if extra is None else kinds.cpu().numpy()
         wanted = attention_triton.parts_wanted(self.layouts[layer].heads)
-        parts = split_rows_evenly(np.arange(tokens + 1) * count, [(0, skip)] * tokens, wanted, kinds.cpu().numpy())
-        seen = attention_triton.make_pages(parts, tokens, pages.bases[indices], kinds)
+        parts = split_rows_evenly(np.arange(tokens + 1) * count, [(0, skip)] * tokens, wanted, known)
+        bounds = attention_triton.bounds_of(parts, tokens)
+        seen = attention_triton.TritonPages(self._sent(parts), self._sent(bounds), pages.bases[indices], kinds)
         out, lse, each = attention_triton.attend_pages(
             q.transpose(0, 1),
             seen,
@@ -92,6 +100,13 @@ class TritonBackend(TorchBackend):
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
         """See ``Backend``."""
         return pages_triton.make_sketch(pages.bases, pages.kinds, self.layouts[layer])
+
+    def _sent(self, numbers: np.ndarray) -> Tensor:
+        """The numbers on the device, without waiting for it."""
+        on_host = torch.from_numpy(numbers)
+        if self._device.type != "cuda":
+            return on_host.to(self._device)
+        return on_host.pin_memory().to(self._device, non_blocking=True)
 
 
 def _shared_layouts(page_format: PageFormat, device: torch.device) -> list[pages_triton.TritonLayerLayout]:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import measure_gpu
 import numpy as np
@@ -20,13 +21,15 @@ from localctx.kv.batching import make_decode_batch
 from localctx.kv.cache import Cache
 from localctx.kv.codecs import make_codec
 from localctx.kv.decode_batch import DecodeBatch
-from localctx.kv.dispatch import joins_batch
+from localctx.kv.dispatch import AttentionCase, Path, attention_path, joins_batch
 from localctx.kv.keepers import make_keeper
+from localctx.kv.keepers.select import DENSE_LAYERS
 from localctx.kv.pool import Pool
+from localctx.kv.prefetch import Prefetcher
 from localctx.kv.selection import choose_pages
 from localctx.shape import PAGE, KVShape, LayerShape
 
-from localctx.kernels import attention_triton, pages_triton, selection_triton  # isort: skip
+from localctx.kernels import attention_triton, pages_triton, record_copy_triton, selection_triton  # isort: skip
 
 BF16 = torch.bfloat16
 CODECS = ["bf16", "int8", "k8v4", "int4", "int2"]
@@ -444,18 +447,59 @@ def test_a_bias_of_keys_and_pages_elsewhere_are_left_to_torch():
         assert not joins_batch(cache, 1)
 
 
-def test_what_left_the_gpus_memory_is_fetched_as_ever():
-    shape = pools("int8")[0].shape
-    some = TierLimits(4 * shape.page_bytes("int8") + shape.page_bytes("int8", True), None, 0)
+class OneStream:
+    """Streams of a device without any: everything is done at once."""
+
+    def mark(self):
+        return True
+
+    def wait(self, mark):
+        assert mark
+
+    def aside(self):
+        return nullcontext()
+
+    def empty(self, nbytes):
+        return torch.full((nbytes,), 255, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize(("codec", "keep", "rope"), [("int8", "full", None), ("int4", "select:1/2", Biased())])
+def test_what_left_the_gpus_memory_is_fetched_as_ever(codec, keep, rope):
+    """From RAM and from disk, by the kernel that copies, a layer ahead; several steps, the last with another version
+    of the pages' places.
+    """
+    kept = pools(codec, 3, rope=rope)[1]
+    page = kept.page_bytes(1)
+    moved = pools(codec, 3, rope=rope, limits=TierLimits(3 * page, 3 * page, None))[1]
+    if DEVICE.type == "cpu":
+        moved._prefetcher = Prefetcher(moved, moved.shape.parts, OneStream())
     seen = []
-    for pool in pools("int8", limits=some):
-        cache = filled(pool, 9 * PAGE)
-        assert cache.table.readable() == pool.in_place
-        assert cache.table.readable(np.array([8]))
-        cache.begin(1)
-        q, k, v = (rand(heads, 1, 32, device=pool.device).to(BF16) for heads in (4, 2, 2))
-        seen.append(attend_cache(cache, 0, q, k, v, 0.2).cpu())
-    near(seen[1], seen[0], atol=2e-2)
+    for pool in (kept, moved):
+        cache = filled(pool, 9 * PAGE, keep)
+        cache.enter_phase("answering")
+        assert cache.table.readable() == (pool is kept)
+        for _ in range(3):
+            cache.begin(1)
+            for layer in range(3):
+                q, k, v = (rand(heads, 1, 32, device=pool.device).to(BF16) for heads in (4, 2, 2))
+                assert (attention_path(AttentionCase(cache, layer, 1, None, BF16)) is Path.FETCHED_PAGES) == (
+                    pool is moved and (keep == "full" or layer < DENSE_LAYERS)
+                )
+                seen.append(attend_cache(cache, layer, q, k, v, 0.2).cpu())
+                cache.extend(layer, k, v)
+            cache.commit()
+    assert all(moved.counts().values())
+    for before, after in zip(seen[: len(seen) // 2], seen[len(seen) // 2 :], strict=True):
+        near(after, before, atol=2e-2)
+
+
+def test_records_are_copied_to_their_rows_by_one_launch():
+    records = torch.randint(0, 255, (5, 40_000), dtype=torch.uint8, device=DEVICE)
+    out = torch.zeros(7, 40_000, dtype=torch.uint8, device=DEVICE)
+    rows = on_device(6, 0, 2, 3, 5)
+    record_copy_triton.gather(out, addresses_of(records), rows)
+    assert torch.equal(out[rows], records)
+    assert not out[[1, 4]].any()
 
 
 def test_in_full_precision_torch_attends():
@@ -511,6 +555,7 @@ def test_every_kernel_compiles_for_two_generations_within_their_limits(tmp_path)
         "choose of 2048",
         "choose of 4096",
         "choose of 8192",
+        "gather",
     }
     assert {row[1] for row in rows if row[0] == "attend"} == {"bf16", "int8", "k8v4", "int4"}
     assert {row[2] for row in rows} == {"sm_80", "sm_90"}
