@@ -26,7 +26,8 @@ def split_rows_evenly(
     """``split_rows`` into about ``wanted`` parts a row, each of pages of one kind. ``kinds`` are those of the pages,
     [pages], or [H, pages] where KV heads have pages of their own. The parts of a row depend on it alone.
     """
-    changes = np.flatnonzero((kinds[..., 1:] != kinds[..., :-1]).reshape(-1, max(0, kinds.shape[-1] - 1)).any(0)) + 1
+    kinds = np.atleast_2d(kinds)
+    changes = np.flatnonzero((kinds[:, 1:] != kinds[:, :-1]).any(0)) + 1
     parts = list[tuple[int, int, int, int]]()
     for row, (start, stop, (first, skip)) in enumerate(zip(starts.tolist(), starts[1:].tolist(), seen, strict=False)):
         start += first
