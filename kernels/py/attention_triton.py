@@ -25,8 +25,11 @@ from localctx.kernels.pages_triton import (
 )
 
 _HIDDEN = tl.constexpr(-1e30)
-_LOG2_E, _LN_2 = tl.constexpr(1.4426950408889634), tl.constexpr(0.6931471805599453)
-_RESOURCES = {64: {}, 128: {"maxnreg": 128}, 256: {"num_warps": 8}}  # by width of a head; none spills
+_RESOURCES: dict[int, dict[str, int]] = {  # by width of a head
+    64: {"num_warps": 4, "num_stages": 1},
+    128: {"num_warps": 4, "num_stages": 1, "maxnreg": 128},  # some are spilled; four programs instead of two are faster
+    256: {"num_warps": 8, "num_stages": 1},
+}
 _MERGED = 64  # parts one step of the merge reads
 
 
@@ -161,7 +164,8 @@ def _attend(
         *(v.stride()[:2] if v is not None else (0, 0)),
         HEADS=layout.heads, GROUP=group, GROUPS=block_of(group), K_DIM=layout.k_dim, V_DIM=layout.v_dim,
         K_BLOCK=block_of(layout.k_dim), V_BLOCK=block_of(layout.v_dim), K_BITS=few[0], V_BITS=few[1],
-        SINK_K_BITS=many[0], SINK_V_BITS=many[1], CAPPED=softcap > 0, num_stages=1, **_RESOURCES[min(wide, 256)],
+        SINK_K_BITS=many[0], SINK_V_BITS=many[1], CAPPED=softcap > 0,
+        **_RESOURCES[min(wide, 256)],
     )  # fmt: skip
     result = torch.empty(n, heads, layout.v_dim, dtype=torch.float32 if rotated else q.dtype, device=device)
     out_rotated = torch.empty_like(result) if rotated else None
@@ -185,17 +189,17 @@ def _attend_parts(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """A part of a row's pages, or (from ``count`` on) a row's open page and new token, for a KV head's query heads."""
     part, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    i, d, t = tl.arange(0, GROUPS), tl.arange(0, K_BLOCK)[:, None], tl.arange(0, PAGE)
-    asks = (i[None] < GROUP) & (d < K_DIM)
+    i, d, t = tl.arange(0, GROUPS), tl.arange(0, K_BLOCK)[None], tl.arange(0, PAGE)
+    asks = (i[:, None] < GROUP) & (d < K_DIM)
     query = head * GROUP + i
-    acc = tl.zeros((V_BLOCK, GROUPS), tl.float32)
+    acc = tl.zeros((GROUPS, V_BLOCK), tl.float32)
     top = tl.full((GROUPS,), _HIDDEN, tl.float32)
     total = tl.zeros((GROUPS,), tl.float32)
     e = tl.arange(0, V_BLOCK)
     if part < count:
         row, first = tl.load(parts + part * 4), tl.load(parts + part * 4 + 1)
         stop, skip = tl.load(parts + part * 4 + 2), tl.load(parts + part * 4 + 3)
-        queries = half_of(tl.load(q_rotated + row * q_row + query[None] * q_head + d, mask=asks, other=0))
+        queries = half_of(tl.load(q_rotated + row * q_row + query[:, None] * q_head + d, mask=asks, other=0))
         addresses += head * head_stride
         kind = tl.load(formats + head * head_stride + first)
         if (K_BITS == SINK_K_BITS and V_BITS == SINK_V_BITS) or kind == 0:
@@ -211,18 +215,18 @@ def _attend_parts(  # type: ignore[no-untyped-def]
     elif k_new is not None:
         row = part - count
         end = tl.load(filled + row)
-        queries = half_of(tl.load(q + row * q_row + query[None] * q_head + d, mask=asks, other=0))
+        queries = half_of(tl.load(q + row * q_row + query[:, None] * q_head + d, mask=asks, other=0))
         k_new += row * k_row + head * k_head
         v_new += row * v_row + head * v_head
         k = _tail(tl.load(tails + row * 2), k_new, end, head, K_DIM, K_BLOCK)
         v = _tail(tl.load(tails + row * 2 + 1), v_new, end, head, V_DIM, V_BLOCK)
-        s = _in_base_2(tl.dot(half_of(k), queries), scale, softcap, CAPPED)
+        s = tl.dot(queries, tl.trans(half_of(k))) * scale
         seen = (t >= tl.load(hidden + row)) & (t <= end)
-        p, shrink, top, total = _see(tl.where(seen[:, None], s, _HIDDEN), top, total)
-        acc = tl.dot(tl.trans(half_of(v)), p.to(tl.float16), acc * shrink[None])
+        p, acc, top, total = _see(s, seen[None], softcap, acc, top, total, CAPPED)
+        acc += tl.dot(p.to(tl.float16), half_of(v))
     at = part * (HEADS * GROUP) + query
-    tl.store(out + at[None] * V_DIM + e[:, None], acc, mask=(i[None] < GROUP) & (e[:, None] < V_DIM))
-    tl.store(tops + at, top * _LN_2, mask=i < GROUP)
+    tl.store(out + at[:, None] * V_DIM + e[None], acc, mask=(i[:, None] < GROUP) & (e[None] < V_DIM))
+    tl.store(tops + at, top, mask=i < GROUP)
     tl.store(totals + at, total, mask=i < GROUP)
 
 
@@ -232,16 +236,14 @@ def _over_pages(  # type: ignore[no-untyped-def]
     GROUP: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr, K_BLOCK: tl.constexpr, V_BLOCK: tl.constexpr,
     K_BITS: tl.constexpr, V_BITS: tl.constexpr, CAPPED: tl.constexpr,
 ):  # fmt: skip
-    """Queries [D, n] over the pages ``first..stop``: the values' weighted sum [Dv, n], in ``column_order``; the top
-    score; and the sum of weights, which are relative to the top.
-
-    Keys and values are the left sides of products, whose rows must be many; a KV head's queries are few.
+    """Queries over the pages ``first..stop``: the values' weighted sum, its columns in ``column_order``; the top score;
+    and the sum of weights. Weights are relative to the top.
     """
     t, d = column_order(PAGE, K_BITS, PAGE), tl.arange(0, K_BLOCK)
     mine = query - head * GROUP < GROUP
-    acc = tl.zeros((V_BLOCK, queries.shape[1]), tl.float32)
-    top = tl.full((queries.shape[1],), _HIDDEN, tl.float32)
-    total = tl.zeros((queries.shape[1],), tl.float32)
+    acc = tl.zeros((queries.shape[0], V_BLOCK), tl.float32)
+    top = tl.full((queries.shape[0],), _HIDDEN, tl.float32)
+    total = tl.zeros((queries.shape[0],), tl.float32)
     k_codes, k_scale, k_zero = tl.load(offsets), tl.load(offsets + 1), tl.load(offsets + 2)
     v_codes, v_scale, v_zero = tl.load(offsets + 3), tl.load(offsets + 4), tl.load(offsets + 5)
     following = tl.load(addresses + first)
@@ -250,36 +252,27 @@ def _over_pages(  # type: ignore[no-untyped-def]
         following = tl.load(addresses + tl.minimum(page + 1, stop - 1))  # early: all else waits for it
         k = load_half(at + k_codes, at + k_scale, at + k_zero, head, d, K_DIM, PAGE, K_BITS, PAGE)
         v = load_half(at + v_codes, at + v_scale, at + v_zero, head, t, PAGE, V_DIM, V_BITS, V_BLOCK)
-        s = tl.dot(tl.trans(k), queries)
+        s = tl.dot(queries, k) * scale
         if extra is not None:
-            more = (query[None] * per_head + page) * PAGE + t[:, None]
-            s += tl.load(extra + more, mask=mine[None], other=0) / scale
-        s = _in_base_2(s, scale, softcap, CAPPED)
-        if (page == first) & (skip > 0):
-            s = tl.where((t >= skip)[:, None], s, _HIDDEN)
-        p, shrink, top, total = _see(s, top, total)
+            more = (query[:, None] * per_head + page) * PAGE + t[None]
+            s += tl.load(extra + more, mask=mine[:, None], other=0)
+        seen = (page > first) | (t >= skip)
+        p, acc, top, total = _see(s, seen[None], softcap, acc, top, total, CAPPED)
         if masses is not None:
-            tl.store(masses + query * per_head + page, (top + tl.log2(tl.sum(p, 0))) * _LN_2, mask=mine)
-        acc = tl.dot(tl.trans(v), p.to(tl.float16), acc * shrink[None])
+            tl.store(masses + query * per_head + page, top + tl.log(tl.sum(p, 1)), mask=mine)
+        acc += tl.dot(p.to(tl.float16), v)
     return acc, top, total, column_order(V_DIM, V_BITS, V_BLOCK)
 
 
 @triton.jit
-def _in_base_2(s, scale, softcap, CAPPED: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Scaled and capped scores times log2(e): a power of two is one instruction."""
+def _see(s, seen, softcap, acc, top, total, CAPPED: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Online softmax: the weights of 64 more scores, and what was summed so far, both relative to the new top."""
     if CAPPED:
-        s = (softcap * _LOG2_E) * (1 - 2 / (tl.exp2(s * (2 * scale * _LOG2_E) / softcap) + 1))
-    else:
-        s *= scale * _LOG2_E
-    return s
-
-
-@triton.jit
-def _see(s, top, total):  # type: ignore[no-untyped-def]
-    """Online softmax of 64 more scores: their weights, what earlier sums shrink by, and the new top and sum."""
-    higher = tl.maximum(top, tl.max(s, 0))
-    shrink, p = tl.exp2(top - higher), tl.exp2(s - higher[None])
-    return p, shrink, higher, total * shrink + tl.sum(p, 0)
+        s = softcap * (1 - 2 / (tl.exp(2 * s / softcap) + 1))
+    s = tl.where(seen, s, _HIDDEN)
+    higher = tl.maximum(top, tl.max(s, 1))
+    shrink, p = tl.exp(top - higher), tl.exp(s - higher[:, None])
+    return p, acc * shrink[:, None], higher, total * shrink + tl.sum(p, 1)
 
 
 @triton.jit
