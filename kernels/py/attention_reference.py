@@ -88,7 +88,7 @@ def _flash_cuda(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> 
     for each pair of lengths; so it has only lengths that come again.
     """
     tokens, keys = q.shape[1], k.shape[1]
-    hopper = torch.cuda.get_device_capability(q.device) >= (9, 0)
+    hopper = torch.backends.cudnn.is_available() and torch.cuda.get_device_capability(q.device) >= (9, 0)
     if hopper and not causal and q.shape[2] <= 128 and tokens >= 256 and keys >= 4096 and not keys & (keys - 1):
         out, lse, *_ = torch.ops.aten._scaled_dot_product_cudnn_attention(
             q[None], k[None], v[None], None, True, 0.0, False, False, scale=scale

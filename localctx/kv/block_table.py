@@ -15,9 +15,7 @@ from localctx.kv.pool import Pool
 from localctx.shape import FULL, PAGE, SLACK_PAGES, SLIDING
 
 RUN = 32  # pages decoded at a time: bounds the full-precision copy of history to 2,048 tokens
-WIDE_RUN = (
-    256  # where a GPU's flash attention reads the copy, no scores are held, and short runs cost more than they save
-)
+WIDE_RUN = 256  # where a GPU's flash attention reads the copy: it holds no scores, and short runs cost it time
 ALL = slice(None)
 
 
