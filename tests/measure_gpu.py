@@ -91,7 +91,7 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
         at = records.data_ptr() + order * records.shape[1]
         wanted = attention_triton.parts_wanted(shape.kv_heads)
         parts = split_rows_evenly(np.array([0, pages]), [(0, 0)], wanted, np.zeros(pages))
-        seen = attention_triton.make_pages(parts, 1, at, kinds)
+        seen = pages_in_parts(parts, 1, at, kinds)
 
         def seal(at=at, layout=layout):
             pages_triton.seal(k, v, at, layout, 0)
@@ -163,6 +163,15 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
         return pages_triton.rotate(k)
 
     yield "rotate", "-", 3 * k.nbytes, rotate, lambda: _off(rotate(), quant.rotate(k.float()))
+
+
+def pages_in_parts(parts: np.ndarray, rows: int, addresses: torch.Tensor, kinds: torch.Tensor):
+    """``TritonPages`` of so many rows, whose ``parts`` [S, 4] are on the processor."""
+    from localctx.kernels.attention_triton import TritonPages, bounds_of
+
+    return TritonPages(
+        *(torch.from_numpy(x).to(kinds.device) for x in (parts, bounds_of(parts, rows))), addresses, kinds
+    )
 
 
 LARGE = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32}

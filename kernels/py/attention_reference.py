@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+FLASH_WIDTH = 256  # of the widest heads that FlashAttention-2 computes
 Part = tuple[Tensor, Tensor]
 """(out [Hq, T, Dv], lse [Hq, T] float32): softmax attention over some keys and its natural log-sum-exp."""
 
@@ -77,19 +78,20 @@ def _flash_cpu(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool, mask
 
 def flash_runs(q: Tensor, k_dim: int, v_dim: int) -> bool:
     """True if FlashAttention computes such heads, as torch brings it for NVIDIA GPUs from Ampere on."""
-    fits = q.dtype in (torch.bfloat16, torch.float16) and k_dim == v_dim <= 256 and k_dim % 8 == 0
+    fits = q.dtype in (torch.bfloat16, torch.float16) and k_dim == v_dim <= FLASH_WIDTH and k_dim % 8 == 0
     return fits and q.device.type == "cuda" and torch.cuda.get_device_capability(q.device) >= (8, 0)
 
 
 def _flash_cuda(q: Tensor, k: Tensor, v: Tensor, scale: float, causal: bool) -> Part:
     """Query heads read their KV head where it lies: none is repeated.
 
-    Of many queries over many keys cuDNN computes twice as many a second on Hopper as FlashAttention-2, but prepares
-    for each pair of lengths; so it has only lengths that come again.
+    On Hopper cuDNN computes twice as many products a second as FlashAttention-2, but prepares for each pair of
+    lengths; so it has only lengths that come again.
     """
     tokens, keys = q.shape[1], k.shape[1]
-    hopper = torch.backends.cudnn.is_available() and torch.cuda.get_device_capability(q.device) >= (9, 0)
-    if hopper and not causal and q.shape[2] <= 128 and tokens >= 256 and keys >= 4096 and not keys & (keys - 1):
+    hopper = torch.backends.cudnn.is_available() and torch.cuda.get_device_capability(q.device)[0] == 9
+    come_again = tokens >= 256 and keys >= 4096 and not (tokens & (tokens - 1) or keys & (keys - 1))
+    if hopper and come_again and not causal and q.shape[2] <= 128:
         out, lse, *_ = torch.ops.aten._scaled_dot_product_cudnn_attention(
             q[None], k[None], v[None], None, True, 0.0, False, False, scale=scale
         )

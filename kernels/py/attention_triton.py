@@ -65,12 +65,6 @@ def parts_wanted(heads: int) -> int:
     return max(64, 512 // heads)
 
 
-def make_pages(parts: np.ndarray, rows: int, addresses: Tensor, formats: Tensor) -> TritonPages:
-    """``TritonPages`` of so many rows, whose ``parts`` [S, 4] are on the processor."""
-    tensors = (torch.from_numpy(x).to(addresses.device) for x in (parts, bounds_of(parts, rows)))
-    return TritonPages(next(tensors), next(tensors), addresses, formats)
-
-
 def bounds_of(parts: np.ndarray, rows: int) -> np.ndarray:
     """``TritonPages.bounds`` of ``parts`` [S, 4], which are on the processor."""
     return np.searchsorted(parts[:, 0], np.arange(rows + 1))

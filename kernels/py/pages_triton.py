@@ -65,21 +65,16 @@ def half_of(x):  # type: ignore[no-untyped-def]
 def decode(codes, scale, zero, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
     """The codes [ROWS, COLS] at ``codes``, which float16 holds exactly, and their rows' scales and zeros, float32.
 
-    What lies beyond has scale 0 and zero 0. Numbers of 16 bits (bf16) are their own codes, of scale 1 and zero 0.
+    What lies beyond has scale 0 and zero 0.
     """
     r, c = tl.arange(0, ROW_BLOCK), tl.arange(0, COL_BLOCK)[None]
     inside = (r[:, None] < ROWS) & (c < COLS)
-    if BITS == 16:
-        wide = tl.load(codes.to(tl.pointer_type(tl.bfloat16)) + r[:, None] * COLS + c, mask=inside, other=0)
-        x = half_of(wide)
-        a, b = tl.where(r < ROWS, 1.0, 0.0), tl.zeros((ROW_BLOCK,), tl.float32)
-    else:
-        WIDTH: tl.constexpr = COLS * BITS // 8
-        packed = tl.load(codes + r[:, None] * WIDTH + c % WIDTH, mask=inside, other=0)  # a byte of several from L1
-        code = packed if BITS == 8 else (packed >> (c // WIDTH * BITS).to(tl.uint8)) & ((1 << BITS) - 1)
-        x = (code.to(tl.uint16) | 0x6400).to(tl.float16, bitcast=True) - 1024.0  # faster than a conversion: 1024 + code
-        a = tl.load(scale + r, mask=r < ROWS, other=0).to(tl.float32)
-        b = tl.load(zero + r, mask=r < ROWS, other=0).to(tl.float32)
+    WIDTH: tl.constexpr = COLS * BITS // 8
+    packed = tl.load(codes + r[:, None] * WIDTH + c % WIDTH, mask=inside, other=0)  # a byte of several from L1
+    code = packed if BITS == 8 else (packed >> (c // WIDTH * BITS).to(tl.uint8)) & ((1 << BITS) - 1)
+    x = (code.to(tl.uint16) | 0x6400).to(tl.float16, bitcast=True) - 1024.0  # faster than a conversion: 1024 + code
+    a = tl.load(scale + r, mask=r < ROWS, other=0).to(tl.float32)
+    b = tl.load(zero + r, mask=r < ROWS, other=0).to(tl.float32)
     return x, a, b
 
 
@@ -365,12 +360,11 @@ def _sketch(addresses, formats, offsets, codes, scale, zero, DIM: tl.constexpr, 
     page, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     address, kind = tl.load(addresses + page), tl.load(formats + page)
     if K_BITS == SINK_K_BITS:
-        x, a, b = load(address, offsets + kind * 6, head, DIM, PAGE, K_BITS, BLOCK, PAGE)
+        keys = _numbers(address, offsets + kind * 6, head, DIM, PAGE, K_BITS, BLOCK, PAGE)
     elif kind == 0:
-        x, a, b = load(address, offsets, head, DIM, PAGE, K_BITS, BLOCK, PAGE)
+        keys = _numbers(address, offsets, head, DIM, PAGE, K_BITS, BLOCK, PAGE)
     else:
-        x, a, b = load(address, offsets + 6, head, DIM, PAGE, SINK_K_BITS, BLOCK, PAGE)
-    keys = x.to(tl.float32) * a[:, None] + b[:, None]
+        keys = _numbers(address, offsets + 6, head, DIM, PAGE, SINK_K_BITS, BLOCK, PAGE)
     keys = tl.minimum(tl.maximum(keys, -_MAX), _MAX)
     a, b = range_of(tl.min(keys, 1)[:, None], tl.max(keys, 1)[:, None], 3)
     code = code_of(keys, a, b, 3)  # [BLOCK, 64]

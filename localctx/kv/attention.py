@@ -161,8 +161,9 @@ def _max_run(c: _AttentionCall) -> int:
         return 1
     shape = c.cache.pool.shape.layers[c.layer]
     plain = c.window is None and not c.softcap and not c.expand
-    by_kernel = c.cache.pool.backend.mixes_kinds  # torch decodes in float32
-    return WIDE_RUN if plain and by_kernel and flash_runs(c.q, shape.k_dim, shape.v_dim) else RUN
+    pool = c.cache.pool
+    in_float32 = not pool.backend.mixes_kinds or pool.format.rotated or pool.unbiased(c.layer)
+    return WIDE_RUN if plain and not in_float32 and flash_runs(c.q, shape.k_dim, shape.v_dim) else RUN
 
 
 def _over_fetched(c: _AttentionCall, first: int, skip: int) -> Iterator[Part]:

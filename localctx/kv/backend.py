@@ -19,11 +19,12 @@ MAX_DECODE_TOKENS = 16  # new tokens of one sequence in a decode batch; more are
 
 class PageAddresses(NamedTuple):
     """Pages for a backend's kernels: ``bases``, their addresses (int64), and ``kinds`` (uint8), both [pages]; arrays
-    or tensors, as ``Backend.place`` made them.
+    or tensors, as ``Backend.place`` made them. ``mixed``: there may be two kinds behind the first page.
     """
 
     bases: Any
     kinds: Any
+    mixed: bool = True
 
 
 class PageAttention(NamedTuple):

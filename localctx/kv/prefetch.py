@@ -1,7 +1,7 @@
 """Prefetcher: copies records of lower tiers to the device, one layer ahead of attention."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -184,17 +184,24 @@ class Prefetcher:
         if buffer.of != of:
             buffer.of, buffer.rows = of, {}
         if missing := buffer.missing(pages):
-            self._source.copy_records(missing, layer, buffer.records, buffer.make_rows(pages, missing))
+            try:
+                self._source.copy_records(missing, layer, buffer.records, buffer.make_rows(pages, missing))
+            except BaseException:
+                buffer.rows = {}  # what was copied of them nobody knows
+                raise
 
     def _prefetch(self, streams: Streams, buffer: _Buffer, pages: list[int], layer: int) -> None:
         following = (layer + 1) % len(self._parts)
         guess = self._guess(pages, layer, following)
-        if not guess or not self._has_room(streams, buffer, guess, following):
-            return
-        with streams.aside():
-            streams.wait(self._read)
-            self._bring(buffer, guess, following)
-            buffer.copied = streams.mark()
+        with suppress(torch.OutOfMemoryError):  # it is copied when it is asked for
+            if not guess or not self._has_room(streams, buffer, guess, following):
+                return
+            with streams.aside():
+                streams.wait(self._read)
+                try:
+                    self._bring(buffer, guess, following)
+                finally:
+                    buffer.copied = streams.mark()
 
     def _guess(self, pages: list[int], layer: int, following: int) -> list[int]:
         """The pages that the ``following`` layer will want in this run."""

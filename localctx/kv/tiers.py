@@ -126,7 +126,8 @@ class MemoryTier(_PagesById):
         fit, and powers of two of pinned memory.
         """
         slab = max(SLAB, 1 << (4 * nbytes - 1).bit_length())
-        room = slab if self.limit is None else self.limit - self.nbytes
+        unused = sum(size * len(free) for size, free in self._free.items())
+        room = slab if self.limit is None else self.limit - self.nbytes - unused
         return max(1, min(slab, room) // nbytes)
 
 

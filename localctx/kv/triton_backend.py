@@ -9,7 +9,7 @@ from torch import Tensor
 from localctx.kernels import attention_triton, pages_triton, record_copy_triton, selection_triton
 from localctx.kernels.sketch import Sketch
 from localctx.kv.backend import PageAddresses, PageAttention, TorchBackend
-from localctx.kv.page_format import PageFormat
+from localctx.kv.page_format import ORDINARY, PageFormat
 from localctx.kv.row_parts import split_rows_evenly
 from localctx.shape import KVShape
 
@@ -17,7 +17,7 @@ _layouts = dict[tuple[KVShape, str, torch.device], list[pages_triton.TritonLayer
 
 
 class TritonBackend(TorchBackend):
-    """See ``Backend``. Models that are not bf16 are left to torch."""
+    """See ``Backend``. Attention of models that are not bf16 is left to torch."""
 
     name = "triton"
     mixes_kinds = gathers = True
@@ -61,7 +61,7 @@ class TritonBackend(TorchBackend):
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
         """See ``Backend``. Copies them to the device."""
-        return PageAddresses(self._sent(bases), self._sent(kinds))
+        return PageAddresses(self._sent(bases), self._sent(kinds), mixed=bool((kinds[1:] != ORDINARY).any()))
 
     def attend(
         self,
@@ -79,8 +79,7 @@ class TritonBackend(TorchBackend):
         """See ``Backend``."""
         tokens, count = q.shape[1], indices.shape[-1] // q.shape[1]
         kinds = pages.kinds[indices]
-        # Only a first page is of another kind, but where keys lack a bias: then those of compacted pages, too.
-        known = np.tile(np.arange(count) == 0, tokens) if extra is None else kinds.cpu().numpy()
+        known = kinds.cpu().numpy() if pages.mixed else np.tile(np.arange(count) == 0, tokens)
         wanted = attention_triton.parts_wanted(self.layouts[layer].heads)
         parts = split_rows_evenly(np.arange(tokens + 1) * count, [(0, skip)] * tokens, wanted, known)
         bounds = attention_triton.bounds_of(parts, tokens)

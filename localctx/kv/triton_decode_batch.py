@@ -171,8 +171,8 @@ class TritonDecodeBatch(DecodeBatch):
 
     @cached_property
     def _selecting(self) -> dict[int, int]:
-        """The layers in which the only sequence selects pages, each with its number among these; none if it does not,
-        or there are several.
+        """The layers in which the only sequence selects pages, each with its number among these; none if it does not.
+        One that selects has a batch of its own (``batch_key``).
         """
         layers = [i for i, x in enumerate(self._pool.shape.layers) if selects_pages(self._caches[0], i, x.window)]
         return {layer: number for number, layer in enumerate(layers)}

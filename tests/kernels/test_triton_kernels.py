@@ -86,7 +86,7 @@ def test_pages_are_attended_as_what_they_decode_to(name, case):
     shape, heads = SHAPES[case]
     _records, at, (k, v) = stored(name, shape, 11)
     parts = np.array([[0, 0, 4, 0], [0, 4, 8, 0], [0, 8, 9, 0], [1, 9, 11, 63]])
-    pages = attention_triton.make_pages(parts, 2, at, kinds_of(*[0] * 11))
+    pages = measure_gpu.pages_in_parts(parts, 2, at, kinds_of(*[0] * 11))
     q = rand(2, heads, shape.k_dim)
     out, lse, masses = attention_triton.attend_pages(q, pages, layout_of(shape, name, "bf16"), 0.2, masses=True)
     for row, seen in enumerate((slice(0, 9 * PAGE), slice(9 * PAGE + 63, None))):
@@ -104,7 +104,7 @@ def test_each_head_has_pages_of_its_own_of_two_kinds_with_extra_scores_and_a_cap
     chosen = on_device([0, 2, 5], [1, 2, 3])
     addresses = torch.cat((sinks_at.expand(2, 1), at[chosen]), 1)
     kinds = kinds_of(1, 0, 0, 0).expand(2, 4).contiguous()
-    pages = attention_triton.make_pages(np.array([[0, 0, 1, 0], [0, 1, 3, 0], [0, 3, 4, 0]]), 1, addresses, kinds)
+    pages = measure_gpu.pages_in_parts(np.array([[0, 0, 1, 0], [0, 1, 3, 0], [0, 3, 4, 0]]), 1, addresses, kinds)
     q, extra = rand(1, heads, shape.k_dim), rand(heads, 4 * PAGE)
     out, lse, _ = attention_triton.attend_pages(q, pages, layout_of(shape, "int4", "bf16"), 0.2, softcap=3, extra=extra)
     for head in range(2):
@@ -126,7 +126,7 @@ def test_rows_see_their_pages_their_open_page_and_themselves(rotated):
     codec = make_codec("int8+hadamard" if rotated else "int8", shape)
     records = codec.encode(k, v)
     k, v = codec.decode(records, torch.float32)
-    pages = attention_triton.make_pages(np.array([[0, 0, 3, 5]]), 2, addresses_of(records), kinds_of(0, 0, 0))
+    pages = measure_gpu.pages_in_parts(np.array([[0, 0, 3, 5]]), 2, addresses_of(records), kinds_of(0, 0, 0))
     open_k, open_v = (rand(2, 2, PAGE, 32 + i)[..., :32].contiguous().to(BF16) for i in range(2))
     at = on_device(*([open_k[i].data_ptr(), open_v[i].data_ptr()] for i in range(2)))
     tails = attention_triton.TritonOpenPages(at, on_device(0, 9), on_device(0, 2))
