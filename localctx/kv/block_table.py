@@ -193,7 +193,7 @@ class BlockTable:
         wide = torch.float32 if unbiased else dtype
         if backend.unpacks(column.on_device[first:stop]):
             assert column.bases[first:stop].all(), "no layer sees these pages any longer"
-            bases, kinds = column.for_kernels
+            bases, kinds, _ = column.for_kernels
             k, v = backend.unpack(layer, PageAddresses(bases[first:stop], kinds[first:stop]), wide)
         else:
             k, v = backend.decode(layer, kind, self.records(layer, first, stop), wide)

@@ -21,7 +21,7 @@ class NumbaBackend(TorchBackend):
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """See ``Backend``."""
-        bases, kinds = self._records(layer, pages)
+        bases, kinds, _ = self._records(layer, pages)
         k, v = map(torch.from_numpy, decode_cpu.unpack_pages(bases, kinds, self._format.layouts[layer]))
         return self._rotated(k).to(dtype), self._rotated(v).to(dtype)
 
@@ -39,7 +39,7 @@ class NumbaBackend(TorchBackend):
         page_lse: bool = False,
     ) -> PageAttention:
         """See ``Backend``."""
-        bases, kinds = self._records(layer, pages)
+        bases, kinds, _ = self._records(layer, pages)
         tokens, outs, lses, last = q.shape[1], list[Tensor](), list[Tensor](), None
         for t, own in enumerate(indices.unflatten(-1, (tokens, -1)).unbind(-2)):
             more = None if extra is None else extra.unflatten(1, (tokens, -1))[:, t].contiguous().numpy()
@@ -76,7 +76,7 @@ class NumbaBackend(TorchBackend):
         """
         dtype = q.dtype
         q, k, v = (self._rotated(x.float()) for x in (q, k, v))
-        bases, kinds = self._records(layer, pages)
+        bases, kinds, _ = self._records(layer, pages)
         attend = partial(attend_chunk_sparsely, loss=loss) if loss else attend_chunk
         out, lse = attend(q, k, v, bases, kinds, self._format.layouts[layer], scale, softcap)
         return self._rotated(out).to(dtype), lse

@@ -116,7 +116,7 @@ class KeySketches:
     def _make(self, layer: int, start: int, stop: int) -> Sketch:
         table, pool = self._table, self._table.pool
         if not pool.in_place and table.readable(slice(start, stop)):
-            bases, kinds = table.for_kernels(layer)
+            bases, kinds, _ = table.for_kernels(layer)
             if made := pool.backend.make_sketch(layer, PageAddresses(bases[start:stop], kinds[start:stop])):
                 return made
         codec = pool.codec_of(layer, int(table.kinds(pool.shape.parts[layer])[start]))
