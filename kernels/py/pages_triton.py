@@ -18,6 +18,7 @@ _Result = TypeVar("_Result")
 
 PAGE = tl.constexpr(64)
 _TOKENS = PAGE.value
+_ROTATED_PAGES = 32  # rotated at a time
 _STEP, _MAX = tl.constexpr(2.0**-24), tl.constexpr(65_000.0)  # as in ``quant``
 _INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))  # the interpreter runs no assembly
 _ROUND = tl.constexpr(12_582_912.0)  # 1.5 * 2**23: what is added to it loses its fraction, halves to even
@@ -289,18 +290,31 @@ def unseal(
     """Keys [H, n * 64, D] and values [H, n * 64, Dv] in ``dtype`` that the records at ``addresses`` [n], of ``formats``
     [n], hold, rotated back where ``rotated``.
     """
-    many, device = len(addresses) * _TOKENS, addresses.device
-    k, v = (
-        torch.empty(layout.heads, many, dim, dtype=torch.float32 if rotated else dtype, device=device)
-        for dim in (layout.k_dim, layout.v_dim)
-    )
+    k, v = _keys_and_values(len(addresses), layout, dtype, addresses.device)
+    if not rotated:
+        _unseal_into(k, v, addresses, formats, layout)
+        return k, v
+    for first in range(0, len(addresses), _ROTATED_PAGES):  # what is rotated is float32: a little at a time
+        some, tokens = (slice(first * n, (first + _ROTATED_PAGES) * n) for n in (1, _TOKENS))
+        pair = _keys_and_values(len(addresses[some]), layout, torch.float32, addresses.device)
+        _unseal_into(*pair, addresses[some], formats[some], layout)
+        for whole, x in zip((k, v), pair, strict=True):
+            whole[:, tokens] = rotate(x, dtype=dtype)
+    return k, v
+
+
+def _keys_and_values(pages: int, layout: TritonLayerLayout, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+    dims = layout.k_dim, layout.v_dim
+    return [torch.empty(layout.heads, pages * _TOKENS, dim, dtype=dtype, device=device) for dim in dims]
+
+
+def _unseal_into(k: Tensor, v: Tensor, addresses: Tensor, formats: Tensor, layout: TritonLayerLayout) -> None:
     few, wide = layout.bits[0], layout.bits[-1]
     _unseal[(len(addresses), layout.heads)](
         addresses, formats, layout.offsets, k, v,
         K_DIM=layout.k_dim, V_DIM=layout.v_dim, K_BLOCK=block_of(layout.k_dim), V_BLOCK=block_of(layout.v_dim),
         K_BITS=few[0], V_BITS=few[1], SINK_K_BITS=wide[0], SINK_V_BITS=wide[1],
     )  # fmt: skip
-    return (rotate(k, dtype=dtype), rotate(v, dtype=dtype)) if rotated else (k, v)
 
 
 @triton.jit

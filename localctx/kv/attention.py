@@ -162,7 +162,7 @@ def _max_run(c: _AttentionCall) -> int:
     shape = c.cache.pool.shape.layers[c.layer]
     plain = c.window is None and not c.softcap and not c.expand
     pool = c.cache.pool
-    in_float32 = not pool.backend.mixes_kinds or pool.format.rotated or pool.unbiased(c.layer)
+    in_float32 = not pool.backend.mixes_kinds or pool.unbiased(c.layer)
     return WIDE_RUN if plain and not in_float32 and flash_runs(c.q, shape.k_dim, shape.v_dim) else RUN
 
 

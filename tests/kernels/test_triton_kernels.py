@@ -174,8 +174,9 @@ def test_sealing_in_bf16_keeps_what_is_bf16():
 
 @pytest.mark.parametrize("case", SHAPES)
 @pytest.mark.parametrize("name", [*CODECS, "int8+hadamard"])
-def test_what_is_unsealed_is_what_records_decode_to(name, case):
-    """Pages of both kinds, in any order, in the model's precision and in full."""
+def test_what_is_unsealed_is_what_records_decode_to(name, case, monkeypatch):
+    """Pages of both kinds, in any order, in the model's precision and in full; what is rotated is so by three pages."""
+    monkeypatch.setattr(pages_triton, "_ROTATED_PAGES", 3)
     shape, _ = SHAPES[case]
     rotated = name.endswith("hadamard")
     kept, at, numbers = stored(name, shape, 3, rotated)
