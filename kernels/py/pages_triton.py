@@ -150,10 +150,8 @@ def _both(one, other):  # type: ignore[no-untyped-def]
 def _halves_of_bf16(word):  # type: ignore[no-untyped-def]
     """Two bf16 in each of words [rows, n], in float16: [rows, n * 2]. What is too large for it becomes its largest."""
     if _INTERPRETED:
-        low, high = (
-            half_of((word << 16).to(tl.float32, bitcast=True)),
-            half_of((word >> 16 << 16).to(tl.float32, bitcast=True)),
-        )
+        low = half_of((word << 16).to(tl.float32, bitcast=True))
+        high = half_of((word >> 16 << 16).to(tl.float32, bitcast=True))
     else:
         low, high = tl.inline_asm_elementwise(
             """{
