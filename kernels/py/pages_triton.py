@@ -323,15 +323,13 @@ def _unseal(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     page, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     address, kind = tl.load(addresses + page), tl.load(formats + page)
-    if K_BITS == SINK_K_BITS and V_BITS == SINK_V_BITS:
-        keys = _numbers(address, offsets + kind * 6, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
-        values = _numbers(address, offsets + kind * 6 + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
-    elif kind == 0:
+    offsets += kind * 6
+    if (K_BITS == SINK_K_BITS and V_BITS == SINK_V_BITS) or kind == 0:
         keys = _numbers(address, offsets, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
         values = _numbers(address, offsets + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
     else:
-        keys = _numbers(address, offsets + 6, head, K_DIM, PAGE, SINK_K_BITS, K_BLOCK, PAGE)
-        values = _numbers(address, offsets + 9, head, PAGE, V_DIM, SINK_V_BITS, PAGE, V_BLOCK)
+        keys = _numbers(address, offsets, head, K_DIM, PAGE, SINK_K_BITS, K_BLOCK, PAGE)
+        values = _numbers(address, offsets + 3, head, PAGE, V_DIM, SINK_V_BITS, PAGE, V_BLOCK)
     row = ((head * tl.num_programs(0) + page) * PAGE + tl.arange(0, PAGE))[:, None]
     d, e = tl.arange(0, K_BLOCK)[None], tl.arange(0, V_BLOCK)[None]
     tl.store(k + row * K_DIM + d, tl.trans(keys.to(k.dtype.element_ty)), mask=d < K_DIM)
@@ -371,12 +369,11 @@ def make_sketch(addresses: Tensor, formats: Tensor, layout: TritonLayerLayout) -
 def _sketch(addresses, formats, offsets, codes, scale, zero, DIM: tl.constexpr, BLOCK: tl.constexpr, K_BITS: tl.constexpr, SINK_K_BITS: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
     page, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     address, kind = tl.load(addresses + page), tl.load(formats + page)
-    if K_BITS == SINK_K_BITS:
-        keys = _numbers(address, offsets + kind * 6, head, DIM, PAGE, K_BITS, BLOCK, PAGE)
-    elif kind == 0:
+    offsets += kind * 6
+    if K_BITS == SINK_K_BITS or kind == 0:
         keys = _numbers(address, offsets, head, DIM, PAGE, K_BITS, BLOCK, PAGE)
     else:
-        keys = _numbers(address, offsets + 6, head, DIM, PAGE, SINK_K_BITS, BLOCK, PAGE)
+        keys = _numbers(address, offsets, head, DIM, PAGE, SINK_K_BITS, BLOCK, PAGE)
     keys = tl.minimum(tl.maximum(keys, -_MAX), _MAX)
     a, b = range_of(tl.min(keys, 1)[:, None], tl.max(keys, 1)[:, None], 3)
     code = code_of(keys, a, b, 3)  # [BLOCK, 64]
