@@ -294,16 +294,19 @@ def unseal(
         return k, v
     for first in range(0, len(addresses), _ROTATED_PAGES):  # what is rotated is float32: a little at a time
         some, tokens = (slice(first * n, (first + _ROTATED_PAGES) * n) for n in (1, _TOKENS))
-        pair = _keys_and_values(len(addresses[some]), layout, torch.float32, addresses.device)
-        _unseal_into(*pair, addresses[some], formats[some], layout)
-        for whole, x in zip((k, v), pair, strict=True):
+        keys, values = _keys_and_values(len(addresses[some]), layout, torch.float32, addresses.device)
+        _unseal_into(keys, values, addresses[some], formats[some], layout)
+        for whole, x in ((k, keys), (v, values)):
             whole[:, tokens] = rotate(x, dtype=dtype)
     return k, v
 
 
-def _keys_and_values(pages: int, layout: TritonLayerLayout, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+def _keys_and_values(
+    pages: int, layout: TritonLayerLayout, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
     dims = layout.k_dim, layout.v_dim
-    return [torch.empty(layout.heads, pages * _TOKENS, dim, dtype=dtype, device=device) for dim in dims]
+    k, v = (torch.empty(layout.heads, pages * _TOKENS, dim, dtype=dtype, device=device) for dim in dims)
+    return k, v
 
 
 def _unseal_into(k: Tensor, v: Tensor, addresses: Tensor, formats: Tensor, layout: TritonLayerLayout) -> None:
