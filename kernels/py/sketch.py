@@ -10,8 +10,9 @@ from torch import Tensor
 
 from localctx.kernels import quant
 from localctx.kernels.decode_cpu import HIDDEN, PAGE, fold
+from localctx.kernels.ranking import kth_greatest, take_greatest
 from localctx.kernels.simd import crumbs
-from localctx.kernels.vector_math import INNER, LANES, MATH, address_of, exp_below, greatest, widen
+from localctx.kernels.vector_math import INNER, LANES, MATH, address_of, dots_of_halves, exp_below, greatest
 
 BITS = 2
 STEP = PAGE * BITS // 8  # bytes of a channel
@@ -75,7 +76,7 @@ def choose(
     max_pages = num_candidates(pages, count) if extra is None else pages
     out = np.empty((len(q), count), np.int64)
     queries = q.float().contiguous().numpy()
-    _choose(queries, np.maximum(queries, 0) * LEVELS, sketch.codes.numpy(), ranges, lows, more, max_pages, sinks, out)
+    _choose(queries, sketch.codes.numpy(), ranges, lows, more, max_pages, sinks, out)
     return torch.from_numpy(out)
 
 
@@ -95,29 +96,28 @@ def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tenso
 def choose_plainly(q, codes, scale, zero, max_pages, sinks, out):  # type: ignore[no-untyped-def]
     """``choose`` for compiled code, without its options: into ``out`` [H, count]. ``scale`` and ``zero`` as uint16."""
     none = np.empty((len(q), q.shape[1], 0), np.float32)
-    _choose(q, np.maximum(q, np.float32(0)) * LEVELS, codes, scale, zero, none, max_pages, sinks, out)
+    _choose(q, codes, scale, zero, none, max_pages, sinks, out)
 
 
 @njit(parallel=True, fastmath=MATH, cache=True)
-def _choose(q, rising, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignore[no-untyped-def]
-    """``choose``, compiled: the sketches of ``max_pages`` pages of each head are read. ``rising`` is the part of q
-    whose product grows with a code. Only the loops are here: variables assigned here would be shared by threads.
+def _choose(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignore[no-untyped-def]
+    """``choose``, compiled: the sketches of ``max_pages`` pages of each head are read. Only the loops are here:
+    variables assigned here would be shared by threads.
     """
     (heads, pages), (queries, dim) = scale.shape[:2], q.shape[1:]
     count, bounds, places = out.shape[1], _scores(heads, queries, pages), _all_pages(heads, max_pages)
-    tasks = (pages + TASK - 1) // TASK if max_pages < pages else 0
+    tasks, rising = (pages + TASK - 1) // TASK if max_pages < pages else 0, np.maximum(q, np.float32(0)) * LEVELS
     for task in prange(heads * tasks):
-        wide = np.empty((2, dim), np.float32)
-        _bound_some(q, rising, scale, zero, task // tasks, task % tasks * TASK, pages, wide, bounds)
+        _bound_some(q, rising, scale, zero, task // tasks, task % tasks * TASK, bounds)
     for head in prange(heads if tasks else 0):
-        _take_greatest(_promises(bounds[head], pages, count, sinks), places[head])
+        take_greatest(_promises(bounds[head], pages, count, sinks), places[head])
     found, tasks = _scores(heads, queries, max_pages), (max_pages + TASK - 1) // TASK
     for task in prange(heads * tasks):
         scaled, wide = np.empty((queries, dim), np.float32), np.empty((2, dim), np.float32)
         room = scaled, wide, np.empty((queries, PAGE), np.float32)
         _best_of_some(q, codes, scale, zero, extra, places, task // tasks, task % tasks * TASK, room, found)
     for head in prange(heads):
-        _take_greatest(_promises(found[head], max_pages, count, sinks), out[head])
+        take_greatest(_promises(found[head], max_pages, count, sinks), out[head])
         for i in range(count):
             out[head, i] = places[head, out[head, i]]
 
@@ -139,18 +139,15 @@ def _all_pages(heads, pages):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _bound_some(q, rising, scale, zero, head, first, pages, wide, out):  # type: ignore[no-untyped-def]
+def _bound_some(q, rising, scale, zero, head, first, out):  # type: ignore[no-untyped-def]
     """Set ``out`` [H, Q, n], for some pages of a head, to an upper bound of the product of any key with the queries
-    q [H, Q, D]. ``wide`` [2, D] is scratch memory.
+    q [H, Q, D]. ``rising`` is the part of q whose product grows with a code, times the greatest code.
     """
+    pages = scale.shape[1]
     for page in range(first, min(pages, first + TASK)):
-        widen(address_of(scale[head, page]), wide[0])
-        widen(address_of(zero[head, page]), wide[1])
+        scales, zeros = address_of(scale[head, page]), address_of(zero[head, page])
         for j in range(q.shape[1]):
-            bound = np.float32(0)
-            for d in range(q.shape[2]):
-                bound += rising[head, j, d] * wide[0, d] + q[head, j, d] * wide[1, d]
-            out[head, j, page] = bound
+            out[head, j, page] = dots_of_halves(rising[head, j], q[head, j], scales, zeros)
 
 
 @njit(**INNER)
@@ -174,32 +171,15 @@ def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):
 
 @njit(fastmath=MATH)
 def _promises(scores, pages, count, sinks):  # type: ignore[no-untyped-def]
-    """exp of the ``scores`` [Q, n] over the ``count``-th greatest of each query, added over the queries: [pages]. Those
-    always chosen are infinite.
+    """exp of the ``scores`` [Q, n] over the ``count``-th greatest of each query, added over the queries: [n], 0 from
+    ``pages`` on. Those always chosen are infinite.
     """
     added = np.zeros(scores.shape[1], np.float32)
     for row in scores:
         at = address_of(row)
         exp_below(at, greatest(at, len(row)), len(row))
-        part = np.float32(1) / max(LEAST, np.partition(row, len(row) - count)[len(row) - count])
+        part = np.float32(1) / max(LEAST, kth_greatest(at, len(row), count))
         for i in range(len(row)):
             added[i] += row[i] * part
     added[:sinks] = added[pages - 1] = np.inf
-    return added[:pages]
-
-
-@njit
-def _take_greatest(values, places):  # type: ignore[no-untyped-def]
-    """Set ``places`` to the indices of the greatest ``values``, ascending; of equal values the first."""
-    n, count = len(values), len(places)
-    least = np.partition(values, n - count)[n - count]
-    equal = count
-    for value in values:
-        if value > least:
-            equal -= 1
-    at = 0
-    for i in range(n):
-        if values[i] > least or (values[i] == least and equal > 0):
-            equal -= values[i] == least
-            places[at] = i
-            at += 1
+    return added

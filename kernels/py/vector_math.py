@@ -157,9 +157,9 @@ def greatest(typingctx, numbers, count):  # type: ignore[no-untyped-def]
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         numbers, count = args
         top = cgutils.alloca_once_value(b, VECTOR([float("-inf")] * LANES))
-        for at, vector in _each_wide(b, numbers, count):
+        for at, vector in each_wide(b, numbers, count):
             found = b.load(b.inttoptr(at, vector.as_pointer()), align=4)
-            for part in _eights(b, found):
+            for part in eights(b, found):
                 b.store(greater(b, part, b.load(top)), top)
         return joined(b, b.load(top), partial(greater, b))
 
@@ -176,11 +176,11 @@ def exp_below(typingctx, scores, top, count):  # type: ignore[no-untyped-def]
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         scores, top, count = args
         total = _zeros(b)
-        for at, vector in _each_wide(b, scores, count):
+        for at, vector in each_wide(b, scores, count):
             place = b.inttoptr(at, vector.as_pointer())
             found = _exp(b, b.fsub(b.load(place, align=4), everywhere(b, top, vector)))
             b.store(found, place, align=4)
-            for part in _eights(b, found):
+            for part in eights(b, found):
                 b.store(b.fadd(b.load(total), part), total)
         return joined(b, b.load(total), b.fadd)
 
@@ -193,7 +193,7 @@ def scale_bytes(typingctx, codes, scale, zero, out, count):  # type: ignore[no-u
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         codes, scale, zero, out, count = args
-        for at, vector in _each_wide(b, out, count):
+        for at, vector in each_wide(b, out, count):
             where = b.add(codes, b.lshr(b.sub(at, out), I64(2)))
             number = widened(b, BYTE, where, lanes=vector.count)
             number = _call_intrinsic(b, "fma", number, everywhere(b, scale, vector), everywhere(b, zero, vector))
@@ -231,12 +231,41 @@ def widen(halves, out):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
+def _dots_of_vectors(typingctx, x, y, halves, others, count):  # type: ignore[no-untyped-def]
+    """``dots_of_halves`` for ``count`` numbers, a multiple of 16."""
+    lanes = 2 * LANES
+
+    def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
+        sums = [cgutils.alloca_once_value(b, ir.VectorType(F32, lanes)([0.0] * lanes)) for _ in range(2)]
+        with cgutils.for_range(b, b.udiv(args[4], I64(lanes)), intp=I64) as loop:
+            first = b.mul(loop.index, I64(lanes))
+            for floats, halves, total in zip(args[:2], args[2:4], sums, strict=True):
+                numbers = b.load(b.inttoptr(b.add(floats, b.mul(first, I64(4))), total.type), align=4)
+                stored = widened(b, HALF, b.add(halves, b.mul(first, I64(2))), lanes=lanes)
+                b.store(_call_intrinsic(b, "fma", numbers, stored, b.load(total)), total)
+        return joined(b, b.fadd(*map(b.load, sums)), b.fadd)
+
+    return types.float32(*[types.int64] * 5), codegen
+
+
+@njit(**INLINED)
+def dots_of_halves(x, y, halves, others):  # type: ignore[no-untyped-def]
+    """x . halves + y . others, of float32 x [n] and y [n] and as many float16 at two addresses."""
+    n = len(x)
+    whole = n - n % (2 * LANES)
+    total = _dots_of_vectors(address_of(x), address_of(y), halves, others, whole)
+    for i in range(whole, n):
+        total += x[i] * float_of_half(word_at(halves + 2 * i)) + y[i] * float_of_half(word_at(others + 2 * i))
+    return total
+
+
+@intrinsic
 def _gate_vectors(typingctx, gates, ups, out, count):  # type: ignore[no-untyped-def]
     """``gate`` for whole vectors, by address. The division is exact: estimates differ between processors."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         gates, ups, out, count = args
-        for at, vector in _each_wide(b, out, count):
+        for at, vector in each_wide(b, out, count):
             places = [b.inttoptr(b.add(base, b.sub(at, out)), vector.as_pointer()) for base in (gates, ups)]
             x, up = (b.load(place, align=4) for place in places)
             one = vector([1.0] * vector.count)
@@ -309,7 +338,7 @@ def _each(b: Any, count: Any) -> Iterator[Any]:
         yield loop.index
 
 
-def _each_wide(b: Any, base: Any, count: Any) -> Iterator[tuple[Any, Any]]:
+def each_wide(b: Any, base: Any, count: Any) -> Iterator[tuple[Any, Any]]:
     """Generates loops over ``count`` float32 at the address ``base``, whole vectors of eight: first by as many of these
     as the widest vectors take, then one by one. Yields an address and the kind of the vector there, once a loop.
     """
@@ -322,7 +351,7 @@ def _each_wide(b: Any, base: Any, count: Any) -> Iterator[tuple[Any, Any]]:
         done = b.add(done, b.mul(vectors, I64(lanes)))
 
 
-def _eights(b: Any, vector: Any) -> list[Any]:
+def eights(b: Any, vector: Any) -> list[Any]:
     """The vectors of eight that a wider one consists of."""
     if vector.type.count == LANES:
         return [vector]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from localctx.kernels.vector_math import address_of, exp_below, gate, greatest
+from localctx.kernels.vector_math import address_of, dots_of_halves, exp_below, gate, greatest
 
 pytestmark = pytest.mark.quick
 
@@ -17,6 +17,11 @@ def exp_and_sum(x, top):
 @njit
 def greatest_of(x):
     return greatest(address_of(x), len(x))
+
+
+@njit
+def dots_of(x, y, halves, others):
+    return dots_of_halves(x, y, address_of(halves), address_of(others))
 
 
 @pytest.mark.parametrize("count", [8, 16, 24, 64, 72])
@@ -49,3 +54,11 @@ def test_a_gate_is_silu_times_the_other_number(count):
     gate(x, up, out)
     exact = x.astype(np.float64)
     assert np.allclose(out, exact / (1 + np.exp(-exact)) * up, rtol=1e-6, atol=1e-30)
+
+
+@pytest.mark.parametrize("count", [1, 8, 16, 24, 64, 67])
+def test_products_with_halves_are_added(count):
+    x, y, halves, others = np.random.default_rng(count).normal(0, 1, (4, count)).astype(np.float32)
+    halves, others = halves.astype(np.float16), others.astype(np.float16)
+    exact = x.astype(np.float64) @ halves + y.astype(np.float64) @ others
+    assert dots_of(x, y, halves.view(np.uint16), others.view(np.uint16)) == pytest.approx(exact, rel=1e-5, abs=1e-5)
