@@ -32,6 +32,7 @@ from localctx.kernels.vector_math import (
     fetch_at,
     greater,
     joined,
+    nearest,
 )
 from localctx.kernels.weight_groups import GROUP, RECORD, WIDTH
 
@@ -60,8 +61,7 @@ def _round_group(typingctx, x, out):  # type: ignore[no-untyped-def]
         scale = b.fadd(b.select(none, F32(0.0), b.fdiv(most, F32(127.0))), wrong)
         total, splat = WORDS([0] * LANES), everywhere(b, inverse, VECTOR)
         for i, part in enumerate(parts):
-            near = _call(b, "llvm.roundeven.v8f32", VECTOR, b.fmul(part, splat))
-            codes = _call(b, "llvm.fptosi.sat.v8i32.v8f32", WORDS, near)
+            codes = nearest(b, b.fmul(part, splat))
             total = b.add(total, codes)
             narrow = b.trunc(codes, ir.VectorType(ir.IntType(8), LANES))
             _store(b, narrow, b.add(out, I64(LANES * i)))

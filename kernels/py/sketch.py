@@ -9,13 +9,11 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.kernels.decode_cpu import HIDDEN, PAGE, fold
+from localctx.kernels.decode_cpu import HIDDEN
 from localctx.kernels.ranking import kth_greatest, take_greatest
-from localctx.kernels.simd import crumbs
-from localctx.kernels.vector_math import INNER, LANES, MATH, address_of, dots_of_halves, exp_below, greatest
+from localctx.kernels.sketch_scores import BITS, PAGE, STEP, add_channel, score_keys, spread_codes
+from localctx.kernels.vector_math import INNER, LANES, MATH, address_of, dots_of_halves, exp_below, fetch, greatest
 
-BITS = 2
-STEP = PAGE * BITS // 8  # bytes of a channel
 LEVELS = np.float32((1 << BITS) - 1)
 TASK = 16  # pages
 LEAST = np.float32(1e-37)  # that a weight is divided by: quotients stay finite
@@ -113,8 +111,7 @@ def _choose(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignor
         take_greatest(_promises(bounds[head], pages, count, sinks), places[head])
     found, tasks = _scores(heads, queries, max_pages), (max_pages + TASK - 1) // TASK
     for task in prange(heads * tasks):
-        scaled, wide = np.empty((queries, dim), np.float32), np.empty((2, dim), np.float32)
-        room = scaled, wide, np.empty((queries, PAGE), np.float32)
+        room = np.empty((dim, PAGE), np.uint8), np.empty(5 * dim, np.uint8), np.empty(PAGE, np.float32)
         _best_of_some(q, codes, scale, zero, extra, places, task // tasks, task % tasks * TASK, room, found)
     for head in prange(heads):
         take_greatest(_promises(found[head], max_pages, count, sinks), out[head])
@@ -153,20 +150,22 @@ def _bound_some(q, rising, scale, zero, head, first, out):  # type: ignore[no-un
 @njit(**INNER)
 def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):  # type: ignore[no-untyped-def]
     """Set ``out`` [H, Q, m], for some of the pages ``places`` [H, m], to the greatest product of a key with the
-    queries q [H, Q, D]. ``room`` is scratch memory: [Q, D], [2, D] and [Q, 64].
+    queries q [H, Q, D]. ``room`` is scratch memory: bytes [D, 64], [5 * D] and float32 [64].
     """
-    (scaled, wide, scores), (queries, dim), max_pages = room, q.shape[1:], places.shape[1]
+    (queries, dim), max_pages, (spread, rounded, scores) = q.shape[1:], places.shape[1], room
+    whole, score_at = dim // LANES * LANES, address_of(scores)
     for i in range(first, min(max_pages, first + TASK)):
-        page, after = places[head, i], places[head, min(i + 1, max_pages - 1)]
-        address = address_of(codes[head, page])
-        ahead = address_of(codes[head, after]) - address
-        scores[:] = np.float32(0)
-        fold(q[head], address_of(scale[head, page]), address_of(zero[head, page]), scaled, wide, scores)
-        crumbs(address, STEP, ahead, address_of(scaled), dim, queries, dim, address_of(scores), PAGE, STEP)
+        page = places[head, i]
+        fetch(address_of(codes[head, places[head, min(i + 1, max_pages - 1)]]), dim * STEP)
+        spread_codes(address_of(codes[head, page]), whole, address_of(spread))
+        scales, zeros = address_of(scale[head, page]), address_of(zero[head, page])
         for j in range(queries):
+            score_keys(address_of(q[head, j]), whole, address_of(spread), scales, zeros, address_of(rounded), score_at)
+            for d in range(whole, dim):
+                add_channel(q[head, j, d], codes[head, page, d], scale[head, page, d], zero[head, page, d], scores)
             for t in range(min(PAGE, extra.shape[2])):
-                scores[j, t] += extra[head, j, page * PAGE + t]
-            out[head, j, i] = greatest(address_of(scores[j]), PAGE)
+                scores[t] += extra[head, j, page * PAGE + t]
+            out[head, j, i] = greatest(score_at, PAGE)
 
 
 @njit(fastmath=MATH)

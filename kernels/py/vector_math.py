@@ -376,6 +376,15 @@ def greater(b: Any, x: Any, y: Any) -> Any:
     return b.select(b.fcmp_ordered(">", x, y), x, y)  # one instruction, as maxnum is not
 
 
+def nearest(b: Any, x: Any) -> Any:
+    """Generates the integers that are nearest to a vector of float32 of at most 2 ** 22, of two the even one: where
+    1.5 * 2 ** 23 is added, they are the low bits. (A conversion that saturates would be made number by number.)
+    """
+    words = ir.VectorType(I32, x.type.count)
+    moved = b.fadd(x, x.type([1.5 * 2.0**23] * words.count))
+    return b.sub(b.bitcast(moved, words), words([0x4B400000] * words.count))
+
+
 def joined(b: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
     """Generates one number of a vector's: neighbours first, then neighbours of these."""
     while (count := vector.type.count) > 1:

@@ -146,13 +146,23 @@ def test_the_hadamard_rotation_is_its_own_inverse_and_spreads_a_spike(n):
     assert quant.rotate(x).abs().max() <= 8 / (n & -n) ** 0.5 + 1e-5
 
 
+def scores_of_rounded(q: torch.Tensor, made: sketch.Sketch, extra: torch.Tensor | None) -> torch.Tensor:
+    """``sketch.best_scores``, with queries rounded to int8 for every page, as the kernel rounds them."""
+    scaled = q[:, :, None] * made.scale[:, None].float()  # [H, Q, n, D]
+    unit = scaled.abs().amax(-1, keepdim=True) / 127
+    codes = quant.unpack(made.codes, sketch.BITS).float()  # [H, n, D, 64]
+    scores = torch.einsum("hqnd,hndt->hqnt", (scaled / unit).round() * unit, codes)
+    scores += torch.einsum("hqd,hnd->hqn", q, made.zero.float())[..., None]
+    return (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax(-1)
+
+
 @pytest.mark.parametrize("with_extra", [False, True])
 def test_the_pages_that_are_chosen_are_those_of_the_best_keys(with_extra):
     q, keys = rand(3, 5, 24), rand(40, 3, 24, PAGE)
     extra = rand(3, 5, 40 * PAGE) if with_extra else None
     made = sketch.make_sketch(keys[:4]).with_more(sketch.make_sketch(keys[4:]))
     chosen = sketch.choose(q, made, 20, 1, extra)  # so few that all promising pages are all pages
-    assert torch.equal(chosen, sketch.choose(q, made, 20, 1, extra, sketch.best_scores))
+    assert torch.equal(chosen, sketch.choose(q, made, 20, 1, extra, scores_of_rounded))
     true = torch.einsum("hqd,nhdt->hqnt", q, keys)
     true = (true if extra is None else true + extra.unflatten(2, (40, PAGE))).amax((1, 3))
     assert (true.gather(1, chosen).mean(1) > true.mean(1)).all(), "two bits tell much"
