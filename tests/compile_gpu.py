@@ -15,7 +15,15 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from localctx.kernels import attention_triton, pages_triton, record_copy_triton, selection_triton
+from localctx.kernels import (
+    attention_triton,
+    pages_triton,
+    record_copy_triton,
+    records_triton,
+    rotation_triton,
+    selection_triton,
+    sketch_triton,
+)
 from localctx.kernels.sketch import Sketch
 from localctx.kv.codecs import make_codec
 from localctx.shape import PAGE, LayerShape
@@ -78,12 +86,12 @@ def launches(kernels):
             yield ("attend pages", "merge pages"), codec
         pages_triton.seal(new[0], new[0], at, layout, 0)
         yield ("seal k", "seal v"), codec
-        pages_triton.make_sketch(at, kinds, layout)
+        sketch_triton.make_sketch(at, kinds, layout)
         yield ("sketch",), codec
-    pages_triton.rotate(queries)
+    rotation_triton.rotate(queries)
     yield ("rotate",), "-"
     codes, scales = torch.empty(8, PAGES, 128, 16, dtype=torch.uint8), torch.empty(8, PAGES, 128, dtype=torch.half)
-    pages_triton.best_scores(queries.view(8, 4, 128), Sketch(codes, scales, scales))
+    sketch_triton.best_scores(queries.view(8, 4, 128), Sketch(codes, scales, scales))
     yield ("best scores",), "-"
     record_copy_triton.gather(torch.empty(PAGES, 1 << 17, dtype=torch.uint8), at, at)
     yield ("gather",), "-"
@@ -94,11 +102,11 @@ def launches(kernels):
         yield ("best scores by address", f"choose of {pages}"), "-"
 
 
-def layout_of(codec: str) -> pages_triton.TritonLayerLayout:
+def layout_of(codec: str) -> records_triton.TritonLayerLayout:
     """As ``Pool`` has it: ordinary pages, and sinks in bf16."""
     formats = [make_codec(name, SHAPE).format for name in (codec, "bf16")]
     bits = tuple((f.k_bits, f.v_bits) for f in formats)
-    return pages_triton.TritonLayerLayout(
+    return records_triton.TritonLayerLayout(
         SHAPE.kv_heads, SHAPE.k_dim, SHAPE.v_dim, bits, torch.empty(2, 6, dtype=INT64)
     )
 

@@ -8,7 +8,9 @@ parameters decodes, with and without CUDA graphs.
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -74,95 +76,124 @@ Measured = tuple[str, str, int, Callable[[], object], Callable[[], float]]
 """A kernel's name, its codec, the bytes it must read and write, the kernel, and a function that returns its error."""
 
 
-def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> Iterator[Measured]:
-    """Yield every kernel, over ``pages`` pages in random order."""
-    from localctx.kernels import attention_triton, pages_triton, selection_triton
+@dataclass(frozen=True)
+class Inputs:
+    """What kernels are measured on: keys and values k, v [H, pages * 64, D], queries q [1, Hq, D], a kind a page."""
 
+    shape: LayerShape
+    k: torch.Tensor
+    v: torch.Tensor
+    q: torch.Tensor
+    kinds: torch.Tensor
+
+    @property
+    def device(self) -> torch.device:
+        return self.k.device
+
+
+def made_inputs(pages: int, shape: LayerShape, heads: int, device: torch.device) -> Inputs:
+    """Random inputs of so many ``pages``, whose keys have channels that differ."""
     torch.manual_seed(0)
     k, v = (torch.randn(shape.kv_heads, pages * PAGE, d, device=device).to(BF16) for d in (shape.k_dim, shape.v_dim))
     k += 3 * torch.randn(shape.kv_heads, 1, shape.k_dim, device=device).to(BF16)
     q = torch.randn(1, heads, shape.k_dim, device=device).to(BF16)
-    kinds = torch.zeros(pages, dtype=torch.uint8, device=device)
-    tails = attention_triton.TritonOpenPages(*_open_page(shape, device))
+    return Inputs(shape, k, v, q, torch.zeros(pages, dtype=torch.uint8, device=device))
+
+
+def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> Iterator[Measured]:
+    """Yield every kernel, over ``pages`` pages in random order."""
+    from localctx.kernels.rotation_triton import rotate
+
+    given = made_inputs(pages, shape, heads, device)
     for name in CODECS:
-        codec, layout = make_codec(name, shape), _layout(pages_triton, name, shape, device)
-        records = torch.empty(pages, record_layout(shape, name).total, dtype=torch.uint8, device=device)
-        order = torch.randperm(pages, device=device)
-        at = records.data_ptr() + order * records.shape[1]
-        wanted = attention_triton.parts_wanted(shape.kv_heads)
-        parts = split_rows_evenly(np.array([0, pages]), [(0, 0)], wanted, np.zeros(pages))
-        seen = pages_in_parts(parts, 1, at, kinds)
+        sketches = yield from kernels_of_codec(given, name)
+    yield from kernels_of_selection(given, sketches)
+    exact = partial(quant.rotate, given.k.float())
+    yield "rotate", "-", 3 * given.k.nbytes, partial(rotate, given.k), lambda: _off(rotate(given.k), exact())
 
-        def seal(at=at, layout=layout):
-            pages_triton.seal(k, v, at, layout, 0)
 
-        def seal_error(records=records, order=order, codec=codec, seal=seal) -> float:
-            seal()
-            return _off(
-                codec.decode(records[order], torch.float32)[0], codec.decode(codec.encode(k, v), torch.float32)[0]
-            )
+def kernels_of_codec(given: Inputs, name: str) -> Generator[Measured, None, sketch.Sketch]:
+    """Yield the kernels that read or write records of a codec. Returns the sketch of the keys in them."""
+    from localctx.kernels import attention_triton, pages_triton, sketch_triton
 
-        def attend(seen=seen, layout=layout):
-            return attention_triton.attend_rows(
-                q, k[None, :, 0], v[None, :, 0], seen, tails, layout, shape.k_dim**-0.5
-            )[0]
+    shape, k, v, q, kinds, device = given.shape, given.k, given.v, given.q, given.kinds, given.device
+    pages, tails = len(kinds), attention_triton.TritonOpenPages(*_open_page(shape, device))
+    codec, layout = make_codec(name, shape), _layout(name, shape, device)
+    records = torch.empty(pages, record_layout(shape, name).total, dtype=torch.uint8, device=device)
+    order = torch.randperm(pages, device=device)
+    at = records.data_ptr() + order * records.shape[1]
+    parts = split_rows_evenly(
+        np.array([0, pages]), [(0, 0)], attention_triton.parts_wanted(shape.kv_heads), np.zeros(pages)
+    )
+    seen = pages_in_parts(parts, 1, at, kinds)
 
-        def attend_error(records=records, order=order, codec=codec, attend=attend) -> float:
-            keys, values = codec.decode(records[order], torch.float32)
-            keys, values = (torch.cat((x, new[:, :1].float()), 1) for x, new in ((keys, k), (values, v)))
-            expected, _ = attention_reference.attend_reference(q[0][:, None].float(), keys, values, shape.k_dim**-0.5)
-            return _off(attend()[0], expected[:, 0])
+    def held() -> tuple[torch.Tensor, torch.Tensor]:
+        return codec.decode(records[order], torch.float32)
 
-        def make_sketch(at=at, layout=layout):
-            return pages_triton.make_sketch(at, kinds, layout)
+    def seal() -> None:
+        pages_triton.seal(k, v, at, layout, 0)
 
-        def sketch_error(records=records, order=order, codec=codec, make_sketch=make_sketch) -> float:
-            codes = sketch.make_sketch(codec.stored_keys(records[order])).codes
-            return float((make_sketch().codes != codes).float().mean())  # some codes differ by rounding
+    def seal_error() -> float:
+        seal()
+        return _off(held()[0], codec.decode(codec.encode(k, v), torch.float32)[0])
 
-        of_keys = records.numel() // 2
+    def unseal() -> tuple[torch.Tensor, torch.Tensor]:
+        return pages_triton.unseal(at, kinds, layout, BF16)
 
-        def unseal(at=at, layout=layout):
-            return pages_triton.unseal(at, kinds, layout, BF16)
+    def unseal_error() -> float:
+        return max(_off(found, expected) for found, expected in zip(unseal(), held(), strict=True))
 
-        def unseal_error(records=records, order=order, codec=codec, unseal=unseal) -> float:
-            pairs = zip(unseal(), codec.decode(records[order], torch.float32), strict=True)
-            return max(_off(found, expected) for found, expected in pairs)
+    def attend() -> torch.Tensor:
+        return attention_triton.attend_rows(q, k[None, :, 0], v[None, :, 0], seen, tails, layout, shape.k_dim**-0.5)[0]
 
-        yield "seal", name, 2 * k.nbytes + records.numel(), seal, seal_error
-        yield "unseal", name, 2 * k.nbytes + records.numel(), unseal, unseal_error
-        yield "attend", name, records.numel(), attend, attend_error
-        yield "sketch", name, of_keys + make_sketch().nbytes, make_sketch, sketch_error
-    sketches, queries = make_sketch(), q.view(shape.kv_heads, -1, shape.k_dim)
+    def attend_error() -> float:
+        keys, values = (torch.cat((x, new[:, :1].float()), 1) for x, new in zip(held(), (k, v), strict=True))
+        expected, _ = attention_reference.attend_reference(q[0][:, None].float(), keys, values, shape.k_dim**-0.5)
+        return _off(attend()[0], expected[:, 0])
 
-    def score():
-        return pages_triton.best_scores(queries, sketches)
+    def make_sketch() -> sketch.Sketch:
+        return sketch_triton.make_sketch(at, kinds, layout)
 
-    yield "best scores", "-", sketches.nbytes, score, lambda: _off(score(), sketch.best_scores(queries, sketches))
+    def sketch_error() -> float:
+        codes = sketch.make_sketch(codec.stored_keys(records[order])).codes
+        return float((make_sketch().codes != codes).float().mean())  # some codes differ by rounding
 
+    yield "seal", name, 2 * k.nbytes + records.numel(), seal, seal_error
+    yield "unseal", name, 2 * k.nbytes + records.numel(), unseal, unseal_error
+    yield "attend", name, records.numel(), attend, attend_error
+    yield "sketch", name, records.numel() // 2 + make_sketch().nbytes, make_sketch, sketch_error
+    return make_sketch()
+
+
+def kernels_of_selection(given: Inputs, sketches: sketch.Sketch) -> Iterator[Measured]:
+    """Yield the kernels that choose pages by their sketches, a quarter of them."""
+    from localctx.kernels import selection_triton
+    from localctx.kernels.sketch_triton import best_scores
+
+    pages, scale, device = len(given.kinds), given.shape.k_dim**-0.5, given.device
+    queries = given.q.view(given.shape.kv_heads, -1, given.shape.k_dim)
     count, most = max(4, pages // 4), max(4, 1 << (pages - 1).bit_length())  # as ``select:1/4`` chooses
     place, numbers = ([*(part.data_ptr() for part in sketches), pages], [pages, min(pages, count)])
     made = selection_triton.TritonSketch(*(torch.tensor(x, device=device) for x in (place, numbers)))
     bases, few = torch.arange(most, device=device), torch.zeros(most, dtype=torch.uint8, device=device)
 
-    def choose():
-        return selection_triton.choose(queries, shape.k_dim**-0.5, made, bases, few, 1, most).indices
+    def score() -> torch.Tensor:
+        return best_scores(queries, sketches)
+
+    def choose() -> torch.Tensor:
+        return selection_triton.choose(queries, scale, made, bases, few, 1, most).indices
 
     def choose_error() -> float:
         """The part of the pages of which torch says otherwise whether they are chosen; some are by rounding."""
-        scaled, chosen = queries.float() * shape.k_dim**-0.5, min(pages, count)
-        expected = sketch.choose(scaled, sketches, chosen, 1, None, pages_triton.best_scores)
+        chosen = min(pages, count)
+        expected = sketch.choose(queries.float() * scale, sketches, chosen, 1, None, best_scores)
         found, wanted = (
             torch.zeros(len(x), pages, device=device).scatter_(1, x, 1.0) for x in (choose()[:, :chosen], expected)
         )
         return float((found != wanted).float().mean())
 
+    yield "best scores", "-", sketches.nbytes, score, lambda: _off(score(), sketch.best_scores(queries, sketches))
     yield "best scores and choose", "-", sketches.nbytes, choose, choose_error
-
-    def rotate():
-        return pages_triton.rotate(k)
-
-    yield "rotate", "-", 3 * k.nbytes, rotate, lambda: _off(rotate(), quant.rotate(k.float()))
 
 
 def pages_in_parts(parts: np.ndarray, rows: int, addresses: torch.Tensor, kinds: torch.Tensor):
@@ -228,11 +259,13 @@ def _open_page(shape: LayerShape, device: torch.device) -> tuple[torch.Tensor, .
 kept: list[list[torch.Tensor]] = []
 
 
-def _layout(pages_triton, name: str, shape: LayerShape, device: torch.device):
+def _layout(name: str, shape: LayerShape, device: torch.device):
+    from localctx.kernels.records_triton import TritonLayerLayout
+
     f, y = make_codec(name, shape).format, record_layout(shape, name)
     offsets = torch.tensor([[y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero]] * 2, device=device)
     bits = ((f.k_bits, f.v_bits), (16, 16))
-    return pages_triton.TritonLayerLayout(shape.kv_heads, shape.k_dim, shape.v_dim, bits, offsets)
+    return TritonLayerLayout(shape.kv_heads, shape.k_dim, shape.v_dim, bits, offsets)
 
 
 def _off(found: torch.Tensor, expected: torch.Tensor) -> float:

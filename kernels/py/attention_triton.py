@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from localctx.kernels.pages_triton import (
+from localctx.kernels.records_triton import (
     PAGE,
     TritonLayerLayout,
     block_of,
@@ -21,8 +21,8 @@ from localctx.kernels.pages_triton import (
     half_of,
     launching,
     load_half,
-    rotate,
 )
+from localctx.kernels.rotation_triton import rotate
 
 _HIDDEN = tl.constexpr(-1e30)
 _RESOURCES: dict[int, dict[str, int]] = {  # by width of a head

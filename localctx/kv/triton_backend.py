@@ -6,14 +6,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels import attention_triton, pages_triton, record_copy_triton, selection_triton
+from localctx.kernels import (
+    attention_triton,
+    pages_triton,
+    record_copy_triton,
+    records_triton,
+    selection_triton,
+    sketch_triton,
+)
 from localctx.kernels.sketch import Sketch
 from localctx.kv.backend import PageAddresses, PageAttention, TorchBackend
 from localctx.kv.page_format import ORDINARY, PageFormat
 from localctx.kv.row_parts import split_rows_evenly
 from localctx.shape import KVShape
 
-_layouts = dict[tuple[KVShape, str, torch.device], list[pages_triton.TritonLayerLayout]]()
+_layouts = dict[tuple[KVShape, str, torch.device], list[records_triton.TritonLayerLayout]]()
 
 
 class TritonBackend(TorchBackend):
@@ -25,7 +32,7 @@ class TritonBackend(TorchBackend):
 
     def __init__(self, page_format: PageFormat, device: torch.device) -> None:
         super().__init__(page_format, device)
-        self.best_scores = pages_triton.best_scores
+        self.best_scores = sketch_triton.best_scores
         self.layouts = _shared_layouts(page_format, device)
 
     def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
@@ -98,7 +105,7 @@ class TritonBackend(TorchBackend):
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
         """See ``Backend``."""
-        return pages_triton.make_sketch(pages.bases, pages.kinds, self.layouts[layer])
+        return sketch_triton.make_sketch(pages.bases, pages.kinds, self.layouts[layer])
 
     def _sent(self, numbers: np.ndarray) -> Tensor:
         """The numbers on the device, without waiting for it."""
@@ -108,7 +115,7 @@ class TritonBackend(TorchBackend):
         return on_host.pin_memory().to(self._device, non_blocking=True)
 
 
-def _shared_layouts(page_format: PageFormat, device: torch.device) -> list[pages_triton.TritonLayerLayout]:
+def _shared_layouts(page_format: PageFormat, device: torch.device) -> list[records_triton.TritonLayerLayout]:
     """Returns the offsets of the records of both kinds of each layer from their page's address.
 
     Pools of one shape and codec share these tensors for ever, because captured graphs read them after their pool is
@@ -120,8 +127,8 @@ def _shared_layouts(page_format: PageFormat, device: torch.device) -> list[pages
     return _layouts[key]
 
 
-def _make_layouts(page_format: PageFormat, device: torch.device) -> Iterator[pages_triton.TritonLayerLayout]:
+def _make_layouts(page_format: PageFormat, device: torch.device) -> Iterator[records_triton.TritonLayerLayout]:
     for layer, (heads, k_dim, v_dim, table, *_) in enumerate(page_format.layouts):
         offsets = torch.from_numpy(table[:, 2:] + page_format.offsets[:, layer, None])
         bits = tuple((int(k), int(v)) for k, v in table[:, :2])
-        yield pages_triton.TritonLayerLayout(heads, k_dim, v_dim, bits, offsets.to(device))
+        yield records_triton.TritonLayerLayout(heads, k_dim, v_dim, bits, offsets.to(device))

@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import pad
 
-from localctx.kernels import attention_triton, pages_triton, selection_triton
+from localctx.kernels import attention_triton, rotation_triton, selection_triton
 from localctx.kv.cache import Cache
 from localctx.kv.decode_batch import DecodeBatch
 from localctx.kv.dispatch import selects_pages
@@ -133,7 +133,7 @@ class TritonDecodeBatch(DecodeBatch):
         """The pages that the only row q [Hq, D] selects, in arrays with room for all."""
         inputs = self.graph_inputs
         sketch = selection_triton.TritonSketch(inputs["sketches"][self._selecting[layer]], inputs["numbers"])
-        grouped = (pages_triton.rotate(q) if self._pool.format.rotated else q).unflatten(
+        grouped = (rotation_triton.rotate(q) if self._pool.format.rotated else q).unflatten(
             0, (self._layouts[layer].heads, -1)
         )
         bases, kinds = inputs[f"bases {FULL}"], inputs[f"kinds {FULL}"]

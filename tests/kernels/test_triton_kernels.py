@@ -14,7 +14,17 @@ from triton_device import DEVICE, GPU, triton
 
 from localctx.budget import TierLimits
 from localctx.kernels import attention_reference as A
-from localctx.kernels import quant, sketch
+from localctx.kernels import (
+    attention_triton,
+    pages_triton,
+    quant,
+    record_copy_triton,
+    records_triton,
+    rotation_triton,
+    selection_triton,
+    sketch,
+    sketch_triton,
+)  # isort: skip
 from localctx.kernels.device import has_triton
 from localctx.kv.attention import attend_cache
 from localctx.kv.batching import make_decode_batch
@@ -28,8 +38,6 @@ from localctx.kv.pool import Pool
 from localctx.kv.prefetch import Prefetcher
 from localctx.kv.selection import choose_pages
 from localctx.shape import PAGE, KVShape, LayerShape
-
-from localctx.kernels import attention_triton, pages_triton, record_copy_triton, selection_triton  # isort: skip
 
 BF16 = torch.bfloat16
 CODECS = ["bf16", "int8", "k8v4", "int4", "int2"]
@@ -61,7 +69,7 @@ def layout_of(shape, *names):
     y = [c.layout for c in codecs]
     offsets = [[x.k_codes, x.k_scale, x.k_zero, x.v_codes, x.v_scale, x.v_zero] for x in y]
     bits = tuple((c.format.k_bits, c.format.v_bits) for c in codecs)
-    return pages_triton.TritonLayerLayout(shape.kv_heads, shape.k_dim, shape.v_dim, bits, on_device(*offsets))
+    return records_triton.TritonLayerLayout(shape.kv_heads, shape.k_dim, shape.v_dim, bits, on_device(*offsets))
 
 
 def stored(name, shape, pages, rotated=False):
@@ -195,15 +203,15 @@ def test_what_is_unsealed_is_what_records_decode_to(name, case, monkeypatch):
 @pytest.mark.parametrize("n", [8, 24, 64, 80])
 def test_rotation_is_that_of_torch(n):
     x, more = rand(20, 3, n).transpose(0, 1) * 50, rand(3, 20, n)
-    torch.testing.assert_close(pages_triton.rotate(x), quant.rotate(x), atol=1e-4, rtol=1e-6)
-    torch.testing.assert_close(pages_triton.rotate(x, more), quant.rotate(x) + more, atol=1e-4, rtol=1e-6)
+    torch.testing.assert_close(rotation_triton.rotate(x), quant.rotate(x), atol=1e-4, rtol=1e-6)
+    torch.testing.assert_close(rotation_triton.rotate(x, more), quant.rotate(x) + more, atol=1e-4, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bf16", "int8", "int4"])
 def test_a_sketch_of_records_is_that_of_their_keys(name):
     shape, _ = SHAPES["uneven"]
     records, at, _ = stored(name, shape, 3)
-    made = pages_triton.make_sketch(at, kinds_of(0, 0, 0), layout_of(shape, name, "bf16"))
+    made = sketch_triton.make_sketch(at, kinds_of(0, 0, 0), layout_of(shape, name, "bf16"))
     expected = sketch.make_sketch(make_codec(name, shape, rotated=False).stored_keys(records))
     assert all(torch.equal(a, b) for a, b in zip(made, expected, strict=True))
 
@@ -212,7 +220,7 @@ def test_a_sketch_of_records_is_that_of_their_keys(name):
 def test_the_best_scores_of_a_sketch_are_those_of_torch(with_extra):
     q, made = rand(2, 17, 24), sketch.make_sketch(rand(3, 2, 24, PAGE))
     extra = rand(2, 17, 3 * PAGE) if with_extra else None
-    near(pages_triton.best_scores(q, made, extra), sketch.best_scores(q, made, extra), atol=2e-2)
+    near(sketch_triton.best_scores(q, made, extra), sketch.best_scores(q, made, extra), atol=2e-2)
 
 
 def placed(made, pages, count, room):
@@ -236,7 +244,7 @@ def test_pages_are_chosen_as_by_torch(heads, queries, dim, pages, count):
     at, kinds = 7 * torch.arange(most, device=DEVICE), (torch.arange(most, device=DEVICE) % 2).to(torch.uint8)
     found = selection_triton.choose(q, 0.3, sketch_at, at, kinds, 1, room)
     first = sketch.Sketch(*(part[:, :pages] for part in whole))
-    expected = sketch.choose(q.float() * 0.3, first, count, 1, None, pages_triton.best_scores)
+    expected = sketch.choose(q.float() * 0.3, first, count, 1, None, sketch_triton.best_scores)
     assert torch.equal(found.indices[:, :count], expected)
     assert not found.indices[:, count:].any()
     assert torch.equal(found.addresses[:, :count], 7 * expected)
@@ -269,7 +277,7 @@ def test_of_pages_that_promise_the_same_the_first_are_chosen(scale):
     at, kinds = torch.zeros(32, dtype=torch.int64, device=DEVICE), kinds_of(*[0] * 32)
     found = selection_triton.choose(q, scale, sketch_at, at, kinds, 1, 12).indices
     if scale == scale:
-        expected = sketch.choose(q * scale, made, 12, 1, None, pages_triton.best_scores)
+        expected = sketch.choose(q * scale, made, 12, 1, None, sketch_triton.best_scores)
         assert torch.equal(found, expected)
     assert len(found.unique()) == 12
     assert {0, 29} <= {*found[0].tolist()}
