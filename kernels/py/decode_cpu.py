@@ -104,7 +104,7 @@ def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 @njit(**INNER)
 def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, integers, scaled, wide, out):  # type: ignore[no-untyped-def]
     """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row is
-    multiplied into x, its zero is the same for all columns. ``scaled`` and ``wide`` are scratch memory for ``fold``;
+    multiplied into x, its zero is the same for all columns. ``scaled`` and ``wide`` are scratch memory for ``_fold``;
     the next record is ``ahead`` bytes on.
     """
     rows, bits = x.shape[1], kind & 255
@@ -118,12 +118,12 @@ def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, intege
     if kind == 8 and integers and rows % LANES == 0 and rows <= MOST_INPUTS and columns % COLUMNS == 0:
         multiply_bytes(x, scales, zeros, at, columns, ahead, scaled, out)
         return
-    fold(x, scales, zeros, scaled, wide, out)
+    _fold(x, scales, zeros, scaled, wide, out)
     product(kind, at, columns, ahead, scaled, out)
 
 
 @njit(**INNER)
-def fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
+def _fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
     """Fold scales and zeros of rows into x, so that codes need not be decoded: sets ``scaled`` [n, rows] to x times the
     scale of each row, and adds x times its zero to out [n, columns]. ``scale`` and ``zero`` are addresses of float16;
     ``wide`` [2, >= rows] is scratch memory.
@@ -161,7 +161,7 @@ def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-de
 def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, out, tops, totals, masses):  # type: ignore[no-untyped-def]
     """A KV head's queries q [group, D] over the pages of one part, into ``out`` [group, Dv], ``tops`` and ``totals``
     [group]; ``extra`` and ``masses`` of these queries. ``room`` is for a page: two [group, 64], [group, D] and what
-    ``fold`` needs.
+    ``_fold`` needs.
     """
     group, (_, first, stop, skip) = len(q), part
     scores, p, scaled, wide = room

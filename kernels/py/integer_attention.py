@@ -34,6 +34,7 @@ from localctx.kernels.vector_math import (
     address_of,
     everywhere,
     fetch_at,
+    nearest,
     widened,
 )
 
@@ -41,8 +42,6 @@ GREATEST = 127 * 128 + 63  # of a row's integers: 128 * high + low, where high i
 MOST_INPUTS = 512  # whose products by codes up to 255 an int32 can sum
 MIDDLE = 128  # of the codes
 COLUMNS = 32  # a block has a multiple of them
-_NEAREST = 1.5 * 2.0**23  # added to a small float32, it leaves the nearest integer in the low bits
-_NEAREST_BITS = 0x4B400000
 _LEAST = 1e-30  # a row of smaller numbers is taken for zeros, so that nothing is divided by zero
 
 
@@ -149,10 +148,7 @@ def _emit_rows(b: Any, way: IntegerWay, rows: int, block: Block) -> list[Integer
     with _each_vector(b, block) as i:
         for place, inverse, total in zip(places, inverses, totals, strict=True):
             number = b.load(_vector_at(b, place, b.mul(i, I64(4 * LANES)), VECTOR), align=4)
-            near = _call(
-                b, f"llvm.fma.v{LANES}f32", VECTOR, number, everywhere(b, inverse, VECTOR), _same(VECTOR, _NEAREST)
-            )
-            integers = b.sub(b.bitcast(near, WORDS), _same(WORDS, _NEAREST_BITS))
+            integers = nearest(b, b.fmul(number, everywhere(b, inverse, VECTOR)))
             b.store(b.add(b.load(total), integers), total)
             stored = _high_and_low(b, integers) if way.by_bytes else b.trunc(integers, ir.VectorType(I16, LANES))
             b.store(stored, _vector_at(b, place, b.mul(i, I64(2 * LANES)), stored.type), align=2)

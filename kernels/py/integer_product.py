@@ -27,12 +27,14 @@ from localctx.kernels.vector_math import (
     VECTOR,
     WORDS,
     address_of,
+    call_intrinsic,
     copy_into,
     everywhere,
     fetch_at,
     greater,
     joined,
     nearest,
+    step_of_codes,
 )
 from localctx.kernels.weight_groups import GROUP, RECORD, WIDTH
 
@@ -41,7 +43,6 @@ ROW_GROUP = GROUP + 16
 _SCALE, _SCALED_SUM, _SUM = GROUP, GROUP + 4, GROUP + 8
 _FEW = 16  # rows that one thread finishes before other threads have started
 _AHEAD = 16384  # bytes of weights that are prefetched
-_TINY = 1e-30
 
 
 @intrinsic
@@ -51,14 +52,13 @@ def _round_group(typingctx, x, out):  # type: ignore[no-untyped-def]
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
         x, out = args
         parts = [_load(b, b.add(x, I64(4 * LANES * i)), VECTOR) for i in range(GROUP // LANES)]
-        magnitudes = [_call(b, "llvm.fabs.v8f32", VECTOR, part) for part in parts]
+        magnitudes = [call_intrinsic(b, "fabs", part) for part in parts]
         top, wrong = magnitudes[0], b.fsub(parts[0], parts[0])  # infinity - infinity is not a number
         for part, magnitude in zip(parts[1:], magnitudes[1:], strict=True):
             top, wrong = greater(b, magnitude, top), b.fadd(wrong, b.fsub(part, part))
         most, wrong = joined(b, top, lambda x, y: greater(b, x, y)), joined(b, wrong, b.fadd)
-        none = b.fcmp_unordered("<", most, F32(_TINY))
-        inverse = b.select(none, F32(0.0), b.fdiv(F32(127.0), most))
-        scale = b.fadd(b.select(none, F32(0.0), b.fdiv(most, F32(127.0))), wrong)
+        step, inverse = step_of_codes(b, most)
+        scale = b.fadd(step, wrong)
         total, splat = WORDS([0] * LANES), everywhere(b, inverse, VECTOR)
         for i, part in enumerate(parts):
             codes = nearest(b, b.fmul(part, splat))

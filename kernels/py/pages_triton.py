@@ -14,7 +14,7 @@ from localctx.kernels.records_triton import (
     block_of,
     code_of,
     launching,
-    numbers,
+    numbers_of,
     range_of,
 )
 from localctx.kernels.rotation_triton import rotate
@@ -123,11 +123,11 @@ def _unseal(  # type: ignore[no-untyped-def]
     address, kind = tl.load(addresses + page), tl.load(formats + page)
     offsets += kind * 6
     if (K_BITS == SINK_K_BITS and V_BITS == SINK_V_BITS) or kind == 0:
-        keys = numbers(address, offsets, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
-        values = numbers(address, offsets + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
+        keys = numbers_of(address, offsets, head, K_DIM, PAGE, K_BITS, K_BLOCK, PAGE)
+        values = numbers_of(address, offsets + 3, head, PAGE, V_DIM, V_BITS, PAGE, V_BLOCK)
     else:
-        keys = numbers(address, offsets, head, K_DIM, PAGE, SINK_K_BITS, K_BLOCK, PAGE)
-        values = numbers(address, offsets + 3, head, PAGE, V_DIM, SINK_V_BITS, PAGE, V_BLOCK)
+        keys = numbers_of(address, offsets, head, K_DIM, PAGE, SINK_K_BITS, K_BLOCK, PAGE)
+        values = numbers_of(address, offsets + 3, head, PAGE, V_DIM, SINK_V_BITS, PAGE, V_BLOCK)
     row = ((head * tl.num_programs(0) + page) * PAGE + tl.arange(0, PAGE))[:, None]
     d, e = tl.arange(0, K_BLOCK)[None], tl.arange(0, V_BLOCK)[None]
     tl.store(k + row * K_DIM + d, tl.trans(keys.to(k.dtype.element_ty)), mask=d < K_DIM)

@@ -25,7 +25,7 @@ _INFINITE = 0x7F800000  # the bits of float32's infinity
 
 
 @intrinsic
-def count_at_least(typingctx, numbers, count, least):  # type: ignore[no-untyped-def]
+def _count_at_least(typingctx, numbers, count, least):  # type: ignore[no-untyped-def]
     """How many of ``count`` float32 at an address, whole vectors of them, are at least ``least``."""
 
     def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
@@ -44,12 +44,12 @@ def count_at_least(typingctx, numbers, count, least):  # type: ignore[no-untyped
 @njit(**INNER)
 def kth_greatest(numbers, count, k):  # type: ignore[no-untyped-def]
     """The ``k``-th greatest of ``count`` float32 of at least 0 at an address, whole vectors of them. The bits of such
-    numbers are in their order, and are found one by one.
+    numbers are in their order: the range of them is halved until one is left.
     """
     low, high = 0, _INFINITE + 1
     while high - low > 1:
         middle = (low + high) // 2
-        if count_at_least(numbers, count, float_of_bits(np.int32(middle))) >= k:
+        if _count_at_least(numbers, count, float_of_bits(np.int32(middle))) >= k:
             low = middle
         else:
             high = middle
@@ -58,12 +58,12 @@ def kth_greatest(numbers, count, k):  # type: ignore[no-untyped-def]
 
 @njit(**INNER)
 def take_greatest(values, places):  # type: ignore[no-untyped-def]
-    """Set ``places`` to the indices of the greatest of ``values``, of at least 0 and in whole vectors, ascending; of
-    equal values the first.
+    """Set ``places`` to the indices of the greatest ``values``, ascending; of equal values the first. These are 0 or
+    more, fill whole vectors, and are no fewer than ``places``.
     """
     at, size, count, taken = address_of(values), len(values), len(places), 0
     least = kth_greatest(at, size, count)
-    equal = count - count_at_least(at, size, float_of_bits(bits_of_float(least) + np.int32(1)))
+    equal = count - _count_at_least(at, size, float_of_bits(bits_of_float(least) + np.int32(1)))
     for i in range(size):
         if values[i] > least or (values[i] == least and equal > 0):
             equal -= values[i] == least

@@ -1,6 +1,5 @@
-"""Page records in a GPU's memory, as kernels read them (Triton): their layout, and the codes of a head as float16, with
-a scale and a zero a row that are multiplied in elsewhere. Records are given by address, a multiple of 16 as every part
-of a record is. Torch reference: ``quant``.
+"""Page records in a GPU's memory (Triton): their layout, and what kernels share that read or write them. Records are
+given by address, a multiple of 16 as every part of a record is. Torch reference: ``quant``.
 """
 
 from collections.abc import Callable
@@ -217,7 +216,7 @@ def code_of(x, scale, zero, LEVELS: tl.constexpr):  # type: ignore[no-untyped-de
 
 
 @triton.jit
-def numbers(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
+def numbers_of(address, offsets, head, ROWS: tl.constexpr, COLS: tl.constexpr, BITS: tl.constexpr, ROW_BLOCK: tl.constexpr, COL_BLOCK: tl.constexpr):  # type: ignore[no-untyped-def] # noqa: E501 # fmt: skip
     """The numbers [ROWS, COLS] of a head of the record at ``address``, float32."""
     if BITS == 16:
         r, c = tl.arange(0, ROW_BLOCK)[:, None], tl.arange(0, COL_BLOCK)[None]

@@ -179,7 +179,7 @@ def _finished(kind: int) -> Any:
 _floats, _bfloats, _halves = (_in_tiles(kind, WEIGHTS) for kind in (FLOAT, BFLOAT, HALF))
 
 
-_floats_to_end, _bfloats_to_end, _bytes, _nibbles, crumbs, _e4m3 = map(_finished, RECORD_KINDS.values())
+_floats_to_end, _bfloats_to_end, _bytes, _nibbles, _crumbs, _e4m3 = map(_finished, RECORD_KINDS.values())
 
 
 @njit(**INNER)
@@ -194,7 +194,7 @@ def _finished_of_kind(kind, codes, step, ahead, x, x_step, rows, inputs, out, ou
     elif kind == 4:
         _nibbles(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
     elif kind == 2:
-        crumbs(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
+        _crumbs(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
     else:
         _e4m3(codes, step, ahead, x, x_step, rows, inputs, out, out_step, columns)
 

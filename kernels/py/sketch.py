@@ -9,12 +9,11 @@ from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.kernels.decode_cpu import HIDDEN
+from localctx.kernels.decode_cpu import PAGE
 from localctx.kernels.ranking import kth_greatest, take_greatest
-from localctx.kernels.sketch_scores import BITS, PAGE, STEP, add_channel, score_keys, spread_codes
+from localctx.kernels.sketch_scores import BITS, LEVELS, STEP, add_channel, score_keys, spread_codes
 from localctx.kernels.vector_math import INNER, LANES, MATH, address_of, dots_of_halves, exp_below, fetch, greatest
 
-LEVELS = np.float32((1 << BITS) - 1)
 TASK = 16  # pages
 LEAST = np.float32(1e-37)  # that a weight is divided by: quotients stay finite
 PROMISING = 2  # candidates per chosen page
@@ -60,8 +59,9 @@ def choose(
     ``count``-th greatest of that query, added over the Q queries. (By the greatest scores, queries with large scores
     would choose for all; by parts of a softmax, pages that a query would choose first in a flat one count for little
     beside any in a peaked one.) Of more than FEW pages, the sketches of those that promise little by their keys'
-    bounds (Quest, arXiv:2406.10774) are not read. ``extra`` [H, Q, n * 64] is added to the scores of single keys; then
-    all sketches are read. ``score`` replaces ``best_scores``, and reads all.
+    bounds (Quest, arXiv:2406.10774) are not read, and a query is rounded to int8 for each page. ``extra``
+    [H, Q, n * 64] is added to the scores of single keys; then all sketches are read. ``score`` replaces
+    ``best_scores``, reads all, and rounds no query; so it is on other devices.
     """
     if score or q.device.type != "cpu":
         weights = (score or best_scores)(q, sketch, extra).softmax(-1)
@@ -104,7 +104,7 @@ def _choose(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignor
     """
     (heads, pages), (queries, dim) = scale.shape[:2], q.shape[1:]
     count, bounds, places = out.shape[1], _scores(heads, queries, pages), _all_pages(heads, max_pages)
-    tasks, rising = (pages + TASK - 1) // TASK if max_pages < pages else 0, np.maximum(q, np.float32(0)) * LEVELS
+    tasks, rising = ((pages + TASK - 1) // TASK, _rising(q)) if max_pages < pages else (0, q)
     for task in prange(heads * tasks):
         _bound_some(q, rising, scale, zero, task // tasks, task % tasks * TASK, bounds)
     for head in prange(heads if tasks else 0):
@@ -121,8 +121,14 @@ def _choose(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignor
 
 @njit
 def _scores(heads, queries, pages):  # type: ignore[no-untyped-def]
-    """Room for scores of pages, in whole vectors; those of no page are hidden."""
-    return np.full((heads, queries, (pages + LANES - 1) // LANES * LANES), HIDDEN)
+    """Room for scores of pages, in whole vectors; those of no page are no greater than any other."""
+    return np.full((heads, queries, (pages + LANES - 1) // LANES * LANES), np.float32(-np.inf))
+
+
+@njit
+def _rising(q):  # type: ignore[no-untyped-def]
+    """The part of queries q whose product with a key grows with its codes, times the greatest code."""
+    return np.maximum(q, np.float32(0)) * np.float32(LEVELS)
 
 
 @njit
@@ -171,7 +177,7 @@ def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):
 @njit(fastmath=MATH)
 def _promises(scores, pages, count, sinks):  # type: ignore[no-untyped-def]
     """exp of the ``scores`` [Q, n] over the ``count``-th greatest of each query, added over the queries: [n], 0 from
-    ``pages`` on. Those always chosen are infinite.
+    ``pages`` on, which are never chosen before a page. Those always chosen are infinite.
     """
     added = np.zeros(scores.shape[1], np.float32)
     for row in scores:
@@ -180,5 +186,6 @@ def _promises(scores, pages, count, sinks):  # type: ignore[no-untyped-def]
         part = np.float32(1) / max(LEAST, kth_greatest(at, len(row), count))
         for i in range(len(row)):
             added[i] += row[i] * part
+    added[pages:] = 0
     added[:sinks] = added[pages - 1] = np.inf
     return added

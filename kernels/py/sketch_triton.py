@@ -14,7 +14,7 @@ from localctx.kernels.records_triton import (
     decode,
     half_of,
     launching,
-    numbers,
+    numbers_of,
     range_of,
 )
 from localctx.kernels.sketch import BITS, Sketch
@@ -39,9 +39,9 @@ def _sketch(addresses, formats, offsets, codes, scale, zero, DIM: tl.constexpr, 
     address, kind = tl.load(addresses + page), tl.load(formats + page)
     offsets += kind * 6
     if K_BITS == SINK_K_BITS or kind == 0:
-        keys = numbers(address, offsets, head, DIM, PAGE, K_BITS, BLOCK, PAGE)
+        keys = numbers_of(address, offsets, head, DIM, PAGE, K_BITS, BLOCK, PAGE)
     else:
-        keys = numbers(address, offsets, head, DIM, PAGE, SINK_K_BITS, BLOCK, PAGE)
+        keys = numbers_of(address, offsets, head, DIM, PAGE, SINK_K_BITS, BLOCK, PAGE)
     keys = tl.minimum(tl.maximum(keys, -MOST), MOST)
     a, b = range_of(tl.min(keys, 1)[:, None], tl.max(keys, 1)[:, None], 3)
     code = code_of(keys, a, b, 3)  # [BLOCK, 64]

@@ -196,7 +196,7 @@ def scale_bytes(typingctx, codes, scale, zero, out, count):  # type: ignore[no-u
         for at, vector in each_wide(b, out, count):
             where = b.add(codes, b.lshr(b.sub(at, out), I64(2)))
             number = widened(b, BYTE, where, lanes=vector.count)
-            number = _call_intrinsic(b, "fma", number, everywhere(b, scale, vector), everywhere(b, zero, vector))
+            number = call_intrinsic(b, "fma", number, everywhere(b, scale, vector), everywhere(b, zero, vector))
             b.store(number, b.inttoptr(at, vector.as_pointer()), align=4)
         return context.get_dummy_value()
 
@@ -209,7 +209,7 @@ def _widening(kind: int) -> Any:
         def codegen(context, b, signature, args):  # type: ignore[no-untyped-def]
             numbers, out, count = args
             with _each(b, count) as i:
-                b.store(widened(b, kind, _stored_at(b, kind, numbers, i)), _vector(b, out, i), align=4)
+                b.store(widened(b, kind, _stored_at(b, kind, numbers, i)), vector_at(b, out, i), align=4)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 3), codegen
@@ -242,7 +242,7 @@ def _dots_of_vectors(typingctx, x, y, halves, others, count):  # type: ignore[no
             for floats, halves, total in zip(args[:2], args[2:4], sums, strict=True):
                 numbers = b.load(b.inttoptr(b.add(floats, b.mul(first, I64(4))), total.type), align=4)
                 stored = widened(b, HALF, b.add(halves, b.mul(first, I64(2))), lanes=lanes)
-                b.store(_call_intrinsic(b, "fma", numbers, stored, b.load(total)), total)
+                b.store(call_intrinsic(b, "fma", numbers, stored, b.load(total)), total)
         return joined(b, b.fadd(*map(b.load, sums)), b.fadd)
 
     return types.float32(*[types.int64] * 5), codegen
@@ -269,7 +269,7 @@ def _gate_vectors(typingctx, gates, ups, out, count):  # type: ignore[no-untyped
             places = [b.inttoptr(b.add(base, b.sub(at, out)), vector.as_pointer()) for base in (gates, ups)]
             x, up = (b.load(place, align=4) for place in places)
             one = vector([1.0] * vector.count)
-            e = _exp(b, b.fneg(_call_intrinsic(b, "fabs", x)))
+            e = _exp(b, b.fneg(call_intrinsic(b, "fabs", x)))
             share = b.fdiv(b.select(b.fcmp_ordered(">=", x, vector([0.0] * vector.count)), one, e), b.fadd(one, e))
             b.store(b.fmul(b.fmul(x, share), up), b.inttoptr(at, vector.as_pointer()), align=4)
         return context.get_dummy_value()
@@ -358,7 +358,7 @@ def eights(b: Any, vector: Any) -> list[Any]:
     return [_every(b, vector, range(first, first + LANES)) for first in range(0, vector.type.count, LANES)]
 
 
-def _vector(b: Any, base: Any, index: Any) -> Any:
+def vector_at(b: Any, base: Any, index: Any) -> Any:
     """The ``index``-th vector of float32 from the address ``base`` on."""
     return b.inttoptr(b.add(base, b.mul(index, I64(4 * LANES))), VECTOR.as_pointer())
 
@@ -377,12 +377,20 @@ def greater(b: Any, x: Any, y: Any) -> Any:
 
 
 def nearest(b: Any, x: Any) -> Any:
-    """Generates the integers that are nearest to a vector of float32 of at most 2 ** 22, of two the even one: where
-    1.5 * 2 ** 23 is added, they are the low bits. (A conversion that saturates would be made number by number.)
+    """Generates the integers nearest to a vector of float32 between -2 ** 22 and 2 ** 22; of two equally near ones the
+    even one. Where 1.5 * 2 ** 23 is added, they are the low bits. (Other conversions are made number by number.)
     """
     words = ir.VectorType(I32, x.type.count)
     moved = b.fadd(x, x.type([1.5 * 2.0**23] * words.count))
     return b.sub(b.bitcast(moved, words), words([0x4B400000] * words.count))
+
+
+def step_of_codes(b: Any, most: Any) -> tuple[Any, Any]:
+    """Generates what a code from -127 to 127 is worth, for numbers up to ``most``, and its inverse; twice 0 where all
+    numbers are nearly 0, so that nothing is divided by zero.
+    """
+    none = b.fcmp_unordered("<", most, F32(1e-30))
+    return tuple(b.select(none, F32(0.0), b.fdiv(*x)) for x in ((most, F32(127.0)), (F32(127.0), most)))
 
 
 def joined(b: Any, vector: Any, join: Callable[[Any, Any], Any]) -> Any:
@@ -396,7 +404,7 @@ def _every(b: Any, vector: Any, lanes: range) -> Any:
     return b.shuffle_vector(vector, vector, ir.VectorType(I32, len(lanes))(list(lanes)))
 
 
-def _call_intrinsic(b: Any, name: str, *args: Any) -> Any:
+def call_intrinsic(b: Any, name: str, *args: Any) -> Any:
     vector = args[0].type
     kind = ir.FunctionType(vector, [vector] * len(args))
     return b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.{name}.v{vector.count}f32"), args)
@@ -408,7 +416,7 @@ def _exp(b: Any, x: Any) -> Any:
     def same(number: float) -> Any:
         return x.type([number] * x.type.count)
 
-    call = partial(_call_intrinsic, b)
+    call = partial(call_intrinsic, b)
     x = greater(b, x, same(-87.0))
     n = call("floor", call("fma", x, same(1.44269504), same(0.5)))
     x = call("fma", n, same(-0.693359375), x)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localctx.kernels import attention_reference as A
-from localctx.kernels import decode_batch_cpu, decode_cpu, quant, sketch
+from localctx.kernels import decode_batch_cpu, decode_cpu, quant
 from localctx.kernels.integer_attention import USED
 from localctx.kernels.prefill_cpu import attend_chunk
 from localctx.kv.codecs import make_codec
@@ -144,82 +144,6 @@ def test_the_hadamard_rotation_is_its_own_inverse_and_spreads_a_spike(n):
     x[3] = 8
     torch.testing.assert_close(quant.rotate(quant.rotate(x)), x, atol=1e-5, rtol=0)
     assert quant.rotate(x).abs().max() <= 8 / (n & -n) ** 0.5 + 1e-5
-
-
-def scores_of_rounded(q: torch.Tensor, made: sketch.Sketch, extra: torch.Tensor | None) -> torch.Tensor:
-    """``sketch.best_scores``, with queries rounded to int8 for every page, as the kernel rounds them."""
-    scaled = q[:, :, None] * made.scale[:, None].float()  # [H, Q, n, D]
-    unit = scaled.abs().amax(-1, keepdim=True) / 127
-    codes = quant.unpack(made.codes, sketch.BITS).float()  # [H, n, D, 64]
-    scores = torch.einsum("hqnd,hndt->hqnt", (scaled / unit).round() * unit, codes)
-    scores += torch.einsum("hqd,hnd->hqn", q, made.zero.float())[..., None]
-    return (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax(-1)
-
-
-@pytest.mark.parametrize("with_extra", [False, True])
-def test_the_pages_that_are_chosen_are_those_of_the_best_keys(with_extra):
-    q, keys = rand(3, 5, 24), rand(40, 3, 24, PAGE)
-    extra = rand(3, 5, 40 * PAGE) if with_extra else None
-    made = sketch.make_sketch(keys[:4]).with_more(sketch.make_sketch(keys[4:]))
-    chosen = sketch.choose(q, made, 20, 1, extra)  # so few that all promising pages are all pages
-    assert torch.equal(chosen, sketch.choose(q, made, 20, 1, extra, scores_of_rounded))
-    true = torch.einsum("hqd,nhdt->hqnt", q, keys)
-    true = (true if extra is None else true + extra.unflatten(2, (40, PAGE))).amax((1, 3))
-    assert (true.gather(1, chosen).mean(1) > true.mean(1)).all(), "two bits tell much"
-
-
-def test_pages_whose_bounds_promise_little_are_not_chosen():
-    """A few pages have keys that matter, among many that do not: bounds alone find them, and the sketch ranks them."""
-    keys = rand(200, 2, 16, PAGE) * 0.1
-    keys[[50, 120, 199 - 30], :, :, 7] = rand(3, 2, 16) * 3
-    q = keys[[50, 120, 169], :, :, 7].transpose(0, 1)  # each asks for one of them
-    made = sketch.make_sketch(keys)
-    chosen = sketch.choose(q, made, 8, 1)
-    for place in (0, 50, 120, 169, 199):
-        assert (chosen == place).any(-1).all()
-
-
-@pytest.mark.parametrize("score", [None, sketch.best_scores])
-def test_a_query_with_large_scores_does_not_choose_for_all(score):
-    """Thirty pages have the same large score with the first query; the second query looks at one page alone."""
-    keys = rand(200, 1, 16, PAGE) * 0.1
-    keys[10:40, :, 0, 7] = keys[150, :, 1, 7] = 3
-    q = torch.zeros(1, 2, 16)
-    q[0, 0, 0], q[0, 1, 1] = 10, 2
-    assert (sketch.choose(q, sketch.make_sketch(keys), 6, 1, None, score) == 150).any()
-
-
-@pytest.mark.parametrize("score", [None, sketch.best_scores])
-def test_the_first_choice_of_a_query_that_looks_everywhere_is_chosen(score):
-    """Its part of the softmax over 200 pages is less than that of each of the thirty pages which another query likes
-    equally.
-    """
-    keys = rand(200, 1, 16, PAGE) * 0.1
-    keys[10:40, :, 0, 7] = keys[150, :, 1, 7] = 3
-    q = torch.zeros(1, 2, 16)
-    q[0, 0, 0], q[0, 1, 1] = 10, 0.5
-    extra = torch.zeros(1, 2, 200 * PAGE)  # so that all sketches are read
-    assert (sketch.choose(q, sketch.make_sketch(keys), 6, 1, extra, score) == 150).any()
-
-
-@pytest.mark.parametrize("score", [None, sketch.best_scores])
-def test_a_query_may_have_one_page_far_above_all_others(score):
-    keys = rand(200, 1, 16, PAGE) * 0.1
-    keys[150, :, 1, 7] = 1000
-    q = torch.eye(2, 16)[None] * 10
-    chosen = sketch.choose(q, sketch.make_sketch(keys), 6, 1, None, score)
-    assert (chosen == 150).any()
-    assert len(chosen[0].unique()) == 6
-
-
-def test_a_key_is_found_among_a_hundred_pages_with_larger_bounds():
-    """Eighty pages have two large channels, but in different keys; one page has a key that is good in both."""
-    keys = rand(100, 1, 16, PAGE) * 0.1
-    keys[5:85, :, 0, 7] = keys[5:85, :, 1, 8] = 3
-    keys[90, :, :2, 9] = 2.2
-    q = torch.zeros(1, 1, 16)
-    q[0, 0, :2] = 4
-    assert (sketch.choose(q, sketch.make_sketch(keys), 6, 1) == 90).any()
 
 
 @pytest.mark.parametrize("codec_name", FORMATS)

@@ -7,8 +7,9 @@ from numba import njit
 
 from localctx.kernels import quant
 from localctx.kernels.sketch import make_sketch
-from localctx.kernels.sketch_scores import BITS, PAGE, add_channel, score_keys, spread_codes
+from localctx.kernels.sketch_scores import BITS, add_channel, score_keys, spread_codes
 from localctx.kernels.vector_math import address_of
+from localctx.shape import PAGE
 
 pytestmark = pytest.mark.quick
 
@@ -28,14 +29,13 @@ def scores_of(q, codes, scale, zero, scores):
 
 def a_page(dim: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Codes [dim, 16], scales and zeros of 64 keys."""
-    codes, scale, zero = make_sketch(torch.randn(1, 1, dim, PAGE))
+    codes, scale, zero = make_sketch(torch.randn(1, 1, dim, PAGE, generator=torch.Generator().manual_seed(dim)))
     return codes[0, 0].numpy(), scale[0, 0].numpy(), zero[0, 0].numpy()
 
 
 def keys_of(codes: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
     """The keys [dim, 64] that they stand for."""
-    parts = (torch.from_numpy(x) for x in (codes, scale, zero))
-    found, scales, zeros = parts
+    found, scales, zeros = (torch.from_numpy(x) for x in (codes, scale, zero))
     return quant.dequantize(quant.unpack(found, BITS), scales, zeros, 1).double().numpy()
 
 

@@ -24,7 +24,7 @@ from localctx.kernels import (
     selection_triton,
     sketch,
     sketch_triton,
-)  # isort: skip
+)
 from localctx.kernels.device import has_triton
 from localctx.kv.attention import attend_cache
 from localctx.kv.batching import make_decode_batch
