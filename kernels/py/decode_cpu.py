@@ -13,6 +13,7 @@ from numba import carray, njit, prange
 from localctx.kernels.integer_attention import COLUMNS, MOST_INPUTS, USED, multiply_bytes
 from localctx.kernels.simd import product
 from localctx.kernels.vector_math import (
+    INLINED,
     INNER,
     LANES,
     MATH,
@@ -122,7 +123,7 @@ def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, intege
     product(kind, at, columns, ahead, scaled, out)
 
 
-@njit(**INNER)
+@njit(**INLINED)
 def _fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
     """Fold scales and zeros of rows into x, so that codes need not be decoded: sets ``scaled`` [n, rows] to x times the
     scale of each row, and adds x times its zero to out [n, columns]. ``scale`` and ``zero`` are addresses of float16;
@@ -140,7 +141,7 @@ def _fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
             out[i, c] += base
 
 
-@njit(**INNER)
+@njit(**INLINED)
 def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-def]
     """Add ``extra`` to the scores [64] of a page's tokens, cap them and hide all but ``first..stop``, in place. Returns
     the greatest.

@@ -23,7 +23,9 @@ INNER: dict[str, Any] = {"fastmath": MATH, "_nrt": False}
 would cost an atomic addition, and so as much as a small loop.
 """
 INLINED = INNER | {"inline": "always"}
-"""For such functions that one other calls: numba would compile each by itself, too, with all that it calls."""
+"""For such functions that one other calls: numba would compile each by itself, too, with all that it calls. Also for
+those that are called with arrays for every page: to pass these takes as long as a small loop.
+"""
 LINE = 64  # bytes of a cache line
 LANES = 8  # of a vector; a processor with narrower ones uses several
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
@@ -221,7 +223,7 @@ widen_bfloats, _widen_halves = _widening(BFLOAT), _widening(HALF)
 """``count`` numbers of 16 bits at an address to float32 at another, whole vectors of them."""
 
 
-@njit(**INNER)
+@njit(**INLINED)
 def widen(halves, out):  # type: ignore[no-untyped-def]
     """As many float16 at an address as ``out`` takes, to float32."""
     n = len(out)

@@ -108,7 +108,7 @@ def test_replayed_steps_give_what_is_computed_anew(family, codec, more):
 
 def test_replayed_steps_select_what_is_selected_anew(monkeypatch):
     """The second step fills a page: the third, captured, chooses six of eleven pages, not five of ten."""
-    model = TransformersModel(build("llama").to(DEVICE, torch.bfloat16))
+    model = TransformersModel(build("llama", num_hidden_layers=3).to(DEVICE, torch.bfloat16))
     model.graphs = None
     codec, lengths, keep = "int4+hadamard", (11 * PAGE - 2,), "select:1/2"
     expected = answered(model, codec, lengths, keep)
