@@ -59,9 +59,9 @@ def choose(
     ``count``-th greatest of that query, added over the Q queries. (By the greatest scores, queries with large scores
     would choose for all; by parts of a softmax, pages that a query would choose first in a flat one count for little
     beside any in a peaked one.) Of more than FEW pages, the sketches of those that promise little by their keys'
-    bounds (Quest, arXiv:2406.10774) are not read, and a query is rounded to int8 for each page. ``extra``
-    [H, Q, n * 64] is added to the scores of single keys; then all sketches are read. ``score`` replaces
-    ``best_scores``, reads all, and rounds no query; so it is on other devices.
+    bounds (Quest, arXiv:2406.10774) are not read. A query is rounded to int8 for each page whose sketch is read.
+    ``extra`` [H, Q, n * 64] is added to the scores of single keys; then all sketches are read. ``score``, and devices
+    other than a processor, read all sketches and round no query.
     """
     if score or q.device.type != "cpu":
         weights = (score or best_scores)(q, sketch, extra).softmax(-1)

@@ -407,6 +407,7 @@ def _every(b: Any, vector: Any, lanes: range) -> Any:
 
 
 def call_intrinsic(b: Any, name: str, *args: Any) -> Any:
+    """Generates LLVM's function ``name`` of vectors of float32 of one length, as "fma"."""
     vector = args[0].type
     kind = ir.FunctionType(vector, [vector] * len(args))
     return b.call(cgutils.get_or_insert_function(b.module, kind, f"llvm.{name}.v{vector.count}f32"), args)
