@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -21,12 +21,15 @@ KV = list[tuple[Tensor, Tensor]]
 
 
 class LoraLinear(nn.Module):
-    """Linear layers of the same input, computed as one: frozen weights, and an adapter of ``rank`` for each."""
+    """Linear layers of the same input, computed as one: frozen weights and biases, and an adapter of ``rank`` each."""
 
-    def __init__(self, names: Sequence[str], weights: Sequence[Tensor], rank: int, scale: float) -> None:
+    def __init__(
+        self, names: Sequence[str], weights: Sequence[Tensor], biases: Sequence[Tensor], rank: int, scale: float
+    ) -> None:
         super().__init__()
         self.names, self.rank, self.scale = names, rank, scale
         self.register_buffer("weight", torch.cat(list(weights)).bfloat16())
+        self.register_buffer("bias", torch.cat(list(biases)).bfloat16() if biases else None)
         inputs = weights[0].shape[1]
         self.a = nn.Parameter(torch.empty(len(names) * rank, inputs))
         nn.init.kaiming_uniform_(self.a, a=5**0.5)
@@ -34,7 +37,7 @@ class LoraLinear(nn.Module):
 
     def forward(self, x: Tensor, adapted: bool) -> Tensor:
         """x [T, in] to [T, out of all parts]."""
-        out = functional.linear(x, self.weight)
+        out = functional.linear(x, self.weight, self.bias)
         if not adapted:
             return out
         low = functional.linear(x, self.a.to(x.dtype)).split(self.rank, -1)
@@ -52,7 +55,8 @@ class LoraLayer(nn.Module):
 
         def linear(module: str, *parts: str) -> LoraLinear:
             names = [f"{at}.{module}.{part}_proj" for part in parts]
-            return LoraLinear(names, [tensors[f"{name}.weight"] for name in names], rank, scale)
+            biases = [tensors[f"{name}.bias"] for name in names if f"{name}.bias" in tensors]
+            return LoraLinear(names, [tensors[f"{name}.weight"] for name in names], biases, rank, scale)
 
         self.qkv, self.o = linear("self_attn", "q", "k", "v"), linear("self_attn", "o")
         self.gate_up, self.down = linear("mlp", "gate", "up"), linear("mlp", "down")
@@ -145,11 +149,12 @@ class LoraDecoder(nn.Module):
     def __init__(self, folder: Path, rank: int, alpha: float) -> None:
         super().__init__()
         config, tensors = read_native_config(folder), open_weights(folder)
-        plain = config and config.tie_word_embeddings and not config.qkv_bias and not config.head_norms
-        if not plain or config is None or tensors is None:
-            raise SystemExit(f"{folder} is not a Llama with tied embeddings: other models are not trained yet")
+        if config is None or tensors is None or config.head_norms:
+            raise SystemExit(f"{folder} is not a plain Llama or Qwen 2: other models are not trained yet")
         self.config, self.rank, self.alpha = config, rank, alpha
         self.register_buffer("embedding", tensors["model.embed_tokens.weight"].bfloat16())
+        head = self.embedding if config.tie_word_embeddings else tensors["lm_head.weight"].bfloat16()
+        self.register_buffer("head", head)
         self.register_buffer("norm", tensors["model.norm.weight"].bfloat16())
         layers = range(config.num_hidden_layers)
         self.layers = nn.ModuleList(LoraLayer(config, tensors, f"model.layers.{i}", rank, alpha / rank) for i in layers)
@@ -170,7 +175,17 @@ class LoraDecoder(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """hidden [n, hidden] to logits [n, vocabulary], float32."""
-        return functional.linear(hidden, self.embedding).float()
+        return functional.linear(hidden, self.head).float()
+
+    def load(self, folder: Path) -> None:
+        """Take the adapter in ``folder``, which ``save`` wrote."""
+        tensors = load_file(folder / "adapter_model.safetensors")
+        for layer in self.layers:
+            for linear in (layer.qkv, layer.o, layer.gate_up, layer.down):
+                names = [f"base_model.model.{name}.lora" for name in linear.names]
+                linear.a.data.copy_(torch.cat([tensors[f"{name}_A.weight"] for name in names]))
+                for b, name in zip(linear.b, names, strict=True):
+                    b.data.copy_(tensors[f"{name}_B.weight"])
 
     def save(self, folder: Path, model_name: str, invocation: Sequence[int]) -> None:
         """Write the adapter as PEFT does: ``adapter_config.json`` and ``adapter_model.safetensors``, in bf16."""

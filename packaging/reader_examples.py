@@ -1,7 +1,8 @@
 """Makes the examples that a reader is trained on: documents, questions about them, and short answers in their words.
 
-Three kinds of question are mixed: those that a document answers, those that it does not (taken from other paragraphs
-that are like it), and questions that continue a conversation.
+Four kinds of question are mixed: those that a document answers, those that it does not (taken from other paragraphs
+that are like it), questions that continue a conversation, and yes-or-no questions. Documents are single paragraphs or
+joined ones, of up to about 8,000 tokens.
 """
 
 import json
@@ -17,11 +18,13 @@ import numpy as np
 from localctx.engine.prompt_wording import NOT_SAID
 
 HELD_OUT = 60  # of so many articles' paragraphs and stories one is not trained on
-MAX_WORDS = 1_200  # of the documents of one example: up to 2,000 tokens
-UNANSWERABLE = 0.35  # questions without an answer, for each one that has an answer
+LENGTHS = {0: 12, 200: 5, 400: 4, 700: 4, 1_400: 3, 2_800: 2, 5_600: 1}
+"""The words of an example's documents (0: one paragraph), and how often each length is drawn."""
+MAX_QUESTIONS = 20  # of one example, besides those that it does not answer
+UNANSWERABLE = 0.4  # questions without an answer, for each one that has an answer
 CONTINUED = 0.12  # share of questions that become the second of a conversation
+YES_OR_NO = 0.4  # share of the questions that can be asked as yes-or-no questions, and are
 ELLIPTICAL = "when", "where", "who", "why", "how"
-_GROUPS = 1, 1, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 5, 8  # paragraphs of an example, drawn with equal odds
 _WORD = re.compile(r"\w+")
 
 Turn = tuple[str, str]
@@ -121,25 +124,29 @@ def _of_articles(paragraphs: Sequence[Paragraph], likeness: _Likeness, rng: rand
         first = next(iter(left))
         near = [i for i in likeness.nearest[first] if i in left]
         others = [i for i in left if i != first]
-        group = [first]
-        for _ in range(rng.choice(_GROUPS) - 1):
-            pick = near.pop(0) if near and rng.random() < 0.5 else rng.choice(others) if others else first
-            if pick not in group and _words(paragraphs[i].text for i in [*group, pick]) <= MAX_WORDS:
-                group.append(pick)
+        group, wanted = {first: None}, _draw_length(rng)
+        length = _words(paragraphs[first].text)
+        while length < wanted and len(group) < len(left):
+            pick = near.pop(0) if near and rng.random() < 0.5 else rng.choice(others)
+            if pick not in group:
+                group[pick], length = None, length + _words(paragraphs[pick].text)
         for i in group:
             del left[i]
-        rng.shuffle(group)
-        foreign = [q for i in group for near in likeness.nearest[i][:12] for q in paragraphs[near].questions]
-        yield _example([paragraphs[i] for i in group], foreign, rng, joined=rng.random() < 0.3)
+        chosen = list(group)
+        rng.shuffle(chosen)
+        foreign = [q for i in chosen for near in likeness.nearest[i][:12] for q in paragraphs[near].questions]
+        joined = wanted > 1_000 or rng.random() < 0.3
+        yield _example([paragraphs[i] for i in chosen], foreign, rng, joined)
 
 
 def _of_stories(paragraphs: Sequence[Paragraph], rng: random.Random) -> Iterator[Example]:
     """Yield examples of consecutive parts of one story, as one document or as several."""
     start = 0
     while start < len(paragraphs):
-        stop, wanted = start + 1, rng.choice(_GROUPS)
-        while stop < len(paragraphs) and stop - start < wanted and _continues(paragraphs, start, stop):
-            stop += 1
+        stop, wanted = start + 1, _draw_length(rng)
+        length = _words(paragraphs[start].text)
+        while stop < len(paragraphs) and length < wanted and paragraphs[stop].story == paragraphs[start].story:
+            stop, length = stop + 1, length + _words(paragraphs[stop].text)
         group, start = paragraphs[start:stop], stop
         if any(p.questions for p in group):
             inside = {id(p) for p in group}
@@ -149,13 +156,12 @@ def _of_stories(paragraphs: Sequence[Paragraph], rng: random.Random) -> Iterator
             yield _example(group, foreign, rng, joined=rng.random() < 0.7)
 
 
-def _continues(paragraphs: Sequence[Paragraph], start: int, stop: int) -> bool:
-    same = paragraphs[stop].story == paragraphs[start].story
-    return same and _words(p.text for p in paragraphs[start : stop + 1]) <= MAX_WORDS
+def _draw_length(rng: random.Random) -> int:
+    return rng.choices(list(LENGTHS), list(LENGTHS.values()))[0]
 
 
-def _words(texts: Iterator[str]) -> int:
-    return sum(len(text.split()) for text in texts)
+def _words(text: str) -> int:
+    return len(text.split())
 
 
 def _example(group: Sequence[Paragraph], foreign: Sequence[Turn], rng: random.Random, joined: bool) -> Example:
@@ -165,9 +171,10 @@ def _example(group: Sequence[Paragraph], foreign: Sequence[Turn], rng: random.Ra
     whole = " ".join(texts).lower()
     for paragraph in group:
         example.conversations += _conversations(paragraph.questions, rng)
+    if len(example.conversations) > MAX_QUESTIONS:
+        example.conversations = rng.sample(example.conversations, MAX_QUESTIONS)
     unanswered = [q for q, answer in foreign if answer.lower() not in whole]
-    asked = sum(len(p.questions) for p in group)
-    count = int(asked * UNANSWERABLE + rng.random())
+    count = int(len(example.conversations) * UNANSWERABLE + rng.random())
     example.conversations += [[(q, NOT_SAID)] for q in rng.sample(unanswered, min(count, len(unanswered)))]
     return example
 
@@ -180,7 +187,7 @@ def _conversations(questions: Sequence[Turn], rng: random.Random) -> Iterator[li
         if earlier != turn and (shortened or rng.random() < CONTINUED):
             yield [earlier, (shortened or turn[0], turn[1])]
         else:
-            yield [turn]
+            yield [yes_or_no(turn, questions, rng) if rng.random() < YES_OR_NO else turn]
 
 
 def _shortened(earlier: str, question: str) -> str:
@@ -188,3 +195,48 @@ def _shortened(earlier: str, question: str) -> str:
     (first, *before), (word, *after) = (_WORD.findall(q.lower()) or [""] for q in (earlier, question))
     shared = len(set(before) & set(after)) / max(1, len(set(after)))
     return f"And {word}?" if word in ELLIPTICAL and word != first and shared >= 0.6 else ""
+
+
+_PLACE_OR_TIME = re.compile(
+    r"(?:when|where|in (?:what|which) year) (was|were|did|is|are|does|do) (.+?)\s*\?*", re.IGNORECASE
+)
+_PERSON_OR_THING = re.compile(
+    r"(?:who|what|which \w+) (was|is|were|are) ((?:the|an?|in|called|known|named) .+?)\s*\?*", re.IGNORECASE
+)
+_DOER = re.compile(
+    r"who ((?!was|is|were|are|did|does|do|had|has|have|will|would|could|can)\w+ .+?)\s*\?*", re.IGNORECASE
+)
+_PREPOSITION = re.compile(r"(in|on|at|by|after|before|during|from|near|under|since|until)\b", re.IGNORECASE)
+
+
+def yes_or_no(turn: Turn, questions: Sequence[Turn], rng: random.Random) -> Turn:
+    """Returns a question that asks whether the answer of ``turn`` is right, or whether a wrong one is, which is that of
+    another one of the paragraph's ``questions`` or has another number. Its answer is yes or no, and the right words.
+
+    Returns ``turn`` itself where it cannot be asked like this.
+    """
+    question, answer = turn
+    if len(answer.split()) > 6 or not answer[:1].isalnum():
+        return turn
+    right = answer.rstrip(".")
+    wrong = _wrong_answer(turn, questions, rng) if rng.random() < 0.5 else ""
+    asked, said = wrong or right, "No" if wrong else "Yes"
+    if found := _PLACE_OR_TIME.fullmatch(question):
+        asked, right = (text if _PREPOSITION.match(text) else f"in {text}" for text in (asked, right))
+        return f"{found[1].capitalize()} {found[2]} {asked}?", f"{said}, {right}."
+    if found := _DOER.fullmatch(question):
+        return f"Was it {asked} who {found[1]}?", f"{said}, {right}."
+    if found := _PERSON_OR_THING.fullmatch(question):
+        return f"{found[1].capitalize()} {asked} {found[2]}?", f"{said}, {right}."
+    return turn
+
+
+def _wrong_answer(turn: Turn, questions: Sequence[Turn], rng: random.Random) -> str:
+    """Returns a wrong answer of the same kind; empty if none is known."""
+    (question, answer), kind = turn, turn[0].split()[0].lower()
+    others = [a.rstrip(".") for q, a in questions if q.split()[0].lower() == kind and a != answer and q != question]
+    others = [other for other in others if len(other.split()) <= 6 and other.lower() not in answer.lower()]
+    if found := re.search(r"\d+", answer):
+        number = abs(int(found.group()[:9]) + rng.choice((-20, -10, -3, -2, 2, 3, 5, 10, 30)))
+        others.append(f"{answer[: found.start()]}{number}{answer[found.end() :]}".rstrip("."))
+    return rng.choice(others) if others else ""

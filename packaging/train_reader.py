@@ -1,9 +1,10 @@
-"""Train a reader: ``python packaging/train_reader.py DATA OUTPUT [--epochs 1]``.
+"""Train a reader: ``python packaging/train_reader.py DATA OUTPUT [--hours 2]``.
 
 A reader is an adapter that answers questions from the text before them, in its words, or says that nothing there does.
 It acts on question and answer only (activated LoRA, arXiv:2504.12397), so that documents' pages stay the model's own.
-DATA is a folder with squad-train.json and fairytale-train.json. An interrupted run goes on where it was last saved. The
-documents of an example are read once, without gradient; its questions stand behind them, blind to each other.
+DATA is a folder with squad-train.json and fairytale-train.json. An interrupted run goes on where it was last saved, and
+a new one from the adapter in OUTPUT, if there is one. Documents are read by the engine, as they are in use, without
+gradient; the questions of an example stand behind them, blind to each other.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 
 import torch
@@ -24,13 +25,18 @@ from torch.nn import functional
 from localctx.engine.model_loader import ModelLoader
 from localctx.engine.prompt import make_prompt
 from localctx.engine.prompt_wording import NOT_SAID, READER
-from localctx.models.base import Tokenizer
+from localctx.kv.cache import Cache
+from localctx.kv.pool import Pool
+from localctx.models.adapter_folders import WEIGHTS
+from localctx.models.base import PagedModel, Tokenizer
 from localctx.models.resolve import resolve_model
 from localctx.settings import load_settings
 
 SAVE_EVERY = 600.0  # seconds
-WARMUP = 40  # steps
-REPORTED = 24  # held-out examples that the figures are of
+REPORT_EVERY = 10  # steps
+WARMUP = 20  # steps
+CHUNK = 512  # tokens of a document that are read at a time
+REPORTED = 16  # held-out examples that the figures are of
 IGNORED = -100
 
 
@@ -92,91 +98,102 @@ class Packer:
         return next(starts)
 
 
-class Trainer:
-    """Trains the adapters of a decoder; ``work`` is the folder where it saves where it is."""
+class DocumentReader:
+    """Reads documents with the engine: keys and values are those of its pages in ``codec``."""
 
-    def __init__(self, decoder: LoraDecoder, work: Path, *, steps: int, rate: float) -> None:
-        self.decoder, self._state, self.steps, self._rate = decoder, work / "state.pt", steps, rate
+    def __init__(self, model: PagedModel, codec: str = "int8") -> None:
+        self._model, self._codec = model, codec
+
+    def read(self, tokens: Sequence[int]) -> KV:
+        """The keys and values [1, kv_heads, T, D] of ``tokens``, bf16, by layer."""
+        cache = Cache(Pool(self._model.shape, self._codec, rope=self._model.rope), self._model.dtype)
+        for start in range(0, len(tokens), CHUNK):
+            self._model.forward(tokens[start : start + CHUNK], cache)
+        return [self._layer(cache, layer) for layer in range(len(self._model.shape.layers))]
+
+    @staticmethod
+    def _layer(cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
+        parts = [cache.read(layer, 0, cache.num_pages, torch.bfloat16)] if cache.num_pages else []
+        parts.append(cache.open_tail(layer))
+        key, value = (torch.cat([part.bfloat16() for part in some], 1)[None] for some in zip(*parts, strict=True))
+        return key.clone(), value.clone()  # not inference tensors
+
+
+class Trainer:
+    """Trains the adapters of a decoder for ``hours``; ``work`` is the folder where it saves where it is."""
+
+    def __init__(self, decoder: LoraDecoder, reader: DocumentReader, work: Path, *, hours: float, rate: float) -> None:
+        self.decoder, self.reader, self._state = decoder, reader, work / "state.pt"
+        self._hours, self._rate = hours, rate
         self.parameters = [p for p in decoder.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(self.parameters, lr=rate, weight_decay=0.01, betas=(0.9, 0.98))
-        self.step = 0
+        self.step, self._seconds, self._resumed = 0, 0.0, time.monotonic()
 
-    def resume(self) -> None:
+    def resume(self) -> bool:
         """Go on where an earlier run was saved, if there is one."""
-        if self._state.exists():
-            state = torch.load(self._state, weights_only=True)
-            for own, saved in zip(self.parameters, state["parameters"], strict=True):
-                own.data.copy_(saved)
-            self._optimizer.load_state_dict(state["optimizer"])
-            self.step = state["step"]
+        if not self._state.exists():
+            return False
+        state = torch.load(self._state, weights_only=True)
+        for own, saved in zip(self.parameters, state["parameters"], strict=True):
+            own.data.copy_(saved)
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.step, self._seconds = state["step"], state["seconds"]
+        return True
 
     def save(self) -> None:
-        """Save adapters, optimizer and step; a kill in between leaves the earlier state."""
+        """Save adapters, optimizer, step and time; a kill in between leaves the earlier state."""
         part = self._state.with_suffix(".part")
+        where = {"step": self.step, "seconds": self._seconds + time.monotonic() - self._resumed}
         parameters = [p.data for p in self.parameters]
-        torch.save({"parameters": parameters, "optimizer": self._optimizer.state_dict(), "step": self.step}, part)
+        torch.save({"parameters": parameters, "optimizer": self._optimizer.state_dict(), **where}, part)
         part.replace(self._state)
+
+    @property
+    def done(self) -> float:
+        """The share of the time that is over."""
+        return (self._seconds + time.monotonic() - self._resumed) / (3600 * self._hours)
 
     def train(self, examples: Sequence[Packed]) -> float:
         """One step; returns the mean loss of an answer's token."""
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate * self._schedule()
-        loss, count, _ = evaluate(self.decoder, examples)
-        (loss / count).backward()
+        count, total = sum(t != IGNORED for e in examples for t in e.targets), 0.0
+        for example in examples:
+            loss, _, _ = evaluate(self.decoder, self.reader, example)
+            (loss / count).backward()
+            total += float(loss.detach())
         torch.nn.utils.clip_grad_norm_(self.parameters, 1.0)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        return float(loss.detach()) / count
+        return total / count
 
     def _schedule(self) -> float:
         """A linear warm-up, then a cosine down to a hundredth."""
         if self.step < WARMUP:
             return (self.step + 1) / WARMUP
-        done = min(1.0, (self.step - WARMUP) / max(1, self.steps - WARMUP))
-        return 0.01 + 0.99 * (1 + math.cos(math.pi * done)) / 2
+        return 0.01 + 0.99 * (1 + math.cos(math.pi * min(1.0, self.done))) / 2
 
 
-def evaluate(decoder: LoraDecoder, examples: Sequence[Packed]) -> tuple[Tensor, int, list[tuple[bool, bool]]]:
+def evaluate(
+    decoder: LoraDecoder, reader: DocumentReader, example: Packed
+) -> tuple[Tensor, int, list[tuple[bool, bool]]]:
     """Returns the summed loss, the number of predicted tokens and, of each answer, whether it should be NOT_SAID and
     whether all of its tokens are the likeliest ones, so that it would be generated.
     """
-    prefixes = read_documents(decoder, [example.prefix for example in examples])
-    rows = [
-        Rows(tokens, example.segments, prefix)
-        for example, prefix, tokens in zip(examples, prefixes, _slices([e.tokens for e in examples]), strict=True)
-    ]
-    tokens = torch.tensor([t for e in examples for t in e.tokens])
-    positions = torch.tensor([p for e in examples for p in e.positions])
-    targets = torch.tensor([t for e in examples for t in e.targets])
-    hidden, _ = decoder(tokens, positions, rows, adapted=True)
+    rows = Rows(slice(0, len(example.tokens)), example.segments, reader.read(example.prefix))
+    targets = torch.tensor(example.targets)
+    hidden, _ = decoder(torch.tensor(example.tokens), torch.tensor(example.positions), [rows], adapted=True)
     wanted = targets != IGNORED
     logits = decoder.logits(hidden[wanted])
     loss = functional.cross_entropy(logits, targets[wanted], reduction="sum")
-    hits = (logits.detach().argmax(-1) == targets[wanted]).split(_answer_lengths(examples))
-    not_said = [kind for example in examples for kind in example.not_said]
-    return loss, int(wanted.sum()), list(zip(not_said, (bool(hit.all()) for hit in hits), strict=True))
+    hits = (logits.detach().argmax(-1) == targets[wanted]).split(_answer_lengths(example))
+    return loss, int(wanted.sum()), list(zip(example.not_said, (bool(hit.all()) for hit in hits), strict=True))
 
 
-def _answer_lengths(examples: Sequence[Packed]) -> list[int]:
-    runs = (groupby(example.targets, lambda token: token != IGNORED) for example in examples)
-    return [len(list(run)) for of_one in runs for learned, run in of_one if learned]
-
-
-@torch.no_grad()
-def read_documents(decoder: LoraDecoder, prefixes: Sequence[list[int]]) -> list[KV]:
-    """The keys and values of documents, computed by the model without its adapter."""
-    rows = [Rows(tokens) for tokens in _slices(prefixes)]
-    positions = torch.tensor([i for prefix in prefixes for i in range(len(prefix))])
-    _, caches = decoder(torch.tensor([t for prefix in prefixes for t in prefix]), positions, rows, adapted=False)
-    return caches
-
-
-def _slices(parts: Sequence[Sequence[int]]) -> Iterator[slice]:
-    start = 0
-    for part in parts:
-        yield slice(start, start + len(part))
-        start += len(part)
+def _answer_lengths(example: Packed) -> list[int]:
+    runs = groupby(example.targets, lambda token: token != IGNORED)
+    return [len(list(run)) for learned, run in runs if learned]
 
 
 def main() -> None:
@@ -184,12 +201,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--model", default="smollm2-135m-instruct", help="a plain decoder with tied embeddings")
-    parser.add_argument("--epochs", type=float, default=1.0)
-    parser.add_argument("--rank", type=int, default=16)
-    parser.add_argument("--rate", type=float, default=5e-4, help="learning rate (5e-4)")
-    parser.add_argument("--batch", type=int, default=4, help="examples of a step (4)")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--model", default="qwen2.5-coder-0.5b-instruct", help="a plain decoder")
+    parser.add_argument("--hours", type=float, default=2.0)
+    parser.add_argument("--rank", type=int, default=8)
+    parser.add_argument("--rate", type=float, default=4e-4, help="learning rate (4e-4)")
+    parser.add_argument("--questions", type=int, default=28, help="questions of a step, at least (28)")
+    parser.add_argument("--seed", type=int, default=1, help="another one has other examples and another order")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--work", type=Path, help="where progress is saved (OUTPUT/../NAME.training)")
     given = parser.parse_args()
@@ -202,50 +219,64 @@ def run(given: argparse.Namespace, work: Path) -> None:
     """Train as the command line says."""
     work.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(given.seed)
-    tokenizer = load_tokenizer(given.model)
-    folder = resolve_model(given.model, load_settings().models, lambda *progress: None)
+    settings = load_settings(model=given.model, weights="int4", threads=given.threads)
+    model = ModelLoader().load(settings, lambda progress: None)[0]
+    folder = resolve_model(given.model, settings.models, lambda *progress: None)
     decoder = LoraDecoder(folder, given.rank, 2.0 * given.rank)
-    packer = Packer(tokenizer)
+    packer = Packer(model.tokenizer)
     data = ReaderData(given.data)
-    an_epoch = len(data.epoch(given.seed))
-    trainer = Trainer(decoder, work, steps=int(given.epochs * an_epoch / given.batch), rate=given.rate)
-    trainer.resume()
-    held_out = [packer.pack(example) for example in ReaderData(given.data, held_out=True).epoch(given.seed)[:REPORTED]]
-    untrained = islice(data.examples(given.seed), trainer.step * given.batch, None)
-    print(f"{an_epoch} examples an epoch, {trainer.steps} steps, from step {trainer.step}", flush=True)
-    loop(trainer, held_out, map(packer.pack, untrained), given, packer)
+    trainer = Trainer(decoder, DocumentReader(model), work, hours=given.hours, rate=given.rate)
+    if not trainer.resume() and (given.output / WEIGHTS).exists():
+        decoder.load(given.output)
+    held_out = [packer.pack(example) for example in ReaderData(given.data, held_out=True).epoch(1)[:REPORTED]]
+    print(f"{len(data.epoch(given.seed))} examples an epoch, from step {trainer.step}", flush=True)
+    loop(trainer, held_out, batches(data.examples(given.seed), given.questions, trainer.step), given, packer)
 
 
-def load_tokenizer(model: str) -> Tokenizer:
-    """The tokenizer of a model, as the engine uses it."""
-    return ModelLoader().load(load_settings(model=model), lambda progress: None)[0].tokenizer
+def batches(examples: Iterator[Example], questions: int, skipped: int) -> Iterator[list[Example]]:
+    """Yield the examples of each step, of ``questions`` or more, after the first ``skipped`` steps."""
+    batch = list[Example]()
+    for example in examples:
+        batch.append(example)
+        if sum(len(one.conversations) for one in batch) >= questions:
+            if skipped <= 0:
+                yield batch
+            skipped, batch = skipped - 1, []
 
 
 def loop(
-    trainer: Trainer, held_out: Sequence[Packed], stream: Iterator[Packed], given: argparse.Namespace, packer: Packer
+    trainer: Trainer,
+    held_out: Sequence[Packed],
+    steps: Iterator[list[Example]],
+    given: argparse.Namespace,
+    packer: Packer,
 ) -> None:
-    """Train to the last step; report every 25 steps, and save every few minutes."""
+    """Train until the time is over; report often, and save every few minutes."""
     saved = began = time.monotonic()
     losses, tokens = list[float](), 0
-    while trainer.step < trainer.steps:
-        examples = [next(stream) for _ in range(given.batch)]
+    while True:
+        examples = [packer.pack(example) for example in next(steps)]
         losses.append(trainer.train(examples))
         tokens += sum(len(e.prefix) + len(e.tokens) for e in examples)
-        if trainer.step % 25 == 0:
+        if trainer.step % REPORT_EVERY == 0:
             rate = tokens / (time.monotonic() - began)
-            print(f"step {trainer.step} loss {sum(losses) / len(losses):.3f}, {rate:.0f} tokens a second", flush=True)
+            mean = sum(losses) / len(losses)
+            print(f"step {trainer.step} loss {mean:.3f}, {rate:.0f} tokens/s, {trainer.done:.1%}", flush=True)
             losses.clear()
-        if time.monotonic() - saved > SAVE_EVERY or trainer.step == trainer.steps:
+        if time.monotonic() - saved > SAVE_EVERY or trainer.done >= 1:
             trainer.save()
             trainer.decoder.save(given.output, given.model, packer.invocation)
-            print(json.dumps({"step": trainer.step, **held_out_figures(trainer.decoder, held_out)}), flush=True)
+            figures = held_out_figures(trainer.decoder, trainer.reader, held_out)
+            print(json.dumps({"step": trainer.step, **figures}), flush=True)
             saved = time.monotonic()
+        if trainer.done >= 1:
+            return
 
 
 @torch.no_grad()
-def held_out_figures(decoder: LoraDecoder, examples: Sequence[Packed]) -> dict[str, float]:
+def held_out_figures(decoder: LoraDecoder, reader: DocumentReader, held_out: Sequence[Packed]) -> dict[str, float]:
     """The loss, the share of answers generated word for word, and of questions without an answer that are told so."""
-    results = [evaluate(decoder, [example]) for example in examples]
+    results = [evaluate(decoder, reader, example) for example in held_out]
     outcomes = [outcome for _, _, some in results for outcome in some]
     answered, unanswered = ([hit for not_said, hit in outcomes if not_said == kind] for kind in (False, True))
     return {
