@@ -28,7 +28,7 @@ EngineName = Literal["torch", "llama.cpp"]
 """The engines: torch over pages of ours, or llama.cpp, which holds keys and values itself."""
 
 LLAMA_KV = ("f16",)  # KV types that only llama.cpp has
-WEIGHTS = ("full", "int8", "int4", "nf4")
+WEIGHTS = ("auto", "full", "int8", "int4", "nf4")
 BLEND = ("off", "auto", "on")
 REPEATS = ("stop", "allow")
 CAREFUL = ("auto", "off")
@@ -47,9 +47,10 @@ _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(?:([kmgt]?)(i?)b?)?", re.IGNORECAS
 class Settings:
     """All settings. Each field is also the environment variable ``LOCALCTX_<NAME>`` and a key of ``settings.toml``.
 
-    ``home`` is the data folder; ``model`` a catalogue name, hub id or path; ``engine`` computes it: ``torch``,
-    ``llama.cpp`` (GGUF files), or ``auto``; ``device`` and ``dtype`` may be ``auto``;
-    ``weights`` keep 16 bits (``full``) or have fewer (``int8``; ``int4`` on a processor, ``nf4`` on a GPU);
+    ``home`` is the data folder; ``model`` a catalogue name, hub id or path, or ``auto``: the best that is installed,
+    else the default (``models.default_model``); ``engine`` computes it: ``torch``, ``llama.cpp`` (GGUF files), or
+    ``auto``; ``device`` and ``dtype`` may be ``auto``; ``weights`` keep 16 bits (``full``), have fewer (``int8``;
+    ``int4`` on a processor, ``nf4`` on a GPU), or are those that the catalogue names for the model (``auto``);
     ``threads`` 0 leaves the number to torch; ``rope`` stretches the context window (``yarn:2``, ``linear:2``,
     ``llama3:8``). ``reading`` ``sparse`` skips pages that a text's tokens hardly attend to (``sparse:0.05``: as long as
     none that is looked at loses more than 0.05 of its attention); ``full`` skips none. ``adapter`` answers questions
@@ -85,13 +86,13 @@ class Settings:
     """
 
     home: Path
-    model: str = "smollm2-135m-instruct"
+    model: str = "auto"
     engine: str = "auto"
     adapter: str = "auto"
     kv: str = "auto"
     device: str = "auto"
     dtype: str = "auto"
-    weights: str = "full"
+    weights: str = "auto"
     max_tokens: int = 256
     temperature: float = 0.0
     top_p: float = 1.0

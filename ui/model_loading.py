@@ -8,7 +8,7 @@ import gradio as gr
 
 from localctx.engine.events import Note
 from localctx.errors import Cancelled
-from localctx.models.catalog import DEFAULT, title_of
+from localctx.models.catalog import FALLBACK, title_of
 from localctx.ui import render
 from localctx.ui.conversation import StreamingAnswer
 from localctx.ui.everyday import words
@@ -25,7 +25,7 @@ def _ready_line(session: "Session") -> str:
     """
     from localctx.engine.cache_plan import longest_prompt
 
-    advice = " It is a demonstration, often wrong: choose a larger one above." * (session.settings.model == DEFAULT)
+    advice = " It is a demonstration, often wrong: choose a larger one above." * (session.settings.model == FALLBACK)
     longest = longest_prompt(session.settings, session.model)
     at_once = words(longest) if isfinite(longest) else "any length"
     return f"{title_of(session.settings.model)} is ready. It can read {at_once} at once.{advice}"

@@ -8,7 +8,7 @@ import gradio as gr
 
 from localctx.engine.events import PREPARING, Note, Progress
 from localctx.errors import Cancelled, UserError
-from localctx.models.catalog import DEFAULT, title_of
+from localctx.models.catalog import FALLBACK, title_of
 from localctx.models.installed import is_complete
 from localctx.serving.worker import Queued
 from localctx.ui import render
@@ -137,7 +137,7 @@ class ModelPicker:
         """Fill the card of a first run: beside a model that is being loaded, the machine would seem slow."""
         yield gr.skip()
         worker, end = self._window.answer_worker, time.monotonic() + QUIET
-        while mode and is_complete(self._window.settings.models / DEFAULT) and time.monotonic() < end:
+        while mode and is_complete(self._window.settings.models / FALLBACK) and time.monotonic() < end:
             if worker.in_use.weights and not worker.busy:
                 break
             time.sleep(0.1)
@@ -165,7 +165,7 @@ class ModelPicker:
         if mode != "first":
             return "<h3>Models for this machine</h3>"
         text = model_rows.recommendation(next(m for m in models if m.name == best), self._window.settings.model)
-        title = render.escape(title_of(DEFAULT))
+        title = render.escape(title_of(FALLBACK))
         return (
             f"<h3>Choose a model</h3><p>{title} is installed as a demonstration: small, quick, often wrong. "
             f"{render.escape(text)}</p>"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from localctx.errors import format_bytes
 from localctx.machine import Machine
-from localctx.models.catalog import DEFAULT
+from localctx.models.catalog import FALLBACK
 from localctx.models.model_estimate import ModelEstimate
 from localctx.models.model_list import ListedModel
 from localctx.ui.everyday import WORDS_OF_A_TOKEN
@@ -66,7 +66,7 @@ def rows(
 
 
 def _row(m: ListedModel, machine: Machine, current: bool, best: bool, disk: int, active: bool) -> str:
-    signs = ["in use"] * current + ["demonstration"] * (m.name == DEFAULT) + ["recommended here"] * best
+    signs = ["in use"] * current + ["demonstration"] * (m.name == FALLBACK) + ["recommended here"] * best
     signs += ["installed"] * (m.state == "installed" and not current)
     named = escape(m.entry.short_title) + "".join(f' <span class="lc-sign">{sign}</span>' for sign in signs)
     lines = [m.entry.strength, *_facts(m, machine)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from localctx.errors import Cancelled, ModelError
 from localctx.kv.keepers import make_keeper
+from localctx.models.default_model import choose_model
 from localctx.models.engine_choice import choose_engine
 from localctx.models.resolve import check_known
 from localctx.serving.folder_watcher import FolderWatcher
@@ -40,7 +41,7 @@ class AppWindow:
     """
 
     def __init__(self, settings: Settings, max_parallel: int = MAX_PARALLEL) -> None:
-        self.settings = settings
+        self.settings = settings = choose_model(settings)
         self.uploads = settings.home / "uploads"
         self.answer_worker = EngineWorker(settings, "answers", max_parallel)
         self.library_worker, self.upkeep_worker = EngineWorker(settings, "library"), EngineWorker(settings, "upkeep")
@@ -121,7 +122,7 @@ class AppWindow:
 
     def change_settings(self, settings: Settings) -> None:
         """Run new jobs under other settings."""
-        self.settings = settings
+        self.settings = settings = choose_model(settings)
         for worker in self._workers:
             worker.change_settings(settings)
 

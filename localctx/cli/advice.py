@@ -18,14 +18,14 @@ MARK = "advised"  # a file in the data folder: the advice was printed
 
 
 def advise_once(settings: "Settings", terminal: "Terminal") -> None:
-    """Print what this machine can run, if the default model is used and the advice was not printed before.
+    """Print what this machine can run, if the smallest model is used and the advice was not printed before.
 
     No network is used. If the mark cannot be written, as on a full disk, nothing is printed: it would be every time.
     """
-    from localctx.models.catalog import DEFAULT
+    from localctx.models.catalog import FALLBACK
 
     mark = settings.home / MARK
-    if settings.model != DEFAULT or mark.exists():
+    if settings.model != FALLBACK or mark.exists():
         return
     from localctx.models.model_advice import advise
 

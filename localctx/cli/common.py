@@ -171,9 +171,10 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only erro
 
 def settings_from(flags: dict[str, Any]) -> "Settings":
     """Return settings in which ``flags`` (None: not given) override all else. Raises UsageError."""
+    from localctx.models.default_model import choose_model
     from localctx.settings import load_settings
 
-    return load_settings(**flags)
+    return choose_model(load_settings(**flags))
 
 
 def parse_numbers(flag: str, given: str | None) -> list[int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from localctx.engine.capacity import Capacity, capacity
 from localctx.engine.llama_capacity import llama_capacity
+from localctx.models.default_model import choose_model
 from localctx.models.engine_choice import choose_engine
 from localctx.settings import Settings
 
@@ -17,6 +18,7 @@ def plan_memory(
     passed: Callable[[str], bool | None] = lambda codec: None,
 ) -> Capacity:
     """See ``capacity``; of a GGUF that llama.cpp computes, ``llama_capacity``. Raises UserError."""
+    settings = choose_model(settings)
     if config is None and choose_engine(settings.model, settings.engine) == "llama.cpp":
         return llama_capacity(settings, context, device_memory)
     return capacity(settings, config, context, device_memory, passed)

@@ -3,19 +3,23 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
 
 from localctx.engine.cache_plan import PoolSet
 from localctx.engine.confidence import calibrations
-from localctx.engine.events import InUse, Progress
+from localctx.engine.events import InUse, Note, Progress
 from localctx.engine.model_loader import ModelLoader, same_model
 from localctx.errors import Cancelled, ModelError, UsageError
 from localctx.models.adapter import Adapter, load_adapter
 from localctx.models.adapter_folders import find_adapter
 from localctx.models.base import Model, PagedModel
+from localctx.models.catalog import DEFAULT, FALLBACK, title_of
+from localctx.models.default_model import choose_model
 from localctx.models.embedder import Embedder, load_embedder
 from localctx.models.llama_model import LlamaModel
+from localctx.models.resolve import Unavailable
 from localctx.settings import Settings
 from localctx.store.remote_sync import finish_uploads
 from localctx.store.store import Store, read_store
@@ -31,9 +35,9 @@ class Runtime:
     """
 
     def __init__(
-        self, settings: Settings, on_progress: Callable[[Progress], None], loader: ModelLoader | None = None
+        self, settings: Settings, on_progress: Callable[[Any], None], loader: ModelLoader | None = None
     ) -> None:
-        self.settings, self.on_progress = settings, on_progress
+        self.settings, self.on_progress = choose_model(settings), on_progress
         self._loader = loader or ModelLoader()
         self._store: Store | None = None
         self._model: Model | None = None
@@ -54,7 +58,13 @@ class Runtime:
     def model(self) -> Model:
         """The model, downloaded and loaded when first needed. Raises ModelError."""
         if self._model is None:
-            self._model, self._load_seconds = self._loader.load(self.settings, self.on_progress)
+            try:
+                self._model, self._load_seconds = self._loader.load(self.settings, self.on_progress)
+            except Unavailable as e:
+                if self.settings.model != DEFAULT:
+                    raise
+                self._fall_back(e.problem)
+        assert self._model
         return self._model
 
     @property
@@ -141,6 +151,13 @@ class Runtime:
         seconds, self._load_seconds = self._load_seconds, 0.0
         return seconds
 
+    def _fall_back(self, problem: str) -> None:
+        """Load the smaller model in place of the default, which cannot be fetched, and say so. Raises ModelError."""
+        smaller = choose_model(replace(self.settings, model=FALLBACK, weights="auto"))
+        self._model, self._load_seconds = self._loader.load(smaller, self.on_progress)
+        self.settings = smaller
+        self.on_progress(Note(f"{problem}: the smaller {title_of(FALLBACK)} answers, which is often wrong"))
+
     @contextmanager
     def running(self, cancellable: bool = False) -> Iterator[None]:
         """Reset an earlier cancel, and accept a new one while the block runs: from its start if ``cancellable``, else
@@ -173,8 +190,8 @@ class Runtime:
 
     def change(self, settings: Settings) -> None:
         """Continue under other settings; the model stays loaded if they name the same one."""
-        old, self.settings = self.settings, settings
-        if not same_model(old, settings):
+        old, self.settings = self.settings, choose_model(settings)
+        if not same_model(old, self.settings):
             self._model = None
         if old.home != settings.home:
             self.close()

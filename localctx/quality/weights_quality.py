@@ -54,7 +54,7 @@ class WeightsComparison:
 
         Raises whatever ``on_progress`` raises.
         """
-        for weights in WEIGHTS:
+        for weights in WEIGHTS[1:]:  # without auto
             if weights != self.settings.weights:
                 yield from self._own(weights)
         threads = self.settings.threads or torch.get_num_threads()

@@ -20,7 +20,7 @@ from localctx.bench.parallel import SEQUENCES, _text, parallel
 from localctx.bench.run_bench import run as run_bench
 from localctx.errors import Cancelled, ModelError
 from localctx.models import peer_ggufs
-from localctx.models.catalog import DEFAULT
+from localctx.models.catalog import FALLBACK
 from localctx.models.convert import ProgressCallback
 from localctx.models.peer_ggufs import PeerGgufs
 from localctx.models.peer_llama_cpp import LLAMA_CPP_WEIGHTS, PUBLISHED
@@ -144,12 +144,12 @@ def test_what_is_not_here_is_fetched_only_when_asked_for(tmp_path, opened, sharp
 
     monkeypatch.setattr(peer_ggufs, "published_file", lambda *where: path)
     monkeypatch.setattr(peer_ggufs, "fetch_published", fetch)
-    settings = replace(opened.settings, model=DEFAULT)
+    settings = replace(opened.settings, model=FALLBACK)
     assert PeerGgufs(opened.model, settings, warn=opened.said.append).find(PUBLISHED) is None
     assert opened.said == ["tiny.gguf is not measured: --engines llama.cpp:published downloads it once (88.6 MiB)"]
-    with opened(DEFAULT, chosen=("llama.cpp:published",)).open(64, 10) as engines:
+    with opened(FALLBACK, chosen=("llama.cpp:published",)).open(64, 10) as engines:
         assert [engine.name for engine in engines] == ["llama.cpp published flash", "llama.cpp published"]
-    assert (fetched, opened.shown) == ([DEFAULT], ["fetching"])
+    assert (fetched, opened.shown) == ([FALLBACK], ["fetching"])
     assert PeerGgufs(opened.model, settings).find(PUBLISHED) == path
 
 

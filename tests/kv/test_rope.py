@@ -8,7 +8,7 @@ from small_families import FAMILIES, HEAD, SIZE, build, rope
 from localctx.errors import ModelError, UsageError
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
-from localctx.models.catalog import DEFAULT, load_catalog, window_for
+from localctx.models.catalog import FALLBACK, load_catalog, window_for
 from localctx.models.load import load_model
 from localctx.models.rope import parse_rope
 from localctx.models.transformers_model import TransformersModel
@@ -176,7 +176,7 @@ def test_what_cannot_be_stretched_says_why():
 
 
 def test_the_smallest_measured_window_that_holds_the_text():
-    entry = load_catalog()[DEFAULT]
+    entry = load_catalog()[FALLBACK]
     chosen = [window_for(entry, tokens) for tokens in (1, 8192, 8193, 16_384, 16_385)]
     assert [w and (w.context, w.rope) for w in chosen] == [
         (8192, "auto"),
@@ -185,5 +185,5 @@ def test_the_smallest_measured_window_that_holds_the_text():
         (16_384, "yarn:2"),
         None,
     ]
-    assert window_for(DEFAULT, 9000) == chosen[2]
+    assert window_for(FALLBACK, 9000) == chosen[2]
     assert window_for("somebody/else", 9000) is None

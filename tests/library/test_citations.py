@@ -19,7 +19,7 @@ from localctx.kv.pool import Pool
 from localctx.library.cite import ENOUGH, Citation, cite_from_attention, cite_passages, cite_words
 from localctx.library.search import Passage
 from localctx.library.sentences import LONG, sentences
-from localctx.models.catalog import DEFAULT
+from localctx.models.catalog import FALLBACK
 from localctx.models.chat_tokenizer import chat_tokenizer_of
 from localctx.shape import PAGE, SINK_PAGES
 from localctx.store.documents import DocumentRow, Span, StoredDocument
@@ -382,7 +382,7 @@ def test_a_needle_is_cited_by_the_attention_of_the_default_model(default_home, t
     document.write_text(text)
     report = ask(
         tmp_path / "home",
-        default_home / "models" / DEFAULT,
+        default_home / "models" / FALLBACK,
         document,
         question="What is the name of the lighthouse keeper of Brannoch?",
         chunk=512,

@@ -18,7 +18,7 @@ from localctx import machine as machines
 from localctx.budget import Measured
 from localctx.machine import FILE, Machine, Rates, measure_machine, measure_rates
 from localctx.models import model_advice as advising
-from localctx.models.catalog import DEFAULT, load_catalog
+from localctx.models.catalog import FALLBACK, load_catalog
 from localctx.models.installed import install
 from localctx.models.model_advice import advise, recommend
 from localctx.models.model_estimate import (
@@ -36,7 +36,7 @@ from localctx.settings import load_settings
 GIB, GB = 1 << 30, 10**9
 CPU = torch.device("cpu")
 KNOWN = load_catalog()
-NAMES = f"{DEFAULT} qwen3-0.6b granite-4.0-1b qwen3-1.7b smollm3-3b granite-4.1-3b"
+NAMES = f"{FALLBACK} qwen3-0.6b granite-4.0-1b qwen3-1.7b smollm3-3b granite-4.1-3b"
 NAMES += " qwen3-4b-instruct-2507 qwen3-8b granite-4.1-8b qwen3-14b"
 SOME = [KNOWN[name] for name in NAMES.split()]  # so that what is recommended does not change with the catalogue
 STEADY = Rates(20 * GB, 150 * GB)
@@ -58,9 +58,9 @@ GPU = machine(22.5, 1000, 150_000, "bfloat16", "cuda")
 @pytest.mark.parametrize(
     ("here", "name", "weights", "why"),
     [
-        (TINY, DEFAULT, "full", "the next, Qwen3 0.6B, needs 936.2 MiB"),
-        (machine(0.05, 8, 40), DEFAULT, "int8", "no larger known model"),
-        (machine(16, 1, 5), DEFAULT, "full", "no larger known model"),
+        (TINY, FALLBACK, "full", "the next, Qwen3 0.6B, needs 936.2 MiB"),
+        (machine(0.05, 8, 40), FALLBACK, "int8", "no larger known model"),
+        (machine(16, 1, 5), FALLBACK, "full", "no larger known model"),
         (LAPTOP, "qwen3-1.7b", "full", "the next, SmolLM3 3B, needs 14.3 GiB"),
         (replace(LAPTOP, free=4 * GIB), "qwen3-1.7b", "int8", "SmolLM3"),
         (
@@ -76,7 +76,7 @@ GPU = machine(22.5, 1000, 150_000, "bfloat16", "cuda")
         (machine(79, 2000, 400_000, "bfloat16", "cuda"), "qwen3-14b", "full", "the largest known model"),
         (machine(7.5, 300, 60_000, "bfloat16", "cuda"), "granite-4.1-8b", "nf4", "Qwen3 14B, needs 10.3 GiB"),
         (machine(3.7, 200, 40_000, "bfloat16", "cuda"), "qwen3-4b-instruct-2507", "nf4", "Qwen3 8B, needs 6.4 GiB"),
-        (Machine("cuda", "full", "bfloat16", GIB, 8 * GIB, Rates()), DEFAULT, "full", "no larger known model"),
+        (Machine("cuda", "full", "bfloat16", GIB, 8 * GIB, Rates()), FALLBACK, "full", "no larger known model"),
     ],
 )
 def test_the_largest_that_fits_and_is_fast_enough_is_recommended(here, name, weights, why):
@@ -139,7 +139,7 @@ made_up = st.builds(
 @given(made_up, st.integers(0, 64 * GIB), st.floats(1, 10))
 def test_more_memory_and_speed_never_lead_to_a_smaller_model(here, more, times):
     best = recommend(KNOWN.values(), here)
-    assert best.good or best.name == DEFAULT
+    assert best.good or best.name == FALLBACK
     assert best.entry.kind == "chat"
     better = Rates(*(rate * times for rate in vars(here.rates).values()))
     there = recommend(KNOWN.values(), replace(here, free=here.free + more, rates=better))
@@ -152,10 +152,10 @@ def test_an_estimate_is_told_to_two_digits(rate, said):
 
 
 def test_what_was_measured_corrects_the_estimates_of_other_models():
-    here, small = machine(30, 20, 200), KNOWN[DEFAULT]
+    here, small = machine(30, 20, 200), KNOWN[FALLBACK]
     expected = estimate(small, here)
     half = MeasuredSpeed(expected.prefill_per_second / 2, 1 / (2 / expected.decode_per_second - 0.01))
-    there = correct(here, KNOWN, {DEFAULT: half})
+    there = correct(here, KNOWN, {FALLBACK: half})
     assert vars(there.rates) == pytest.approx({"bandwidth": 10 * GB, "arithmetic": 100 * GB}, rel=1e-3)
     other, corrected = (estimate(KNOWN["qwen3-8b"], m) for m in (here, there))
     assert corrected.prefill_per_second == pytest.approx(other.prefill_per_second / 2)
@@ -168,7 +168,7 @@ def test_what_was_measured_corrects_the_estimates_of_other_models():
 def test_the_largest_model_that_was_measured_counts_and_what_is_unknown_changes_nothing():
     here = machine(30, 20, 200)
     larger = estimate(KNOWN["qwen3-1.7b"], here).prefill_per_second
-    speeds = {DEFAULT: MeasuredSpeed(1, 1), "qwen3-1.7b": MeasuredSpeed(prefill=1.5 * larger)}
+    speeds = {FALLBACK: MeasuredSpeed(1, 1), "qwen3-1.7b": MeasuredSpeed(prefill=1.5 * larger)}
     rates = correct(here, KNOWN, speeds).rates
     assert vars(rates) == pytest.approx({"bandwidth": 20 * GB, "arithmetic": 300 * GB}, rel=1e-3)
     assert correct(here, KNOWN, {"/a/model": MeasuredSpeed(1, 1)}) == here
@@ -178,9 +178,9 @@ def test_the_largest_model_that_was_measured_counts_and_what_is_unknown_changes_
 @pytest.mark.parametrize("times", [1e-6, 1e6])
 def test_a_busy_machine_spoils_no_estimate(times):
     here = machine(30, 20, 200)
-    e = estimate(KNOWN[DEFAULT], here)
+    e = estimate(KNOWN[FALLBACK], here)
     speed = MeasuredSpeed(e.prefill_per_second * times, e.decode_per_second * times)
-    rates = correct(here, KNOWN, {DEFAULT: speed}).rates
+    rates = correct(here, KNOWN, {FALLBACK: speed}).rates
     assert 100 * GB <= rates.arithmetic <= 400 * GB
     assert 10 * GB <= rates.bandwidth <= 40 * GB
 
@@ -352,8 +352,8 @@ def test_what_is_here_need_not_be_fetched_and_what_answers_not_be_chosen(home, t
 @pytest.fixture
 def first(laptop, run, home, tiny_model, document, monkeypatch):
     """``first(*more)``: what a question to the default model writes on stderr; the tiny one stands in for it."""
-    settle(home, DEFAULT, tiny_model)
-    for name, value in {**PLAIN, "max_tokens": 4}.items():
+    settle(home, FALLBACK, tiny_model)
+    for name, value in {**PLAIN, "model": FALLBACK, "max_tokens": 4}.items():
         monkeypatch.setenv(f"LOCALCTX_{name.upper()}", str(value))
     return lambda *more: run("ask", document, "How long is river 7?", *more).stderr
 
@@ -405,7 +405,7 @@ def test_a_model_is_chosen_for_good(run, home, tiny_model, tmp_path, monkeypatch
 
 
 def test_who_has_the_environment_say_another_is_told(run, monkeypatch):
-    monkeypatch.setenv("LOCALCTX_MODEL", DEFAULT)
+    monkeypatch.setenv("LOCALCTX_MODEL", FALLBACK)
     assert "LOCALCTX_MODEL is set in the environment, and wins" in run("models", "use", "qwen3-0.6b").stderr
 
 
@@ -442,5 +442,5 @@ def test_the_command_is_told_as_it_is_typed_here(tmp_path, monkeypatch):
 
 
 def test_advice_is_of_the_catalogue(laptop, monkeypatch):
-    monkeypatch.setattr(advising, "load_catalog", lambda: {DEFAULT: KNOWN[DEFAULT]})
-    assert advise(load_settings()).best.name == DEFAULT
+    monkeypatch.setattr(advising, "load_catalog", lambda: {FALLBACK: KNOWN[FALLBACK]})
+    assert advise(load_settings()).best.name == FALLBACK

@@ -397,8 +397,8 @@ def test_files_that_are_not_what_they_should_be_are_told_in_a_line(folder, name,
 
 
 def test_the_default_model_is_plain(default_home):
-    from localctx.models.catalog import DEFAULT
+    from localctx.models.catalog import FALLBACK
 
-    config = read_native_config(default_home / "models" / DEFAULT)
+    config = read_native_config(default_home / "models" / FALLBACK)
     assert config
-    assert config_in(tf.AutoConfig.from_pretrained(default_home / "models" / DEFAULT)) == config
+    assert config_in(tf.AutoConfig.from_pretrained(default_home / "models" / FALLBACK)) == config

@@ -9,7 +9,7 @@ from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
 from localctx.models import peer_published
-from localctx.models.catalog import DEFAULT, CatalogEntry, HubSource, PipSource, WheelFile, load_catalog
+from localctx.models.catalog import FALLBACK, CatalogEntry, HubSource, PipSource, WheelFile, load_catalog
 from localctx.models.download import sha256
 from localctx.models.peer_published import fetch_published, published_file
 
@@ -78,6 +78,6 @@ def test_the_users_own_file_is_what_was_published(tmp_path):
 
 
 def test_the_default_model_is_published_as_a_gguf(tmp_path):
-    install(tmp_path / "models" / DEFAULT, "pip")
-    (file,) = load_catalog()[DEFAULT].sources[0].files
-    assert find(tmp_path, DEFAULT).name == f"{file.sha256[:8]}-{file.name}"
+    install(tmp_path / "models" / FALLBACK, "pip")
+    (file,) = load_catalog()[FALLBACK].sources[0].files
+    assert find(tmp_path, FALLBACK).name == f"{file.sha256[:8]}-{file.name}"

@@ -19,7 +19,7 @@ from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
 from localctx.models import resolve
-from localctx.models.catalog import DEFAULT, EMBEDDER, CatalogEntry, HubSource, PipSource, WheelFile, load_catalog
+from localctx.models.catalog import DEFAULT, EMBEDDER, FALLBACK, CatalogEntry, HubSource, MirrorSource, PipSource, WheelFile, load_catalog
 from localctx.models.download import sha256
 from localctx.models.resolve import list_installed, pull, remove, resolve_model, verify
 
@@ -77,9 +77,12 @@ def test_the_catalogue_is_sound() -> None:
         if entry.kind == "chat":
             assert entry.context >= 8192
             assert 2 * entry.parameters <= entry.bytes <= 3 * entry.parameters  # bf16, embeddings perhaps twice
-        assert isinstance(entry.sources[-1], HubSource)
-        assert resolve._HUB_ID.fullmatch(entry.sources[-1].repo)
-    for name in (DEFAULT, EMBEDDER):
+        (hub,) = (source for source in entry.sources if isinstance(source, HubSource))
+        assert resolve._HUB_ID.fullmatch(hub.repo)
+        for mirror in (source for source in entry.sources if isinstance(source, MirrorSource)):
+            assert (hub.sha256, hub.pattern) == (mirror.sha256, mirror.name), "whoever sends it, it is one file"
+            assert all(len(part.files) == 1 for part in mirror.parts)
+    for name in (FALLBACK, EMBEDDER):
         pip = catalog[name].sources[0]
         assert isinstance(pip, PipSource)
         assert all(len(bytes.fromhex(file.sha256)) == 32 for file in pip.files)

@@ -21,7 +21,7 @@ from localctx.budget import Measured
 from localctx.engine.events import Progress
 from localctx.machine import Rates
 from localctx.models import catalog, download, model_advice, model_list, resolve
-from localctx.models.catalog import DEFAULT, CatalogEntry, HubSource, load_catalog
+from localctx.models.catalog import FALLBACK, CatalogEntry, HubSource, load_catalog
 from localctx.models.installed import install
 from localctx.settings import load_settings, save_settings
 from localctx.store.store import Store
@@ -69,16 +69,16 @@ def window(home, saying, hub, monkeypatch):
     """A window as after the first start: the demonstration is installed, nothing is chosen. Its machine is fast, and
     the catalogue has one other model, which the hub has.
     """
-    known = {DEFAULT: load_catalog()[DEFAULT], "tiny": ENTRY}
+    known = {FALLBACK: load_catalog()[FALLBACK], "tiny": ENTRY}
     for room in (catalog, model_advice, model_list, resolve):
         monkeypatch.setattr(room, "load_catalog", lambda: known)
     monkeypatch.setattr(machines, "measure_rates", lambda *_: Rates(1e12, 1e14))
     monkeypatch.setattr(machines, "measure_device", lambda _: Measured(4 << 30, 8 << 30))
     monkeypatch.delenv("LOCALCTX_MODEL", raising=False)
-    install_copy(saying, DEFAULT, home / "models")
+    install_copy(saying, FALLBACK, home / "models")
     from localctx.ui.window import AppWindow
 
-    settings = load_settings(home=home, embedder="none", adapter="none", max_tokens=4, threads=1)
+    settings = load_settings(home=home, model=FALLBACK, embedder="none", adapter="none", max_tokens=4, threads=1)
     with closing(AppWindow(settings)) as window:
         yield window
 
@@ -160,7 +160,7 @@ def test_who_keeps_the_demonstration_is_not_asked_again_and_sees_its_name(tabs, 
     said(page, "#model-panel", "recommended here")
     page.get_by_role("button", name="Keep the demonstration").click()
     page.locator("#model-panel").wait_for(state="hidden")
-    assert chosen(home) == {"model": DEFAULT}
+    assert chosen(home) == {"model": FALLBACK}
     assert "SmolLM2 135M · demonstration" in page.locator("#model-button").inner_text()
     page.reload()
     said(page, "#status", "SmolLM2 135M is ready")
@@ -169,7 +169,7 @@ def test_who_keeps_the_demonstration_is_not_asked_again_and_sees_its_name(tabs, 
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_it_is_used_by_keyboard_and_fits_a_narrow_screen(tabs, window, home, width):
-    save_settings(home, {"model": DEFAULT})
+    save_settings(home, {"model": FALLBACK})
     page = tabs(width)
     said(page, "#status", "is ready")
     page.locator("#model-button").focus()
@@ -187,7 +187,7 @@ def test_it_is_used_by_keyboard_and_fits_a_narrow_screen(tabs, window, home, wid
 
 
 def test_a_change_says_what_stays_ready_and_waits_for_the_answer_that_is_given(tabs, window, home, saying):
-    save_settings(home, {"model": DEFAULT})
+    save_settings(home, {"model": FALLBACK})
     install_copy(saying, "tiny", home / "models")
     prepare(window, home, "The keeper lives in the harbour. " * 40)
     going, done = threading.Event(), threading.Event()
@@ -205,11 +205,11 @@ def test_a_change_says_what_stays_ready_and_waits_for_the_answer_that_is_given(t
     assert "A question that is being answered ends first, with SmolLM2 135M." in text
     page.get_by_role("button", name="Not now").click()
     page.locator("#model-confirm").wait_for(state="hidden")
-    assert window.settings.model == DEFAULT
+    assert window.settings.model == FALLBACK
     page.get_by_role("button", name="Use Tiny 1B").click()
     page.get_by_role("button", name="Switch to Tiny 1B").click()
     said(page, "#model-said", "Waiting for the question that is being answered")
-    assert window.settings.model == DEFAULT
+    assert window.settings.model == FALLBACK
     done.set()
     reader.join(30)
     said(page, "#model-said", "Tiny 1B is ready")
@@ -217,7 +217,7 @@ def test_a_change_says_what_stays_ready_and_waits_for_the_answer_that_is_given(t
 
 
 def test_another_model_is_checked_before_it_is_listed_and_used_only_if_it_loads(tabs, window, home, saying, tmp_path):
-    save_settings(home, {"model": DEFAULT})
+    save_settings(home, {"model": FALLBACK})
     whole, broken = (Path(shutil.copytree(saying, tmp_path / name)) for name in ("My model", "Broken"))
     (broken / "model.safetensors").write_bytes((saying / "model.safetensors").read_bytes()[:5000])
     (tmp_path / "Empty").mkdir()
@@ -242,7 +242,7 @@ def test_another_model_is_checked_before_it_is_listed_and_used_only_if_it_loads(
         said(page, "#model-list", model.name)
     page.get_by_role("button", name="Use Broken").click()
     said(page, "#model-said", "SmolLM2 135M answers as before")
-    assert (window.settings.model, chosen(home)) == (DEFAULT, {"model": DEFAULT})
+    assert (window.settings.model, chosen(home)) == (FALLBACK, {"model": FALLBACK})
     page.get_by_role("button", name="Use My model").click()
     said(page, "#model-said", "My model is ready")
     assert chosen(home) == {"model": str(whole)}
@@ -291,8 +291,8 @@ def picker(window):
 
 
 def test_where_the_environment_names_a_model_a_choice_here_is_refused(picker, window, home, monkeypatch):
-    monkeypatch.setenv("LOCALCTX_MODEL", DEFAULT)
-    install_copy(home / "models" / DEFAULT, "tiny", home / "models")
+    monkeypatch.setenv("LOCALCTX_MODEL", FALLBACK)
+    install_copy(home / "models" / FALLBACK, "tiny", home / "models")
     *_, last = picker._switch("tiny", SimpleNamespace(session_hash="tab"))
     assert "LOCALCTX_MODEL is set in the environment" in last[picker.said]
     assert chosen(home) == {}
@@ -316,7 +316,7 @@ def test_a_device_that_is_not_there_is_said_in_one_line(picker, window, monkeypa
 
 
 def test_a_licence_that_is_not_open_source_is_shown_above_the_button(picker, window, monkeypatch):
-    known = {DEFAULT: load_catalog()[DEFAULT], "tiny": replace(ENTRY, licence="Some Licence", terms="not for banks.")}
+    known = {FALLBACK: load_catalog()[FALLBACK], "tiny": replace(ENTRY, licence="Some Licence", terms="not for banks.")}
     for room in (catalog, model_advice, model_list, resolve):
         monkeypatch.setattr(room, "load_catalog", lambda: known)
     html = picker._filled("all")[picker.list]
@@ -361,7 +361,7 @@ def test_a_full_disk_and_a_small_memory_are_told_before_the_download(picker, win
 
 
 def test_measured_speeds_replace_estimates_and_say_so(picker, window, home):
-    window.save_settings({"model": DEFAULT})
+    window.save_settings({"model": FALLBACK})
     prepare(window, home, "The keeper lives in the harbour. " * 40)
     with window.store() as store:
         (fingerprint,) = {row.fingerprint for d in store.documents.all() for row in store.caches.of_document(d.id)}

@@ -1,4 +1,4 @@
-"""The default model on real text: what int8 costs, what reuse saves, and how the README's first command answers."""
+"""The small model on real text: what int8 costs, what reuse saves, and how the README's first command answers."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from localctx.engine.scheduler import Scheduler
 from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
-from localctx.models.catalog import DEFAULT
+from localctx.models.catalog import FALLBACK
 from localctx.models.load import load_model
 from localctx.session import Session
 from localctx.settings import load_settings
@@ -46,7 +46,7 @@ def home(default_home, tmp_path, monkeypatch):
 
 def test_int8_is_as_good_as_full_precision(default_home, prose):
     """Mean KL divergence from f32 KV at most 0.0005, top-1 agreement at least 99 %, last 500 of 2,000 tokens."""
-    model = load_model(default_home / "models" / DEFAULT, DEFAULT, dtype="f32")
+    model = load_model(default_home / "models" / FALLBACK, FALLBACK, dtype="f32")
     tokens = model.tokenizer.encode(prose[3000:20_000])[:2000]
     logits = {}
     for codec in ("f32", "int8"):
@@ -77,7 +77,7 @@ def test_a_second_question_starts_where_reading_ended(ask, prose, tmp_path):
 
 def test_it_answers_from_the_document_and_the_second_start_does_not_convert_again(ask, default_home, tmp_path):
     """Converting takes 25 s, loading 4; that it was not made again is seen by its files, not by a clock."""
-    folder, document = default_home / "models" / DEFAULT, tmp_path / "rivers.md"
+    folder, document = default_home / "models" / FALLBACK, tmp_path / "rivers.md"
     document.write_text("# Rivers\n\nThe river Aru is 431 km long. Its source is in the Blue Hills.\n")
     made = {file.name: (file.stat().st_ino, file.stat().st_mtime_ns) for file in folder.iterdir()}
     done = ask(document, "How long is the river Aru?")
