@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from localctx.engine.cache_plan import PoolSet
 from localctx.engine.confidence import calibrations
@@ -30,8 +30,9 @@ Value = TypeVar("Value")
 class Runtime:
     """Settings, store, model, embedder, pools of KV pages, progress and cancellation of one session.
 
-    ``on_progress`` is called while something is downloaded, loaded or indexed. Runtimes that share a ``loader`` share
-    the model's weights and the pools. One thread uses a runtime at a time; ``cancel`` may be called from any.
+    ``on_progress`` gets Progress while something is downloaded, loaded or indexed, and a Note where the default model
+    cannot be fetched. Runtimes that share a ``loader`` share the model's weights and the pools. One thread uses a
+    runtime at a time; ``cancel`` may be called from any.
     """
 
     def __init__(

@@ -19,7 +19,17 @@ from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
 from localctx.models import resolve
-from localctx.models.catalog import DEFAULT, EMBEDDER, FALLBACK, CatalogEntry, HubSource, MirrorSource, PipSource, WheelFile, load_catalog
+from localctx.models.catalog import (
+    DEFAULT,
+    EMBEDDER,
+    FALLBACK,
+    CatalogEntry,
+    HubSource,
+    MirrorSource,
+    PipSource,
+    WheelFile,
+    load_catalog,
+)
 from localctx.models.download import sha256
 from localctx.models.resolve import list_installed, pull, remove, resolve_model, verify
 
