@@ -386,6 +386,7 @@ def test_a_chat_says_it_too(first, run, document):
 
 
 def test_a_model_is_chosen_for_good(run, home, tiny_model, tmp_path, monkeypatch):
+    monkeypatch.delenv("LOCALCTX_MODEL")
     (home / "settings.toml").parent.mkdir()
     (home / "settings.toml").write_text("# mine\nseed = 7\n")
     done = run("models", "use", "qwen3-1.7b", "--weights", "int8")
