@@ -5,7 +5,7 @@ Python API, in a data folder of its own, or in that of --home. Prints, for each 
 were answered rightly, and those that were refused; the unanswerable ones that were told so; the median seconds of a
 question after the first, and the first's; and the share of the later ones' prompts that was reused. Then each wrong
 answer, and the citations of under five words (Chinese: characters) for answers to yes/no questions: there must be none.
-Settings come from the environment (LOCALCTX_WEIGHTS=int4) or as NAME=VALUE.
+Settings come from the environment (LOCALCTX_WEIGHTS=int4) or as NAME=VALUE. With --out, an interrupted run goes on.
 """
 
 import argparse
@@ -64,8 +64,11 @@ def main() -> None:
     named = {name: getattr(given, name) for name in ("model", "mode", "adapter", "weights")}
     asked, languages = load_questions()
     asked = [one for one in asked if given.only in one.id]
-    with data_folder(given.home) as home, localctx.open(home=home, **named) as docs:
-        outcomes = list(measure(docs, asked))
+    outcomes = known(given.out)
+    asked = [one for one in asked if one.id not in {o.id for o in outcomes}]
+    if asked:
+        with data_folder(given.home) as home, localctx.open(home=home, **named) as docs:
+            outcomes += measure(docs, asked, given.out)
     results = {name: figures(part) for name, part in parts(outcomes, languages)}
     if given.json:
         print(
@@ -83,6 +86,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--adapter", help="auto, none or a folder")
     parser.add_argument("--weights", help="what the weights are rounded to")
     parser.add_argument("--only", default="", metavar="WORD", help="questions whose id has it")
+    parser.add_argument("--out", type=Path, help="a file of results, one JSON object a line; of the same settings")
     parser.add_argument("--home", type=Path, help="a data folder (a new one, with the models of yours)")
     parser.add_argument("--json", action="store_true", help="print all as JSON")
     parser.add_argument("settings", nargs="*", metavar="NAME=VALUE")
@@ -100,14 +104,24 @@ def data_folder(given: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def measure(docs: Session, asked: Sequence[OwnQuestion]) -> Iterator[OwnOutcome]:
-    """Ask each question about its document; yield what came of it, and print a dot."""
+def known(out: Path | None) -> list[OwnOutcome]:
+    """Return the outcomes of an interrupted run."""
+    lines = out.read_text(encoding="utf-8").splitlines() if out and out.exists() else []
+    return [OwnOutcome(**json.loads(line)) for line in lines]
+
+
+def measure(docs: Session, asked: Sequence[OwnQuestion], out: Path | None) -> Iterator[OwnOutcome]:
+    """Ask each question about its document; yield what came of it, add it to ``out``, and print a dot."""
     docs.model  # noqa: B018 (loaded before the first question)
     for question in asked:
         start = time.perf_counter()
         answer = docs.ask(question.question, [str(question.file)])
-        yield judge(question, answer, time.perf_counter() - start)
+        outcome = judge(question, answer, time.perf_counter() - start)
+        if out:
+            with out.open("a", encoding="utf-8") as file:
+                print(json.dumps(asdict(outcome), ensure_ascii=False), file=file)
         print(".", end="", file=sys.stderr, flush=True)
+        yield outcome
     print(file=sys.stderr)
 
 
