@@ -65,13 +65,13 @@ class EverywhereReport:
 @dataclass(frozen=True)
 class AnswerReport:
     """One answered question; what ``ask --json`` prints. ``seconds`` are by phase; ``citations`` as ``Citation`` has
-        them, ``sentences`` of the answer as ``AnswerSentence``; ``decoding`` is ``quote`` where the answer consists of
-        words of the documents, else ``free``; ``confidence`` the probability that the text answers it, None where no
-        adapter rates its answers; ``withheld`` what was not given because that is too low; ``adapter`` the name of that
+    them, ``sentences`` of the answer as ``AnswerSentence``; ``decoding`` is ``quote`` where the answer consists of
+    words of the documents, else ``free``; ``confidence`` the probability that the text answers it, None where no
+    adapter rates its answers; ``withheld`` what was not given because that is too low; ``adapter`` the name of that
     which answered, None if none did. ``nearest``, like a citation, is what comes nearest to a question that nothing
-        answers: no answer, and not among the ``citations``. ``chat`` and ``message`` (its id) where the answer is part of
-        a chat; ``until`` (``ReadUntil``) where only the beginning of a document was read; ``everywhere`` where every
-        passage was asked.
+    answers: no answer, and not among the ``citations``. ``chat`` and ``message`` (its id) where the answer is part of a
+    chat; ``until`` (``ReadUntil``) where only the beginning of a document was read; ``everywhere`` where every passage
+    was asked.
     """
 
     answer: str

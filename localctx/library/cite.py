@@ -15,7 +15,7 @@ from localctx.store.documents import StoredDocument, labels, part_labels
 ENOUGH = 0.5  # weighted share of the answer's words that a quote must contain to be cited as its support
 ALIKE = 0.8  # of the rank of the best evidence that contains the answer, from which on other such evidence is cited
 MAX_CITED = 3  # citations of an answer from documents that were read whole
-ATTENTION = 0.3  # what the attention counts beside the share of the question's words
+ATTENTION = 0.5  # by which evidence with most of the attention gains, of its share of the question's words
 
 TextRange = tuple[int, int]
 Source = Literal["passage", "attention", "quote", "words"]
@@ -191,16 +191,17 @@ def _direct_evidence(
     attention; of yes and no, what has most of both; nothing for other answers.
     """
     most = max((share for *_, share in measured), default=0.0) or 1.0
-    found = list[tuple[float, _Found]]()
+    found = list[tuple[float, float, _Found]]()
     for i, source in enumerate(sources):
         for evidence in scorer.each(source.ranges):
             if evidence.contains or scorer.is_yes_no:
                 share = _share_at(i, evidence, measured)
-                rank = (evidence.answer if scorer.is_yes_no else evidence.question) + ATTENTION * share / most
-                found.append((rank, _Found(source, evidence, share)))
-    found.sort(key=lambda one: -one[0])
-    alike = [one for rank, one in found if rank and rank >= ALIKE * found[0][0]]
-    return alike[:1] if scorer.is_yes_no else alike[:MAX_CITED] or [one for _, one in found[:1]]
+                rank = evidence.answer if scorer.is_yes_no else evidence.question
+                found.append((rank * (1 + ATTENTION * share / most), share, _Found(source, evidence, share)))
+    found.sort(key=lambda one: (-one[0], -one[1]))
+    alike = [one for rank, _, one in found if rank and rank >= ALIKE * found[0][0]]
+    attended = [one for _, share, one in found[:1] if share or not scorer.is_yes_no]
+    return (alike or attended)[: 1 if scorer.is_yes_no else MAX_CITED]
 
 
 def _share_at(document: int, evidence: Evidence, measured: Iterable[AttendedRange]) -> float:

@@ -35,22 +35,21 @@ def number_form(number: str, amount: bool = False) -> str:
     """Returns the form of a number as it is printed; two numbers are the same if their forms are.
 
     1,500.00 is 1500, as 1.500,00 and 1 500 are. A number with one dot may be a version or a clause (3.1 is not 3.10):
-    it is compared as printed, unless it is an ``amount`` of money or too large for a version. One with more dots always
-    is.
+    it is compared as printed, unless it is an ``amount`` of money or too large for a version. So is one with more
+    dots that are not between groups of three digits.
     """
-    number = unicodedata.normalize("NFKC", number)
     separators = re.findall(r"\D", number)
     if _GROUPS.fullmatch(number):
         has_decimals = separators[-1] != separators[0]
         return _value(*number.rsplit(separators[-1], 1)) if has_decimals else _value(number)
     if separators == [","] or (separators == ["."] and (amount or _is_large(*number.split(".")))):
         return _value(*re.split("[.,]", number))
-    return number
+    return unicodedata.normalize("NFKC", number)
 
 
 def _value(whole: str, decimals: str = "") -> str:
-    digits = re.sub(r"\D", "", whole)
-    return f"{digits}.{decimals.rstrip('0')}".rstrip(".")
+    digits = unicodedata.normalize("NFKC", re.sub(r"\D", "", whole))
+    return f"{digits}.{unicodedata.normalize('NFKC', decimals).rstrip('0')}".rstrip(".")
 
 
 def _is_large(whole: str, decimals: str) -> bool:
