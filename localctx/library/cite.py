@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from localctx.library.evidence import Evidence, EvidenceRange, EvidenceScorer, evidence_of, terms_of
+from localctx.library.evidence import ScoredRange, EvidenceRange, EvidenceScorer, evidence_of, terms_of
 from localctx.library.search import Passage
 from localctx.store.documents import StoredDocument, labels, part_labels
 
@@ -53,7 +53,7 @@ def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> li
 
     If no passage supports the answer, returns what is nearest to the question, with a weight below ENOUGH.
     """
-    sources = [source for p in passages if (source := _Source.of_passage(p)).ranges]
+    sources = [source for p in passages if (source := _CitableText.of_passage(p)).ranges]
     scorer = _scorer(answer, question, sources)
     found = _direct_evidence(scorer, sources) or _enough(scorer, sources) or _nearest(scorer, sources)
     return [one.source.cite(one.range, "passage", one.evidence.answer) for one in found]
@@ -63,17 +63,17 @@ def cite_range(answer: str, passage: Passage, start: int, end: int) -> Citation:
     """Returns characters ``start..end`` of the passage's text as a citation, weighted by its match with ``answer``."""
     said = terms_of(answer)
     weight = len(said & terms_of(passage.text[start:end])) / max(1, len(said))
-    return _Source.of_passage(passage).cite((start, end), "passage", weight)
+    return _CitableText.of_passage(passage).cite((start, end), "passage", weight)
 
 
 def cite_characters(document: StoredDocument, start: int, end: int) -> Citation:
     """Returns characters ``start..end`` of a document as a citation of an answer with words of them."""
-    return _Source.of_document(document).cite((start, end), "quote", 1.0)
+    return _CitableText.of_document(document).cite((start, end), "quote", 1.0)
 
 
 def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Citation:
     """Returns the sentence or clause of the documents with most of the question's words, with a weight of 0."""
-    sources = list(map(_Source.of_document, documents))
+    sources = list(map(_CitableText.of_document, documents))
     found = _nearest(_scorer("", question, sources), [source for source in sources if source.ranges])
     if not found:
         return replace(cite_characters(documents[0], 0, len(documents[0].text)), source="passage", weight=0.0)
@@ -106,7 +106,7 @@ def cite_from_attention(
     """
     if not attended:
         return []
-    sources = list(map(_Source.of_document, documents))
+    sources = list(map(_CitableText.of_document, documents))
     scorer, measured = _scorer(answer, question, sources), [item for item in attended if item[3]]
     looked = [(sources[i].within(start, end), share) for i, start, end, share in measured[:MAX_CITED]]
     seen = [_Found(source, scorer.best(source.ranges), share) for source, share in looked if source.ranges]
@@ -125,7 +125,7 @@ def cite_words(answer: str, question: str, documents: Sequence[StoredDocument]) 
     """Returns, best first, what supports ``answer`` best in each document, where nothing is known of the model's
     attention; if nothing does, the sentence nearest to the ``question``, with a weight of 0.
     """
-    sources = [source for d in documents if (source := _Source.of_document(d)).ranges]
+    sources = [source for d in documents if (source := _CitableText.of_document(d)).ranges]
     scorer = _scorer(answer, question, sources)
     found = (_direct_evidence(scorer, sources) or _enough(scorer, sources))[:MAX_CITED]
     if not found and sources:
@@ -133,7 +133,7 @@ def cite_words(answer: str, question: str, documents: Sequence[StoredDocument]) 
     return [one.source.cite(one.range, "words", one.evidence.answer) for one in found]
 
 
-class _Source(NamedTuple):
+class _CitableText(NamedTuple):
     """The ``text`` that was read of a document, from its character ``offset`` on, with the ``ranges`` that can be
     cited; ``page`` and ``heading`` return what a position of the document is under.
     """
@@ -147,16 +147,16 @@ class _Source(NamedTuple):
     heading: Callable[[int], str | None]
 
     @classmethod
-    def of_passage(cls, p: Passage) -> "_Source":
+    def of_passage(cls, p: Passage) -> "_CitableText":
         return cls(p.document, p.name, p.start, p.text, evidence_of(p.text), p.page_at, lambda at: p.heading)
 
     @classmethod
-    def of_document(cls, document: StoredDocument) -> "_Source":
+    def of_document(cls, document: StoredDocument) -> "_CitableText":
         row, text, spans = document
         page, heading = part_labels(spans), labels(spans, "heading")
         return cls(row.id, row.name, 0, text, evidence_of(text), page, heading)
 
-    def within(self, start: int, end: int) -> "_Source":
+    def within(self, start: int, end: int) -> "_CitableText":
         """Returns the same with the ranges alone that overlap ``start..end``; those mostly inside it, if there are."""
         overlapping = [one for one in self.ranges if one.start < end and start < one.end]
         inside = [one for one in overlapping if 2 * (min(one.end, end) - max(one.start, start)) >= one.end - one.start]
@@ -169,10 +169,10 @@ class _Source(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """Evidence in a ``source``; ``share`` of the attention that went there (0: unknown)."""
+    """ScoredRange in a ``source``; ``share`` of the attention that went there (0: unknown)."""
 
-    source: _Source
-    evidence: Evidence
+    source: _CitableText
+    evidence: ScoredRange
     share: float = 0.0
 
     @property
@@ -180,12 +180,12 @@ class _Found(NamedTuple):
         return self.evidence.start, self.evidence.end
 
 
-def _scorer(answer: str, question: str, sources: Iterable[_Source]) -> EvidenceScorer:
+def _scorer(answer: str, question: str, sources: Iterable[_CitableText]) -> EvidenceScorer:
     return EvidenceScorer(answer, question, (one for source in sources for one in source.ranges))
 
 
 def _direct_evidence(
-    scorer: EvidenceScorer, sources: Sequence[_Source], measured: Sequence[AttendedRange] = ()
+    scorer: EvidenceScorer, sources: Sequence[_CitableText], measured: Sequence[AttendedRange] = ()
 ) -> list[_Found]:
     """Returns, best first, what contains the answer word for word and has most of the question's words and of the
     attention; of yes and no, what has most of both; nothing for other answers.
@@ -204,20 +204,20 @@ def _direct_evidence(
     return (alike or attended)[: 1 if scorer.is_yes_no else MAX_CITED]
 
 
-def _share_at(document: int, evidence: Evidence, measured: Iterable[AttendedRange]) -> float:
+def _share_at(document: int, evidence: ScoredRange, measured: Iterable[AttendedRange]) -> float:
     """Returns the largest share of the attention that a range of a document got which overlaps the evidence."""
     shares = (s for i, start, end, s in measured if i == document and start < evidence.end and evidence.start < end)
     return max(shares, default=0.0)
 
 
-def _enough(scorer: EvidenceScorer, sources: Sequence[_Source]) -> list[_Found]:
+def _enough(scorer: EvidenceScorer, sources: Sequence[_CitableText]) -> list[_Found]:
     """Returns, best first, the best evidence of each source, if it has enough of the answer's words."""
     best = [_Found(source, scorer.best(source.ranges)) for source in sources if source.ranges]
     enough = [one for one in best if one.evidence.answer >= ENOUGH]
     return sorted(enough, key=lambda one: one.evidence.score, reverse=True)
 
 
-def _nearest(scorer: EvidenceScorer, sources: Sequence[_Source], share: float = 0.0) -> list[_Found]:
+def _nearest(scorer: EvidenceScorer, sources: Sequence[_CitableText], share: float = 0.0) -> list[_Found]:
     """Returns the sentence or clause with most of the question's words, the first of several; [] without any."""
     every = [_Found(source, evidence, share) for source in sources for evidence in scorer.each(source.ranges)]
     return [max(every, key=lambda one: (one.evidence.question, one.evidence.answer))] if every else []

@@ -27,7 +27,7 @@ class EvidenceRange(NamedTuple):
     words: str
 
 
-class Evidence(NamedTuple):
+class ScoredRange(NamedTuple):
     """A run of sentences or clauses, as characters ``start..end`` of a text. ``contains``: the answer stands in it word
     for word; ``answer`` and ``question`` are the weighted shares of their terms in it, of yes and no both are those of
     the question and of the clause after it; ``score`` orders runs.
@@ -79,17 +79,17 @@ class EvidenceScorer:
         can_stand = not self.is_yes_no and any(word.is_content for word in word_forms(said))
         self._words = in_spaces(said) if can_stand else ""
 
-    def best(self, ranges: Sequence[EvidenceRange]) -> Evidence:
+    def best(self, ranges: Sequence[EvidenceRange]) -> ScoredRange:
         """Returns the run of up to MAX_RUN of ``ranges`` that is the best evidence."""
         lengths = range(1, 2 if self.is_yes_no else MAX_RUN + 1)
         runs = (ranges[i : i + n] for i in range(len(ranges)) for n in lengths if i + n <= len(ranges))
         return max((self.together(run) for run in runs), key=lambda evidence: evidence.score)
 
-    def each(self, ranges: Sequence[EvidenceRange]) -> list[Evidence]:
+    def each(self, ranges: Sequence[EvidenceRange]) -> list[ScoredRange]:
         """Returns every one of ``ranges`` as evidence."""
         return [self.together([one]) for one in ranges]
 
-    def together(self, run: Sequence[EvidenceRange]) -> Evidence:
+    def together(self, run: Sequence[EvidenceRange]) -> ScoredRange:
         """Returns a run of sentences and clauses as one piece of evidence."""
         terms, words = frozenset[str]().union(*(one.terms for one in run)), "".join(one.words for one in run)
         answer, question = _share(self._answer, terms), _share(self._question, terms)
@@ -97,7 +97,7 @@ class EvidenceScorer:
         if self.is_yes_no:
             answer = (question + answer) / 2 if self._answer else question
         score = contains, answer - RUN_COST * (len(run) - 1), question
-        return Evidence(run[0].start, run[-1].end, contains, answer, question, score)
+        return ScoredRange(run[0].start, run[-1].end, contains, answer, question, score)
 
 
 def _share(weights: dict[str, float], terms: frozenset[str]) -> float:
