@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from localctx.library.evidence import ScoredRange, EvidenceRange, EvidenceScorer, evidence_of, terms_of
+from localctx.library.evidence import EvidenceRange, EvidenceScorer, ScoredRange, evidence_of, terms_of
 from localctx.library.search import Passage
 from localctx.store.documents import StoredDocument, labels, part_labels
 
@@ -169,7 +169,7 @@ class _CitableText(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """ScoredRange in a ``source``; ``share`` of the attention that went there (0: unknown)."""
+    """Evidence in a ``source``; ``share`` of the attention that went there (0: unknown)."""
 
     source: _CitableText
     evidence: ScoredRange
