@@ -4,6 +4,9 @@ A page is told by its label alone (``12``), every other part by its kind as well
 ``3-5``, ``slides 3-5``.
 """
 
+NEAREST = "Nearest passage, not an answer"
+"""Names what comes nearest to a question that nothing answers, wherever it is shown."""
+
 PARTS = {"page": "pages", "slide": "slides", "row": "rows", "message": "messages"}
 """The kinds of spans that are such parts, with their plurals. The parts of one document are of one kind."""
 

@@ -29,8 +29,8 @@ class AnswerStats:
 class Answer:
     """The answer to a question: its ``text``, ``citations``, and ``stats``.
 
-    ``stopped``: ``eos`` (complete), ``length`` (cut at max_tokens), ``repeated``, ``cancelled`` or ``unanswered`` (no
-    passage answers the question; the citation is what comes nearest). ``mode``: ``full`` documents or ``retrieve``
+    ``stopped``: ``eos`` (complete), ``length`` (cut at max_tokens), ``repeated``, ``cancelled`` or ``unanswered``
+    (nothing answers the question; ``nearest`` is what comes nearest). ``mode``: ``full`` documents or ``retrieve``
     (passages) or ``everywhere`` (every passage was asked; ``groups`` are their answers). ``notes``: what the user
     should know, a line each. ``persist_error``: why pages could not be kept.
     ``decoding``: ``quote`` if it consists of words of the documents, else ``free``. ``confidence``: the probability
@@ -52,6 +52,7 @@ class Answer:
     confidence: float | None = None
     until: Mapping[str, Any] | None = None
     sentences: tuple[AnswerSentence, ...] = ()
+    nearest: Citation | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -74,6 +75,7 @@ class Answer:
             confidence=report.confidence,
             until=report.until,
             sentences=tuple(map(AnswerSentence.from_json, report.sentences)),
+            nearest=citation_from_json(report.nearest) if report.nearest else None,
         )
 
 

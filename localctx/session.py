@@ -125,7 +125,7 @@ class Session:
         until: str = "",
     ) -> Generator[Event, None, None]:
         """As ``ask``, giving typed events as they come (``localctx.events``): Planned, Progress, Quoted, Token, Note,
-        Evicted, and Done at the end. Closing the generator cancels.
+        NearestPassage, Evicted, and Done at the end. Closing the generator cancels.
         """
         sources = self.sources if sources is None else sources
         return self.run(self.workflows.questions.ask(sources, question, persist, library, until))

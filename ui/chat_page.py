@@ -186,7 +186,7 @@ class ChatPage:
         components that are not drawn yet, and a page that is opened now would have no such button.
         """
         a = answer.shown
-        text = a.quoted + a.text.lstrip()
+        text = a.quoted + a.text.lstrip() + a.nearest
         parts = [{"role": "assistant", "content": render.chat_text(text)}] if text else []
         return {
             self.chat: a.chat,

@@ -7,7 +7,18 @@ from typing import Any
 
 import gradio as gr
 
-from localctx.engine.events import Done, Evicted, Note, PassageAnswered, Planned, Progress, Quoted, Token, WholeOffered
+from localctx.engine.events import (
+    Done,
+    Evicted,
+    NearestPassage,
+    Note,
+    PassageAnswered,
+    Planned,
+    Progress,
+    Quoted,
+    Token,
+    WholeOffered,
+)
 from localctx.library.cite import likeliest_sentence
 from localctx.library.support import AnswerSentence, check_by_citations
 from localctx.serving.worker import Queued
@@ -25,13 +36,14 @@ class StreamingAnswer:
     """An answer that is being generated, as a tab shows it. ``before`` are the parts shown above it.
 
     ``quoted`` is shown before the answer's ``text``: a quotation or, while every passage is asked (``everywhere``),
-    what they answered; ``used`` and ``window`` count tokens.
+    what they answered; ``nearest`` is shown after it; ``used`` and ``window`` count tokens.
     """
 
     chat: str
     before: list[Any]
     text: str = ""
     quoted: str = ""
+    nearest: str = ""
     status: str = ""
     plan: str = ""
     notes: list[str] = field(default_factory=list)
@@ -62,6 +74,8 @@ class StreamingAnswer:
                 self.status = render.note(f"Left out by the attention limit: {words(event.tokens)}")
             case Quoted():
                 self.quoted = render.quotation(event.citation)
+            case NearestPassage():
+                self.nearest = render.nearest(event.citation)
             case PassageAnswered():
                 self.quoted += render.passage_answer(event)
             case Token():
@@ -83,17 +97,27 @@ def message_parts(m: Message, store: Store, versions: Sequence[int] = (), last: 
         yield from ({"role": "user", "content": gr.HTML(html)} for html in [actions] if html)
         return
     text = m.text.strip() if m.role != SUMMARY else f"(summary of what was said before)\n{m.text.strip()}"
+    nearest, cited = _nearest(m)
     from_passages = m.stats and m.stats.get("mode") == "retrieve"
-    quoted = render.quotation(_in_its_sentence(m.citations[0], store)) if from_passages and m.citations else ""
+    quoted = render.quotation(_in_its_sentence(cited[0], store)) if from_passages and cited else ""
     checked = checked_sentences(m)
     said = render.answer(m.text.strip(), checked) if checked else render.chat_text(text or "(empty answer)")
     yield {"role": "assistant", "content": render.chat_text(quoted) + said}
     if not m.stats:
         yield from ({"role": "assistant", "content": gr.HTML(html)} for html in [actions] if html)
     else:
-        below = render.sources(m.citations, cache(partial(_text, store)), m.text.strip(), checked)
+        below = render.sources(cited, cache(partial(_text, store)), m.text.strip(), checked, nearest)
         cost = render.stats_line(m.stats | {"stopped": m.stopped})
         yield {"role": "assistant", "content": gr.HTML(actions + below + cost)}
+
+
+def _nearest(m: Message) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """Return what comes nearest to a question that nothing answers, and the citations of the answer; older messages
+    have the nearest as a citation.
+    """
+    if m.stopped == "unanswered" and m.citations:
+        return m.citations[0], []
+    return m.stats.get("nearest"), m.citations
 
 
 def checked_sentences(m: Message) -> list[AnswerSentence]:

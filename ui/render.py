@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from localctx.document_parts import tell_part
+from localctx.document_parts import NEAREST, tell_part
 from localctx.engine.events import PassageAnswered, Planned, Progress
 from localctx.engine.request_report import BY_WORDS
 from localctx.errors import format_bytes
@@ -152,6 +152,11 @@ def quotation(citation: dict[str, Any]) -> str:
     return f"“{words}”\n({place(citation)})\n\n"
 
 
+def nearest(citation: dict[str, Any]) -> str:
+    """Return what comes nearest to a question that nothing answers, as plain text to be shown below the answer."""
+    return f"\n\n{NEAREST}:\n{quotation(citation).rstrip()}"
+
+
 def passage_answer(p: PassageAnswered) -> str:
     """Return a passage's answer and its place as a line of plain text, while other passages are asked."""
     return f"{' '.join(p.answer.split())} ({place(p.citation)})\n\n"
@@ -190,9 +195,10 @@ def sources(
     text_of: Callable[[str], str | None],
     answer: str = "",
     checked: Sequence[AnswerSentence] = (),
+    nearest: dict[str, Any] | None = None,
 ) -> str:
     """Return the sources of an answer as chips, which open to their words: first those of its ``checked`` sentences,
-    with their numbers, then other ``citations``.
+    with their numbers, then other ``citations``; where nothing answers, what comes ``nearest``, with that name.
 
     ``text_of`` returns a document's text by its id, None if it was deleted.
     """
@@ -201,6 +207,7 @@ def sources(
     said = ["\n".join(answer[s.start : s.end] for s in checked if s.number == n + 1) for n in range(len(numbered))]
     chips = [_chip(c, text_of(c["document"]), n, said[n - 1]) for n, c in enumerate(numbered, 1)]
     chips += [_chip(c, text_of(c["document"]), None, answer) for c in others]
+    chips += [_chip(nearest, text_of(nearest["document"]), None, "", f"{NEAREST}: ")] if nearest else []
     notes = [f"Dimmed: {UNSUPPORTED.lower()}."] if any(s.support == "unsupported" for s in checked) else []
     notes += [escape(BY_WORDS)] if any(c["source"] == "words" for c in others) else []
     below = "".join(f"<small>{note}</small>" for note in notes)
@@ -211,8 +218,10 @@ def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one["document"] == other["document"] and one["start"] < other["end"] and other["start"] < one["end"]
 
 
-def _chip(c: dict[str, Any], text: str | None, number: int | None, said: str) -> str:
-    """Return one source: where it is and, when opened, its words in their surroundings, those of the answer marked."""
+def _chip(c: dict[str, Any], text: str | None, number: int | None, said: str, name: str = "") -> str:
+    """Return one source: its ``name``, where it is and, when opened, its words in their surroundings, those of the
+    answer marked.
+    """
     start, end = c["start"], c["end"]
     if text is None or text[start:end] != c["quote"]:
         text, start, end = c["quote"], 0, len(c["quote"])
@@ -222,10 +231,10 @@ def _chip(c: dict[str, Any], text: str | None, number: int | None, said: str) ->
     for a, b in [(a - first, b - first) for a, b in marks]:
         html += f"{escape(shown[at:a])}<mark>{escape(shown[a:b])}</mark>"
         at = b
-    label = f"<b>{number}</b> {escape(place(c))}" if number else escape(place(c))
+    label = f"<b>{number}</b> {escape(place(c))}" if number else escape(name + place(c))
     at_words = f'data-document="{escape(c["document"])}" data-start="{c["start"]}" data-end="{c["end"]}"'
     button = f'<button type="button" class="lc-open-source" {at_words}>Show in the document</button>'
-    how = "" if number else f"<small>{_HOW_FOUND.get(c['source'], _HOW_FOUND['passage'])}</small>"
+    how = "" if number or name else f"<small>{_HOW_FOUND.get(c['source'], _HOW_FOUND['passage'])}</small>"
     return (
         f'<details class="lc-chip" data-number="{number or ""}"><summary>{label}</summary>'
         f"<blockquote>{html}{escape(shown[at:])}</blockquote>{how}{button}</details>"

@@ -10,11 +10,12 @@ from typing import Any
 from tqdm import tqdm
 
 from localctx.cli.printing import print_error, print_json_text, print_line, print_text, printable_line, visible_line
-from localctx.document_parts import tell_part
+from localctx.document_parts import NEAREST, tell_part
 from localctx.engine.events import (
     Done,
     Event,
     Evicted,
+    NearestPassage,
     Note,
     PassageAnswered,
     Planned,
@@ -58,6 +59,8 @@ class Terminal:
                 self.say(event.text)
             case Quoted() if not self._json:
                 self._quote(event)
+            case NearestPassage() if not self._json:
+                self._nearest(event)
             case Token() if not self._json:
                 self._token(event)
             case SentenceChecked() if not self._json:
@@ -130,6 +133,12 @@ class Terminal:
         self.clear()
         self.quoted = quoted.citation
         print_text(f"{format_citation(quoted.citation, MAX_QUOTE)}\n")
+
+    def _nearest(self, nearest: NearestPassage) -> None:
+        """Print, below an answer that says that nothing answers, what comes nearest."""
+        self.end_answer()
+        if not self._quiet:
+            print_text(f"\n{NEAREST}: {format_citation(nearest.citation, MAX_QUOTE)}")
 
     def _plan(self, p: Planned) -> None:
         eta = f", about {p.seconds:.0f} s" if p.seconds and p.seconds >= 1 else ""

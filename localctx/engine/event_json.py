@@ -9,6 +9,7 @@ from localctx.engine.events import (
     Done,
     Event,
     Evicted,
+    NearestPassage,
     Note,
     PassageAnswered,
     Planned,
@@ -25,7 +26,7 @@ EVENTS = {
     kind.__name__: kind
     for kind in (
         *(Planned, Progress, Note, WholeOffered, Evicted, Quoted),
-        *(PassageAnswered, SentenceChecked, Token, Done),
+        *(NearestPassage, PassageAnswered, SentenceChecked, Token, Done),
     )
 }
 """The events that lines can be, by name."""

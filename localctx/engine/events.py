@@ -110,6 +110,15 @@ class Quoted:
 
 
 @dataclass(frozen=True)
+class NearestPassage:
+    """What comes nearest to a question that nothing answers, after the answer that says so; ``citation`` is as in the
+    report (``nearest``). It is no answer, and is to be shown below with its name.
+    """
+
+    citation: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class PassageAnswered:
     """One passage's ``answer`` to a question that is put to every passage, before the report that groups all of them;
     ``citation`` is as in the report.
@@ -163,4 +172,4 @@ class InUse:
     kv: Mapping[str, int] = field(default_factory=dict)
 
 
-Event = Planned | Progress | Note | Evicted | Quoted | PassageAnswered | SentenceChecked | Token | Done
+Event = Planned | Progress | Note | Evicted | Quoted | NearestPassage | PassageAnswered | SentenceChecked | Token | Done

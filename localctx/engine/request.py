@@ -53,7 +53,8 @@ class Request:
     ``text`` and ``texts`` begin with it.
 
     Set while it runs: ``logits`` after the prompt, ``answers``, why generation ``stopped``, tokens ``prefilled`` and
-    those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, the mean log-``likelihood`` of a greedy
+    those ``prefilled_to_rank`` a passage, ``seconds`` by phase, ``citations``, what is ``nearest`` to a question that
+    nothing answers, the mean log-``likelihood`` of a greedy
     answer's tokens.
 
     Set by the workflow: ``controls`` of the answer's tokens; ``until``, as JSON what is read of a document of which
@@ -94,6 +95,7 @@ class Request:
     prefilled: int = 0
     prefilled_to_rank: int = 0
     citations: list[dict[str, Any]] = field(default_factory=list)
+    nearest: dict[str, Any] | None = None
     sentences: list[dict[str, Any]] = field(default_factory=list)
     lookup: PromptLookup = field(default_factory=lambda: PromptLookup((), 0))
     likelihood: float = 0.0
@@ -188,6 +190,7 @@ class Request:
             decoding=self.decoding,
             confidence=self.confidence,
             withheld=self.withheld,
+            nearest=self.nearest,
             until=self.until,
         )
 
@@ -205,7 +208,7 @@ class Request:
         until = {"until": self.until} if self.until else {}
         used = {"model": self.model_name, "adapter": self.adapter.name if self.adapter else None}
         offered = {"offered": dict(self.offered)} if self.offered else {}
-        told = {"kv": kv, "sentences": self.sentences}
+        told = {"kv": kv, "sentences": self.sentences, **({"nearest": self.nearest} if self.nearest else {})}
         return {**used, "mode": self.plan.mode, **counts, **told, **until, **offered}
 
     def token_counts(self) -> TokenCounts:

@@ -68,8 +68,10 @@ class AnswerReport:
     them, ``sentences`` of the answer as ``AnswerSentence``; ``decoding`` is ``quote`` where the answer consists of
     words of the documents, else ``free``; ``confidence`` the probability that the text answers it, None where no
     adapter rates its answers; ``withheld`` what was not given because that is too low; ``adapter`` the name of that
-    which answered, None if none did. ``chat`` and ``message`` (its id) where the answer is part of a chat; ``until``
-    (``ReadUntil``) where only the beginning of a document was read; ``everywhere`` where every passage was asked.
+    which answered, None if none did. ``nearest``, like a citation, is what comes nearest to a question that nothing
+    answers: no answer, and not among the ``citations``. ``chat`` and ``message`` (its id) where the answer is part of a
+    chat; ``until`` (``ReadUntil``) where only the beginning of a document was read; ``everywhere`` where every passage
+    was asked.
     """
 
     answer: str
@@ -88,6 +90,7 @@ class AnswerReport:
     decoding: str = "free"
     confidence: float | None = None
     withheld: str | None = None
+    nearest: dict[str, Any] | None = None
     adapter: str | None = None
     chat: str | None = None
     message: int | None = None
@@ -96,10 +99,10 @@ class AnswerReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON; without ``chat`` and ``message`` outside of chats, without ``until`` where all was read,
-        and without ``everywhere`` where not every passage was asked.
+        without ``everywhere`` where not every passage was asked, and without ``nearest`` where something answers.
         """
         report = asdict(self)
-        for name in ("until", "everywhere"):
+        for name in ("until", "everywhere", "nearest"):
             if report[name] is None:
                 del report[name]
         if self.chat is None:

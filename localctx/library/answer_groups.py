@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from localctx.document_parts import tell_place
-from localctx.library.cite import split_words
 from localctx.library.sentences import ENDS
+from localctx.library.words import split_words
 
 MAX_PLACES = 12  # told of one group; the citations have all
 MAX_SENTENCE = 200  # characters

@@ -1,26 +1,21 @@
-"""Citations: the sentences of documents that support an answer, as ranges of the documents' text.
+"""Citations: the sentences or clauses of documents that support an answer, as ranges of the documents' text.
 
-Where a small model reads closely, ``close_reading`` has chosen the sentences, and they are cited as they are.
+An answer that stands in the text word for word, such as a name or a number, is supported only by what contains it.
 """
 
-import math
-import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from localctx.library.evidence import EvidenceRange, EvidenceScorer, ScoredRange, evidence_of, terms_of
 from localctx.library.search import Passage
-from localctx.library.sentences import LONG, sentences
-from localctx.store.documents import DocumentRow, Span, StoredDocument, labels, part_labels
+from localctx.store.documents import StoredDocument, labels, part_labels
 
 ENOUGH = 0.5  # weighted share of the answer's words that a quote must contain to be cited as its support
-MAX_SENTENCES = 3  # in a quote
-SENTENCE_COST = 0.2  # weighted share of the answer's words that each further sentence has to add
-MAX_ATTENDED = 3  # citations found by attention
-
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # CJK characters one by one
+ALIKE = 0.8  # of the rank of the best evidence that contains the answer, from which on other such evidence is cited
+MAX_CITED = 3  # citations of an answer from documents that were read whole
+ATTENTION = 0.5  # by which evidence with most of the attention gains, of its share of the question's words
 
 TextRange = tuple[int, int]
 Source = Literal["passage", "attention", "quote", "words"]
@@ -33,9 +28,12 @@ class Citation:
 
     ``page`` is the label of a page, or ``slide 3``, ``row 12``, ``message 4``: a part that ``tell_part`` puts in words.
 
-    ``source`` ``passage``: ``weight`` is the weighted share of the answer's words that the quote contains.
+    The quote is one sentence or clause, or up to three in a row where they support the answer together.
+
+    ``source`` ``passage``: ``weight`` is the weighted share of the answer's words that the quote contains; of the
+    question's words, where the answer is yes or no.
     ``source`` ``attention``: ``weight`` is the share of the attention that went to the KV page that holds the quote.
-    ``source`` ``quote``: the answer, or a run of it, stands exactly there, and ``weight`` is 1.
+    ``source`` ``quote``: the answer, or a run of it, was taken from this quote word for word, and ``weight`` is 1.
     ``source`` ``words``: as ``passage``, of a document that was read whole by an engine that tells no attention.
     """
 
@@ -51,183 +49,175 @@ class Citation:
 
 
 def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> list[Citation]:
-    """Returns, best first, the sentences of each passage that support ``answer`` best.
+    """Returns, best first, what supports ``answer`` best in each passage.
 
-    If no passage supports the answer, returns the nearest sentences of the first passage, with a weight below ENOUGH.
+    If no passage supports the answer, returns what is nearest to the question, with a weight below ENOUGH.
     """
-    ranges = [list(sentences(p.text, 0, len(p.text))) for p in passages]
-    texts = (p.text[a:b] for p, sentence_ranges in zip(passages, ranges, strict=True) for a, b in sentence_ranges)
-    matcher = _AnswerMatcher(answer, question, texts)
-    best = [
-        (matcher.best_quote(p.text, sentence_ranges), p)
-        for p, sentence_ranges in zip(passages, ranges, strict=True)
-        if sentence_ranges
-    ]
-    enough = [(quote, p) for quote, p in best if quote.answer >= ENOUGH] or best[:1]
-    return [_cite_passage(p, quote) for quote, p in sorted(enough, key=lambda e: e[0].score, reverse=True)]
+    sources = [source for p in passages if (source := _CitableText.of_passage(p)).ranges]
+    scorer = _scorer(answer, question, sources)
+    found = _direct_evidence(scorer, sources) or _enough(scorer, sources) or _nearest(scorer, sources)
+    return [one.source.cite(one.range, "passage", one.evidence.answer) for one in found]
 
 
 def cite_range(answer: str, passage: Passage, start: int, end: int) -> Citation:
     """Returns characters ``start..end`` of the passage's text as a citation, weighted by its match with ``answer``."""
-    matcher = _AnswerMatcher(answer, "", [passage.text[start:end]])
-    return _cite_passage(passage, matcher.best_quote(passage.text, [(start, end)]))
+    said = terms_of(answer)
+    weight = len(said & terms_of(passage.text[start:end])) / max(1, len(said))
+    return _CitableText.of_passage(passage).cite((start, end), "passage", weight)
 
 
 def cite_characters(document: StoredDocument, start: int, end: int) -> Citation:
-    """Returns characters ``start..end`` of a document as a citation of an answer that consists of these words."""
-    row, text, spans = document
-    page, heading = part_labels(spans)(start), labels(spans, "heading")(start)
-    return Citation(row.id, row.name, page, heading, start, end, text[start:end], "quote", 1.0)
+    """Returns characters ``start..end`` of a document as a citation of an answer with words of them."""
+    return _CitableText.of_document(document).cite((start, end), "quote", 1.0)
 
 
 def nearest_sentence(documents: Sequence[StoredDocument], question: str) -> Citation:
-    """Returns the sentence of the documents with most of the question's words."""
-    best = list[tuple[float, int, TextRange]]()
-    for i, document in enumerate(documents):
-        every_sentence = list(sentences(document.text, 0, len(document.text))) or [(0, len(document.text))]
-        share, chosen, _ = likeliest_sentence(document.text, every_sentence, question)
-        best.append((share, -i, chosen))
-    share, i, (start, end) = max(best)
-    return replace(cite_characters(documents[-i], start, end), source="passage", weight=0.0)
+    """Returns the sentence or clause of the documents with most of the question's words, with a weight of 0."""
+    sources = list(map(_CitableText.of_document, documents))
+    found = _nearest(_scorer("", question, sources), [source for source in sources if source.ranges])
+    if not found:
+        return replace(cite_characters(documents[0], 0, len(documents[0].text)), source="passage", weight=0.0)
+    return found[0].source.cite(found[0].range, "passage", 0.0)
 
 
 def likeliest_sentence(text: str, ranges: Sequence[TextRange], question: str) -> tuple[float, TextRange, TextRange]:
-    """Returns which of ``ranges`` of ``text`` stands in the sentence with most of the question's words: that sentence's
+    """Returns which of ``ranges`` of ``text`` stands in the sentence or clause with most of the question's words: its
     weighted share of them, the range, and the characters of the sentence (or of all that the range reaches into).
     """
-    every_sentence = list(sentences(text, 0, len(text))) or [(0, len(text))]
-    starts = [start for start, _ in every_sentence]
-    matcher = _AnswerMatcher("", question, (text[a:b] for a, b in every_sentence))
+    known = evidence_of(text) or (EvidenceRange(0, len(text), frozenset(), ""),)
+    starts, scorer = [one.start for one in known], EvidenceScorer("", question, known)
     found = list[tuple[float, TextRange, TextRange]]()
     for start, end in ranges:
         first = max(0, bisect_right(starts, start) - 1)
         last = max(first, bisect_left(starts, end) - 1)
-        around = min(start, starts[first]), max(end, every_sentence[last][1])
-        found.append((matcher.question_share(text[slice(*around)]), (start, end), around))
+        around = min(start, starts[first]), max(end, known[last].end)
+        found.append((scorer.together(known[first : last + 1]).question, (start, end), around))
     return max(found, key=lambda one: one[0])
 
 
 def cite_from_attention(
     answer: str, question: str, documents: Sequence[StoredDocument], attended: Sequence[AttendedRange]
 ) -> list[Citation]:
-    """Returns citations from the ranges that the model attended to most while it answered: the sentences in them that
-    support ``answer``, or else all their sentences.
+    """Returns citations of what supports ``answer`` best, where the model attended to most while it answered; if it
+    attended to nothing that does, of what supports it elsewhere, or else of what it attended to.
 
     ``attended`` are ranges of ``documents`` with their share of the attention, in descending order. A share of 0 means
-    that it was not measured; such a range is cited only where no measured one supports the answer.
+    that it was not measured. Without any, nothing is cited.
     """
-    measured = [item for item in attended if item[3]][:MAX_ATTENDED]
-    chosen = measured + [item for item in attended if not item[3]]
-    ranges = [r for i, start, end, share in chosen if (r := _SentenceRange(*documents[i], start, end, share)).sentences]
-    matcher = _AnswerMatcher(answer, question, (r.text[a:b] for r in ranges for a, b in r.sentences))
-    best = [(r, matcher.best_quote(r.text, r.sentences)) for r in ranges]
-    cited = [r.cite(q if q.answer >= ENOUGH else None) for r, q in best if r.share]
-    if all(q.answer < ENOUGH for r, q in best if r.share):
-        enough = [(r, q) for r, q in best if q.answer >= ENOUGH]
-        cited = [r.cite(q) for r, q in sorted(enough, key=lambda e: e[1].score)[-1:]] + cited
-    unique = dict[tuple[str, int, int], Citation]()
-    for c in cited:
-        unique.setdefault((c.document, c.start, c.end), c)
-    return list(unique.values())
+    if not attended:
+        return []
+    sources = list(map(_CitableText.of_document, documents))
+    scorer, measured = _scorer(answer, question, sources), [item for item in attended if item[3]]
+    looked = [(sources[i].within(start, end), share) for i, start, end, share in measured[:MAX_CITED]]
+    seen = [_Found(source, scorer.best(source.ranges), share) for source, share in looked if source.ranges]
+    found = _direct_evidence(scorer, sources, measured)
+    found = found or [one for one in seen if one.evidence.answer >= ENOUGH] or _enough(scorer, sources)[:1]
+    found = found or [one for source, share in looked for one in _nearest(scorer, [source], share)]
+    cited = [
+        one.source.cite(one.range, "attention" if one.share else "passage", one.share or one.evidence.answer)
+        for one in found
+    ]
+    unique = {(c.document, c.start, c.end): c for c in sorted(cited, key=lambda c: c.weight)}
+    return sorted(unique.values(), key=lambda c: -c.weight)
 
 
 def cite_words(answer: str, question: str, documents: Sequence[StoredDocument]) -> list[Citation]:
-    """Returns, best first, the sentences of each document that support ``answer`` best, where nothing is known of the
-    model's attention; if none supports it, the sentence nearest to the ``question``, with a weight of 0.
+    """Returns, best first, what supports ``answer`` best in each document, where nothing is known of the model's
+    attention; if nothing does, the sentence nearest to the ``question``, with a weight of 0.
     """
-    ranges = [
-        r for row, text, spans in documents if (r := _SentenceRange(row, text, spans, 0, len(text), 0.0)).sentences
-    ]
-    matcher = _AnswerMatcher(answer, question, (r.text[a:b] for r in ranges for a, b in r.sentences))
-    best = [(r, matcher.best_quote(r.text, r.sentences)) for r in ranges]
-    enough = [(r, quote) for r, quote in best if quote.answer >= ENOUGH]
-    cited = [r.cite(quote) for r, quote in sorted(enough, key=lambda e: e[1].score, reverse=True)[:MAX_ATTENDED]]
-    if not cited and ranges:
-        cited = [nearest_sentence(documents, question)]
-    return [replace(citation, source="words") for citation in cited]
+    sources = [source for d in documents if (source := _CitableText.of_document(d)).ranges]
+    scorer = _scorer(answer, question, sources)
+    found = (_direct_evidence(scorer, sources) or _enough(scorer, sources))[:MAX_CITED]
+    if not found and sources:
+        return [replace(nearest_sentence(documents, question), source="words")]
+    return [one.source.cite(one.range, "words", one.evidence.answer) for one in found]
 
 
-def _cite_passage(p: Passage, quote: "_Quote") -> Citation:
-    words, at = p.text[quote.start : quote.end], p.start
-    weight = round(quote.answer, 4)
-    page, start, end = p.page_at(at + quote.start), at + quote.start, at + quote.end
-    return Citation(p.document, p.name, page, p.heading, start, end, words, "passage", weight)
+class _CitableText(NamedTuple):
+    """The ``text`` that was read of a document, from its character ``offset`` on, with the ``ranges`` that can be
+    cited; ``page`` and ``heading`` return what a position of the document is under.
+    """
+
+    document: str
+    name: str
+    offset: int
+    text: str
+    ranges: Sequence[EvidenceRange]
+    page: Callable[[int], str | None]
+    heading: Callable[[int], str | None]
+
+    @classmethod
+    def of_passage(cls, p: Passage) -> "_CitableText":
+        return cls(p.document, p.name, p.start, p.text, evidence_of(p.text), p.page_at, lambda at: p.heading)
+
+    @classmethod
+    def of_document(cls, document: StoredDocument) -> "_CitableText":
+        row, text, spans = document
+        page, heading = part_labels(spans), labels(spans, "heading")
+        return cls(row.id, row.name, 0, text, evidence_of(text), page, heading)
+
+    def within(self, start: int, end: int) -> "_CitableText":
+        """Returns the same with the ranges alone that overlap ``start..end``; those mostly inside it, if there are."""
+        overlapping = [one for one in self.ranges if one.start < end and start < one.end]
+        inside = [one for one in overlapping if 2 * (min(one.end, end) - max(one.start, start)) >= one.end - one.start]
+        return self._replace(ranges=inside or overlapping)
+
+    def cite(self, of: TextRange, source: Source, weight: float) -> Citation:
+        start, end = self.offset + of[0], self.offset + of[1]
+        page, heading, quote = self.page(start), self.heading(start), self.text[slice(*of)]
+        return Citation(self.document, self.name, page, heading, start, end, quote, source, round(weight, 4))
 
 
-class _Quote(NamedTuple):
-    """A range of consecutive sentences, the weighted share of the answer's words in it, and its score."""
+class _Found(NamedTuple):
+    """Evidence in a ``source``; ``share`` of the attention that went there (0: unknown)."""
 
-    start: int
-    end: int
-    answer: float
-    score: tuple[bool, float, float]
+    source: _CitableText
+    evidence: ScoredRange
+    share: float = 0.0
 
-
-class _SentenceRange:
-    """The ``sentences`` of a document that overlap ``start..end``, with its ``share`` of the attention (0: unknown)."""
-
-    def __init__(self, row: DocumentRow, text: str, spans: Sequence[Span], start: int, end: int, share: float) -> None:
-        self.row, self.text, self.spans, self.share = row, text, spans, share
-        self._range = start, end
-        near = sentences(text, max(0, start - LONG), min(len(text), end + LONG))
-        self.sentences = [(a, b) for a, b in near if a < end and start < b]
-
-    def cite(self, quote: _Quote | None) -> Citation:
-        """Returns the quote as a citation or, without one, the sentences that lie mostly inside the range."""
-        start, end = (quote.start, quote.end) if quote else self._mostly_inside()
-        page, heading = part_labels(self.spans)(start), labels(self.spans, "heading")(start)
-        source: Source = "attention" if self.share else "passage"
-        weight = round(self.share or (quote.answer if quote else 0), 4)
-        words = self.text[start:end]
-        return Citation(self.row.id, self.row.name, page, heading, start, end, words, source, weight)
-
-    def _mostly_inside(self) -> TextRange:
-        start, end = self._range
-        inside = [(a, b) for a, b in self.sentences if 2 * (min(b, end) - max(a, start)) >= b - a] or self.sentences
-        return inside[0][0], inside[-1][1]
+    @property
+    def range(self) -> TextRange:
+        return self.evidence.start, self.evidence.end
 
 
-class _AnswerMatcher:
-    """Scores how much of an answer a text contains. Words that occur in few of the ``texts`` weigh more (IDF)."""
-
-    def __init__(self, answer: str, question: str, texts: Iterable[str]) -> None:
-        counts, total = Counter[str](), 0
-        for text in texts:
-            counts.update(set(split_words(text)))
-            total += 1
-        self._answer, self._question = (
-            {w: math.log(1 + total / max(1, counts[w])) for w in split_words(words)} for words in (answer, question)
-        )
-        self._normalized_answer = _normalized(answer)
-
-    def best_quote(self, text: str, ranges: Sequence[TextRange]) -> _Quote:
-        """Returns the run of up to MAX_SENTENCES sentences, of those at ``ranges``, that matches the answer best."""
-        runs = [
-            ranges[i : i + n] for i in range(len(ranges)) for n in range(1, MAX_SENTENCES + 1) if i + n <= len(ranges)
-        ]
-        return max((self._quote(text, run) for run in runs), key=lambda q: q.score)
-
-    def question_share(self, text: str) -> float:
-        """Returns the weighted share of the question's words that ``text`` contains."""
-        return _share(self._question, set(split_words(text)))
-
-    def _quote(self, text: str, run: Sequence[TextRange]) -> _Quote:
-        start, end = run[0][0], run[-1][1]
-        words = set(split_words(text[start:end]))
-        answer, question = (_share(weights, words) for weights in (self._answer, self._question))
-        exact = bool(self._answer) and self._normalized_answer in _normalized(text[start:end])
-        return _Quote(start, end, answer, (exact, answer - SENTENCE_COST * (len(run) - 1), question))
+def _scorer(answer: str, question: str, sources: Iterable[_CitableText]) -> EvidenceScorer:
+    return EvidenceScorer(answer, question, (one for source in sources for one in source.ranges))
 
 
-def _share(weights: dict[str, float], words: set[str]) -> float:
-    return sum(w for word, w in weights.items() if word in words) / sum(weights.values()) if weights else 0.0
+def _direct_evidence(
+    scorer: EvidenceScorer, sources: Sequence[_CitableText], measured: Sequence[AttendedRange] = ()
+) -> list[_Found]:
+    """Returns, best first, what contains the answer word for word and has most of the question's words and of the
+    attention; of yes and no, what has most of both; nothing for other answers.
+    """
+    most = max((share for *_, share in measured), default=0.0) or 1.0
+    found = list[tuple[float, float, _Found]]()
+    for i, source in enumerate(sources):
+        for evidence in scorer.each(source.ranges):
+            if evidence.contains or scorer.is_yes_no:
+                share = _share_at(i, evidence, measured)
+                rank = evidence.answer if scorer.is_yes_no else evidence.question
+                found.append((rank * (1 + ATTENTION * share / most), share, _Found(source, evidence, share)))
+    found.sort(key=lambda one: (-one[0], -one[1]))
+    alike = [one for rank, _, one in found if rank and rank >= ALIKE * found[0][0]]
+    attended = [one for _, share, one in found[:1] if share or not scorer.is_yes_no]
+    return (alike or attended)[: 1 if scorer.is_yes_no else MAX_CITED]
 
 
-def split_words(text: str) -> list[str]:
-    """Returns the words of a text in lower case; characters of scripts without spaces one by one."""
-    return _WORD.findall(text.casefold())
+def _share_at(document: int, evidence: ScoredRange, measured: Iterable[AttendedRange]) -> float:
+    """Returns the largest share of the attention that a range of a document got which overlaps the evidence."""
+    shares = (s for i, start, end, s in measured if i == document and start < evidence.end and evidence.start < end)
+    return max(shares, default=0.0)
 
 
-def _normalized(text: str) -> str:
-    """Returns the words of a text, each between spaces, so that a text is found in another only as whole words."""
-    return f" {' '.join(split_words(text))} "
+def _enough(scorer: EvidenceScorer, sources: Sequence[_CitableText]) -> list[_Found]:
+    """Returns, best first, the best evidence of each source, if it has enough of the answer's words."""
+    best = [_Found(source, scorer.best(source.ranges)) for source in sources if source.ranges]
+    enough = [one for one in best if one.evidence.answer >= ENOUGH]
+    return sorted(enough, key=lambda one: one.evidence.score, reverse=True)
+
+
+def _nearest(scorer: EvidenceScorer, sources: Sequence[_CitableText], share: float = 0.0) -> list[_Found]:
+    """Returns the sentence or clause with most of the question's words, the first of several; [] without any."""
+    every = [_Found(source, evidence, share) for source in sources for evidence in scorer.each(source.ranges)]
+    return [max(every, key=lambda one: (one.evidence.question, one.evidence.answer))] if every else []

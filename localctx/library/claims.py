@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from localctx.library.word_forms import FUNCTION_WORDS, WordForm, word_forms
+from localctx.library.yes_no import clause_after
 
 NEGATED = 3  # words after "not" that it is taken to deny
 
@@ -15,7 +16,11 @@ _REFUSALS = re.compile(
     rf"\b(?:{_SOURCE})s?\b[^.]*{_NOT}[^.]*\b(?:say|mention|state|specif|contain|provide|includ|"
     r"tell|give|answer|indicate|discuss|describe|name|information)"
     rf"|{_NOT}[^.]*\b(?:mentioned|specified|stated|provided|given|said|found|indicated)\b[^.]*\b(?:{_SOURCE})"
-    r"|\b(?:no|not enough|insufficient) (?:information|mention|answer)\b",
+    r"|\b(?:no|not enough|insufficient) (?:information|mention|answer)\b"
+    r"|\b(?:dokument|text|vertrag)\b[^.]*\b(?:nicht|nichts|keine?)\b"
+    r"|\b(?:document|texte|contrat)\b[^.]*\b(?:ne|n[’'])[^.]*\b(?:pas|rien)\b"  # noqa: RUF001
+    r"|\b(?:documento|texto|contrato)\b[^.]*\b(?:no lo|no)\b[^.]*\b(?:dice|menciona|indica)\b"
+    r"|(?:文件|文档|文本|文中|合同)[^。]*(?:没有|未)(?:说明|提及|提到|说|写|提供)",
     re.IGNORECASE,
 )
 _OF_THE_SPEAKER = re.compile(
@@ -44,7 +49,8 @@ class Claim:
 
 
 def claim_of(sentence: str) -> Claim:
-    """Returns what ``sentence`` claims, whatever kind of sentence it is."""
+    """Returns what ``sentence`` claims, whatever kind of sentence it is; of "No, pets are not allowed" the clause."""
+    sentence = _without_yes_or_no(sentence)
     forms = list(word_forms(sentence))
     content = [word for word in forms if word.is_content]
     required = frozenset(word.form for word in content if word.is_number or _is_name(sentence, forms, word))
@@ -53,14 +59,19 @@ def claim_of(sentence: str) -> Claim:
 
 def claims_something(sentence: str) -> bool:
     """True if a source could say a sentence or contradict it: false for greetings, questions, refusals, headings, what
-    introduces a list, and whatever has no word of its own.
+    introduces a list, yes and no alone, and whatever has no word of its own.
     """
-    stripped = sentence.strip()
+    stripped = _without_yes_or_no(sentence).strip()
     if not stripped or stripped[-1] in "?？:" or _HEADING.match(stripped):  # noqa: RUF001
         return False
     if _OF_THE_SPEAKER.match(stripped) or _REFUSALS.search(stripped):
         return False
     return any(word.is_content for word in word_forms(stripped))
+
+
+def _without_yes_or_no(sentence: str) -> str:
+    clause = clause_after(sentence)
+    return sentence if clause is None else clause
 
 
 def _is_name(sentence: str, forms: list[WordForm], word: WordForm) -> bool:

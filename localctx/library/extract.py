@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localctx.library.cite import TextRange, split_words
+from localctx.library.cite import TextRange
 from localctx.library.repeated_sentences import repeats
 from localctx.library.sentences import ENDS, sentences
+from localctx.library.words import split_words
 from localctx.store.search_index import COMMON_WORDS
 
 MIN_WORDS, MAX_WORDS = 10, 60  # of a sentence

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from localctx.library.cite import split_words
 from localctx.library.sentences import ENDS, sentences
+from localctx.library.words import split_words
 from localctx.store.search_index import COMMON_WORDS
 
 ALIKE = 0.7  # share of their words that two sentences have in common (Dice) if one repeats the other

@@ -4,6 +4,7 @@ There is this one matcher for answers, chats and summaries: words weigh by their
 there, and a passage does not say what it denies.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
@@ -14,6 +15,8 @@ from localctx.library.claims import claims_something
 from localctx.library.language import language_of
 from localctx.library.sentences import ENDS, sentences
 from localctx.library.source_index import DocumentRange, SourceIndex, SourceText
+from localctx.library.words import in_spaces
+from localctx.library.yes_no import clause_after
 
 SUPPORTS = 0.8  # weighted share of a sentence's words that a passage must have to say it
 
@@ -100,17 +103,35 @@ class SupportFinder:
 
 
 def check_quotes(answer: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:
-    """Returns the parts of an ``answer`` that consists of words of its ``citations`` (as JSON), each with its place.
-    Words that are not found in the answer are left out.
+    """Returns the parts of an ``answer`` that was put together from words of its ``citations`` (as JSON), each with the
+    one that has it; a yes or no, which no citation says, as one unchecked part. Words that none has are left out.
     """
-    found, at = list[AnswerSentence](), 0
-    for c in citations:
-        words = " ".join(c["quote"].split())
-        start = answer.find(words, at)
-        if words and start >= 0:
-            at = start + len(words)
-            found.append(AnswerSentence(start, at, "supported", len(found) + 1, _citation(c)))
+    if clause_after(answer) is not None:
+        return [AnswerSentence(*of, "unchecked") for of in sentences(answer, 0, len(answer))]
+    quotes, words = [in_spaces(c["quote"]) for c in citations], list(re.finditer(r"\S+", answer))
+    found, sources = list[AnswerSentence](), list[int]()
+    while words:
+        if part := _longest_part(answer, words, quotes):
+            start, end, source = part
+            sources += [source] if source not in sources else []
+            number, cited = sources.index(source) + 1, _citation(citations[source])
+            found.append(AnswerSentence(start, end, "supported", number, cited))
+        words = [word for word in words[1:] if not part or word.start() >= part[1]]
     return found
+
+
+def _longest_part(answer: str, words: Sequence[re.Match[str]], quotes: Sequence[str]) -> tuple[int, int, int] | None:
+    """Returns the most of ``words`` from the first on that one of ``quotes`` has: the characters of the answer, without
+    the separator after them, and the quote's number; None if none has the first.
+    """
+    start, best = words[0].start(), None
+    for word in words:
+        said = answer[start : word.end()].rstrip(",;")
+        has = next((i for i, quote in enumerate(quotes) if in_spaces(said) in quote), None) if said else None
+        if has is None:
+            break
+        best = start, start + len(said), has
+    return best
 
 
 def check_by_citations(answer: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:

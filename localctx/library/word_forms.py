@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from localctx.library.number_forms import NUMBER, number_at, number_form
 from localctx.store.search_index import COMMON_WORDS
 
 _WORD = re.compile(
-    r"\d+(?:[.,]\d+)*|[%€$£]|[\u3040-\u30ff\u3400-\u9fff]"  # CJK characters one by one
+    rf"{NUMBER}|[%€$£]|[\u3040-\u30ff\u3400-\u9fff]"  # CJK characters one by one
     r"|[^\W\d_\u3040-\u30ff\u3400-\u9fff]+(?:['’][^\W\d_]+)*"  # noqa: RUF001
 )
-_THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
+_ELIDED = re.compile(r"(?:[cdjlmnst]|qu)['’](?=[^\W\d_]{2})", re.IGNORECASE)  # noqa: RUF001 (d'animaux, l'été)
 _NUMBERS = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
     "eighteen nineteen twenty"
@@ -73,16 +74,17 @@ class WordForm(NamedTuple):
 def word_forms(text: str) -> Iterator[WordForm]:
     """Yields the words of ``text`` in their order."""
     for found in _WORD.finditer(text):
-        word = found.group().casefold()
-        yield WordForm(form_of(word), found.start(), found.end(), word)
+        elided = _ELIDED.match(text, *found.span())
+        start, end = elided.end() if elided else found.start(), found.end()
+        word = text[start:end].casefold()
+        yield WordForm(number_at(text, start, end) if word[0].isdigit() else form_of(word), start, end, word)
 
 
 @lru_cache(1 << 16)
 def form_of(word: str) -> str:
     """Returns the form of a word in lower case: "running", "runs" and "run" have the same, "1,000" and "1000" too."""
     if word[0].isdigit():
-        number = re.sub("[.,]", "", word) if _THOUSANDS.fullmatch(word) else word.replace(",", ".")
-        return number.rstrip("0").rstrip(".") if "." in number else number
+        return number_form(word)
     word = re.sub("['’]s?$", "", word) or word  # noqa: RUF001
     return _ALIKE.get(word) or _stem(word)
 

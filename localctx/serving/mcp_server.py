@@ -1,9 +1,9 @@
 """MCP server: editors and assistants search the library, ask it, list it and read from it (Model Context Protocol)."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from localctx.document_parts import tell_part
+from localctx.document_parts import NEAREST, tell_part
 from localctx.engine.coroutine import map_events
 from localctx.engine.events import Done, Event
 from localctx.engine.request_report import AnswerReport
@@ -125,10 +125,13 @@ def run_stdio(settings: Settings) -> None:
 
 
 def _told(report: AnswerReport) -> str:
-    cited = [
-        f"- [{c['document']}] {_place(c['name'], c['page'], c['heading'])}: {c['quote']}" for c in report.citations
-    ]
-    return report.answer + ("\n\nFrom:\n" + "\n".join(cited) if cited else "")
+    nearest = [report.nearest] if report.nearest else []
+    return report.answer + _listed("From", report.citations) + _listed(NEAREST, nearest)
+
+
+def _listed(title: str, citations: Sequence[dict[str, Any]]) -> str:
+    lines = [f"- [{c['document']}] {_place(c['name'], c['page'], c['heading'])}: {c['quote']}" for c in citations]
+    return f"\n\n{title}:\n" + "\n".join(lines) if lines else ""
 
 
 def _place(name: str, page: str | None, heading: str | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from localctx.document_parts import tell_place
+from localctx.document_parts import NEAREST, tell_place
 from localctx.store.chats import Chat, Chats, Message
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#|!&~])")
@@ -30,6 +30,7 @@ def transcript(chats: Chats, chat: Chat, as_json: bool) -> str:
 def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
     """Returns one branch of a chat. Messages are quoted, so that a heading or an open fence ends with its message.
     Citations are footnotes with document, place, and quoted text: of an answer's sentences after each, others below it.
+    Below an answer that nothing answers is what comes nearest.
     """
     lines = [f"# {one_line(chat.title)}", ""]
     lines += [f"- {one_line(d.name)}{' (removed from the library)' if d.removed else ''}" for d in chat.documents]
@@ -41,6 +42,7 @@ def to_markdown(chat: Chat, messages: Sequence[Message]) -> str:
         marks = range(len(notes) + len(cited) + 1, len(notes) + len(cited) + len(others) + 1)
         notes += [f"[^{n}]: {reference(c)}" for n, c in enumerate(cited + others, len(notes) + 1)]
         lines += ["", " ".join(f"[^{n}]" for n in marks)] if others else []
+        lines += ["", f"{NEAREST}: {reference(nearest)}"] if (nearest := message.stats.get("nearest")) else []
     return "\n".join([*lines, *([""] if notes else []), *notes, ""])
 
 

@@ -14,7 +14,7 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, emit_text, prefill_request, run_request
 from localctx.errors import ChatFull, StoreError, TooLong
-from localctx.library.cite import cite_from_attention, cite_passages, cite_range, cite_words, nearest_sentence
+from localctx.library.cite import cite_from_attention, cite_passages, cite_range, cite_words
 from localctx.library.language import language_warnings
 from localctx.library.search import Passage
 from localctx.settings import Settings
@@ -25,6 +25,7 @@ from localctx.workflows.close_reading import answer_from_sentences, invents, ran
 from localctx.workflows.confident_answer import answer_if_confident, is_rated
 from localctx.workflows.effective_length import longer_than_effective
 from localctx.workflows.everywhere import EverywhereWorkflow
+from localctx.workflows.nearest_passage import is_not_said, offer_nearest
 from localctx.workflows.quoted_answer import answer_in_quotes, may_be_quoted
 from localctx.workflows.rag import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources
@@ -146,16 +147,17 @@ class AskWorkflow:
 
     def answer(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
         """The coroutine that prefills what is left and answers; an answer from passages comes after a quotation of
-        them. At its end the request has its citations, and its sentences their sources. Raises Cancelled, NoRoom; what
-        was generated stands.
+        them, and one that nothing answers before what is nearest. At its end the request has its citations, and its
+        sentences their sources. Raises Cancelled, NoRoom; what was generated stands.
         """
-        return check_sentences(request, question, self._answer(request, question, settings))
+        answering = offer_nearest(request, question, self._answer(request, question, settings))
+        return check_sentences(request, question, answering)
 
     def _answer(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
         if request.answer_from == "everywhere":
             yield from self._everywhere.answer(request, question, settings)
         elif request.answer_from == "nothing":
-            yield from self._answer_unanswered(request, question)
+            yield from _answer_unanswered(request)
         elif not is_rated(request, settings):
             yield from self._answering(request, question, settings)
         elif not (
@@ -163,7 +165,7 @@ class AskWorkflow:
                 self._builder, request, question, self._answering(request, question, settings)
             )
         ):
-            yield from self._answer_unanswered(request, question)
+            yield from _answer_unanswered(request)
 
     def _answering(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
         if may_be_quoted(request, question, settings) and choose_decoding(settings, request.adapter) == "quote":
@@ -199,19 +201,6 @@ class AskWorkflow:
         yield from request.answers[0]
         if invents(request.texts[0], passage.text, question):
             yield Note(INVENTED)
-
-    def _answer_unanswered(self, request: Request, question: str) -> EngineCoroutine[None]:
-        """Say that nothing answers the question, after the words that come nearest."""
-        if request.passages:
-            passage, document = request.passages[0], _document_of(request, request.passages[0])
-            (start, end), *_ = yield from rank_sentences(self._builder, document, passage, question)
-            request.citations = [asdict(cite_range("", passage, start, end))]
-        else:
-            request.citations = [asdict(nearest_sentence(request.documents, question))]
-        yield Quoted(request.citations[0])
-        request.seconds["first_token"] = time.perf_counter() - request.started
-        yield from emit_text(request, request.not_said)
-        request.stopped = "unanswered"
 
     def cite(self, request: Request, question: str) -> None:
         """Set the citations: sentences of the passages, or of the text that got the answer's attention; where that is
@@ -287,8 +276,15 @@ def _prefill_only(request: Request) -> EngineCoroutine[None]:
     request.stopped = "eos"
 
 
+def _answer_unanswered(request: Request) -> EngineCoroutine[None]:
+    """Say that nothing answers the question."""
+    request.seconds["first_token"] = time.perf_counter() - request.started
+    yield from emit_text(request, request.not_said)
+    request.stopped = "unanswered"
+
+
 def _quotation(request: Request, question: str) -> Quoted | None:
-    found = cite_passages(request.texts[0], question, request.passages)
+    found = [] if is_not_said(request) else cite_passages(request.texts[0], question, request.passages)
     return Quoted(asdict(found[0])) if found else None
 
 

@@ -17,9 +17,9 @@ from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import answer_request, close_request, rank_request, run_request
 from localctx.errors import Cancelled
-from localctx.library.cite import split_words
 from localctx.library.search import Passage
 from localctx.library.sentences import sentences
+from localctx.library.words import split_words
 from localctx.models.adapter import Adapter
 from localctx.models.base import Model
 from localctx.settings import Settings

@@ -26,7 +26,7 @@ from localctx.workflows.summary_task import digest
 MAX_ANSWER = 96  # tokens of one passage's answer
 MIN_WORDS = 0.6  # of the question's words, by weight, that a passage must have if it does not make it likelier
 MIN_NOT_SAID = 0.5  # the probability of an adapter's "not said" from which on nothing else is likelier
-RECIPE = "everywhere 2"  # raise the number when answers of passages come to be made otherwise
+RECIPE = "everywhere 3"  # raise the number when answers of passages come to be made otherwise
 
 AnswerPassage = Callable[[Request, str, Settings], EngineCoroutine[None]]
 """The coroutine that answers a question from the request's one passage, and cites it."""

@@ -16,7 +16,8 @@ from localctx.engine.request import Request
 from localctx.engine.run_request import emit_text, prefill_request
 from localctx.engine.span_index import Place, SpanIndex
 from localctx.engine.span_search import QuotedAnswer, SpanSearch
-from localctx.library.cite import cite_characters, likeliest_sentence
+from localctx.library.cite import cite_characters, cite_passages, cite_words, likeliest_sentence
+from localctx.library.yes_no import clause_after
 from localctx.models.base import ForwardRequest
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
@@ -62,7 +63,8 @@ def may_be_quoted(request: Request, question: str, settings: Settings) -> bool:
 def answer_in_quotes(request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
     """Give the likeliest answer that is made of words of what was read, after the sentence in which it stands.
 
-    Its citations are exactly the words it is made of. Raises Cancelled, NoRoom.
+    Its citations are the sentences of the words it is made of; that of a yes or no is about the question. Raises
+    Cancelled, NoRoom.
     """
     if request.logits is None:
         yield from prefill_request(request)
@@ -99,13 +101,16 @@ def _search(
 def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequence[_Source]) -> EngineCoroutine[None]:
     """Yield the sentence that ``answer`` stands in, and its tokens."""
     runs = [_best_place(places, sources, question) for places in answer.places]
-    cited = [_cite(sources[place.text], place.start, place.end) for place, _ in runs]
-    request.citations = list({(c["document"], c["start"], c["end"]): c for c in cited}.values())
-    first, (start, end) = runs[0]
-    yield Quoted(_cite(sources[first.text], start, end))
     words = [" ".join(sources[place.text].text[place.start : place.end].split()) for place, _ in runs]
     between = [f"{separator} ".replace("\n ", "\n") for separator in answer.separators]
     text = "".join(part for pair in zip(words, [*between, ""], strict=True) for part in pair)
+    cited = [_cite(sources[place.text], *sentence) for place, sentence in runs]
+    if clause_after(text) is not None:  # a word that stands anywhere: what is about the question says it
+        passages = request.passages
+        about = cite_passages(text, question, passages) if passages else cite_words(text, question, request.documents)
+        cited = [asdict(citation) for citation in about]
+    request.citations = list({(c["document"], c["start"], c["end"]): c for c in cited}.values())
+    yield from map(Quoted, request.citations[:1])
     request.answers = [[Token(text if not i else "", token) for i, token in enumerate(answer.tokens)]]
     request.likelihood = answer.likelihood / (len(answer.tokens) + 1)
     request.seconds["first_token"] = time.perf_counter() - request.started

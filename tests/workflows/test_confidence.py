@@ -11,7 +11,7 @@ from tiny_adapters import save_adapter
 
 from localctx.engine import run_request
 from localctx.engine.confidence import Calibration, Evidence, calibration_from_json
-from localctx.engine.events import Done, Quoted, Token
+from localctx.engine.events import Done, NearestPassage, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
 
 QUESTION = "How long is river 7?"
@@ -43,11 +43,12 @@ def test_an_answer_that_is_not_likely_right_is_not_given(home, tiny_model, adapt
     assert isinstance(done, Done)
     report = done.report.to_json()
     assert (report["answer"], report["stopped"], report["confidence"]) == (NOT_SAID, "unanswered", 0.5)
-    (citation,) = report["citations"]
-    assert document.read_text()[citation["start"] : citation["end"]] == citation["quote"]
-    said = [event for event in events if isinstance(event, Quoted | Token)]
-    assert said[0] == Quoted(citation)
-    assert "".join(event.text for event in said[1:]) == NOT_SAID
+    nearest = report["nearest"]
+    assert report["citations"] == []
+    assert document.read_text()[nearest["start"] : nearest["end"]] == nearest["quote"]
+    said = [event for event in events if isinstance(event, Quoted | Token | NearestPassage)]
+    assert said[-1] == NearestPassage(nearest)
+    assert "".join(event.text for event in said[:-1]) == NOT_SAID, "no quotation stands above"
 
 
 @pytest.mark.parametrize("answers", ["free", "quote"])

@@ -10,6 +10,7 @@ from localctx.engine import decoding
 from localctx.engine.events import Done, Progress, Quoted, Token
 from localctx.engine.scheduler import Scheduler
 from localctx.library.cite import likeliest_sentence
+from localctx.library.clauses import evidence_ranges
 
 QUESTION = "How long is river 7?"
 QUOTED = {"answers": "quote", "mode": "full", "max_tokens": 24}
@@ -21,18 +22,18 @@ def events_of(home, model, document, question=QUESTION, **how):
 
 
 def check(report: dict, text: str) -> None:
-    """Assert that an answer is made of the words that it cites, and these are where they are said to be."""
+    """Assert that an answer is made of words of the sentences it cites, and these are where they are said to be."""
     assert report["decoding"] == "quote"
     assert report["citations"]
-    runs = [" ".join(c["quote"].split()) for c in report["citations"]]
+    quotes = [" ".join(c["quote"].split()) for c in report["citations"]]
+    whole = {text[a:b] for a, b in evidence_ranges(text, 0, len(text))}
     for citation in report["citations"]:
         assert citation["source"] == "quote"
         assert text[citation["start"] : citation["end"]] == citation["quote"]
+        assert citation["quote"] in whole or any(citation["quote"].startswith(one) for one in whole)
     assert report["answer"] == " ".join(report["answer"].split(" "))
-    assert set(re.split(r", | and |\n", report["answer"])) <= {
-        *runs,
-        *(part for run in runs for part in run.split(", ")),
-    }
+    for part in re.split(r", | and |\n", report["answer"]):
+        assert any(part in quote for quote in quotes)
 
 
 @pytest.mark.parametrize("mode", ["full", "retrieve"])
@@ -45,8 +46,7 @@ def test_a_quoted_answer_is_in_the_document_word_for_word(home, tiny_model, shar
         check(report, text)
         said = [event for event in events if isinstance(event, Quoted | Token)]
         assert isinstance(said[0], Quoted)
-        sentence, first = said[0].citation, report["citations"][0]
-        assert sentence["start"] <= first["start"] < first["end"] <= sentence["end"]
+        assert said[0].citation == report["citations"][0]
         assert "".join(event.text for event in said[1:]) == report["answer"]
         assert "quoting" in {event.phase for event in events if isinstance(event, Progress)}
 

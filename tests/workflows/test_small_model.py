@@ -121,7 +121,8 @@ def test_the_first_command_of_the_readme_is_answered_rightly(ask, precision):
 def test_what_the_document_does_not_say_is_told_as_that(ask):
     done = ask(README, "Who won the battle of Hastings?")
     assert done["stopped"] == "unanswered"
-    assert len(done["citations"]) == 1
+    assert done["citations"] == []
+    assert done["nearest"]["quote"]
 
 
 def test_a_chat_goes_on_where_it_was(localctx, home, prose, tmp_path):
