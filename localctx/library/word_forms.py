@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from localctx.store.search_index import COMMON_WORDS
+from localctx.store.search_words import COMMON_WORDS
 
 _WORD = re.compile(
     r"\d+(?:[.,]\d+)*|[%€$£]|[\u3040-\u30ff\u3400-\u9fff]"  # CJK characters one by one
