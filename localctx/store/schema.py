@@ -7,6 +7,7 @@ from localctx.store.search_words import signs_apart, words_of_chunks
 
 migrate = Migrations("localctx")
 
+
 @migrate()
 def documents_and_pages(db: Database) -> None:
     """Create documents with their text and spans; caches as lists of page names; pages as slots of segment files."""
