@@ -19,8 +19,8 @@ SHORT = 150  # letters; a shorter chunk joins a neighbour
 VIEW = 350  # letters that one vector stands for: a vector of a whole paragraph finds little of its details
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
 _SENTENCE = re.compile(
-    r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)\]]))\s+|(?:(?<=[。！？])|(?<=[。！？][”’」』）]))(?![”’」』）])\s*"
-)  # noqa: RUF001
+    r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)\]]))\s+|(?:(?<=[。！？])|(?<=[。！？][”’」』）]))(?![”’」』）])\s*"  # noqa: RUF001
+)
 _LINE = re.compile(r"\s*\n\s*")
 _CLAUSE = re.compile(r"(?<=[，；：、])")  # noqa: RUF001
 _WORD = re.compile(r"\s+")

@@ -2,7 +2,8 @@
 
 English is matched by the stems of words. German compounds, inflections of most languages and scripts without blanks are
 matched by short runs of letters, 4 in an alphabet as measured best for European languages (McNamee and Mayfield,
-"Character n-gram tokenization for European language text retrieval", 2004), and 2 signs of Chinese, Japanese and Korean.
+"Character n-gram tokenization for European language text retrieval", 2004), and 2 signs of Chinese, Japanese and
+Korean.
 """
 
 import re

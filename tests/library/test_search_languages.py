@@ -121,11 +121,11 @@ def test_an_index_of_an_older_release_is_brought_up_to_date(home):
 
 
 def test_chinese_is_cut_at_its_sentences_and_clauses_into_as_much_as_is_said_in_english():
-    sentence = "员工离职以后，公司每月支付补偿；" * 3 + "“双方同意。”"
+    sentence = "员工离职以后，公司每月支付补偿；" * 3 + "“双方同意。”"  # noqa: RUF001
     text = sentence * 40
     found = [text[start:end] for start, end in chunks(text)]
     assert "".join(found) == text
     assert all(len(part) <= MAX_CHUNK // SIGN_LETTERS and part.endswith("。”") for part in found)
-    clauses = "员工离职以后，公司每月支付补偿，" * 60
+    clauses = "员工离职以后，公司每月支付补偿，" * 60  # noqa: RUF001
     parts = [clauses[start:end] for start, end in views(clauses, next(chunks(clauses)))]
-    assert all(len(part) <= VIEW // SIGN_LETTERS and part.endswith("，") for part in parts)
+    assert all(len(part) <= VIEW // SIGN_LETTERS and part.endswith("，") for part in parts)  # noqa: RUF001
