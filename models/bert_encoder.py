@@ -44,6 +44,7 @@ _IDLE = {
     *("pad_token_id", "bos_token_id", "eos_token_id", "use_cache", "tie_word_embeddings", "model_max_length"),
     *("id2label", "label2id", "num_labels", "output_past", "directionality", "layer_norm_eps"),
     *("pooler_type", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"),
+    "tokenizer_class",
 }
 """Keys that do not change what is computed, or are read apart."""
 

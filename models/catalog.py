@@ -97,7 +97,8 @@ class CatalogEntry:
     """A known model. ``context`` is the window it was trained for, in tokens; ``bytes`` its approximate size on disk;
     ``fits`` the memory in GiB of the smallest GPU it suits (0: no GPU needed). ``sources`` are tried in order.
     ``family`` is the ``model_type`` in its config; ``strength`` says in a short line what it is good for. ``languages``
-    are the ISO 639-1 codes its makers list (empty: not known). ``longer`` are windows beyond ``context`` in which it
+    are the ISO 639-1 codes its makers list (empty: not known), ``measured_languages`` those in which it answered
+    questions about documents rightly in a measurement. ``longer`` are windows beyond ``context`` in which it
     passed a needle test, shortest first. ``terms`` is what a licence that is not open source demands, in a sentence
     with the address of its text; empty for all others.
 
@@ -111,7 +112,8 @@ class CatalogEntry:
     tokens, up to which answers from whole documents are at least as good; both 0 if not measured. ``answers`` is the
     better of ``quote`` and ``free`` for it, empty if not measured. ``reader`` is the adapter of ``models/readers`` that
     answers questions (empty: none). ``summaries`` is ``extract`` if sentences of a document were measured to be better
-    summaries than those it writes.
+    summaries than those it writes. ``query_prefix`` and ``passage_prefix`` are what an embedder was trained to find
+    before questions and before texts.
     """
 
     name: str
@@ -128,16 +130,24 @@ class CatalogEntry:
     effective: int = 0
     answers: str = ""
     languages: tuple[str, ...] = ()
+    measured_languages: tuple[str, ...] = ()
     family: str = ""
     reader: str = ""
     summaries: str = ""
     strength: str = ""
     terms: str = ""
+    query_prefix: str = ""
+    passage_prefix: str = ""
     nf4: int = 0
     working: int = 0
     kv: int = 0
     active: int = 0
     weights: str = ""
+
+    @property
+    def known_languages(self) -> frozenset[str]:
+        """The languages that its makers list or that it was measured to read; empty: not known."""
+        return frozenset((*self.languages, *self.measured_languages))
 
     @property
     def used_parameters(self) -> int:
@@ -150,6 +160,11 @@ class CatalogEntry:
         those that a token uses, which is about the size of a dense model that answers as well.
         """
         return isqrt(self.parameters * self.used_parameters)
+
+    @property
+    def repositories(self) -> list[str]:
+        """The repositories of the hub that it comes from."""
+        return [source.repo for source in self.sources if isinstance(source, HubSource)]
 
     @property
     def config_file(self) -> Path:
@@ -204,7 +219,8 @@ def _entry(name: str, values: dict[str, Any]) -> CatalogEntry:
     if mirror := values.pop("mirror", None):
         sources.append(MirrorSource(**mirror | {"parts": tuple(map(_pip_source, mirror["parts"]))}))
     longer = tuple(ContextWindow(**window) for window in values.pop("longer", ()))
-    values["languages"] = tuple(values.get("languages", ()))
+    for field in ("languages", "measured_languages"):
+        values[field] = tuple(values.get(field, ()))
     return CatalogEntry(name=name, sources=tuple(sources), longer=longer, **values)
 
 

@@ -39,10 +39,15 @@ class Embedder(Protocol):
     def name(self) -> str: ...
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns a unit vector for each text, float32 [n, d]. It is one batch: pass a few texts of similar length."""
+        """Returns a unit vector for each text that is to be found, float32 [n, d]. It is one batch: pass a few texts of
+        similar length.
+        """
+
+    def embed_query(self, query: str) -> np.ndarray:
+        """Returns the unit vector of a question, float32 [d], near those of texts that answer it."""
 
     def embed_and_count(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
-        """As ``embed``; returns also the tokens that the vectors are made of."""
+        """Returns the unit vectors of texts as they are, without a prefix, and the tokens that these are made of."""
 
 
 def load_embedder(
@@ -56,25 +61,32 @@ def load_embedder(
         return None
     if name not in load_catalog() and (find_gguf(name) or GGUF_ON_HUB.fullmatch(name)):
         return LlamaEmbedder(resolve_gguf(name, models_dir, progress), name, tried or models_dir / ".tried")
-    return TransformerEmbedder(resolve_model(name, models_dir, progress, "embedder"), name)
+    folder = resolve_model(name, models_dir, progress, "embedder")
+    known = next((entry for entry in load_catalog().values() if name in (entry.name, *entry.repositories)), None)
+    return TransformerEmbedder(folder, name, *((known.query_prefix, known.passage_prefix) if known else ()))
 
 
 class TransformerEmbedder:
-    """See ``Embedder``. The model in ``folder`` is loaded at first use."""
+    """See ``Embedder``. The model in ``folder``, which was trained with prefixes, is loaded at first use."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, query_prefix: str = "", passage_prefix: str = "") -> None:
         self._folder, self._model_name = folder, name
+        self._query_prefix, self._passage_prefix = query_prefix, passage_prefix
 
     @cached_property
     def name(self) -> str:
         """The model's name and a hash of everything its vectors depend on."""
         files = sorted({f for pattern in _IDENTITY_FILES for f in self._folder.glob(pattern)})
-        content = f"mean {WINDOW} " + " ".join(hash_file(f) for f in files)
+        content = f"mean {WINDOW} " + " ".join([*map(hash_file, files), *filter(None, [self._passage_prefix])])
         return f"{Path(self._model_name).name} {hashlib.sha256(content.encode()).hexdigest()[:16]}"
 
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """See ``Embedder``. Raises ModelError where the folder does not hold an encoder."""
-        return self.embed_and_count(texts)[0]
+        return self.embed_and_count([self._passage_prefix + text for text in texts])[0]
+
+    def embed_query(self, query: str) -> np.ndarray:
+        """See ``Embedder``."""
+        return self.embed_and_count([self._query_prefix + query])[0][0]
 
     def embed_and_count(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
         """See ``Embedder``."""
@@ -164,6 +176,10 @@ class LlamaEmbedder:
     def embed(self, texts: Sequence[str]) -> np.ndarray:
         """See ``Embedder``."""
         return self.embed_and_count(texts)[0]
+
+    def embed_query(self, query: str) -> np.ndarray:
+        """See ``Embedder``."""
+        return self.embed([query])[0]
 
     def embed_and_count(self, texts: Sequence[str]) -> tuple[np.ndarray, int]:
         """See ``Embedder``."""

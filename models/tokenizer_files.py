@@ -14,6 +14,8 @@ _AS_IT_IS = {"TokenizersBackend", "PreTrainedTokenizerFast"}
 _QWEN = {"Qwen2Tokenizer", "Qwen2TokenizerFast"}
 _CLASSES = {"llama": _AS_IT_IS, "mistral": _AS_IT_IS, "qwen2": _QWEN | _AS_IT_IS, "qwen3": _QWEN | _AS_IT_IS}
 _BERT = {"BertTokenizer", "BertTokenizerFast"}
+_XLM = {"XLMRobertaTokenizer", "XLMRobertaTokenizerFast"}
+_XLM_TOKENS = {"unk_token": "<unk>", "sep_token": "</s>", "pad_token": "<pad>", "cls_token": "<s>"}
 _BERT_TOKENS = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")}
 _NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _IDLE = {
@@ -26,7 +28,7 @@ _IDLE = {
 _IDLE_BERT = (_IDLE - {"add_bos_token", "add_eos_token"}) | {
     *("do_lower_case", "strip_accents", "tokenize_chinese_chars", "do_basic_tokenize", "never_split", "name_or_path"),
     *("max_length", "pad_to_multiple_of", "pad_token_type_id", "stride", "truncation_strategy"),
-    "special_tokens_map_file",
+    *("special_tokens_map_file", "sp_model_kwargs", "vocab_file"),
 }
 """The same for the tokenizer of an encoder."""
 
@@ -69,13 +71,10 @@ def find_encoder_tokenizer(folder: Path, longest: int) -> Any | None:
     if raw is None or not _understood_bert(folder, raw):
         return None
     backend = without_padding(Tokenizer.from_file(str(folder / "tokenizer.json")))
-    bert = raw["tokenizer_class"] in _BERT
-    named = {**(_BERT_TOKENS if bert else {}), **_named(raw, qwen=False)}
+    named = _named_of_encoder(raw)
     if "pad_token" not in named or not _added_already(backend, raw, [*named.values(), *_extras(raw)], qwen=False):
         return None
-    if {*backend.encode("a").type_ids} != {0} or (
-        raw["tokenizer_class"] in _BERT and not _is_bert(backend, raw, named)
-    ):
+    if {*backend.encode("a").type_ids} != {0} or not _is_of_its_class(backend, raw, named):
         return None
     backend.encode_special_tokens = True
     backend.enable_truncation(int(min(longest, raw.get("model_max_length", longest))))
@@ -91,8 +90,9 @@ def stops_of(folder: Path, raw: int | list[int] | None) -> int | list[int] | Non
 
 def _understood_bert(folder: Path, raw: dict[str, Any]) -> bool:
     return (
-        raw.get("tokenizer_class") in _BERT | _AS_IT_IS
-        and raw.keys() <= {*_IDLE_BERT, *_NAMED}
+        raw.get("tokenizer_class") in _BERT | _XLM | _AS_IT_IS
+        and raw.keys() - {"add_prefix_space"} <= {*_IDLE_BERT, *_NAMED}
+        and raw.get("add_prefix_space", True) is True
         and all(raw.get(side, "right") == "right" for side in ("padding_side", "truncation_side"))
         and isinstance(raw.get("model_max_length", 1), int | float)
         and (folder / "tokenizer.json").is_file()
@@ -176,6 +176,33 @@ def _is_qwen(backend: Any) -> bool:
         and not (model.dropout or model.unk_token or model.continuing_subword_prefix or model.end_of_word_suffix)
         and not (model.fuse_unk or model.byte_fallback or model.ignore_merges)
         and all(_state(its) == _state(wanted) for its, wanted in parts)
+    )
+
+
+def _named_of_encoder(raw: dict[str, Any]) -> dict[str, str]:
+    """Returns the special tokens by name. XLM-R's mask takes the blank before it along, but no text is given it."""
+    if raw["tokenizer_class"] in _XLM:
+        return {**_XLM_TOKENS, **_named({**raw, "mask_token": None}, qwen=False)}
+    return {**(_BERT_TOKENS if raw["tokenizer_class"] in _BERT else {}), **_named(raw, qwen=False)}
+
+
+def _is_of_its_class(backend: Any, raw: dict[str, Any], named: dict[str, str]) -> bool:
+    if raw["tokenizer_class"] in _XLM:
+        return _is_xlm(backend, named)
+    return raw["tokenizer_class"] not in _BERT or _is_bert(backend, raw, named)
+
+
+def _is_xlm(backend: Any, named: dict[str, str]) -> bool:
+    """Returns True if it equals what transformers' class would build from the vocabulary."""
+    from tokenizers import pre_tokenizers
+
+    blanks = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    words = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), blanks])
+    return (
+        type(backend.model).__name__ == "Unigram"
+        and (_state(backend.normalizer) or {}).get("type", "Precompiled") == "Precompiled"
+        and _state(backend.pre_tokenizer) == _state(words)
+        and backend.encode("").tokens == [named["cls_token"], named["sep_token"]]
     )
 
 

@@ -81,7 +81,7 @@ def report(store: Store, embedder: Embedder, questions: list[tuple[str, Question
     for document, q in questions:
         within = [document] if scope == "own document" else None
         by_words = store.index.by_words(q.words, DEPTH, within)
-        by_vector = store.index.by_vector(embedder.name, embedder.embed([q.words])[0], DEPTH, within)
+        by_vector = store.index.by_vector(embedder.name, embedder.embed_query(q.words), DEPTH, within)
         scores = fuse({"words": by_words, "vectors": by_vector})
         fused = sorted(scores, key=lambda c: (-scores[c], c))
         for name, ranked in zip(ranks, (by_words, by_vector, fused), strict=True):

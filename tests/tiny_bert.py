@@ -53,6 +53,18 @@ def save_bert(folder: Path, module: Any) -> Path:
     return folder
 
 
+def save_multilingual_bert(folder: Path) -> Path:
+    """Save a model as ``multilingual-e5-small`` is: ``tiny_bert`` with XLM-R's unigrams as its tokenizer."""
+    from transformers import XLMRobertaTokenizer
+
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    pieces = [(token, 0.0) for token in special] + [(piece, -float(len(piece))) for piece in ("▁", *LETTERS, ":")]
+    pieces += [("▁query", -3.0), ("▁passage", -3.0), ("der", -2.5), ("▁a", -1.5), ("租金", -2.0), ("<mask>", 0.0)]
+    tiny_bert().save_pretrained(folder)
+    XLMRobertaTokenizer(vocab=pieces, model_max_length=512).save_pretrained(folder)
+    return folder
+
+
 def write_bert_gguf(path: Path, module: Any, pooling: int | None = 1) -> Path:
     """Write ``tiny_bert`` as a GGUF; ``pooling`` is llama.cpp's number of it (1: the mean; None: not told)."""
     from gguf import GGUFWriter

@@ -1,7 +1,8 @@
 """Divides text into chunks: the ranges that search finds. A paragraph is a chunk, unless it is very short or long.
 
-A chunk lies under one heading, begins and ends with a visible character, and has at most MAX_CHUNK characters. Chunks
-are in order, do not overlap, and leave out only white space.
+A chunk lies under one heading, begins and ends with a visible character, and has at most MAX_CHUNK letters. Chunks
+are in order, do not overlap, and leave out only white space. A Chinese, Japanese or Korean sign counts as much as three
+letters: it says as much, and models read it as about as many tokens.
 """
 
 import re
@@ -12,15 +13,20 @@ from typing import NamedTuple
 from localctx.library.sentences import stripped
 from localctx.store.documents import Span
 
-MAX_CHUNK = 2200  # characters; a longer paragraph is divided
-TARGET = 1000  # characters; limit of the parts of a long paragraph, and of short paragraphs joined to one chunk
-SHORT = 150  # characters; a shorter chunk joins a neighbour
-VIEW = 350  # characters that one vector stands for: a vector of a whole paragraph finds little of its details
+MAX_CHUNK = 2200  # letters; a longer paragraph is divided
+TARGET = 1000  # letters; limit of the parts of a long paragraph, and of short paragraphs joined to one chunk
+SHORT = 150  # letters; a shorter chunk joins a neighbour
+VIEW = 350  # letters that one vector stands for: a vector of a whole paragraph finds little of its details
 _PARAGRAPH = re.compile(r"\n[^\S\n]*\n\s*")
-_SENTENCE = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)\]]))\s+|(?<=[。！？])\s*")  # noqa: RUF001
+_SENTENCE = re.compile(
+    r"(?:(?<=[.!?])|(?<=[.!?][\"'”’)\]]))\s+|(?:(?<=[。！？])|(?<=[。！？][”’」』）]))(?![”’」』）])\s*"  # noqa: RUF001
+)
 _LINE = re.compile(r"\s*\n\s*")
+_CLAUSE = re.compile(r"(?<=[，；：、])")  # noqa: RUF001
 _WORD = re.compile(r"\s+")
-_BREAKS = {False: (_SENTENCE, _LINE, _WORD), True: (_LINE, _WORD)}
+_BREAKS = {False: (_SENTENCE, _LINE, _CLAUSE, _WORD), True: (_LINE, _CLAUSE, _WORD)}
+_SIGN = re.compile(r"[\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+SIGN_LETTERS = 3  # that a sign counts
 
 
 class Chunk(NamedTuple):
@@ -36,22 +42,30 @@ def chunks(text: str, spans: Sequence[Span] = (), lines: bool = False) -> Iterat
     """
     cuts = {edge for s in spans if s.kind == "heading" for edge in (s.start, s.end)}
     for start, end in pairwise(sorted({0, *cuts, len(text)})):
-        yield from _merged(_paragraphs(text, Chunk(start, end), lines), TARGET, SHORT)
+        count = _letters_per_character(text, start, end)
+        yield from _merged(_paragraphs(text, Chunk(start, end), lines, count), TARGET // count, SHORT // count)
 
 
 def views(text: str, chunk: Chunk, lines: bool = False) -> Iterator[Chunk]:
     """Yields the parts of a chunk for which vectors are made: a few sentences or, with ``lines``, lines; each has at
-    most VIEW characters.
+    most VIEW letters.
     """
-    return _merged(_pieces(text, chunk, VIEW, _BREAKS[lines]), VIEW, VIEW)
+    length = VIEW // _letters_per_character(text, *chunk)
+    return _merged(_pieces(text, chunk, length, _BREAKS[lines]), length, length)
 
 
-def _paragraphs(text: str, section: Chunk, lines: bool) -> Iterator[Chunk]:
+def _letters_per_character(text: str, start: int, end: int) -> int:
+    """Returns SIGN_LETTERS for a part of ``text`` that is written in signs: at least every third is one."""
+    return SIGN_LETTERS if 3 * len(_SIGN.findall(text, start, end)) >= end - start else 1
+
+
+def _paragraphs(text: str, section: Chunk, lines: bool, count: int) -> Iterator[Chunk]:
+    target = TARGET // count
     for paragraph in _divided(text, section, _PARAGRAPH):
-        if _length(paragraph) <= MAX_CHUNK:
+        if _length(paragraph) <= MAX_CHUNK // count:
             yield paragraph
         else:
-            yield from _merged(_pieces(text, paragraph, TARGET, _BREAKS[lines]), TARGET, TARGET)
+            yield from _merged(_pieces(text, paragraph, target, _BREAKS[lines]), target, target)
 
 
 def _pieces(text: str, chunk: Chunk, max_length: int, breaks: Sequence[re.Pattern[str]]) -> Iterator[Chunk]:

@@ -16,7 +16,7 @@ from localctx.library.cite import TextRange
 from localctx.library.repeated_sentences import repeats
 from localctx.library.sentences import ENDS, sentences
 from localctx.library.words import split_words
-from localctx.store.search_index import COMMON_WORDS
+from localctx.store.search_words import COMMON_WORDS
 
 MIN_WORDS, MAX_WORDS = 10, 60  # of a sentence
 MIN_MENTIONS = 3  # of a name that counts

@@ -71,27 +71,49 @@ def language_of(text: str) -> str | None:
     return code if probability >= MIN_PROBABILITY and code in NAMES else None
 
 
-def language_warnings(settings: Settings, documents: Sequence[StoredDocument]) -> Iterator[str]:
-    """Yields a warning for each language of ``documents`` that the catalogue does not list for the model of
-    ``settings``.
+def language_warnings(settings: Settings, documents: Sequence[StoredDocument], searched: bool = False) -> Iterator[str]:
+    """Yields a warning for each language of ``documents`` that the model of ``settings`` was neither made for nor
+    measured to read and, where they were ``searched``, one for each that its embedder does not know.
+
+    Nothing is said of models whose languages are not known.
     """
     catalog = load_catalog()
-    model_languages = catalog[settings.model].languages if settings.model in catalog else ()
-    embedder_languages = catalog[settings.embedder].languages if settings.embedder in catalog else ()
-    if not model_languages:
+    model, embedder = (catalog.get(name) for name in (settings.model, settings.embedder))
+    read = model.known_languages if model else frozenset[str]()
+    compared = embedder.known_languages if embedder and searched else frozenset[str]()
+    if not read and not compared:
         return
-    warned = set[str]()
+    for language, name in _languages_of(documents).items():
+        if read and language not in read:
+            yield _unread(name, language, settings.model)
+        if compared and language not in compared:
+            yield _found_by_words(name, language, settings.embedder)
+
+
+def _languages_of(documents: Sequence[StoredDocument]) -> dict[str, str]:
+    """Returns each language of ``documents`` that is certain, with the name of the first document in it."""
+    found = dict[str, str]()
     for row, text, _ in documents:
-        language = language_of(text)
-        if language is None or language in model_languages or language in warned:
-            continue
-        warned.add(language)
-        by_words = embedder_languages and language not in embedder_languages
-        search_note = ", and passages are found by their words rather than their meaning" if by_words else ""
-        yield (
-            f"{row.name} is in {NAMES[language]}, which {settings.model} was not made for: trust the quoted words, not "
-            f"the answer{search_note}; models that read it: localctx models list"
-        )
+        if language := language_of(text):
+            found.setdefault(language, row.name)
+    return found
+
+
+def _unread(name: str, language: str, model: str) -> str:
+    return (
+        f"{name} is in {NAMES[language]}, which {model} was neither made for nor measured to read: trust the quoted "
+        "words, not the answer; models that read it: localctx models list"
+    )
+
+
+def _found_by_words(name: str, language: str, embedder: str) -> str:
+    others = (entry for entry in load_catalog().values() if entry.kind == "embedder")
+    better = next((entry.name for entry in others if language in entry.known_languages), None)
+    remedy = f"; by their meaning: --embedder {better}" if better else ""
+    return (
+        f"{name} is in {NAMES[language]}, which {embedder} does not know: passages are found by their words rather "
+        f"than their meaning{remedy}"
+    )
 
 
 @cache

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from localctx.library.sentences import ENDS, sentences
 from localctx.library.words import split_words
-from localctx.store.search_index import COMMON_WORDS
+from localctx.store.search_words import COMMON_WORDS
 
 ALIKE = 0.7  # share of their words that two sentences have in common (Dice) if one repeats the other
 MIN_WORDS = 4  # of a sentence that may be repeated nearly; a shorter one only word for word

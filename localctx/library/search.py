@@ -128,7 +128,7 @@ def search(
     depth = max(top, DEPTH) if before is None else total
     lists = {"words": store.index.by_words(query, depth, documents)}
     if embedder and embedded and query.strip():
-        lists["vectors"] = store.index.by_vector(embedder.name, embedder.embed([query])[0], depth, documents)
+        lists["vectors"] = store.index.by_vector(embedder.name, embedder.embed_query(query), depth, documents)
     if before is not None:
         lists = {name: _beginning_before(store, ids, before)[: max(top, DEPTH)] for name, ids in lists.items()}
     scores = fuse(lists)

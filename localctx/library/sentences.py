@@ -7,7 +7,7 @@ ENDS = ".!?…。！？"  # noqa: RUF001
 LONG = 1000  # characters; a longer sentence is divided into lines
 _GAP = re.compile(
     r"(?:(?<=[.!?…])|(?<=[.!?…][\"'”’)\]]))\s+"  # noqa: RUF001
-    r"|(?<=[。！？])\s*"  # noqa: RUF001
+    r"|(?:(?<=[。！？])|(?<=[。！？][”’」』）]))(?![”’」』）])\s*"  # noqa: RUF001
     r"|\n[^\S\n]*\n\s*"
     r"|\n(?=[^\S\n]*(?:[-*•#|>]|\d{1,2}[.)]|\(?[a-zA-Z0-9]{1,3}\))\s)"  # items of a list, headings, rows
     r"|\n(?=[^\S\n]*\d+(?:\.\d+)+[.)]?\s+[A-Z])"  # numbered clauses: 4.2 The rent

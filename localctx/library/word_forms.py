@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from localctx.library.number_forms import NUMBER, number_at, number_form
-from localctx.store.search_index import COMMON_WORDS
+from localctx.store.search_words import COMMON_WORDS
 
 _WORD = re.compile(
     rf"{NUMBER}|[%€$£]|[\u3040-\u30ff\u3400-\u9fff]"  # CJK characters one by one

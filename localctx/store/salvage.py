@@ -22,7 +22,8 @@ from localctx.store.database import file_time, open_database
 from localctx.store.documents import text_id
 from localctx.store.integrity import expected_columns
 from localctx.store.row_checksum import CHECKED, row_checksum
-from localctx.store.schema import migrate, signs_apart
+from localctx.store.schema import migrate
+from localctx.store.search_words import words_of_chunks
 from localctx.system import sync
 
 _HEADER = 100  # bytes of the file
@@ -232,12 +233,8 @@ def _mend_links(db: Database, result: Salvaged) -> None:
 
 def _index_words(db: Database) -> None:
     """Build the index of words from the chunks and the texts."""
-    rows = db.query(
-        """SELECT chunks.id, title || char(10) || substr(text, start + 1, "end" - start) AS words
-        FROM chunks JOIN documents ON documents.id = chunks.document"""
-    )
-    for row in list(rows):
-        db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [row["id"], signs_apart(row["words"])])
+    for chunk, _, words in words_of_chunks(db):
+        db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [chunk, words])
 
 
 def _exchange(file: Path, new: Path, aside: Path) -> None:

@@ -1,18 +1,11 @@
 """The store's tables, as migrations: each step and its record share a transaction."""
 
-import re
-
 from sqlite_utils import Database, Migrations
 
 from localctx.store.row_checksum import CHECKED, add_checksums
+from localctx.store.search_words import signs_apart, words_of_chunks
 
 migrate = Migrations("localctx")
-_SIGN = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")  # kana and Chinese signs
-
-
-def signs_apart(text: str) -> str:
-    """Returns ``text`` with blanks around each kana or Chinese sign: FTS5 takes a run of them for one word."""
-    return _SIGN.sub(r" \1 ", text)
 
 
 @migrate()
@@ -289,3 +282,12 @@ def row_checksums(db: Database) -> None:
     """Add checksums of the rows that cannot be made again."""
     for table in CHECKED:
         add_checksums(db, table)
+
+
+@migrate()
+def parts_of_words(db: Database) -> None:
+    """Add parts of words of documents that are not in English to the index."""
+    for chunk, text, words in words_of_chunks(db):
+        if (before := signs_apart(text)) != words:
+            db.execute("INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [chunk, before])
+            db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [chunk, words])

@@ -4,23 +4,23 @@ FTS5 keeps no copy of the text: a chunk's words are taken out again by handing i
 """
 
 import json
-import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from sqlite_utils import Database
 
-from localctx.store.schema import signs_apart
-
-TERMS = 64  # of a query, the first that differ
-_TERM = re.compile(r"\w+")
-COMMON_WORDS = frozenset(
-    _TERM.findall(
-        "a an and are as at be by did do does for from had has have how in is it its of on or that the their this to "
-        "was were what when where which who whom whose why will with"
-    )
+from localctx.store.search_words import (
+    COMMON_WORDS,
+    indexed_words,
+    is_other_language,
+    parts_of_query,
+    parts_of_word,
+    words_of_query,
 )
+
+TERMS = 64  # words of a query, the first that differ
 _BLOCK = 1024  # vectors compared at once: what is widened from float16 stays in the processor's cache
 _EMBEDDED = "EXISTS (SELECT 1 FROM vectors WHERE chunk = chunks.id AND part = 0 AND embedder = ?)"
 _THESE = "IN (SELECT value FROM json_each(?))"
@@ -61,19 +61,21 @@ class SearchIndex:
         with self._db.atomic():
             if self.has(document):
                 return
+            latin = is_other_language(text)
             for start, end, title in chunks:
                 at = self._db.execute(
                     'INSERT INTO chunks (document, start, "end", title) VALUES (?, ?, ?, ?)',
                     [document, start, end, title],
                 )
-                words = signs_apart(f"{title}\n{text[start:end]}")
+                words = indexed_words(f"{title}\n{text[start:end]}", latin)
                 self._db.execute("INSERT INTO chunk_words (rowid, words) VALUES (?, ?)", [at.lastrowid, words])
 
     def remove(self, document: str, text: str) -> None:
         """Remove a document's chunks, words and vectors; ``text`` must be what was added."""
         with self._db.atomic():
+            latin = is_other_language(text)
             for c in self.of_document(document):
-                words = signs_apart(f"{c.title}\n{text[c.start : c.end]}")
+                words = indexed_words(f"{c.title}\n{text[c.start : c.end]}", latin)
                 self._db.execute(
                     "INSERT INTO chunk_words (chunk_words, rowid, words) VALUES ('delete', ?, ?)", [c.id, words]
                 )
@@ -117,11 +119,12 @@ class SearchIndex:
                     self._db.conn.executemany("INSERT INTO vectors VALUES (?, ?, ?, ?)", rows)
 
     def by_words(self, query: str, top: int, documents: Sequence[str] | None = None) -> list[int]:
-        """Returns the ``top`` chunks with words of ``query``, best first by BM25. Words match by their stems; the most
-        common English words count only if there are no others.
+        """Returns the ``top`` chunks with words of ``query``, best first by BM25. Words match by their stems and,
+        in languages other than English, by parts of them; the most common English words count only if there are no
+        others.
         """
-        words = list(dict.fromkeys(_TERM.findall(signs_apart(query.lower()))))
-        terms = ([w for w in words if w not in COMMON_WORDS] or words)[:TERMS]
+        words = words_of_query(query)
+        terms = [*([w for w in words if w not in COMMON_WORDS] or words)[:TERMS], *parts_of_query(query)]
         # the + makes SQLite search the words first
         where, args = _within(documents, "+rowid IN (SELECT id FROM chunks WHERE {})")
         sql = f"SELECT rowid FROM chunk_words WHERE chunk_words MATCH ? AND {where} ORDER BY rank, rowid LIMIT ?"
@@ -130,15 +133,22 @@ class SearchIndex:
 
     def with_each_word(self, query: str, documents: Sequence[str] | None = None) -> dict[str, list[int]]:
         """Returns, for each word of ``query`` but the most common English ones, the chunks that have it or another
-        word of its stem.
+        word of its stem or, in languages other than English, half of its parts.
         """
-        words = dict.fromkeys(_TERM.findall(signs_apart(query.lower())))
+        words = [word for word in words_of_query(query) if word not in COMMON_WORDS][:TERMS]
+        searched = set(parts_of_query(query))
+        found = dict[str, list[int]]()
+        for word in words:
+            parts = [part for part in parts_of_word(word) if part in searched]
+            counts = Counter(chunk for part in parts for chunk in self._having(part, documents))
+            by_parts = [chunk for chunk, count in counts.items() if 2 * count >= len(parts)]
+            found[word] = list(dict.fromkeys([*self._having(word, documents), *by_parts]))
+        return found
+
+    def _having(self, term: str, documents: Sequence[str] | None) -> list[int]:
         where, args = _within(documents, "+rowid IN (SELECT id FROM chunks WHERE {})")
         sql = f"SELECT rowid FROM chunk_words WHERE chunk_words MATCH ? AND {where}"
-        return {
-            word: [row["rowid"] for row in self._db.query(sql, [f'"{word}"', *args])]
-            for word in [word for word in words if word not in COMMON_WORDS][:TERMS]
-        }
+        return [row["rowid"] for row in self._db.query(sql, [f'"{term}"', *args])]
 
     def by_vector(
         self, embedder: str, vector: np.ndarray, top: int, documents: Sequence[str] | None = None

@@ -124,7 +124,8 @@ class RetrievalWorkflow:
         plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
         asked = with_reader(self._runtime, NO_CONVERSATION, question.text)
         requests = [self._build([found.documents[p.document]], [p], question, asked) for p in plain]
-        yield from map(Note, language_warnings(self._runtime.settings, list(found.documents.values())))
+        documents_found = list(found.documents.values())
+        yield from map(Note, language_warnings(self._runtime.settings, documents_found, searched=True))
         if found.warning:
             yield Note(found.warning)
         offer = offer_whole(self._builder, store, documents, [p.text for p in found.passages], question.text)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from localctx.library.language import language_of
 from localctx.library.sentences import sentences
 from localctx.store.documents import Span
-from localctx.store.search_index import COMMON_WORDS
+from localctx.store.search_words import COMMON_WORDS
 from localctx.workflows.topics import find_topics, in_a_sentence
 
 COUNT = 3  # questions that are suggested

@@ -1,12 +1,15 @@
 """Languages: told where they are certain, and only those that the model was not made for."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from ask_in_process import session
 
 from localctx.engine.events import Note
+from localctx.library import language
 from localctx.library.language import language_of, language_warnings
+from localctx.models.catalog import load_catalog
 from localctx.settings import Settings
 from localctx.store.documents import DocumentRow
 from localctx.store.store import Store
@@ -42,11 +45,29 @@ def held(name: str, text: str):
 
 
 def test_a_warning_names_the_document_the_language_and_the_model(tmp_path):
-    settings = Settings(tmp_path)
     documents = [held("vertrag.txt", GERMAN), held("noch.txt", GERMAN), held("lease.txt", ENGLISH)]
+    settings = Settings(tmp_path, model="smollm2-135m-instruct")
     (line,) = language_warnings(settings, documents)
-    assert line.startswith("vertrag.txt is in German, which smollm2-135m-instruct was not made for")
-    assert "by their words rather than their meaning" in line
+    assert line.startswith("vertrag.txt is in German, which smollm2-135m-instruct was neither made for nor measured")
+
+
+def test_a_language_that_a_model_was_measured_to_read_needs_no_warning(tmp_path, monkeypatch):
+    catalog = load_catalog()
+    entry = replace(catalog["smollm2-135m-instruct"], measured_languages=("de",))
+    monkeypatch.setattr(language, "load_catalog", lambda: {**catalog, entry.name: entry})
+    documents = [held("vertrag.txt", GERMAN), held("合同.txt", CHINESE)]
+    (line,) = language_warnings(Settings(tmp_path, model=entry.name), documents)
+    assert line.startswith("合同.txt is in Chinese")
+
+
+def test_where_documents_were_searched_an_english_embedder_is_told_once_with_the_remedy(tmp_path):
+    documents = [held("vertrag.txt", GERMAN), held("noch.txt", GERMAN), held("lease.txt", ENGLISH)]
+    settings = Settings(tmp_path, model="qwen3-0.6b")
+    (line,) = language_warnings(settings, documents, searched=True)
+    assert line.startswith("vertrag.txt is in German, which all-minilm-l6-v2 does not know")
+    assert line.endswith("--embedder multilingual-e5-small")
+    settings = replace(settings, embedder="multilingual-e5-small")
+    assert list(language_warnings(settings, documents, searched=True)) == []
 
 
 def test_nothing_is_claimed_of_models_whose_languages_are_not_known(tmp_path):

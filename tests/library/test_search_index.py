@@ -113,6 +113,9 @@ class Letters:
         )
         return counts / np.linalg.norm(counts, axis=1, keepdims=True)
 
+    def embed_query(self, query: str) -> np.ndarray:
+        return self.embed([query])[0]
+
 
 ZEBRAS = "Zebras graze near Zanzibar.\n\n" + paragraph(100)
 TAXES = "# Taxes\n\n" + paragraph(90, 1) + "\n\nThe taxes were raised in Quito.\n\n" + paragraph(95, 2)

@@ -1,0 +1,107 @@
+"""What the index of words contains of a text: its words, and for languages other than English also parts of words.
+
+English is matched by the stems of words. German compounds, inflections of most languages and scripts without blanks are
+matched by short runs of letters, 4 in an alphabet as measured best for European languages (McNamee and Mayfield,
+"Character n-gram tokenization for European language text retrieval", 2004), and 2 signs of Chinese, Japanese and
+Korean.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+
+from sqlite_utils import Database
+
+_TERM = re.compile(r"\w+")
+_MARK = "\ue000"  # ends a part of a word: no word ends so, and the stemmer leaves it as it is
+_MAX_PARTS = 256  # of a query
+_SAMPLES, _SAMPLE = 8, 4_000  # pieces of a document that are examined for its language, and their characters
+_OTHER_SHARE = 0.1  # of the words of a document; prose has at least twice as many of its language's common words
+
+COMMON_WORDS = frozenset(
+    _TERM.findall(
+        "a an and are as at be by did do does for from had has have how in is it its of on or that the their this to "
+        "was were what when where which who whom whose why will with"
+    )
+)
+_ONLY_ENGLISH = COMMON_WORDS - set(_TERM.findall("a an as at be by do for had in it on was will"))
+_OTHER_WORDS = frozenset(
+    _TERM.findall(
+        "der das den dem des ein eine einen einem einer eines und oder ist sind wird werden wurde hat haben mit von zu "
+        "zum zur im für nicht auf aus bei nach auch sich wie wer wo wann welche welcher welches welchem darf muss ich "
+        "het een van en de op te dat voor met zijn niet aan wat hoe welke le la les un une du et ou est sont dans pour "
+        "par sur avec que qui quel quelle quand où comment combien ne pas au aux ce cette il elle el los las una y del "
+        "por con para se su sus como qué quién quiénes cuándo dónde cómo cuánto cuántos cuántas es más da dos das um "
+        "uma em na não com é ao quem onde lo gli di che non è sono della nel chi dove si și în cu care este och att "
+        "det som på är av för med og til af ikke hvad hvem w z nie jest że co kto gdzie je kdo ja ei että mitä kuka az "
+        "és nem hogy egy ve bir bu için là của và có các được cho không"
+    )
+)
+
+_SIGNS = r"\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
+_SCRIPTS = r"\u0590-\u1dff"  # Hebrew, Arabic, the scripts of India and South-East Asia and others
+_RUN = re.compile(rf"(?P<signs>[{_SIGNS}]+)|(?P<script>[{_SCRIPTS}]+)|(?P<alphabet>[^\W\d_{_SIGNS}{_SCRIPTS}]+)")
+_LENGTHS = {"signs": 2, "script": 3, "alphabet": 4}
+_NOT_LATIN = re.compile("[\u0370-\u1dff\u3005-\ufaff]")
+_SIGN = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")  # kana and Chinese signs
+
+
+def signs_apart(text: str) -> str:
+    """Returns ``text`` with blanks around each kana or Chinese sign: FTS5 takes a run of them for one word."""
+    return _SIGN.sub(r" \1 ", text)
+
+
+def is_other_language(document: str) -> bool:
+    """Returns True if many of a text's words are common words of a European language other than English."""
+    step = max(_SAMPLE, len(document) // _SAMPLES)
+    sample = " ".join(document[at : at + _SAMPLE] for at in range(0, len(document), step))
+    words = _TERM.findall(sample.lower())
+    return sum(word in _OTHER_WORDS for word in words) > _OTHER_SHARE * len(words)
+
+
+def indexed_words(text: str, latin: bool) -> str:
+    """Returns what the index contains of ``text``. ``latin``: words in Latin letters are divided into parts as well."""
+    words = signs_apart(text)
+    if not latin and not _NOT_LATIN.search(text):
+        return words
+    return " ".join([words, *_parts(text, latin)])
+
+
+def words_of_chunks(db: Database) -> Iterator[tuple[int, str, str]]:
+    """Yields the id of each chunk in ``db``, its text with its title, and what the index contains of that."""
+    for (document,) in list(db.execute("SELECT DISTINCT document FROM chunks")):
+        ((text,),) = db.execute("SELECT text FROM documents WHERE id = ?", [document])
+        latin = is_other_language(text)
+        for chunk in list(db.query('SELECT id, title, start, "end" FROM chunks WHERE document = ?', [document])):
+            titled = f"{chunk['title']}\n{text[chunk['start'] : chunk['end']]}"
+            yield chunk["id"], titled, indexed_words(titled, latin)
+
+
+def words_of_query(query: str) -> list[str]:
+    """Returns the words of a query in lower case, each once."""
+    return list(dict.fromkeys(_TERM.findall(signs_apart(query.lower()))))
+
+
+def parts_of_word(word: str) -> list[str]:
+    """Returns the parts of a word of a query that the index may contain, each once."""
+    return list(dict.fromkeys(_parts(word, latin=True)))
+
+
+def parts_of_query(query: str) -> list[str]:
+    """Returns the parts of words that a query is searched by; none of words in Latin letters if it is in English."""
+    words = _TERM.findall(query.lower())
+    english = sum(word in _ONLY_ENGLISH for word in words) > sum(word in _OTHER_WORDS for word in words)
+    return list(dict.fromkeys(_parts(query, latin=not english)))[:_MAX_PARTS]
+
+
+def _parts(text: str, latin: bool) -> Iterator[str]:
+    for run in _RUN.finditer(unicodedata.normalize("NFKC", text.casefold())):
+        kind = run.lastgroup or "alphabet"
+        if latin or _NOT_LATIN.match(run.group()):
+            letters, length = _letters(run.group()) if kind != "signs" else run.group(), _LENGTHS[kind]
+            yield from (f"{letters[i : i + length]}{_MARK}" for i in range(len(letters) - length + 1))
+
+
+def _letters(word: str) -> str:
+    """Returns a word without accents and vowel signs, at which FTS5 would divide it."""
+    return "".join(c for c in unicodedata.normalize("NFD", word) if not unicodedata.category(c).startswith("M"))
