@@ -1,16 +1,14 @@
-"""Citations: the sentences of documents that support an answer, as ranges of the documents' text.
-
-Where a small model reads closely, ``close_reading`` has chosen the sentences, and they are cited as they are.
-"""
+"""Citations: the sentences of documents that support an answer, as ranges of the documents' text."""
 
 import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
+from localctx.document_parts import Citation, Source
 from localctx.library.search import Passage
 from localctx.library.sentences import LONG, sentences
 from localctx.store.documents import DocumentRow, Span, StoredDocument, labels, part_labels
@@ -23,31 +21,7 @@ MAX_ATTENDED = 3  # citations found by attention
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")  # CJK characters one by one
 
 TextRange = tuple[int, int]
-Source = Literal["passage", "attention", "quote", "words"]
 AttendedRange = tuple[int, int, int, float]  # number of the document, start, end, share of the attention
-
-
-@dataclass(frozen=True)
-class Citation:
-    """Characters ``start..end`` of a document's text, which read ``quote``, with the heading and page they begin under.
-
-    ``page`` is the label of a page, or ``slide 3``, ``row 12``, ``message 4``: a part that ``tell_part`` puts in words.
-
-    ``source`` ``passage``: ``weight`` is the weighted share of the answer's words that the quote contains.
-    ``source`` ``attention``: ``weight`` is the share of the attention that went to the KV page that holds the quote.
-    ``source`` ``quote``: the answer, or a run of it, stands exactly there, and ``weight`` is 1.
-    ``source`` ``words``: as ``passage``, of a document that was read whole by an engine that tells no attention.
-    """
-
-    document: str
-    name: str
-    page: str | None
-    heading: str | None
-    start: int
-    end: int
-    quote: str
-    source: Source
-    weight: float
 
 
 def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> list[Citation]:

@@ -99,17 +99,17 @@ class SupportFinder:
         return self._sources.index(source) + 1
 
 
-def check_quotes(answer: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:
-    """Returns the parts of an ``answer`` that consists of words of its ``citations`` (as JSON), each with its place.
-    Words that are not found in the answer are left out.
+def check_quotes(answer: str, citations: Sequence[Citation]) -> list[AnswerSentence]:
+    """Returns the parts of an ``answer`` that consists of words of its ``citations``, each with its place. Words that
+    are not found in the answer are left out.
     """
     found, at = list[AnswerSentence](), 0
     for c in citations:
-        words = " ".join(c["quote"].split())
+        words = " ".join(c.quote.split())
         start = answer.find(words, at)
         if words and start >= 0:
             at = start + len(words)
-            found.append(AnswerSentence(start, at, "supported", len(found) + 1, _citation(c)))
+            found.append(AnswerSentence(start, at, "supported", len(found) + 1, c))
     return found
 
 

@@ -2,12 +2,12 @@
 its place in the text is known to the character.
 """
 
-import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Quoted, Token
 from localctx.engine.prefill_decode import out_of_memory_as_no_room
@@ -18,17 +18,11 @@ from localctx.engine.span_index import Place, SpanIndex
 from localctx.engine.span_search import QuotedAnswer, SpanSearch
 from localctx.library.cite import cite_characters, likeliest_sentence
 from localctx.models.base import ForwardRequest
-from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
+from localctx.workflows.answer_case import AnswerCase
 
 MAX_TOKENS = 64  # of a quoted answer
 MAX_RUNS = 8  # of an answer that is a list
-
-_INSTRUCTION = re.compile(
-    r"\W*(?:please |can you |could you |now )*(?:summari[sz]e|sum up|explain|describe|compare|contrast|translate|write|"
-    r"rewrite|rephrase|paraphrase|outline|discuss|list|enumerate|give me|tell me|show me|make|create|draft|suggest)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -54,24 +48,20 @@ class _Source(NamedTuple):
     text: str
 
 
-def may_be_quoted(request: Request, question: str, settings: Settings) -> bool:
-    """True if a question can be answered by a run of the words of documents, and one greedy answer is wanted."""
-    return settings.is_greedy and bool(request.documents) and not _INSTRUCTION.match(question)
-
-
-def answer_in_quotes(request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
+def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
     """Give the likeliest answer that is made of words of what was read, after the sentence in which it stands.
 
     Its citations are exactly the words it is made of. Raises Cancelled, NoRoom.
     """
+    request = case.request
     if request.logits is None:
         yield from prefill_request(request)
     assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
     request.decoding, sources = "quote", _sources(request)
-    limit = min(request.plan.answer_tokens, settings.max_tokens, MAX_TOKENS)
+    limit = min(request.plan.answer_tokens, case.settings.max_tokens, MAX_TOKENS)
     found = yield from _search(request, sources, QuotingStyle() if request.adapter else UNTRAINED, limit)
     if found:
-        yield from _give(request, question, found[0], sources)
+        yield from _give(request, case.question, found[0], sources)
     else:
         request.seconds["first_token"] = time.perf_counter() - request.started
         yield from emit_text(request, request.not_said)
@@ -100,9 +90,9 @@ def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequen
     """Yield the sentence that ``answer`` stands in, and its tokens."""
     runs = [_best_place(places, sources, question) for places in answer.places]
     cited = [_cite(sources[place.text], place.start, place.end) for place, _ in runs]
-    request.citations = list({(c["document"], c["start"], c["end"]): c for c in cited}.values())
+    request.citations = list({citation.range: citation for citation in cited}.values())
     first, (start, end) = runs[0]
-    yield Quoted(_cite(sources[first.text], start, end))
+    yield Quoted(_cite(sources[first.text], start, end).to_json())
     words = [" ".join(sources[place.text].text[place.start : place.end].split()) for place, _ in runs]
     between = [f"{separator} ".replace("\n ", "\n") for separator in answer.separators]
     text = "".join(part for pair in zip(words, [*between, ""], strict=True) for part in pair)
@@ -132,5 +122,5 @@ def _best_place(places: Sequence[Place], sources: Sequence[_Source], question: s
     return place, sentence
 
 
-def _cite(source: _Source, start: int, end: int) -> dict[str, object]:
-    return asdict(cite_characters(source.document, source.start + start, source.start + end))
+def _cite(source: _Source, start: int, end: int) -> Citation:
+    return cite_characters(source.document, source.start + start, source.start + end)

@@ -25,7 +25,7 @@ def store_answer(runtime: Runtime, request: Request, question: Message, begun: M
     if request.stopped == "cancelled" and not any(request.answers):
         return begun.id if begun else None
     with store_errors(runtime.store.home):
-        result = (request.text, request.citations, request.chat_stats(), request.stopped)
+        result = (request.text, request.cited, request.chat_stats(), request.stopped)
         if begun:
             message = chats.extend(begun.id, *result)
         else:

@@ -19,8 +19,7 @@ from localctx.errors import ModelError
 from localctx.models.load import loading_bytes
 from localctx.settings import load_settings
 from localctx.shape import PAGE
-from localctx.workflows import ask, close_reading
-from localctx.workflows.reader import as_question
+from localctx.workflows import abstention
 from localctx.workflows.reply import ReplyRequest
 from localctx.workflows.summary_task import SummaryTask
 
@@ -72,26 +71,6 @@ def test_stored_answers_of_a_batch_depend_on_the_files_of_the_adapter(tmp_path, 
     assert told.recipe(settings) == summary == told.recipe(replace(settings, adapter="none"))
 
 
-@pytest.mark.parametrize(
-    ("instruction", "question"),
-    [
-        ("List all gates' passwords.", "What are all gates' passwords?"),
-        ("Please list the names of the horses", "What are the names of the horses?"),
-        ("Can you give me every date on which it rained?", "What is every date on which it rained?"),
-        ("Tell me who signed the lease.", "Who signed the lease?"),
-        ("Find out whether anyone died", "Find out whether anyone died"),
-        ("Name of the first horse?", "Name of the first horse?"),
-        ("Tell me about Dick.", "Tell me about Dick."),
-        ("What is on the list?", "What is on the list?"),
-        ("Listen to me.", "Listen to me."),
-        ("list", "list"),
-        ("", ""),
-    ],
-)
-def test_an_instruction_to_list_is_put_as_a_question(instruction, question):
-    assert as_question(instruction) == question
-
-
 def test_a_chat_may_go_from_the_adapter_to_the_model_and_back(home, sharp_model, adapter, document):
     with session(home, sharp_model, adapter=str(adapter), mode="full", max_tokens=4) as s:
         chat = s.workflows.chats.start([str(document)]).id
@@ -121,9 +100,8 @@ def test_a_summary_is_the_models_own(home, sharp_model, adapter, document):
 
 
 def test_an_adapter_reads_by_itself(home, sharp_model, adapter, document, monkeypatch):
-    monkeypatch.setattr(ask, "answer_from_sentences", None)
+    monkeypatch.setattr(abstention, "is_likelier", None)  # whoever calls it fails
     how = {"mode": "retrieve", "careful": "auto", "max_tokens": 6, "repeats": "stop"}
-    monkeypatch.setattr(close_reading, "MIN_GAIN", -1e9)  # no passage makes a question likelier to a random model
     with session(home, sharp_model, adapter=str(adapter), **how) as s:
         report = last(s.stream(QUESTION, [str(document)]))
     assert report["adapter"] == "made"
