@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.workflows.abstention import give_if_confident, give_if_likelier
-from localctx.workflows.answer_case import AnswerCase, Condition
+from localctx.workflows.answer_case import AnswerCase as Case
+from localctx.workflows.answer_case import Condition
 from localctx.workflows.checked_answer import check_sentences
 from localctx.workflows.everywhere import ask_every_passage
 from localctx.workflows.prompt_answer import answer_from_prompt, continue_answer, quote_first
 from localctx.workflows.quoted_answer import answer_in_quotes
 
-Case = AnswerCase
 Answering = EngineCoroutine[None]
 
 
@@ -23,7 +23,7 @@ Answering = EngineCoroutine[None]
 class Stage:
     """Changes the events of an answer as it is made, where all ``conditions`` hold."""
 
-    run: Callable[[AnswerCase, Answering], Answering]
+    run: Callable[[Case, Answering], Answering]
     conditions: tuple[Condition, ...]
 
 
@@ -39,7 +39,7 @@ class Strategy:
 
     name: str
     conditions: tuple[Condition, ...]
-    run: Callable[[AnswerCase], Answering]
+    run: Callable[[Case], Answering]
     stages: tuple[Stage, ...]
 
 
@@ -56,12 +56,12 @@ STRATEGIES = (
 )
 
 
-def choose_strategy(case: AnswerCase) -> Strategy:
+def choose_strategy(case: Case) -> Strategy:
     """The first strategy whose conditions all hold."""
     return next(strategy for strategy in STRATEGIES if all(holds(case) for holds in strategy.conditions))
 
 
-def make_answer(case: AnswerCase) -> Answering:
+def make_answer(case: Case) -> Answering:
     """The coroutine that prefills what is left and answers. At its end the request has its citations, and its sentences
     their sources. Raises Cancelled, NoRoom; what was generated stands.
     """
@@ -73,6 +73,6 @@ def make_answer(case: AnswerCase) -> Answering:
     return answering
 
 
-def answer_passage(case: AnswerCase) -> Answering:
+def answer_passage(case: Case) -> Answering:
     """The coroutine that answers from one passage of many, without stages: whoever asks it does what they do."""
     return choose_strategy(case).run(case)

@@ -121,7 +121,8 @@ class RetrievalWorkflow:
             found = self._find(store, documents, question)
         searched = time.perf_counter() - start
         plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
-        asked = with_adapter(self._runtime, NO_CONVERSATION, question.text)
+        alone = replace(NO_CONVERSATION, max_tokens=question.conversation.max_tokens)
+        asked = with_adapter(self._runtime, alone, question.text)
         requests = [self._build([found.documents[p.document]], [p], question, asked) for p in plain]
         yield from map(Note, language_warnings(self._runtime.settings, list(found.documents.values())))
         if found.warning:

@@ -90,6 +90,17 @@ def test_chats_without_documents_and_replies_are_the_models_own(home, sharp_mode
         assert last(s.run(s.workflows.reply(ReplyRequest(s.settings, messages))))["adapter"] is None
 
 
+def test_an_answer_from_one_passage_knows_what_a_client_says_was_said_before(home, sharp_model, document):
+    with session(home, sharp_model, max_tokens=9, mode="retrieve", careful="auto") as s:
+        (known,) = s.workflows.store([str(document)])
+        asked = ReplyRequest(replace(s.settings, max_tokens=3), documents=[known], question="Summarize river 9.")
+        alone = last(s.run(s.workflows.reply(asked)))
+        after = last(s.run(s.workflows.reply(replace(asked, history=[(QUESTION, "It is 259 km long.")]))))
+    assert after["tokens"]["prompt"] > alone["tokens"]["prompt"] + len(QUESTION)
+    assert after["stopped"] == alone["stopped"] == "length"
+    assert (after["tokens"]["generated"], alone["tokens"]["generated"]) == (3, 3)
+
+
 def test_a_summary_is_the_models_own(home, sharp_model, adapter, document):
     summaries = list[str]()
     for setting in (str(adapter), "none"):
