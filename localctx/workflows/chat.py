@@ -3,11 +3,10 @@
 A question is stored before the model is loaded, and an answer, whole or cancelled, before its pages are persisted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
-from localctx.document_parts import Citation, SummaryCitation
 from localctx.engine.cache_plan import refuse_eviction
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Done, Note, Token
@@ -26,7 +25,7 @@ from localctx.workflows.chat_history import answered, history, last_question, me
 from localctx.workflows.question_kind import is_small_talk
 from localctx.workflows.read_sources import store_sources
 from localctx.workflows.read_until import locate_mark
-from localctx.workflows.stored_answer import StoreOutcome, store_answer
+from localctx.workflows.stored_answer import StoreOutcome, citations_of, store_answer
 from localctx.workflows.whole_document import WholeDocumentWorkflow, WholeWay
 
 TITLE_LENGTH = 60  # characters of its first question that name a chat
@@ -225,8 +224,7 @@ class ChatWorkflow:
             request = yield from self._open(question.text, before, chat, documents, until, begun)
         request.seconds["load"] = loaded
         stored = StoreOutcome()
-        cited = list(map(_citation, begun.citations)) if begun else ()
-        answering = self._whole.answer(request, question.text, settings, cited)
+        answering = self._whole.answer(request, question.text, settings, citations_of(begun))
         yield from run_request(request, self._answer_and_store(request, question, answering, stored, begun))
         yield from map(Note, request.persist_notes)
         report = replace(request.answer_report(), chat=chat.id, message=stored.message)
@@ -300,8 +298,3 @@ class ChatWorkflow:
         if collection and not ids:
             raise ChatError("the collection of this chat is empty or was deleted", "choose another one, or a document")
         return [StoredDocument(rows[d], documents.text(d), documents.spans(d)) for d in dict.fromkeys(ids)]
-
-
-def _citation(stored: Mapping[str, Any]) -> Citation:
-    """Returns a citation as a message has it."""
-    return SummaryCitation.from_json(stored) if "at" in stored else Citation.from_json(stored)
