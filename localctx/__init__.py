@@ -11,10 +11,10 @@ from localctx.version import __version__
 
 if TYPE_CHECKING:
     from localctx.api import Library, open, plan
+    from localctx.document_parts import Citation
     from localctx.engine import events
     from localctx.engine.capacity import Capacity
     from localctx.errors import Cancelled, UserError
-    from localctx.library.cite import Citation
     from localctx.library.support import AnswerSentence
     from localctx.results import Answer, AnswerStats, Summary
     from localctx.session import Session
@@ -26,7 +26,7 @@ _HOMES = {
     "AnswerSentence": "localctx.library.support",
     "AnswerStats": "localctx.results",
     "Cancelled": "localctx.errors",
-    "Citation": "localctx.library.cite",
+    "Citation": "localctx.document_parts",
     "Capacity": "localctx.engine.capacity",
     "Library": "localctx.api",
     "Session": "localctx.session",

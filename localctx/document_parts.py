@@ -1,14 +1,68 @@
-"""The parts of documents that citations name: pages, slides, rows of sheets, messages; and the words for them.
+"""Citations, the parts of documents that they name (pages, slides, rows of sheets, messages), and the words for them.
 
 A page is told by its label alone (``12``), every other part by its kind as well (``slide 3``), and so are ranges:
 ``3-5``, ``slides 3-5``.
 """
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, Self
+
+Source = Literal["passage", "attention", "quote", "words"]
+"""What a citation was found by."""
 
 NEAREST = "Nearest passage, not an answer"
 """Names what comes nearest to a question that nothing answers, wherever it is shown."""
 
 PARTS = {"page": "pages", "slide": "slides", "row": "rows", "message": "messages"}
 """The kinds of spans that are such parts, with their plurals. The parts of one document are of one kind."""
+
+
+@dataclass(frozen=True)
+class Citation:
+    """Characters ``start..end`` of a document's text, which read ``quote``, with the heading and page they begin under.
+
+    ``page`` is the label of a page, or ``slide 3``, ``row 12``, ``message 4``: a part that ``tell_part`` puts in words.
+
+    The quote is one sentence or clause, or up to three in a row where they support the answer together.
+
+    ``source`` ``passage``: ``weight`` is the weighted share of the answer's words that the quote contains; of the
+    question's words, where the answer is yes or no.
+    ``source`` ``attention``: ``weight`` is the share of the attention that went to the KV page that holds the quote.
+    ``source`` ``quote``: the answer, or a run of it, was taken from this quote word for word, and ``weight`` is 1.
+    ``source`` ``words``: as ``passage``, of a document that was read whole by an engine that tells no attention.
+    """
+
+    document: str
+    name: str
+    page: str | None
+    heading: str | None
+    start: int
+    end: int
+    quote: str
+    source: Source
+    weight: float
+
+    @property
+    def range(self) -> tuple[str, int, int]:
+        """The document's id, and the first and last character."""
+        return self.document, self.start, self.end
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, citation: Mapping[str, Any]) -> Self:
+        """Returns the citation that ``to_json`` gave; other keys are left out."""
+        return cls(**{f.name: citation[f.name] for f in fields(cls)})
+
+
+@dataclass(frozen=True)
+class SummaryCitation(Citation):
+    """The citation of a summary's sentence, which ends ``at`` this character of the summary."""
+
+    at: int
 
 
 def name_part(kind: str, label: str) -> str:

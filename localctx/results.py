@@ -1,14 +1,14 @@
 """The results of the Python API: answers and summaries, with their citations and costs."""
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
+from localctx.document_parts import Citation
 from localctx.engine.coroutine import consume
 from localctx.engine.events import Done, Event, Note
 from localctx.engine.request_report import AnswerReport
 from localctx.library.answer_groups import AnswerGroup
-from localctx.library.cite import Citation
 from localctx.library.support import AnswerSentence
 
 
@@ -63,7 +63,7 @@ class Answer:
         t = report.tokens
         return cls(
             text=report.answer,
-            citations=tuple(map(citation_from_json, report.citations)),
+            citations=tuple(map(Citation.from_json, report.citations)),
             stats=AnswerStats(t.prompt, t.reused, t.prefilled, t.generated, report.seconds),
             stopped=report.stopped,
             mode=report.mode,
@@ -75,7 +75,7 @@ class Answer:
             confidence=report.confidence,
             until=report.until,
             sentences=tuple(map(AnswerSentence.from_json, report.sentences)),
-            nearest=citation_from_json(report.nearest) if report.nearest else None,
+            nearest=Citation.from_json(report.nearest) if report.nearest else None,
         )
 
 
@@ -112,11 +112,6 @@ def answer_of(events: Generator[Event, None, None]) -> Answer:
     report = done[-1].report
     assert isinstance(report, AnswerReport), "a question ends with an answer's report"
     return Answer.from_report(report, tuple(notes), done[-1].failed)
-
-
-def citation_from_json(citation: Mapping[str, Any]) -> Citation:
-    """The citation that a report has as JSON; of a summary's it leaves out where in the summary it belongs."""
-    return Citation(**{field.name: citation[field.name] for field in fields(Citation)})
 
 
 def _group_from_json(group: Mapping[str, Any]) -> AnswerGroup:

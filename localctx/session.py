@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from torch import Tensor
 
+from localctx.document_parts import Citation
 from localctx.engine.coroutine import AwaitedForward, CancelCheck, EngineCoroutine, compute_alone, consume, drive
 from localctx.engine.events import Event, InUse, Progress
 from localctx.engine.model_loader import ModelLoader
@@ -173,7 +174,7 @@ class Session:
         return compute_alone(self.model, self.runtime.cancelled)(forward)
 
     def _summarize(self, document: StoredDocument, task: "SummaryTask", persist: bool) -> "Summary":
-        from localctx.results import Summary, citation_from_json
+        from localctx.results import Summary
 
         previous = self.settings
         self.change(task.adapted(previous))
@@ -186,7 +187,7 @@ class Session:
             document=document.id,
             name=document.name,
             text=result["summary"],
-            citations=tuple(map(citation_from_json, result["citations"])),
+            citations=tuple(map(Citation.from_json, result["citations"])),
             sections=tuple(result["sections"]),
             tokens=result["tokens"],
             seconds=result["seconds"],

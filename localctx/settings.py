@@ -70,13 +70,12 @@ class Settings:
     measured for the model), ``everywhere`` (every passage is asked, and the answers are grouped) or ``auto`` (whole
     documents up to ``effective_context`` tokens; 0 takes the number measured for the model). ``embedder`` makes the
     vectors for search; ``none`` searches by words alone. ``careful`` ``auto`` reports where no passage answers the
-    question and lets small models answer from the best sentence; ``off`` does neither. ``answers`` are runs of the
-    documents' own words (``quote``), the model's words (``free``), or what was measured to be better for the model
-    (``auto``). ``blend`` reuses texts that were prefilled alone (``off``, ``on``, or ``auto``: only for models that
-    passed ``localctx quality --blend``). ``ocr`` reads PDF pages optically if they have no text (``auto``), all of them
-    (``on``) or none (``off``). ``read_ahead``: documents of watched folders are read before anybody asks while the
-    machine is idle and on mains power (``auto``), at any time (``always``) or not (``off``). ``appearance`` of the
-    window is ``light``, ``dark`` or ``auto``, the system's.
+    question; ``off`` does not. ``answers`` are runs of the documents' own words (``quote``), the model's words
+    (``free``), or what was measured to be better for the model (``auto``). ``blend`` reuses texts that were prefilled
+    alone (``off``, ``on``, or ``auto``: only for models that passed ``localctx quality --blend``). ``ocr`` reads PDF
+    pages optically if they have no text (``auto``), all of them (``on``) or none (``off``). ``read_ahead``: documents
+    of watched folders are read before anybody asks while the machine is idle and on mains power (``auto``), at any time
+    (``always``) or not (``off``). ``appearance`` of the window is ``light``, ``dark`` or ``auto``, the system's.
 
     ``summaries`` are written by the model (``write``), made of sentences of the document (``extract``), or whichever
     was measured to be better with the model (``auto``).

@@ -1,7 +1,7 @@
 """RemoteGenerator: a server generates the text about a document, in place of the local model."""
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from localctx.batch.server_client import ServerAnswer, ServerClient
@@ -98,8 +98,7 @@ class RemoteGenerator:
         """Return an answer with its citations."""
         page, heading = part_labels(self._document[2]), labels(self._document[2], "heading")
         cited = [
-            {**asdict(c), "page": page(c.start), "heading": heading(c.start)}
-            for c in cite_passages(answer, question, passages)
+            replace(c, page=page(c.start), heading=heading(c.start)) for c in cite_passages(answer, question, passages)
         ]
         return GeneratedAnswer(answer, mode, cited)
 

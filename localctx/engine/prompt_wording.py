@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 ASK = "Answer this question from the document{s} above, in a few words if you can.\nQuestion: {question}"
 READER = "Question: {question}"  # for models with an adapter that was trained on it (packaging/train_reader.py)
-ASK_FOR_ITS_WORDS = "Question: {question}\nAnswer with words of the document{s} above."
 RANKING = READER
 """The form in which the likelihood of a question is computed, whatever form it is then answered in."""
 

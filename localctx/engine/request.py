@@ -7,6 +7,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from localctx.budget import measure_process
+from localctx.document_parts import Citation
 from localctx.engine.cache_plan import MemoryRelief
 from localctx.engine.confidence import Evidence
 from localctx.engine.drafting import PromptLookup
@@ -30,11 +31,6 @@ PHASES = ("load", "parse", "search", "restore", "rank", "prefill", "first_token"
 
 Decoding = Literal["free", "quote"]
 """How an answer is decoded: in the model's own words, or limited to runs of the documents' words."""
-
-AnswerFrom = Literal["prompt", "sentences", "nothing", "everywhere", "summary"]
-"""The source of an answer: the whole prompt, the best sentences of its passage (a small model reads closely), nothing,
-because no passage makes the question likelier, every passage, each asked alone, or a summary of the documents.
-"""
 
 
 @dataclass
@@ -94,13 +90,12 @@ class Request:
     stopped: str = "cancelled"
     prefilled: int = 0
     prefilled_to_rank: int = 0
-    citations: list[dict[str, Any]] = field(default_factory=list)
-    nearest: dict[str, Any] | None = None
+    citations: Sequence[Citation] = field(default_factory=list)
+    nearest: Citation | None = None
     sentences: list[dict[str, Any]] = field(default_factory=list)
     lookup: PromptLookup = field(default_factory=lambda: PromptLookup((), 0))
     likelihood: float = 0.0
     repetition: Repetition = field(default_factory=Repetition)
-    answer_from: AnswerFrom = "prompt"
     decoding: Decoding = "free"
     question_likelihood: float | None = None
     evidence: Evidence | None = None
@@ -150,6 +145,11 @@ class Request:
         return [(self.begun + "".join(token.text for token in answer)).strip() for answer in self.answers]
 
     @property
+    def cited(self) -> list[dict[str, Any]]:
+        """The citations as JSON, as reports and chats have them."""
+        return [citation.to_json() for citation in self.citations]
+
+    @property
     def persist_error(self) -> str | None:
         """Why the pages could not be persisted, in one line; None if they were, or if that was not wanted."""
         return str(self.persister.failed) if self.persister and self.persister.failed else None
@@ -184,13 +184,13 @@ class Request:
             seconds=self._seconds(),
             kv=self._recorded_kv(),
             memory={"peak_bytes": measure_process().peak},
-            citations=self.citations,
+            citations=self.cited,
             sentences=self.sentences,
             everywhere=self.everywhere,
             decoding=self.decoding,
             confidence=self.confidence,
             withheld=self.withheld,
-            nearest=self.nearest,
+            nearest=self.nearest.to_json() if self.nearest else None,
             until=self.until,
         )
 
@@ -208,7 +208,7 @@ class Request:
         until = {"until": self.until} if self.until else {}
         used = {"model": self.model_name, "adapter": self.adapter.name if self.adapter else None}
         offered = {"offered": dict(self.offered)} if self.offered else {}
-        told = {"kv": kv, "sentences": self.sentences, **({"nearest": self.nearest} if self.nearest else {})}
+        told = {"kv": kv, "sentences": self.sentences, **({"nearest": self.nearest.to_json()} if self.nearest else {})}
         return {**used, "mode": self.plan.mode, **counts, **told, **until, **offered}
 
     def token_counts(self) -> TokenCounts:

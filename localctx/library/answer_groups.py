@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from localctx.document_parts import tell_place
+from localctx.document_parts import Citation, tell_place
 from localctx.library.sentences import ENDS
 from localctx.library.words import split_words
 
@@ -43,16 +43,16 @@ def group_answers(answers: Sequence[str]) -> list[AnswerGroup]:
 
 def describe_groups(
     groups: Sequence[AnswerGroup],
-    citations: Sequence[Mapping[str, Any]],
+    citations: Sequence[Citation],
     sentences: Sequence[str],
     lengths: Mapping[str, int],
     asked: int,
 ) -> str:
-    """Returns the groups as text, a line each, under a line that counts them. ``citations`` are as JSON, ``sentences``
-    are those that they are in; ``lengths`` are the characters of each document by id; ``asked`` passages were asked.
+    """Returns the groups as text, a line each, under a line that counts them. ``sentences`` are those that the
+    ``citations`` are in; ``lengths`` are the characters of each document by id; ``asked`` passages were asked.
     """
     said, different = len(citations), len(groups)
-    names = len({citation["document"] for citation in citations}) > 1
+    names = len({citation.document for citation in citations}) > 1
     head = f"{said:,} of {asked:,} passages answer{'s' if said == 1 else ''} this"
     head += "." if said == 1 else f", {'all the same' if different == 1 else f'with {different:,} different answers'}:"
     lines = [
@@ -63,20 +63,18 @@ def describe_groups(
     return "\n".join([head, "", *lines])
 
 
-def place_of(citation: Mapping[str, Any], length: int, with_name: bool) -> str:
+def place_of(citation: Citation, length: int, with_name: bool) -> str:
     """Returns where a citation begins: its page, else how far into the text; with the document's name if wanted."""
-    share = 100 * citation["start"] // max(1, length)
-    where = tell_place(citation["page"], citation["heading"]) if citation["page"] else f"{share} %"
-    return f"{citation['name']}, {where}" if with_name else where
+    share = 100 * citation.start // max(1, length)
+    where = tell_place(citation.page, citation.heading) if citation.page else f"{share} %"
+    return f"{citation.name}, {where}" if with_name else where
 
 
-def _places(
-    group: AnswerGroup, citations: Sequence[Mapping[str, Any]], lengths: Mapping[str, int], with_name: bool
-) -> str:
-    places = [place_of(c, lengths[c["document"]], with_name) for c in (citations[i] for i in group.citations)]
+def _places(group: AnswerGroup, citations: Sequence[Citation], lengths: Mapping[str, int], with_name: bool) -> str:
+    places = [place_of(c, lengths[c.document], with_name) for c in (citations[i] for i in group.citations)]
     told = "; ".join(dict.fromkeys(places[:MAX_PLACES]))
     more = f"; and {len(places) - MAX_PLACES:,} more" if len(places) > MAX_PLACES else ""
-    of_text = "" if citations[group.citations[0]]["page"] else " of the text"
+    of_text = "" if citations[group.citations[0]].page else " of the text"
     return (f"{group.count:,} passages: " if group.count > 1 else "") + told + of_text + more
 
 

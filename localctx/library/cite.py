@@ -5,10 +5,11 @@ An answer that stands in the text word for word, such as a name or a number, is 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
-from localctx.library.evidence import EvidenceRange, EvidenceScorer, ScoredRange, evidence_of, terms_of
+from localctx.document_parts import Citation, Source
+from localctx.library.evidence import EvidenceRange, EvidenceScorer, ScoredRange, evidence_of
 from localctx.library.search import Passage
 from localctx.store.documents import StoredDocument, labels, part_labels
 
@@ -18,34 +19,7 @@ MAX_CITED = 3  # citations of an answer from documents that were read whole
 ATTENTION = 0.5  # by which evidence with most of the attention gains, of its share of the question's words
 
 TextRange = tuple[int, int]
-Source = Literal["passage", "attention", "quote", "words"]
 AttendedRange = tuple[int, int, int, float]  # number of the document, start, end, share of the attention
-
-
-@dataclass(frozen=True)
-class Citation:
-    """Characters ``start..end`` of a document's text, which read ``quote``, with the heading and page they begin under.
-
-    ``page`` is the label of a page, or ``slide 3``, ``row 12``, ``message 4``: a part that ``tell_part`` puts in words.
-
-    The quote is one sentence or clause, or up to three in a row where they support the answer together.
-
-    ``source`` ``passage``: ``weight`` is the weighted share of the answer's words that the quote contains; of the
-    question's words, where the answer is yes or no.
-    ``source`` ``attention``: ``weight`` is the share of the attention that went to the KV page that holds the quote.
-    ``source`` ``quote``: the answer, or a run of it, was taken from this quote word for word, and ``weight`` is 1.
-    ``source`` ``words``: as ``passage``, of a document that was read whole by an engine that tells no attention.
-    """
-
-    document: str
-    name: str
-    page: str | None
-    heading: str | None
-    start: int
-    end: int
-    quote: str
-    source: Source
-    weight: float
 
 
 def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> list[Citation]:
@@ -57,13 +31,6 @@ def cite_passages(answer: str, question: str, passages: Sequence[Passage]) -> li
     scorer = _scorer(answer, question, sources)
     found = _direct_evidence(scorer, sources) or _enough(scorer, sources) or _nearest(scorer, sources)
     return [one.source.cite(one.range, "passage", one.evidence.answer) for one in found]
-
-
-def cite_range(answer: str, passage: Passage, start: int, end: int) -> Citation:
-    """Returns characters ``start..end`` of the passage's text as a citation, weighted by its match with ``answer``."""
-    said = terms_of(answer)
-    weight = len(said & terms_of(passage.text[start:end])) / max(1, len(said))
-    return _CitableText.of_passage(passage).cite((start, end), "passage", weight)
 
 
 def cite_characters(document: StoredDocument, start: int, end: int) -> Citation:

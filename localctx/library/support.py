@@ -102,19 +102,19 @@ class SupportFinder:
         return self._sources.index(source) + 1
 
 
-def check_quotes(answer: str, citations: Sequence[Mapping[str, Any]]) -> list[AnswerSentence]:
-    """Returns the parts of an ``answer`` that was put together from words of its ``citations`` (as JSON), each with the
+def check_quotes(answer: str, citations: Sequence[Citation]) -> list[AnswerSentence]:
+    """Returns the parts of an ``answer`` that was put together from words of its ``citations``, each with the
     one that has it; a yes or no, which no citation says, as one unchecked part. Words that none has are left out.
     """
     if clause_after(answer) is not None:
         return [AnswerSentence(*of, "unchecked") for of in sentences(answer, 0, len(answer))]
-    quotes, words = [in_spaces(c["quote"]) for c in citations], list(re.finditer(r"\S+", answer))
+    quotes, words = [in_spaces(c.quote) for c in citations], list(re.finditer(r"\S+", answer))
     found, sources = list[AnswerSentence](), list[int]()
     while words:
         if part := _longest_part(answer, words, quotes):
             start, end, source = part
             sources += [source] if source not in sources else []
-            number, cited = sources.index(source) + 1, _citation(citations[source])
+            number, cited = sources.index(source) + 1, citations[source]
             found.append(AnswerSentence(start, end, "supported", number, cited))
         words = [word for word in words[1:] if not part or word.start() >= part[1]]
     return found

@@ -4,36 +4,27 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from localctx.engine.attribution import attention_by_text
+from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine
-from localctx.engine.decoding import choose_decoding
-from localctx.engine.events import Done, Note, Quoted
+from localctx.engine.events import Done, Note
 from localctx.engine.prompt import NO_CONVERSATION, Conversation
-from localctx.engine.quotation import quotation_first
 from localctx.engine.request import Request
 from localctx.engine.request_builder import RequestBuilder
-from localctx.engine.run_request import answer_request, emit_text, prefill_request, run_request
+from localctx.engine.run_request import prefill_request, run_request
 from localctx.errors import ChatFull, StoreError, TooLong
-from localctx.library.cite import cite_from_attention, cite_passages, cite_range, cite_words
 from localctx.library.language import language_warnings
-from localctx.library.search import Passage
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
-from localctx.workflows.checked_answer import check_sentences
-from localctx.workflows.close_reading import answer_from_sentences, invents, rank_sentences, without_tokens
-from localctx.workflows.confident_answer import answer_if_confident, is_rated
+from localctx.workflows.answer_case import AnswerCase
+from localctx.workflows.answer_strategies import make_answer
 from localctx.workflows.effective_length import longer_than_effective
 from localctx.workflows.everywhere import EverywhereWorkflow
-from localctx.workflows.nearest_passage import is_not_said, offer_nearest
-from localctx.workflows.quoted_answer import answer_in_quotes, may_be_quoted
+from localctx.workflows.question_kind import with_adapter
 from localctx.workflows.rag import RetrievalWorkflow
 from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
-from localctx.workflows.reader import with_reader
 from localctx.workflows.several_documents import begin_together, in_best_order
-
-INVENTED = "the answer has a name or a number that the passage does not have: trust the quotation"
 
 
 class AskWorkflow:
@@ -41,7 +32,7 @@ class AskWorkflow:
 
     def __init__(self, builder: RequestBuilder, retrieval: RetrievalWorkflow) -> None:
         self._builder, self._retrieval, self._runtime = builder, retrieval, builder.runtime
-        self._everywhere = EverywhereWorkflow(builder, self._answering)
+        self._everywhere = EverywhereWorkflow(builder)
 
     def ask(
         self, sources: Sequence[str], question: str, persist: bool = True, library: bool = False, until: str = ""
@@ -126,7 +117,7 @@ class AskWorkflow:
         which most is kept. Raises TooLong.
         """
         if question is not None and documents:
-            conversation = with_reader(self._runtime, conversation, question)
+            conversation = with_adapter(self._runtime, conversation, question)
         ordered = in_best_order(self._builder, documents, question or "", conversation)
         texts = [document.text for document in ordered]
         request = self._builder.build(ordered, texts, question, persist=persist, conversation=conversation)
@@ -145,77 +136,13 @@ class AskWorkflow:
         """Build the request that asks every passage of ``documents``, or of the library (None). Raises NothingFound."""
         return (yield from self._everywhere.open(documents, question, persist))
 
-    def answer(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
-        """The coroutine that prefills what is left and answers; an answer from passages comes after a quotation of
-        them, and one that nothing answers before what is nearest. At its end the request has its citations, and its
-        sentences their sources. Raises Cancelled, NoRoom; what was generated stands.
+    def answer(
+        self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
+    ) -> EngineCoroutine[None]:
+        """The coroutine that answers a request, by the strategy that ``answer_strategies`` has for it. ``cited`` are
+        the citations of an answer that is continued. Raises Cancelled, NoRoom; what was generated stands.
         """
-        answering = offer_nearest(request, question, self._answer(request, question, settings))
-        return check_sentences(request, question, answering)
-
-    def _answer(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
-        if request.answer_from == "everywhere":
-            yield from self._everywhere.answer(request, question, settings)
-        elif request.answer_from == "nothing":
-            yield from _answer_unanswered(request)
-        elif not is_rated(request, settings):
-            yield from self._answering(request, question, settings)
-        elif not (
-            yield from answer_if_confident(
-                self._builder, request, question, self._answering(request, question, settings)
-            )
-        ):
-            yield from _answer_unanswered(request)
-
-    def _answering(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
-        if may_be_quoted(request, question, settings) and choose_decoding(settings, request.adapter) == "quote":
-            return answer_in_quotes(request, question, settings)
-        if request.answer_from == "sentences":
-            return self._answer_from_sentences(request, question, settings)
-        return self._answer_from_prompt(request, question, settings)
-
-    def _answer_from_prompt(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
-        coroutine = answer_request(request, settings)
-        if request.passages:
-            coroutine = quotation_first(coroutine, lambda: _quotation(request, question))
-        yield from coroutine
-        self.cite(request, question)
-
-    def _answer_from_sentences(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
-        """Give the better of two answers from the sentences that make the question likeliest. If both have names or
-        numbers that the passage does not have, give one from the whole passage, if that is better.
-        """
-        passage, document = _only_passage(request)
-        ranked = yield from rank_sentences(self._builder, document, passage, question)
-        closest, sentences = yield from answer_from_sentences(
-            self._builder, settings, document, passage.text, ranked, question
-        )
-        cited = [cite_range(closest.texts[0], passage, start, end) for start, end in ranked[:sentences]]
-        if invents(closest.texts[0], passage.text, question):
-            yield from without_tokens(self._answer_from_prompt(request, question, settings))
-        if not request.text or invents(request.texts[0], passage.text, question):
-            request.answers, request.stopped = closest.answers, closest.stopped
-            request.citations = [asdict(citation) for citation in cited]
-        yield from map(Quoted, request.citations[:1])
-        request.seconds["first_token"] = time.perf_counter() - request.started
-        yield from request.answers[0]
-        if invents(request.texts[0], passage.text, question):
-            yield Note(INVENTED)
-
-    def cite(self, request: Request, question: str) -> None:
-        """Set the citations: sentences of the passages, or of the text that got the answer's attention; where that is
-        not known, those with the answer's words.
-        """
-        if request.passages:
-            found = cite_passages(request.texts[0], question, request.passages)
-        elif request.cache.attention_mass is None:
-            found = cite_words(request.texts[0], question, request.documents)
-        else:
-            texts = [document.text for document in request.documents]
-            read = request.tokens[: request.boundary]
-            shares = attention_by_text(request.cache, request.model.tokenizer, read, texts)
-            found = cite_from_attention(request.texts[0], question, request.documents, shares)
-        request.citations = [asdict(citation) for citation in found]
+        return make_answer(AnswerCase(self._builder, request, question, settings, cited))
 
     def why_passages(self, documents: Sequence[StoredDocument] | None) -> str | None:
         """Why an answer from ``documents`` comes from passages of them; None if they are read whole, if they fit."""
@@ -274,24 +201,3 @@ class AskWorkflow:
 def _prefill_only(request: Request) -> EngineCoroutine[None]:
     yield from prefill_request(request)
     request.stopped = "eos"
-
-
-def _answer_unanswered(request: Request) -> EngineCoroutine[None]:
-    """Say that nothing answers the question."""
-    request.seconds["first_token"] = time.perf_counter() - request.started
-    yield from emit_text(request, request.not_said)
-    request.stopped = "unanswered"
-
-
-def _quotation(request: Request, question: str) -> Quoted | None:
-    found = [] if is_not_said(request) else cite_passages(request.texts[0], question, request.passages)
-    return Quoted(asdict(found[0])) if found else None
-
-
-def _only_passage(request: Request) -> tuple[Passage, StoredDocument]:
-    (passage,) = request.passages
-    return passage, _document_of(request, passage)
-
-
-def _document_of(request: Request, passage: Passage) -> StoredDocument:
-    return next(document for document in request.documents if document.id == passage.document)

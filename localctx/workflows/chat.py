@@ -22,11 +22,10 @@ from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.ask import AskWorkflow
 from localctx.workflows.chat_history import answered, history, last_question, messages_until
-from localctx.workflows.continued_answer import continue_answer
+from localctx.workflows.question_kind import is_small_talk
 from localctx.workflows.read_sources import store_sources
 from localctx.workflows.read_until import locate_mark
-from localctx.workflows.small_talk import is_small_talk
-from localctx.workflows.stored_answer import StoreOutcome, store_answer
+from localctx.workflows.stored_answer import StoreOutcome, citations_of, store_answer
 from localctx.workflows.whole_document import WholeDocumentWorkflow, WholeWay
 
 TITLE_LENGTH = 60  # characters of its first question that name a chat
@@ -225,10 +224,7 @@ class ChatWorkflow:
             request = yield from self._open(question.text, before, chat, documents, until, begun)
         request.seconds["load"] = loaded
         stored = StoreOutcome()
-        if begun:
-            answering = continue_answer(self._ask, request, question.text, settings, begun.citations)
-        else:
-            answering = self._whole.answer(request, question.text, settings)
+        answering = self._whole.answer(request, question.text, settings, citations_of(begun))
         yield from run_request(request, self._answer_and_store(request, question, answering, stored, begun))
         yield from map(Note, request.persist_notes)
         report = replace(request.answer_report(), chat=chat.id, message=stored.message)

@@ -6,7 +6,7 @@ from localctx.engine.prompt import Exchange
 from localctx.engine.prompt_wording import SUMMARIZE_CHAT
 from localctx.errors import ChatError
 from localctx.store.chats import SUMMARY, Chats, Message
-from localctx.workflows.small_talk import is_small_talk
+from localctx.workflows.question_kind import is_small_talk
 
 
 def answered(messages: Sequence[Message]) -> list[Message]:

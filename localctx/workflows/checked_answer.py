@@ -1,4 +1,4 @@
-"""Checks the sentences of an answer as it is given: each is told with the passage that says it, if one does."""
+"""Checks each sentence of an answer as it streams, and reports the passage that supports it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,22 +8,19 @@ from localctx.engine.request import Request
 from localctx.library.sentences import sentences
 from localctx.library.source_index import DocumentRange, SourceText
 from localctx.library.support import AnswerSentence, SupportFinder, check_quotes
+from localctx.workflows.answer_case import AnswerCase
 
 
-def check_sentences(request: Request, question: str, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+def check_sentences(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
     """The coroutine ``answering`` with an event SentenceChecked after each sentence of its first answer.
 
-    At its end the request has the sentences, also if it was cancelled or failed. Nothing is checked if no document was
-    read, or if every passage was asked: such an answer names the places itself.
+    At its end the request has the sentences, also if it was cancelled or failed.
     """
-    if not request.documents or request.answer_from == "everywhere":
-        yield from answering
-        return
-    checker = _Checker(request, question)
+    checker = _Checker(case.request, case.question)
     try:
         yield from flat_map_events(answering, checker.on_event, checker.at_end)
     finally:
-        request.sentences = [sentence.to_json() for sentence in checker.all_sentences()]
+        case.request.sentences = [sentence.to_json() for sentence in checker.all_sentences()]
 
 
 class _Checker:
@@ -48,7 +45,7 @@ class _Checker:
         yield from self._tell([sentence for sentence in ended if sentence.end > before])
 
     def at_end(self) -> Iterator[Event]:
-        """Tell the sentences that were not told."""
+        """Report the remaining sentences."""
         yield from self._tell(self.all_sentences()[self._told :])
 
     def all_sentences(self) -> list[AnswerSentence]:
@@ -66,7 +63,7 @@ class _Checker:
 
     @property
     def _near(self) -> list[DocumentRange]:
-        return [(c["document"], c["start"], c["end"]) for c in self._request.citations]
+        return [citation.range for citation in self._request.citations]
 
 
 def source_texts(request: Request) -> list[SourceText]:

@@ -4,10 +4,9 @@ Only the question is read where a passage's pages are kept. Answers are stored a
 stopped goes on where it was, and is answered at once when it is asked again.
 """
 
-import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import groupby
 
 from localctx.engine.coroutine import EngineCoroutine
@@ -22,28 +21,25 @@ from localctx.errors import Cancelled, NothingFound, StoreError
 from localctx.library.answer_groups import describe_groups, group_answers
 from localctx.library.language import language_warnings
 from localctx.library.search import Passage, all_passages, cut_passages, index_all
-from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.store.passage_answers import PassageKey, StoredAnswer
 from localctx.store.store import Store, store_errors
-from localctx.workflows.close_reading import question_alone
+from localctx.workflows.answer_case import AnswerCase
 from localctx.workflows.every_passage import RATE, cache_ids, current_documents, estimate_cost, open_store
 from localctx.workflows.passage_question import AnswerPassage, PassageAnswer, PassageQuestion, passage_key
+from localctx.workflows.question_kind import without_instruction
+from localctx.workflows.question_likelihood import question_alone
 
 MAX_SIDE_BY_SIDE = 16  # passages; a forward pass with more of them is not much cheaper for each
 SAVE_EVERY = 16  # answers: as many are lost if the process is killed
 MIN_RATED = 8  # passages; fewer say little about speed
-_INSTRUCTIONS = re.compile(
-    r"\b(list|name|find|count|tell|give|show|me|please|all|every|each|any|many|often|much|ever|anyone|anybody|there)\b",
-    re.IGNORECASE,
-)
 
 
 class EverywhereWorkflow:
-    """Asks every passage; ``answer_passage`` answers from one."""
+    """Opens requests that ask every passage; ``ask_every_passage`` answers them."""
 
-    def __init__(self, builder: RequestBuilder, answer_passage: AnswerPassage) -> None:
-        self._builder, self._answer_passage, self._runtime = builder, answer_passage, builder.runtime
+    def __init__(self, builder: RequestBuilder) -> None:
+        self._builder, self._runtime = builder, builder.runtime
 
     def open(
         self, documents: Sequence[StoredDocument] | None, question: str, persist: bool
@@ -60,7 +56,7 @@ class EverywhereWorkflow:
             cost = estimate_cost(self._builder, store, passages, [p.text for p in passages], question)
         yield from map(Note, language_warnings(self._runtime.settings, documents))
         request = question_alone(self._builder, question)
-        request.documents, request.passages, request.answer_from = documents, passages, "everywhere"
+        request.documents, request.passages = documents, passages
         request.everywhere = EverywhereReport(len(passages), persist)
         request.adapter = self._runtime.adapter
         request.plan = replace(
@@ -76,26 +72,6 @@ class EverywhereWorkflow:
         yield request.plan
         return request
 
-    def answer(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
-        """Ask the passages that have no stored answer; give all answers as text, and as groups in the report.
-
-        Raises Cancelled, with the answers so far in the report and the store.
-        """
-        one = replace(settings, n=1, beams=1, draft=0)  # side by side a drafted token takes another passage's place
-        compared = settings.careful != "off" and not request.adapter
-        likelihood = (yield from rank_request(request)) if compared else 0.0
-        put = PassageQuestion(
-            self._builder, self._answer_passage, request.documents, question, one, request, likelihood
-        )
-        asking = _Asking(self._builder, request, put)
-        try:
-            yield from asking.run()
-        except Cancelled:
-            yield from asking.tell()
-            raise
-        yield from asking.tell()
-        request.stopped = "eos" if request.citations else "unanswered"
-
     def _enter(self, store: Store, documents: Sequence[StoredDocument] | None) -> Sequence[StoredDocument]:
         """Store and index the documents; returns them, or those of the library."""
         rows = current_documents(store) if documents is None else [document.row for document in documents]
@@ -107,7 +83,24 @@ class EverywhereWorkflow:
         return [StoredDocument(row, store.documents.text(row.id), store.documents.spans(row.id)) for row in rows]
 
 
-class _Asking:
+def ask_every_passage(case: AnswerCase, answer_passage: AnswerPassage) -> EngineCoroutine[None]:
+    """Ask the passages that have no stored answer, each by ``answer_passage``; give all answers as text, and as groups
+    in the report. Raises Cancelled, with the answers so far in the report and the store.
+    """
+    request = case.request
+    compared = case.settings.careful != "off" and not request.adapter
+    likelihood = (yield from rank_request(request)) if compared else 0.0
+    asking = _PassageLoop(case.builder, request, PassageQuestion(case, answer_passage, likelihood))
+    try:
+        yield from asking.run()
+    except Cancelled:
+        yield from asking.tell()
+        raise
+    yield from asking.tell()
+    request.stopped = "eos" if request.citations else "unanswered"
+
+
+class _PassageLoop:
     """A question that is being put to every passage of a request."""
 
     def __init__(self, builder: RequestBuilder, request: Request, question: PassageQuestion) -> None:
@@ -143,7 +136,7 @@ class _Asking:
         self._report.asked = sum(passage_key(p) in self._answers for p in self._passages)
         said = [PassageAnswer(p, answer) for p in self._passages if (answer := self._answers.get(passage_key(p)))]
         groups = group_answers([one.answer.text for one in said if one.answer])
-        self._request.citations = [asdict(one.citation) for one in said]
+        self._request.citations = [one.citation for one in said]
         self._report.groups = [group.to_json() for group in groups]
         sentences = [one.sentence for one in said]
         asked, total = self._report.asked, self._report.passages
@@ -169,7 +162,7 @@ class _Asking:
                 self._told.add(note)
                 yield Note(note)
         if answered.answer:
-            yield PassageAnswered(answered.answer.text, asdict(answered.citation))
+            yield PassageAnswered(answered.answer.text, answered.citation.to_json())
         self._report.asked += 1  # here, because the coroutines of one pass all come to the event before
         yield self._progress()
 
@@ -217,7 +210,7 @@ class _Asking:
 def _passages_of(store: Store, documents: Sequence[StoredDocument], question: str) -> list[Passage]:
     """Every passage of the documents, as far as they are read, scored by the question's words."""
     by_id = {document.id: document for document in documents}
-    passages = all_passages(store, list(by_id), _INSTRUCTIONS.sub(" ", question))
+    passages = all_passages(store, list(by_id), without_instruction(question))
     by_document = groupby(passages, lambda passage: passage.document)
     return [passage for id, found in by_document for passage in cut_passages(list(found), by_id[id])]
 

@@ -10,11 +10,11 @@ from localctx.library.language import NAMES, language_of
 from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.ask import AskWorkflow
-from localctx.workflows.close_reading import SMALL_MODEL
 from localctx.workflows.suggested_questions import COUNT, suggest_questions
 from localctx.workflows.summary_task import digest
 from localctx.workflows.text_generator import LocalGenerator, without_text
 
+SMALL_MODEL = 1_000_000_000  # parameters; questions of smaller ones are often not answered by the document
 VERSION = 1  # of the instruction; other questions are stored under another
 MAX_TOKENS = 120  # of all questions
 MAX_READ = 6_000  # characters from the beginning of a document that is not read whole

@@ -1,31 +1,31 @@
 """Offers, below an answer that says that nothing answers the question, the passage that comes nearest to it."""
 
-from dataclasses import asdict
-
+from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import NearestPassage
 from localctx.engine.request import Request
-from localctx.library.cite import Citation, cite_passages, nearest_sentence
+from localctx.library.cite import cite_passages, nearest_sentence
+from localctx.workflows.answer_case import AnswerCase
 
-_AROUND = ' ."'  # what may stand around an answer
+AROUND = ' ."'  # what may stand around an answer
 
 
-def offer_nearest(request: Request, question: str, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
     """The coroutine ``answering`` and, if the answer says that nothing answers, an event NearestPassage after it. Such
     an answer has no citations: what is nearest is the request's ``nearest`` alone.
     """
     yield from answering
+    request = case.request
     if not is_not_said(request):
         return
-    request.citations = []
-    if found := _nearest(request, question):
-        request.nearest = asdict(found)
-        yield NearestPassage(request.nearest)
+    request.citations, request.nearest = [], _nearest(request, case.question)
+    if request.nearest:
+        yield NearestPassage(request.nearest.to_json())
 
 
 def is_not_said(request: Request) -> bool:
     """True if the answer so far is that nothing answers the question."""
-    return request.texts[0].strip(_AROUND) == request.not_said.strip(_AROUND)
+    return request.texts[0].strip(AROUND) == request.not_said.strip(AROUND)
 
 
 def _nearest(request: Request, question: str) -> Citation | None:

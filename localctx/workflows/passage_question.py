@@ -1,35 +1,37 @@
 """One question as it is put to single passages, each alone: does a passage answer it, and what does it say?"""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import log
 
+from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Note
 from localctx.engine.prefill_decode import prefill
 from localctx.engine.prompt import NO_CONVERSATION
 from localctx.engine.request import Request
-from localctx.engine.request_builder import RequestBuilder
 from localctx.engine.run_request import close_request, prefill_request, rank_request
 from localctx.engine.span_search import likelihood_of
-from localctx.library.cite import Citation, cite_passages, likeliest_sentence
+from localctx.library.cite import cite_passages, likeliest_sentence
 from localctx.library.search import Passage
-from localctx.settings import Settings
-from localctx.store.documents import StoredDocument
 from localctx.store.passage_answers import PassageKey, StoredAnswer
-from localctx.workflows.close_reading import invents, is_likelier, reads_closely, without_question, without_tokens
-from localctx.workflows.confident_answer import says_nothing
+from localctx.workflows.abstention import says_nothing
+from localctx.workflows.answer_case import AnswerCase
 from localctx.workflows.every_passage import part_of
-from localctx.workflows.reader import as_question, with_reader
+from localctx.workflows.question_kind import as_question, with_adapter
+from localctx.workflows.question_likelihood import is_likelier, question_tokens, without_question
 from localctx.workflows.summary_task import digest
 
 MAX_ANSWER = 96  # tokens of one passage's answer
 MIN_WORDS = 0.6  # of the question's words, by weight, that a passage must have if it does not make it likelier
 MIN_NOT_SAID = 0.5  # the probability of an adapter's "not said" from which on nothing else is likelier
-RECIPE = "everywhere 3"  # raise the number when answers of passages come to be made otherwise
+RECIPE = "everywhere 4"  # raise the number when answers of passages come to be made otherwise
 
-AnswerPassage = Callable[[Request, str, Settings], EngineCoroutine[None]]
-"""The coroutine that answers a question from the request's one passage, and cites it."""
+AnswerPassage = Callable[[AnswerCase], EngineCoroutine[None]]
+"""The coroutine that answers a question from the one passage of the case's request, and cites it."""
+
+_NAME = re.compile(r"\d[\d.,:/]*\d|\d|(?<=[a-z,;] )[A-Z][\w'-]+")
 
 
 @dataclass(frozen=True)
@@ -65,23 +67,18 @@ class PassageAnswer:
 
 
 class PassageQuestion:
-    """A ``question`` to passages of ``documents``; ``alone`` is the request whose ``likelihood`` it has without any."""
+    """The question of a ``case`` that asks every passage, as it is put to each by ``answer_passage``. Its prompt is the
+    question alone, which has this ``likelihood``.
+    """
 
-    def __init__(
-        self,
-        builder: RequestBuilder,
-        answer_passage: AnswerPassage,
-        documents: Sequence[StoredDocument],
-        question: str,
-        settings: Settings,
-        alone: Request,
-        likelihood: float,
-    ) -> None:
-        self._builder, self._answer_passage, self._settings = builder, answer_passage, settings
-        self._documents = {document.id: document for document in documents}
-        self._alone, self._likelihood = alone, likelihood
-        self._conversation = with_reader(builder.runtime, NO_CONVERSATION)
-        self._question = as_question(question) if self._conversation.adapter else question
+    def __init__(self, case: AnswerCase, answer_passage: AnswerPassage, likelihood: float) -> None:
+        self._builder, self._answer_passage = case.builder, answer_passage
+        # side by side a drafted token takes another passage's place
+        self._settings = replace(case.settings, n=1, beams=1, draft=0)
+        self._documents = {document.id: document for document in case.request.documents}
+        self._alone, self._likelihood = case.request, likelihood
+        self._conversation = with_adapter(case.builder.runtime, NO_CONVERSATION)
+        self._question = as_question(case.question) if self._conversation.adapter else case.question
 
     @property
     def _decides(self) -> bool:
@@ -137,9 +134,7 @@ class PassageQuestion:
         if not answers:
             request.stopped = "unanswered"
             return tokens
-        if reads_closely(request.model, self._settings, request.adapter):
-            request.answer_from = "sentences"
-        yield from without_tokens(self._answer_passage(request, self._question, self._settings))
+        yield from self._answer_passage(AnswerCase(self._builder, request, self._question, self._settings))
         return tokens
 
     def _answers_question(self, request: Request) -> EngineCoroutine[tuple[bool, int]]:
@@ -154,8 +149,8 @@ class PassageQuestion:
             return not says_nothing_answers, tokens
         if request.passages[0].score >= MIN_WORDS:
             return True, 0
-        likelier = is_likelier((yield from rank_request(request)), self._likelihood, self._alone)
-        return likelier, _ranking_tokens(request)
+        gain = (yield from rank_request(request)) - self._likelihood
+        return is_likelier(gain, question_tokens(self._alone)), _ranking_tokens(request)
 
     def _answer_of(self, request: Request, passage: Passage) -> StoredAnswer | None:
         """The passage's answer, or None. An answer that invents a name or a number is replaced by its quotation; and
@@ -170,10 +165,16 @@ class PassageQuestion:
         start, end = passage.start, passage.end
         if request.citations:
             cited = request.citations[0]
-            start, end = cited["start"], cited["end"]
+            start, end = cited.start, cited.end
             if self._decides and request.decoding == "free" and invents(text, passage.text, self._question):
-                text = cited["quote"]
+                text = cited.quote
         return StoredAnswer(text, start, end)
+
+
+def invents(answer: str, text: str, question: str) -> bool:
+    """True if an answer has a number or a name that neither ``text`` nor the question has."""
+    known = f"{text} {question}".casefold()
+    return any(name.casefold() not in known for name in _NAME.findall(answer))
 
 
 def passage_key(passage: Passage) -> PassageKey:

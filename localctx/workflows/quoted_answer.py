@@ -2,12 +2,12 @@
 its place in the text is known to the character.
 """
 
-import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import Quoted, Token
 from localctx.engine.prefill_decode import out_of_memory_as_no_room
@@ -19,17 +19,11 @@ from localctx.engine.span_search import QuotedAnswer, SpanSearch
 from localctx.library.cite import cite_characters, cite_passages, cite_words, likeliest_sentence
 from localctx.library.yes_no import clause_after
 from localctx.models.base import ForwardRequest
-from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
+from localctx.workflows.answer_case import AnswerCase
 
 MAX_TOKENS = 64  # of a quoted answer
 MAX_RUNS = 8  # of an answer that is a list
-
-_INSTRUCTION = re.compile(
-    r"\W*(?:please |can you |could you |now )*(?:summari[sz]e|sum up|explain|describe|compare|contrast|translate|write|"
-    r"rewrite|rephrase|paraphrase|outline|discuss|list|enumerate|give me|tell me|show me|make|create|draft|suggest)\b",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True)
@@ -55,25 +49,21 @@ class _Source(NamedTuple):
     text: str
 
 
-def may_be_quoted(request: Request, question: str, settings: Settings) -> bool:
-    """True if a question can be answered by a run of the words of documents, and one greedy answer is wanted."""
-    return settings.is_greedy and bool(request.documents) and not _INSTRUCTION.match(question)
-
-
-def answer_in_quotes(request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
+def answer_in_quotes(case: AnswerCase) -> EngineCoroutine[None]:
     """Give the likeliest answer that is made of words of what was read, after the sentence in which it stands.
 
     Its citations are the sentences of the words it is made of; that of a yes or no is about the question. Raises
     Cancelled, NoRoom.
     """
+    request = case.request
     if request.logits is None:
         yield from prefill_request(request)
     assert request.logits is not None, "a prompt always ends with tokens that are not kept, and are prefilled"
     request.decoding, sources = "quote", _sources(request)
-    limit = min(request.plan.answer_tokens, settings.max_tokens, MAX_TOKENS)
+    limit = min(request.plan.answer_tokens, case.settings.max_tokens, MAX_TOKENS)
     found = yield from _search(request, sources, QuotingStyle() if request.adapter else UNTRAINED, limit)
     if found:
-        yield from _give(request, question, found[0], sources)
+        yield from _give(request, case.question, found[0], sources)
     else:
         request.seconds["first_token"] = time.perf_counter() - request.started
         yield from emit_text(request, request.not_said)
@@ -108,9 +98,9 @@ def _give(request: Request, question: str, answer: QuotedAnswer, sources: Sequen
     if clause_after(text) is not None:  # a word that stands anywhere: what is about the question says it
         passages = request.passages
         about = cite_passages(text, question, passages) if passages else cite_words(text, question, request.documents)
-        cited = [asdict(citation) for citation in about]
-    request.citations = list({(c["document"], c["start"], c["end"]): c for c in cited}.values())
-    yield from map(Quoted, request.citations[:1])
+        cited = list(about)
+    request.citations = list({citation.range: citation for citation in cited}.values())
+    yield from (Quoted(citation.to_json()) for citation in request.citations[:1])
     request.answers = [[Token(text if not i else "", token) for i, token in enumerate(answer.tokens)]]
     request.likelihood = answer.likelihood / (len(answer.tokens) + 1)
     request.seconds["first_token"] = time.perf_counter() - request.started
@@ -137,5 +127,5 @@ def _best_place(places: Sequence[Place], sources: Sequence[_Source], question: s
     return place, sentence
 
 
-def _cite(source: _Source, start: int, end: int) -> dict[str, object]:
-    return asdict(cite_characters(source.document, source.start + start, source.start + end))
+def _cite(source: _Source, start: int, end: int) -> Citation:
+    return cite_characters(source.document, source.start + start, source.start + end)

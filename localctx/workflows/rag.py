@@ -30,10 +30,9 @@ from localctx.models.catalog import load_catalog
 from localctx.models.embedder import Embedder
 from localctx.store.documents import DocumentBeginning, StoredDocument
 from localctx.store.store import Store, store_errors
-from localctx.workflows.close_reading import makes_likelier, reads_closely, without_question
-from localctx.workflows.confident_answer import is_rated
 from localctx.workflows.every_passage import open_store, part_of
-from localctx.workflows.reader import OF_THE_WHOLE, with_reader
+from localctx.workflows.question_kind import asks_of_the_whole, with_adapter
+from localctx.workflows.question_likelihood import without_question
 from localctx.workflows.several_documents import measured_blending
 from localctx.workflows.whole_offers import offer_whole
 
@@ -122,7 +121,8 @@ class RetrievalWorkflow:
             found = self._find(store, documents, question)
         searched = time.perf_counter() - start
         plain = [replace(p, text=without_question(p.text, question.text)) for p in found.passages]
-        asked = with_reader(self._runtime, NO_CONVERSATION, question.text)
+        alone = replace(NO_CONVERSATION, max_tokens=question.conversation.max_tokens)
+        asked = with_adapter(self._runtime, alone, question.text)
         requests = [self._build([found.documents[p.document]], [p], question, asked) for p in plain]
         documents_found = list(found.documents.values())
         yield from map(Note, language_warnings(self._runtime.settings, documents_found, searched=True))
@@ -148,7 +148,7 @@ class RetrievalWorkflow:
             top, beginning = max(MAX_RANKED, self.count), _beginning(documents)
             before = len(beginning.text) if beginning else None
             passages = search(store, question.text, embedder, list(rows), top, before).passages
-            if not passages and OF_THE_WHOLE.search(question.text):  # which need not be like anything in the text
+            if not passages and asks_of_the_whole(question.text):  # which need not be like anything in the text
                 passages = all_passages(store, list(rows))[:top]
             return cut_passages(passages, beginning) if beginning else passages
 
@@ -201,7 +201,7 @@ class RetrievalWorkflow:
             scores = [n + SEARCH_WEIGHT * p.score for n, p in zip(likelihoods, found.passages, strict=True)]
             order = sorted(range(len(requests)), key=lambda i: -scores[i])
             best = order[: self.count]
-            if len(best) == 1 and not question.conversation.chat:
+            if len(best) == 1 and not (question.conversation.chat or question.conversation.history):
                 request = open_requests.pop(best[0])
                 request.passages = [found.passages[best[0]]]
             else:
@@ -214,7 +214,7 @@ class RetrievalWorkflow:
         listed = [{**asdict(p), "likelihood": round(n, 3)} for p, n in zip(found.passages, likelihoods, strict=True)]
         request.candidates, request.ranked = [listed[i] for i in order], requests
         request.plan = replace(request.plan, mode="retrieve")
-        yield from self._choose_answer(request, question, max(likelihoods), len(best) == 1)
+        request.question_likelihood = max(likelihoods)
         return request
 
     def _rank(self, requests: Sequence[Request]) -> EngineCoroutine[list[float]]:
@@ -224,23 +224,6 @@ class RetrievalWorkflow:
             request.begin_persisting()
             likelihoods.append((yield from rank_request(request)))
         return likelihoods
-
-    def _choose_answer(
-        self, request: Request, question: _Question, likelihood: float, one_passage: bool
-    ) -> EngineCoroutine[None]:
-        """Decide whether the passages answer the question at all, and whether a small model reads them closely."""
-        settings = self._runtime.settings
-        if OF_THE_WHOLE.search(question.text):
-            return
-        if is_rated(request, settings):
-            request.question_likelihood = likelihood
-        elif settings.careful != "off" and not question.conversation.history:  # a follow-up may be a word or two
-            answerable = yield from makes_likelier(self._builder, question.text, likelihood)
-            if not answerable:
-                request.answer_from = "nothing"
-                return
-        if one_passage and reads_closely(request.model, settings, request.adapter):
-            request.answer_from = "sentences"
 
     def _join(
         self,
@@ -257,7 +240,7 @@ class RetrievalWorkflow:
         if not blending:
             passages = sorted(join_adjacent(store, passages), key=lambda p: (p.document, p.start))
         used = [documents[d] for d in dict.fromkeys(p.document for p in passages)]
-        asked = with_reader(self._runtime, question.conversation, question.text)
+        asked = with_adapter(self._runtime, question.conversation, question.text)
         request = self._build(used, passages, question, asked)
         try:
             request.begin_persisting()

@@ -21,7 +21,7 @@ from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.ask import AskWorkflow
 from localctx.workflows.every_passage import cache_ids, part_of
-from localctx.workflows.reader import with_reader
+from localctx.workflows.question_kind import with_adapter
 from localctx.workflows.summary_task import digest
 
 SIDE_BY_SIDE = 4  # passages; more wait longer for a cancel, and save little
@@ -105,7 +105,7 @@ class ReadAheadWorkflow:
 
     def _read_passage(self, document: StoredDocument, passage: Passage, done: ReadAheadResult) -> EngineCoroutine[None]:
         self._runtime.check_cancelled()
-        asked = with_reader(self._runtime, NO_CONVERSATION)
+        asked = with_adapter(self._runtime, NO_CONVERSATION)
         part = part_of([passage])
         request = self._builder.build([document], [passage.text], None, persist=True, part=part, conversation=asked)
         yield from self._prefill(request, done, alone=False)

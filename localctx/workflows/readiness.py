@@ -16,9 +16,9 @@ from localctx.store.documents import StoredDocument
 from localctx.store.store import store_errors
 from localctx.workflows.ask import AskWorkflow
 from localctx.workflows.model_questions import able_to_ask, model_questions, rule_questions
+from localctx.workflows.question_kind import with_adapter
 from localctx.workflows.read_sources import read_sources
 from localctx.workflows.read_until import locate_mark, read_until
-from localctx.workflows.reader import with_reader
 
 TYPICAL_QUESTION = "What does it say about the first of these points?"
 RECENT = 50  # answers among which those from passages are looked for
@@ -97,7 +97,7 @@ class ReadinessWorkflow:
         them: restoring is measured, the rest is as many tokens as its plan has at the rate that was measured.
         """
         started = time.perf_counter()
-        conversation = with_reader(self._runtime, NO_CONVERSATION, TYPICAL_QUESTION)
+        conversation = with_adapter(self._runtime, NO_CONVERSATION, TYPICAL_QUESTION)
         texts = [document.text for document in documents]
         request = self._builder.build(documents, texts, TYPICAL_QUESTION, persist=True, conversation=conversation)
         built = time.perf_counter() - started

@@ -1,7 +1,8 @@
-"""Storing the answer of a chat: as a new message, or as more of a message that is continued."""
+"""The stored answers of a chat: a new one is a message, or more of a message that is continued."""
 
 from dataclasses import dataclass
 
+from localctx.document_parts import Citation, SummaryCitation
 from localctx.engine.request import Request
 from localctx.engine.run_request import persist_answer
 from localctx.engine.runtime import Runtime
@@ -17,6 +18,12 @@ class StoreOutcome:
     error: str | None = None
 
 
+def citations_of(answer: Message | None) -> list[Citation]:
+    """Returns the citations of a stored answer, if there is one; those of a summary say where in it they belong."""
+    stored = answer.citations if answer else ()
+    return [(SummaryCitation if "at" in c else Citation).from_json(c) for c in stored]
+
+
 def store_answer(runtime: Runtime, request: Request, question: Message, begun: Message | None) -> int | None:
     """Store the answer to ``question``, or what was added to an answer that was ``begun``, then its pages; returns the
     message's id, None if nothing was generated. Raises StoreError, ChatError.
@@ -25,7 +32,7 @@ def store_answer(runtime: Runtime, request: Request, question: Message, begun: M
     if request.stopped == "cancelled" and not any(request.answers):
         return begun.id if begun else None
     with store_errors(runtime.store.home):
-        result = (request.text, request.citations, request.chat_stats(), request.stopped)
+        result = (request.text, request.cited, request.chat_stats(), request.stopped)
         if begun:
             message = chats.extend(begun.id, *result)
         else:

@@ -99,7 +99,8 @@ class _DocumentSummary:
             yield Progress("questions", i, len(questions))
             try:
                 answer = yield from self._generator.answer(question)
-                found = {"answer": answer.text, "mode": answer.mode, "citations": answer.citations, "why": ""}
+                cited = [citation.to_json() for citation in answer.citations]
+                found = {"answer": answer.text, "mode": answer.mode, "citations": cited, "why": ""}
                 found["sentences"] = self._checked(question, answer)
             except NothingFound as e:  # the other questions may find something
                 found = {"answer": "", "mode": "retrieve", "citations": [], "sentences": [], "why": str(e)}
@@ -110,7 +111,7 @@ class _DocumentSummary:
         """The sentences of an answer, each with the passage of the document that says it, as JSON."""
         if answer.mode == "everywhere":  # it names its places itself
             return []
-        near = [(c["document"], c["start"], c["end"]) for c in answer.citations]
+        near = [citation.range for citation in answer.citations]
         checked = SupportFinder([SourceText.of(self._document)], question).check(answer.text, near=near)
         return [sentence.to_json() for sentence in checked]
 

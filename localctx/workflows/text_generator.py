@@ -5,8 +5,9 @@ the same protocol on a server or in a Ray worker.
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
+from localctx.document_parts import Citation
 from localctx.engine.coroutine import EngineCoroutine, flat_map_events
 from localctx.engine.events import Event, Note, Planned, Quoted, Token
 from localctx.engine.prompt import Conversation
@@ -35,11 +36,11 @@ def without_text(event: Event) -> Event | None:
 
 @dataclass(frozen=True)
 class GeneratedAnswer:
-    """An answer to a question about a document; ``mode`` is full or retrieve, ``citations`` are as JSON."""
+    """An answer to a question about a document; ``mode`` is full or retrieve."""
 
     text: str
     mode: str
-    citations: list[dict[str, Any]]
+    citations: Sequence[Citation]
 
 
 class TextGenerator(Protocol):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
+from localctx.document_parts import Citation, SummaryCitation
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Token
 from localctx.engine.prompt import estimate_tokens
@@ -14,7 +15,7 @@ from localctx.errors import UsageError
 from localctx.settings import Settings
 from localctx.store.documents import StoredDocument
 from localctx.workflows.ask import AskWorkflow
-from localctx.workflows.close_reading import question_alone
+from localctx.workflows.question_likelihood import question_alone
 from localctx.workflows.read_until import read_until
 from localctx.workflows.summarize import SummarizeWorkflow
 from localctx.workflows.summary_task import SummaryTask
@@ -53,16 +54,18 @@ class WholeDocumentWorkflow:
         request.until = asdict(told) if told else None
         return request
 
-    def answer(self, request: Request, question: str, settings: Settings) -> EngineCoroutine[None]:
-        """Answer a request of ``open``; at its end it has its citations. Raises Cancelled, NoRoom."""
-        if request.answer_from == "summary":
+    def answer(
+        self, request: Request, question: str, settings: Settings, cited: Sequence[Citation] = ()
+    ) -> EngineCoroutine[None]:
+        """Answer a request, of ``open`` or another, as ``AskWorkflow.answer``. Raises Cancelled, NoRoom."""
+        if request.plan.mode == "summarize":
             yield from self._summarize(request)
         else:
-            yield from self._ask.answer(request, question, settings)
+            yield from self._ask.answer(request, question, settings, cited)
 
     def _open_summary(self, documents: Sequence[StoredDocument], question: str) -> Request:
         request = question_alone(self._builder, question)
-        request.documents, request.answer_from = documents, "summary"
+        request.documents = documents
         request.token_totals = {"prompt": 0, "reused": 0, "prefilled": 0, "generated": 0}
         texts = [document.text for document in documents]
         request.plan = replace(
@@ -99,7 +102,8 @@ class WholeDocumentWorkflow:
         for line in (before + result["summary"].strip()).splitlines(keepends=True):
             request.answers[0].append(Token(line, 0))
             yield request.answers[0][-1]
-        request.citations += [{**citation, "at": citation["at"] + at} for citation in result["citations"]]
+        cited = map(SummaryCitation.from_json, result["citations"])
+        request.citations = [*request.citations, *(replace(citation, at=citation.at + at) for citation in cited)]
         assert request.token_totals is not None, "it is set where the request is opened"
         for name, count in request.token_totals.items():
             request.token_totals[name] = count + result["tokens"].get(name, 0)

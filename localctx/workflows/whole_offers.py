@@ -8,7 +8,7 @@ from localctx.engine.request_builder import RequestBuilder
 from localctx.store.documents import StoredDocument
 from localctx.store.store import Store
 from localctx.workflows.every_passage import current_documents, estimate_cost, format_seconds
-from localctx.workflows.reader import FOR_SUMMARY, OVER_ALL
+from localctx.workflows.question_kind import asks_for_summary, asks_in_many_places
 from localctx.workflows.summary_time import estimate_summary_seconds
 
 MAY_ASK_ABOUT_WHOLE = "this may ask about the whole, but only the best passages are read"
@@ -24,9 +24,11 @@ def offer_whole(
     """Returns how all of ``documents`` (None: of the library) can be read for ``question``, and how long that takes;
     None where passages are enough. ``sample`` are the texts of some passages.
     """
-    if FOR_SUMMARY.search(question):
+    if asks_for_summary(question):
         return _offer_summary(builder, documents)
-    return _offer_everywhere(builder, store, documents, sample, question) if OVER_ALL.search(question) else None
+    if asks_in_many_places(question):
+        return _offer_everywhere(builder, store, documents, sample, question)
+    return None
 
 
 def _offer_summary(builder: RequestBuilder, documents: Sequence[StoredDocument] | None) -> WholeOffered:

@@ -1,7 +1,5 @@
 """Answers of many passages: grouped, counted, and told with their places."""
 
-from dataclasses import asdict
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +10,8 @@ from localctx.library.cite import Citation
 ANSWERS = st.lists(st.sampled_from(["Heron.", "the heron", "a HERON!", "copper", "Copper", "two words", "two  words"]))
 
 
-def citation(start: int, page: str | None = None, document: str = "a") -> dict:
-    return asdict(Citation(document, f"{document}.txt", page, None, start, start + 5, "words", "passage", 1.0))
+def citation(start: int, page: str | None = None, document: str = "a") -> Citation:
+    return Citation(document, f"{document}.txt", page, None, start, start + 5, "words", "passage", 1.0)
 
 
 @given(ANSWERS)

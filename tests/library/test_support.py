@@ -172,7 +172,7 @@ def test_an_old_answer_is_numbered_by_its_citations_and_nothing_of_it_is_dimmed(
 
 
 def test_the_parts_of_a_quoted_answer_have_the_places_they_are_from():
-    citations = [vars(Citation("d", "d", None, None, at, at + 5, words, "quote", 1.0)) for at, words in
+    citations = [Citation("d", "d", None, None, at, at + 5, words, "quote", 1.0) for at, words in
                  ((50, "Ann\nMarlow"), (3, "Joe Tan"))]  # fmt: skip
     ann, joe = check_quotes("Ann Marlow; Joe Tan", citations)
     assert [(s.start, s.end, s.number, s.source.start) for s in (ann, joe)] == [(0, 10, 1, 50), (12, 19, 2, 3)]

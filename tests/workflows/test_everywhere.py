@@ -17,7 +17,7 @@ from localctx.errors import Cancelled, NothingFound
 from localctx.library.read_document import read_document
 from localctx.store.passage_answers import PassageAnswers
 from localctx.store.store import Store
-from localctx.workflows import close_reading, everywhere, passage_question
+from localctx.workflows import everywhere, passage_question, question_likelihood
 from localctx.workflows.whole_offers import MAY_ASK_ABOUT_WHOLE
 
 QUESTION = "How long is the river?"
@@ -158,7 +158,7 @@ def test_killed_it_has_lost_a_few_answers_only(open_session, lands, monkeypatch)
     with open_session() as s:
         events = s.stream(QUESTION, [str(lands)])
         next(e for e in events if isinstance(e, Progress) and e.phase == "asking passages" and e.done == 7)
-        monkeypatch.setattr(everywhere._Asking, "_save", lambda self: None)  # a killed process saves nothing
+        monkeypatch.setattr(everywhere._PassageLoop, "_save", lambda self: None)  # a killed process saves nothing
         events.close()
     monkeypatch.undo()
     with open_session() as s:
@@ -224,7 +224,7 @@ def test_passages_that_say_nothing_are_dropped(open_session, lands, monkeypatch)
     assert report["stopped"] == "unanswered"
     assert report["answer"] == f"{NOT_SAID} None of its 12 passages answers this question."
     assert (report["citations"], report["everywhere"]["groups"]) == ([], [])
-    monkeypatch.setattr(close_reading, "MIN_GAIN", -1e9)
+    monkeypatch.setattr(question_likelihood, "MIN_GAIN", -1e9)
     with open_session(careful="auto") as s:
         _, stored = heard(s.stream("Whose cat sleeps?", [str(lands)]))
         events, report = heard(s.stream("Whose dog sleeps?", [str(lands)]))

@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 from ask_in_process import ask, session
 
-from localctx.engine import decoding
 from localctx.engine.events import Done, Progress, Quoted, Token
 from localctx.engine.scheduler import Scheduler
 from localctx.library.cite import likeliest_sentence
 from localctx.library.clauses import evidence_ranges
+from localctx.workflows import answer_case
 
 QUESTION = "How long is river 7?"
 QUOTED = {"answers": "quote", "mode": "full", "max_tokens": 24}
@@ -73,7 +73,7 @@ def test_other_answers_are_free(home, tiny_model, document, question, how):
 def test_auto_quotes_where_that_was_measured_to_be_better_for_the_model(
     home, tiny_model, document, monkeypatch, measured
 ):
-    monkeypatch.setattr(decoding, "load_catalog", lambda: {str(tiny_model): SimpleNamespace(answers=measured)})
+    monkeypatch.setattr(answer_case, "load_catalog", lambda: {str(tiny_model): SimpleNamespace(answers=measured)})
     *_, done = events_of(home, tiny_model, document, answers="auto")
     assert done.report.to_json()["decoding"] == (measured or "free")
 

@@ -19,8 +19,7 @@ from localctx.errors import ModelError
 from localctx.models.load import loading_bytes
 from localctx.settings import load_settings
 from localctx.shape import PAGE
-from localctx.workflows import ask, close_reading
-from localctx.workflows.reader import as_question
+from localctx.workflows import abstention
 from localctx.workflows.reply import ReplyRequest
 from localctx.workflows.summary_task import SummaryTask
 
@@ -72,26 +71,6 @@ def test_stored_answers_of_a_batch_depend_on_the_files_of_the_adapter(tmp_path, 
     assert told.recipe(settings) == summary == told.recipe(replace(settings, adapter="none"))
 
 
-@pytest.mark.parametrize(
-    ("instruction", "question"),
-    [
-        ("List all gates' passwords.", "What are all gates' passwords?"),
-        ("Please list the names of the horses", "What are the names of the horses?"),
-        ("Can you give me every date on which it rained?", "What is every date on which it rained?"),
-        ("Tell me who signed the lease.", "Who signed the lease?"),
-        ("Find out whether anyone died", "Find out whether anyone died"),
-        ("Name of the first horse?", "Name of the first horse?"),
-        ("Tell me about Dick.", "Tell me about Dick."),
-        ("What is on the list?", "What is on the list?"),
-        ("Listen to me.", "Listen to me."),
-        ("list", "list"),
-        ("", ""),
-    ],
-)
-def test_an_instruction_to_list_is_put_as_a_question(instruction, question):
-    assert as_question(instruction) == question
-
-
 def test_a_chat_may_go_from_the_adapter_to_the_model_and_back(home, sharp_model, adapter, document):
     with session(home, sharp_model, adapter=str(adapter), mode="full", max_tokens=4) as s:
         chat = s.workflows.chats.start([str(document)]).id
@@ -111,6 +90,17 @@ def test_chats_without_documents_and_replies_are_the_models_own(home, sharp_mode
         assert last(s.run(s.workflows.reply(ReplyRequest(s.settings, messages))))["adapter"] is None
 
 
+def test_an_answer_from_one_passage_knows_what_a_client_says_was_said_before(home, sharp_model, document):
+    with session(home, sharp_model, max_tokens=9, mode="retrieve", careful="auto") as s:
+        (known,) = s.workflows.store([str(document)])
+        asked = ReplyRequest(replace(s.settings, max_tokens=3), documents=[known], question="Summarize river 9.")
+        alone = last(s.run(s.workflows.reply(asked)))
+        after = last(s.run(s.workflows.reply(replace(asked, history=[(QUESTION, "It is 259 km long.")]))))
+    assert after["tokens"]["prompt"] > alone["tokens"]["prompt"] + len(QUESTION)
+    assert after["stopped"] == alone["stopped"] == "length"
+    assert (after["tokens"]["generated"], alone["tokens"]["generated"]) == (3, 3)
+
+
 def test_a_summary_is_the_models_own(home, sharp_model, adapter, document):
     summaries = list[str]()
     for setting in (str(adapter), "none"):
@@ -121,9 +111,8 @@ def test_a_summary_is_the_models_own(home, sharp_model, adapter, document):
 
 
 def test_an_adapter_reads_by_itself(home, sharp_model, adapter, document, monkeypatch):
-    monkeypatch.setattr(ask, "answer_from_sentences", None)
+    monkeypatch.setattr(abstention, "is_likelier", None)  # whoever calls it fails
     how = {"mode": "retrieve", "careful": "auto", "max_tokens": 6, "repeats": "stop"}
-    monkeypatch.setattr(close_reading, "MIN_GAIN", -1e9)  # no passage makes a question likelier to a random model
     with session(home, sharp_model, adapter=str(adapter), **how) as s:
         report = last(s.stream(QUESTION, [str(document)]))
     assert report["adapter"] == "made"

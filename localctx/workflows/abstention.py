@@ -1,6 +1,10 @@
-"""Gives an answer only if the text probably answers: likelihoods become a probability by what was measured for the
-adapter that answers.
+"""Abstention: an answer is given only if the text probably answers, else the reader is told that nothing does.
+
+With an adapter, likelihoods become a probability by what was measured for it; without one, the best passage must make
+the question likelier than it is by itself.
 """
+
+import time
 
 from localctx.engine.confidence import Calibration, Evidence, calibrations
 from localctx.engine.coroutine import EngineCoroutine, map_events
@@ -8,43 +12,48 @@ from localctx.engine.events import Event, Quoted, Token
 from localctx.engine.prompt import make_prompt
 from localctx.engine.prompt_wording import RANKING
 from localctx.engine.request import Request
-from localctx.engine.request_builder import RequestBuilder
-from localctx.engine.run_request import prefill_request, rank_request
+from localctx.engine.run_request import emit_text, prefill_request, rank_request
 from localctx.engine.span_search import likelihood_of
-from localctx.settings import Settings
-from localctx.workflows.close_reading import question_gain
+from localctx.workflows.answer_case import AnswerCase
+from localctx.workflows.nearest_passage import AROUND, is_not_said
+from localctx.workflows.question_likelihood import is_likelier, question_gain
 
 UNCALIBRATED = Calibration((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), 0.0, 0.5)
 """For an adapter that was not measured: an answer must be likelier than that there is none."""
 
-_AROUND = ' ."'  # what may stand around an answer
+
+def give_if_likelier(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """Run ``answering`` if the best passage makes the question likelier, else say that nothing answers."""
+    likelihood = case.request.question_likelihood
+    assert likelihood is not None, "passages were ranked"
+    gain, tokens = yield from question_gain(case.builder, case.question, likelihood)
+    yield from answering if is_likelier(gain, tokens) else say_nothing_answers(case)
 
 
-def is_rated(request: Request, settings: Settings) -> bool:
-    """True if answers of a request get a confidence: an adapter that was trained to say when a text does not answer
-    gives one greedy answer. What follows in a chat is not rated: it may be a word or two.
+def give_if_confident(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
+    """Run ``answering`` and set the confidence. Tokens and quotations are held back: they are given at the end if it is
+    high enough, else that nothing answers is said in their place.
     """
-    return bool(request.adapter) and settings.is_greedy and settings.careful != "off" and not request.continues
-
-
-def answer_if_confident(
-    builder: RequestBuilder, request: Request, question: str, answering: EngineCoroutine[None]
-) -> EngineCoroutine[bool]:
-    """Run ``answering`` and set the confidence; returns True if it is high enough. Then tokens and quotations, which
-    are held back, are given at the end; else there is no answer.
-    """
-    evidence = yield from _gather(builder, request, question)
+    request, evidence = case.request, (yield from _gather(case))
     held = list[Event]()
     yield from map_events(answering, lambda event: held.append(event) if isinstance(event, Token | Quoted) else event)
     calibration = calibration_of(request)
     request.evidence = evidence.of_answer(*_answer_likelihood(request))
     request.confidence = round(calibration.confidence(request.evidence), 4)
-    if says_nothing(request) or request.confidence < calibration.threshold:
-        request.withheld = None if says_nothing(request) else request.texts[0]
-        request.answers, request.citations = [[]], []
-        return False
-    yield from held
-    return True
+    if not says_nothing(request) and request.confidence >= calibration.threshold:
+        yield from held
+        return
+    request.withheld = None if says_nothing(request) else request.texts[0]
+    request.answers, request.citations = [[]], []
+    yield from say_nothing_answers(case)
+
+
+def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
+    """Say that nothing answers the question."""
+    request = case.request
+    request.seconds["first_token"] = time.perf_counter() - request.started
+    yield from emit_text(request, request.not_said)
+    request.stopped = "unanswered"
 
 
 def calibration_of(request: Request) -> Calibration:
@@ -55,11 +64,12 @@ def calibration_of(request: Request) -> Calibration:
 
 def says_nothing(request: Request) -> bool:
     """True if the answer is that nothing answers the question, or no word at all."""
-    return request.texts[0].strip(_AROUND) in ("", request.not_said.strip(_AROUND))
+    return not request.texts[0].strip(AROUND) or is_not_said(request)
 
 
-def _gather(builder: RequestBuilder, request: Request, question: str) -> EngineCoroutine[Evidence]:
+def _gather(case: AnswerCase) -> EngineCoroutine[Evidence]:
     """Prefill the prompt; returns the evidence that does not depend on the answer."""
+    request, question = case.request, case.question
     if request.question_likelihood is None:
         if not request.ranking:
             texts = [document.text for document in request.documents]
@@ -68,7 +78,7 @@ def _gather(builder: RequestBuilder, request: Request, question: str) -> EngineC
     if request.logits is None:
         yield from prefill_request(request)
     assert request.logits is not None, "the prompt was prefilled"
-    gain, tokens = yield from question_gain(builder, question, request.question_likelihood)
+    gain, tokens = yield from question_gain(case.builder, question, request.question_likelihood)
     tokenizer = request.model.tokenizer
     unsaid = yield from likelihood_of(
         request.cache, request.logits, tokenizer.encode(request.not_said), tokenizer.stop_ids

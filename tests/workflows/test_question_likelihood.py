@@ -1,12 +1,13 @@
-"""Close reading: sentences are ranked, two answers compared, a quotation comes first, and nothing is invented."""
+"""The likelihood of a question: whether passages answer it, and which sentence is nearest; invented names are told."""
 
 import pytest
 from ask_in_process import session
 
 from localctx.engine.events import Done, NearestPassage, Quoted, Token
 from localctx.engine.prompt_wording import NOT_SAID
-from localctx.workflows import close_reading
-from localctx.workflows.close_reading import before_next_question, has_content, invents, without_question
+from localctx.workflows import question_likelihood
+from localctx.workflows.passage_question import invents
+from localctx.workflows.question_likelihood import without_question
 
 QUESTION = "How long is river 7?"
 HOW = {"mode": "retrieve", "careful": "auto", "max_tokens": 12, "repeats": "stop"}
@@ -20,8 +21,8 @@ def events_of(home, model, document, question=QUESTION, **how):
 @pytest.fixture
 def everything_answers(monkeypatch):
     """Random models find no question likelier after any passage."""
-    monkeypatch.setattr(close_reading, "MIN_GAIN", -1e9)
-    monkeypatch.setattr(close_reading, "MIN_GAIN_PER_TOKEN", -1e9)
+    monkeypatch.setattr(question_likelihood, "MIN_GAIN", -1e9)
+    monkeypatch.setattr(question_likelihood, "MIN_GAIN_PER_TOKEN", -1e9)
 
 
 def test_where_no_passage_makes_the_question_likelier_that_is_said(home, tiny_model, document):
@@ -52,28 +53,8 @@ def test_the_quotation_comes_first_and_is_of_the_passage(home, tiny_model, docum
 
 
 @pytest.mark.usefixtures("everything_answers")
-def test_the_likelier_of_two_answers_is_given(home, tiny_model, document, monkeypatch):
-    seen = []
-    plain = close_reading._answer
-
-    def answer(*given):
-        work = yield from plain(*given)
-        seen.append(work)
-        return work
-
-    monkeypatch.setattr(close_reading, "_answer", answer)
-    *_, done = events_of(home, tiny_model, document)
-    text = done.report.to_json()["passages"][0]["text"]
-    best = max(seen, key=lambda work: (not invents(work.texts[0], text, QUESTION), work.likelihood))
-    assert len(seen) == 2
-    assert done.report.to_json()["answer"] == best.texts[0]
-    assert all(work.likelihood < 0 for work in seen)
-
-
-@pytest.mark.usefixtures("everything_answers")
 @pytest.mark.parametrize("how", [{"careful": "off"}, {"temperature": 0.5, "seed": 1}, {"beams": 2}])
-def test_other_answers_are_as_before(home, tiny_model, document, monkeypatch, how):
-    monkeypatch.setattr(close_reading, "rank_sentences", None)  # whoever calls it fails
+def test_other_answers_are_as_before(home, tiny_model, document, how):
     *_, done = events_of(home, tiny_model, document, **how)
     assert done.report.to_json()["stopped"] in ("eos", "length", "repeated")
 
@@ -103,22 +84,3 @@ def test_a_question_that_stands_in_the_text_is_no_answer_to_itself(text, left):
 )
 def test_names_and_numbers_that_no_text_has_are_invented(answer, invented):
     assert invents(answer, "River 7 in Tyrol is 259 km long.", QUESTION) == invented
-
-
-@pytest.mark.parametrize(
-    ("pieces", "left"),
-    [
-        (["It ", "is ", "red.", "\n\n", "Question", ": and?"], "It is red."),
-        (["It is red."], "It is red."),
-        (["\nQuestion:", " why?"], "\nQuestion: why?"),
-    ],
-)
-def test_an_answer_ends_before_the_model_asks_itself(pieces, left):
-    tokens = [Token(piece, i) for i, piece in enumerate(pieces)]
-    assert "".join(t.text for t in before_next_question(tokens)).rstrip() == left
-
-
-def test_headings_and_rules_say_nothing():
-    assert not any(map(has_content, ("## Licence", "---", "")))
-    assert has_content("It is red.")
-    assert has_content("每月租金为七千四百元。")

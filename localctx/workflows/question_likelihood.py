@@ -1,0 +1,57 @@
+"""The likelihood of a question after a text says whether that answers it.
+
+Passages are ranked so (arXiv:2204.07496). A text that makes the question no likelier than it is by itself does not
+answer it.
+"""
+
+import re
+
+from localctx.engine.coroutine import EngineCoroutine
+from localctx.engine.prompt import Conversation
+from localctx.engine.prompt_wording import AS_IT_IS
+from localctx.engine.request import Request
+from localctx.engine.request_builder import RequestBuilder
+from localctx.engine.run_request import close_request, rank_request
+
+MIN_GAIN, MIN_GAIN_PER_TOKEN = 8.0, 0.5  # nats by which a passage must make a question likelier; the smaller counts
+
+
+def question_alone(builder: RequestBuilder, question: str) -> Request:
+    """Build the request for the likelihood of ``question`` without a passage."""
+    only_question = Conversation(form=AS_IT_IS)
+    return builder.build([], [], question, persist=False, part="question", conversation=only_question)
+
+
+def question_gain(builder: RequestBuilder, question: str, likelihood: float) -> EngineCoroutine[tuple[float, int]]:
+    """Returns by how many nats a passage makes the question likelier, and the question's tokens; ``likelihood`` is the
+    question's log-likelihood after the passage.
+    """
+    request = question_alone(builder, question)
+    without_passage = yield from _likelihood(request)
+    return likelihood - without_passage, question_tokens(request)
+
+
+def is_likelier(gain: float, tokens: int) -> bool:
+    """True if a gain of so many nats means that a passage answers a question of so many tokens."""
+    return gain > min(MIN_GAIN, MIN_GAIN_PER_TOKEN * tokens)
+
+
+def question_tokens(alone: Request) -> int:
+    """Returns the number of the question's tokens in a request of ``question_alone``."""
+    assert alone.ranking, "a part is ranked"
+    return len(alone.ranking.tokens) - alone.ranking.question
+
+
+def without_question(text: str, question: str) -> str:
+    """Returns ``text`` with every repetition of ``question`` removed: a question is always likely after itself, which
+    says nothing about an answer.
+    """
+    words = re.findall(r"\w+", question)
+    return re.sub(r"\W+".join(map(re.escape, words)) + r"\??", "", text, flags=re.IGNORECASE) if words else text
+
+
+def _likelihood(request: Request) -> EngineCoroutine[float]:
+    try:
+        return (yield from rank_request(request))
+    finally:
+        close_request(request)
