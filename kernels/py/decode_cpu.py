@@ -10,7 +10,6 @@ import numba
 import numpy as np
 from numba import carray, njit, prange
 
-from localctx.kernels.integer_attention import COLUMNS, MOST_INPUTS, USED, multiply_bytes
 from localctx.kernels.simd import product
 from localctx.kernels.vector_math import (
     INLINED,
@@ -38,15 +37,13 @@ _STARTED_WITH = numba.get_num_threads()
 class LayerLayout(NamedTuple):
     """One layer's heads and widths, and a row for each record format: the number kinds of K and V (see
     ``vector_math.RECORD_KINDS``), then the byte offsets of K's codes, scales, zeros and V's codes, scales, zeros.
-    ``table`` is [formats, 8] int64. ``integers``: decoding multiplies bytes by integers, as
-    ``integer_attention`` does, not by float32.
+    ``table`` is [formats, 8] int64.
     """
 
     heads: int
     k_dim: int
     v_dim: int
     table: np.ndarray
-    integers: bool = USED
 
 
 @njit(fastmath=MATH)
@@ -103,7 +100,7 @@ def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
 
 
 @njit(**INNER)
-def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, integers, scaled, wide, out):  # type: ignore[no-untyped-def]
+def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
     """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row is
     multiplied into x, its zero is the same for all columns. ``scaled`` and ``wide`` are scratch memory for ``_fold``;
     the next record is ``ahead`` bytes on.
@@ -116,9 +113,6 @@ def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, intege
     scales, zeros = address + scale + head * rows * 2, address + zero + head * rows * 2
     fetch(scales + ahead, rows * 2)
     fetch(zeros + ahead, rows * 2)
-    if kind == 8 and integers and rows % LANES == 0 and rows <= MOST_INPUTS and columns % COLUMNS == 0:
-        multiply_bytes(x, scales, zeros, at, columns, ahead, scaled, out)
-        return
     _fold(x, scales, zeros, scaled, wide, out)
     product(kind, at, columns, ahead, scaled, out)
 
@@ -170,7 +164,7 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
         address, t = addresses[page], lay.table[formats[page]]
         ahead = addresses[min(page + 1, len(addresses) - 1)] - address
         scores[:] = np.float32(0)
-        _by_block(q, address, ahead, t[0], t[2], t[3], t[4], head, np.int64(PAGE), lay.integers, scaled, wide, scores)
+        _by_block(q, address, ahead, t[0], t[2], t[3], t[4], head, np.int64(PAGE), scaled, wide, scores)
         for g in range(group):
             more = extra[g, page * PAGE : page * PAGE + PAGE]
             top = finish_scores(scores[g], more, softcap, skip if page == first else 0, PAGE)
@@ -184,7 +178,7 @@ def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, o
             totals[g] += mass
             if masses.shape[1] > 0:
                 masses[g, page] = tops[g] + math.log(mass)
-        _by_block(scores, address, ahead, t[1], t[5], t[6], t[7], head, lay.v_dim, lay.integers, p, wide, out)
+        _by_block(scores, address, ahead, t[1], t[5], t[6], t[7], head, lay.v_dim, p, wide, out)
 
 
 @njit(fastmath=MATH)

@@ -91,7 +91,7 @@ def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, p
             _select(q[0] * np.float32(scale), selection, selection.sketches[own], chosen[own])
             own_sealed = _pages_at(chosen[own], selection.parts, sealed.addresses[i], sealed.formats[i])
         own_tails = BatchOpenPages(tails.addresses[i], tails.bits, tails.filled, tails.hidden)
-        layout = LayerLayout(y.heads, y.k_dim, y.v_dim, y.table[i], y.integers)
+        layout = LayerLayout(y.heads, y.k_dim, y.v_dim, y.table[i])
         attend_plainly(q, keys[i], values[i], own_sealed, own_tails, layout, scale, attended)
         leave(x, attended.reshape(n, queries * y.v_dim), _exit_at(weights[i]), change, changed, eps)
     return keys, values, chosen
