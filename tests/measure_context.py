@@ -28,7 +28,6 @@ class Asked(Question):
     """A question whose answer is compared as SQuAD compares."""
 
     def answered_by(self, answer: str) -> bool:
-        """See ``Question``."""
         return contains(answer, list(self.expected))
 
 

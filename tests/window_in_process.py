@@ -46,7 +46,7 @@ def served_in_process(window: "AppWindow", around: Callable[[Any, int], Any] = l
 
 @contextmanager
 def served_with_key(window: "AppWindow") -> Iterator[str]:
-    """See ``served_in_process``; whoever has no key is refused, as in the real command."""
+    """As ``served_in_process``; whoever has no key is refused, as in the real command."""
     from localctx.serving.http import LOOPBACK
     from localctx.ui.http_access import BrowserAccess
 

@@ -13,14 +13,13 @@ from localctx.kv.backend import MAX_DECODE_TOKENS, PageAddresses, PageAttention,
 
 
 class NumbaBackend(TorchBackend):
-    """See ``Backend``."""
+    """Attends by numba's kernels, over pages in any tier."""
 
     name = "numba"
     in_place = prefill_kernel = True
     max_batch_tokens = MAX_DECODE_TOKENS
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """See ``Backend``."""
         bases, kinds, _ = self._records(layer, pages)
         k, v = map(torch.from_numpy, decode_cpu.unpack_pages(bases, kinds, self._format.layouts[layer]))
         return self._rotated(k).to(dtype), self._rotated(v).to(dtype)
@@ -38,7 +37,6 @@ class NumbaBackend(TorchBackend):
         extra: Tensor | None = None,
         page_lse: bool = False,
     ) -> PageAttention:
-        """See ``Backend``."""
         bases, kinds, _ = self._records(layer, pages)
         tokens, outs, lses, last = q.shape[1], list[Tensor](), list[Tensor](), None
         for t, own in enumerate(indices.unflatten(-1, (tokens, -1)).unbind(-2)):
@@ -71,7 +69,7 @@ class NumbaBackend(TorchBackend):
         softcap: float,
         loss: float = 0,
     ) -> Part:
-        """See ``Backend``. Computed in float32: a processor that multiplies bf16 is faster by torch, if nothing is
+        """Computed in float32: a processor that multiplies bf16 is faster by torch, if nothing is
         skipped.
         """
         dtype = q.dtype
