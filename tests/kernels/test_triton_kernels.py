@@ -544,7 +544,7 @@ def test_the_script_says_what_it_needs():
 def test_every_kernel_compiles_for_two_generations_within_their_limits(tmp_path):
     """What ``compile_gpu.py`` prints: a row a kernel. Shared memory fits sm_86's 99 KiB too; little spills."""
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    script = ROOT / "tests" / "compile_gpu.py"
+    script = ROOT / "tests" / "measure" / "compile_gpu.py"
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()[2:]]

@@ -51,6 +51,13 @@ def test_files_of_the_kernels_that_their_readme_names_exist():
     assert [name for name in named if not (ROOT / "kernels" / name).is_file()] == []
 
 
+def test_every_measurement_has_its_question():
+    folder = ROOT / "tests" / "measure"
+    scripts = {path.name for path in folder.glob("*.py")} - {"with_helpers.py"}
+    asked = re.findall(r"^\| `(\w+\.py)` \| .+\?.* \|$", (folder / "README.md").read_text(), re.MULTILINE)
+    assert sorted(asked) == sorted(scripts)
+
+
 def test_a_file_that_does_not_exist_is_found():
     text = "`localctx/kv/cache.py` and localctx/kv/rows.py, models/step.py. reports/models/x.py tests/nothing.py#L3"
     assert absent(text) == ["localctx/kv/rows.py", "models/step.py", "tests/nothing.py"]
