@@ -10,6 +10,7 @@ import numba
 import numpy as np
 from numba import carray, njit, prange
 
+from localctx.kernels.quant import PAGE
 from localctx.kernels.simd import product
 from localctx.kernels.vector_math import (
     INLINED,
@@ -28,7 +29,6 @@ from localctx.kernels.vector_math import (
     widen,
 )
 
-PAGE = 64
 HIDDEN = np.float32(-1e30)  # the score of a hidden key
 SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
 _STARTED_WITH = numba.get_num_threads()

@@ -13,7 +13,7 @@ from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend
 from localctx.kernels.decode_cpu import LayerLayout
 from localctx.kernels.decoder_layer_cpu import EntryWeights, ExitWeights, LayerChanges, enter, leave
 from localctx.kernels.linear_cpu import Blocks
-from localctx.kernels.sketch import choose_plainly
+from localctx.kernels.selection_cpu import choose_plainly
 from localctx.kernels.vector_math import as_pointer
 
 

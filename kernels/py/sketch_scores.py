@@ -11,8 +11,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from localctx.kernels.decode_cpu import PAGE
 from localctx.kernels.integer_dot import I8, SMALL, WAY, bytes_at, dot, four_everywhere
+from localctx.kernels.quant import PAGE
+from localctx.kernels.sketch import BITS
 from localctx.kernels.vector_math import (
     F32,
     HALF,
@@ -32,7 +33,6 @@ from localctx.kernels.vector_math import (
     widened,
 )
 
-BITS = 2
 LEVELS = (1 << BITS) - 1
 STEP = PAGE * BITS // 8
 """Bytes of a channel of a page: byte i has the codes of the tokens i, i + 16, i + 32 and i + 48."""

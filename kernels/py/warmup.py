@@ -33,7 +33,8 @@ from localctx.kernels.decoder_layer_cpu import (
 from localctx.kernels.experts_cpu import exact_expert_blocks, multiply_experts
 from localctx.kernels.linear_cpu import exact_blocks, multiply
 from localctx.kernels.prefill_cpu import attend_chunk
-from localctx.kernels.sketch import choose, make_sketch
+from localctx.kernels.selection_cpu import choose
+from localctx.kernels.sketch import make_sketch
 from localctx.kernels.sparse_prefill_cpu import attend_chunk_sparsely
 
 _DIM = 8

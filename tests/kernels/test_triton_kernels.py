@@ -21,6 +21,7 @@ from localctx.kernels import (
     record_copy_triton,
     records_triton,
     rotation_triton,
+    selection_cpu,
     selection_triton,
     sketch,
     sketch_triton,
@@ -244,7 +245,7 @@ def test_pages_are_chosen_as_by_torch(heads, queries, dim, pages, count):
     at, kinds = 7 * torch.arange(most, device=DEVICE), (torch.arange(most, device=DEVICE) % 2).to(torch.uint8)
     found = selection_triton.choose(q, 0.3, sketch_at, at, kinds, 1, room)
     first = sketch.Sketch(*(part[:, :pages] for part in whole))
-    expected = sketch.choose(q.float() * 0.3, first, count, 1, None, sketch_triton.best_scores)
+    expected = selection_cpu.choose(q.float() * 0.3, first, count, 1, None, sketch_triton.best_scores)
     assert torch.equal(found.indices[:, :count], expected)
     assert not found.indices[:, count:].any()
     assert torch.equal(found.addresses[:, :count], 7 * expected)
@@ -261,7 +262,7 @@ def test_many_pages_are_chosen_by_the_same_scores(queries, pages, count, monkeyp
     sketch_at = selection_triton.TritonSketch(on_device(0, 0, 0, 0), on_device(pages, count))
     at, kinds = torch.arange(most, device=DEVICE), torch.zeros(most, dtype=torch.uint8, device=DEVICE)
     found = selection_triton.choose(q, 1.0, sketch_at, at, kinds, 1, count)
-    assert torch.equal(found.indices, sketch.choose(q, made, count, 1, None, lambda *_: scores[..., :pages]))
+    assert torch.equal(found.indices, selection_cpu.choose(q, made, count, 1, None, lambda *_: scores[..., :pages]))
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN")
@@ -277,7 +278,7 @@ def test_of_pages_that_promise_the_same_the_first_are_chosen(scale):
     at, kinds = torch.zeros(32, dtype=torch.int64, device=DEVICE), kinds_of(*[0] * 32)
     found = selection_triton.choose(q, scale, sketch_at, at, kinds, 1, 12).indices
     if scale == scale:
-        expected = sketch.choose(q * scale, made, 12, 1, None, sketch_triton.best_scores)
+        expected = selection_cpu.choose(q * scale, made, 12, 1, None, sketch_triton.best_scores)
         assert torch.equal(found, expected)
     assert len(found.unique()) == 12
     assert {0, 29} <= {*found[0].tolist()}

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from localctx.kernels import attention_reference, quant, sketch
+from localctx.kernels import attention_reference, quant, selection_cpu, sketch
 from localctx.kernels.device import has_triton
 from localctx.kv.cache import Cache
 from localctx.kv.codecs import make_codec
@@ -186,7 +186,7 @@ def kernels_of_selection(given: Inputs, sketches: sketch.Sketch) -> Iterator[Mea
     def choose_error() -> float:
         """The part of the pages of which torch says otherwise whether they are chosen; some are by rounding."""
         chosen = min(pages, count)
-        expected = sketch.choose(queries.float() * scale, sketches, chosen, 1, None, best_scores)
+        expected = selection_cpu.choose(queries.float() * scale, sketches, chosen, 1, None, best_scores)
         found, wanted = (
             torch.zeros(len(x), pages, device=device).scatter_(1, x, 1.0) for x in (choose()[:, :chosen], expected)
         )
