@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from localctx.kernels.attention_reference import FLASH_WIDTH
+from localctx.kernels.reference import FLASH_WIDTH
 from localctx.kv.attention import MAX_PARTS
 from localctx.kv.block_table import RUN, WIDE_RUN
 from localctx.shape import PAGE, KVShape, LayerKind, LayerShape

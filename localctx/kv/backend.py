@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels.attention_reference import Part
+from localctx.kernels.reference import Part
 from localctx.kernels.sketch import Score, Sketch
 from localctx.kv.page_format import PageFormat
 

@@ -5,10 +5,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from localctx.kernels import decode_batch_cpu, decode_cpu, quant
-from localctx.kernels.attention_reference import Part
-from localctx.kernels.prefill_cpu import attend_chunk
-from localctx.kernels.sparse_prefill_cpu import attend_chunk_sparsely
+from localctx.kernels import quant
+from localctx.kernels.cpu.decode import unpack_pages
+from localctx.kernels.cpu.decode_batch import attend_pages
+from localctx.kernels.cpu.prefill import attend_chunk
+from localctx.kernels.cpu.sparse_prefill import attend_chunk_sparsely
+from localctx.kernels.reference import Part
 from localctx.kv.backend import MAX_DECODE_TOKENS, PageAddresses, PageAttention, TorchBackend
 
 
@@ -21,7 +23,7 @@ class NumbaBackend(TorchBackend):
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         bases, kinds, _ = self._records(layer, pages)
-        k, v = map(torch.from_numpy, decode_cpu.unpack_pages(bases, kinds, self._format.layouts[layer]))
+        k, v = map(torch.from_numpy, unpack_pages(bases, kinds, self._format.layouts[layer]))
         return self._rotated(k).to(dtype), self._rotated(v).to(dtype)
 
     def attend(
@@ -42,7 +44,7 @@ class NumbaBackend(TorchBackend):
         for t, own in enumerate(indices.unflatten(-1, (tokens, -1)).unbind(-2)):
             more = None if extra is None else extra.unflatten(1, (tokens, -1))[:, t].contiguous().numpy()
             wanted, at = page_lse and t == tokens - 1, own.numpy()
-            out, lse, each = decode_batch_cpu.attend_pages(
+            out, lse, each = attend_pages(
                 self._rotated(q[:, t].float()).numpy(),
                 bases[at],
                 kinds[at],

@@ -6,15 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels import (
-    attention_triton,
-    pages_triton,
-    record_copy_triton,
-    records_triton,
-    selection_triton,
-    sketch_triton,
-)
 from localctx.kernels.sketch import Sketch
+from localctx.kernels.triton import attention as attention_triton
+from localctx.kernels.triton import pages as pages_triton
+from localctx.kernels.triton import record_copy as record_copy_triton
+from localctx.kernels.triton import records as records_triton
+from localctx.kernels.triton import selection as selection_triton
+from localctx.kernels.triton import sketch as sketch_triton
 from localctx.kv.backend import PageAddresses, PageAttention, TorchBackend
 from localctx.kv.page_format import ORDINARY, PageFormat
 from localctx.kv.row_parts import split_rows_evenly

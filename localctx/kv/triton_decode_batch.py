@@ -7,7 +7,9 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import pad
 
-from localctx.kernels import attention_triton, rotation_triton, selection_triton
+from localctx.kernels.triton import attention as attention_triton
+from localctx.kernels.triton import rotation as rotation_triton
+from localctx.kernels.triton import selection as selection_triton
 from localctx.kv.cache import Cache
 from localctx.kv.decode_batch import DecodeBatch
 from localctx.kv.dispatch import selects_pages

@@ -72,8 +72,13 @@ def order_of_files(graph: Graph) -> Iterator[str]:
         part = {name: targets for name, targets in within(graph, room).items() if name.count(".") > 1}
         part = {name: targets & part.keys() for name, targets in part.items()}
         if part:
-            ordered = [" ".join(f"`{module.rpartition('.')[2]}`" for module in level) for level in levels(part)]
+            ordered = [" ".join(f"`{name_in_room(module)}`" for module in level) for level in levels(part)]
             yield f"- `{place(room)}`: " + " → ".join(reversed(ordered))
+
+
+def name_in_room(module: str) -> str:
+    """Returns how a room's list names a module: kernels.cpu.decode is cpu/decode."""
+    return "/".join(module.split(".")[2:])
 
 
 def place(room: str) -> str:

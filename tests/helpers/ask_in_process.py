@@ -59,7 +59,7 @@ def session(home: Path, model: Path, **settings) -> Iterator:
     """A session with one thread, which it gives back."""
     import torch
 
-    from localctx.kernels import decode_cpu
+    from localctx.kernels.cpu.decode import set_threads
     from localctx.session import Session
     from localctx.settings import load_settings
 
@@ -69,7 +69,7 @@ def session(home: Path, model: Path, **settings) -> Iterator:
             yield s
     finally:
         torch.set_num_threads(threads)
-        decode_cpu.set_threads(threads)
+        set_threads(threads)
 
 
 def start(work: Callable, *args: object) -> tuple[BaseProcess, Connection]:

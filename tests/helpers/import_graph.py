@@ -108,6 +108,18 @@ def room_of(module: str) -> str:
     return module.split(".")[1] if "." in module else module
 
 
+def between_sub_packages(graph: Graph) -> dict[str, set[str]]:
+    """Returns which sub-packages import which: localctx.kernels.cpu stands for its modules, others for themselves."""
+
+    def node(name: str) -> str:
+        return ".".join(name.split(".")[:3])
+
+    nodes: dict[str, set[str]] = {node(name): set() for name in graph}
+    for name, targets in graph.items():
+        nodes[node(name)] |= {node(target) for target in targets} - {node(name)}
+    return nodes
+
+
 def between_rooms(graph: Graph) -> dict[str, set[str]]:
     """Returns which rooms the modules of each room import."""
     rooms: dict[str, set[str]] = {room_of(name): set() for name in graph}

@@ -8,9 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localctx.kernels import attention_reference as A
-from localctx.kernels import decode_batch_cpu, decode_cpu, quant
-from localctx.kernels.prefill_cpu import attend_chunk
+from localctx.kernels import quant
+from localctx.kernels import reference as A
+from localctx.kernels.cpu import decode as decode_cpu
+from localctx.kernels.cpu import decode_batch as decode_batch_cpu
+from localctx.kernels.cpu.prefill import attend_chunk
 from localctx.kv.codecs import make_codec
 from localctx.kv.page_format import layout_of
 from localctx.shape import FORMATS, PAGE, LayerShape

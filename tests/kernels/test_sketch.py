@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from localctx.kernels import quant
-from localctx.kernels.selection_cpu import FEW, choose, num_candidates
+from localctx.kernels.cpu.selection import FEW, choose, num_candidates
 from localctx.kernels.sketch import BITS, LEAST, Sketch, best_scores, make_sketch
 from localctx.shape import PAGE
 

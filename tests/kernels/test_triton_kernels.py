@@ -13,20 +13,17 @@ from repository import ROOT
 from triton_device import DEVICE, GPU, triton
 
 from localctx.budget import TierLimits
-from localctx.kernels import attention_reference as A
-from localctx.kernels import (
-    attention_triton,
-    pages_triton,
-    quant,
-    record_copy_triton,
-    records_triton,
-    rotation_triton,
-    selection_cpu,
-    selection_triton,
-    sketch,
-    sketch_triton,
-)
+from localctx.kernels import quant, sketch
+from localctx.kernels import reference as A
+from localctx.kernels.cpu import selection as selection_cpu
 from localctx.kernels.device import has_triton
+from localctx.kernels.triton import attention as attention_triton
+from localctx.kernels.triton import pages as pages_triton
+from localctx.kernels.triton import record_copy as record_copy_triton
+from localctx.kernels.triton import records as records_triton
+from localctx.kernels.triton import rotation as rotation_triton
+from localctx.kernels.triton import selection as selection_triton
+from localctx.kernels.triton import sketch as sketch_triton
 from localctx.kv.attention import attend_cache
 from localctx.kv.batching import make_decode_batch
 from localctx.kv.cache import Cache

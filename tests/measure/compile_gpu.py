@@ -15,16 +15,14 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
 
-from localctx.kernels import (
-    attention_triton,
-    pages_triton,
-    record_copy_triton,
-    records_triton,
-    rotation_triton,
-    selection_triton,
-    sketch_triton,
-)
 from localctx.kernels.sketch import Sketch
+from localctx.kernels.triton import attention as attention_triton
+from localctx.kernels.triton import pages as pages_triton
+from localctx.kernels.triton import record_copy as record_copy_triton
+from localctx.kernels.triton import records as records_triton
+from localctx.kernels.triton import rotation as rotation_triton
+from localctx.kernels.triton import selection as selection_triton
+from localctx.kernels.triton import sketch as sketch_triton
 from localctx.kv.codecs import make_codec
 from localctx.shape import PAGE, LayerShape
 

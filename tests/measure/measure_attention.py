@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from localctx.kernels import decode_batch_cpu, decode_cpu
-from localctx.kernels.processor import INSTRUCTIONS
+from localctx.kernels.cpu import decode_batch as decode_batch_cpu
+from localctx.kernels.cpu.decode import set_threads
+from localctx.kernels.llvm.processor import INSTRUCTIONS
 from localctx.kv.codecs import make_codec
 from localctx.kv.page_format import layout_of
 from localctx.shape import PAGE, LayerShape
@@ -29,7 +30,7 @@ LAYERS = 30  # that are read in turns, so that no layer's pages are in the cache
 
 def main(tokens: list[int], runs: int, threads: int) -> None:
     """Print a table for ``kernels/README.md``."""
-    decode_cpu.set_threads(threads)
+    set_threads(threads)
     torch.set_num_threads(threads)
     source = torch.ones(COPIED, dtype=torch.uint8)
     target = torch.empty_like(source)

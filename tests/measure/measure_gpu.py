@@ -15,7 +15,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from localctx.kernels import attention_reference, quant, selection_cpu, sketch
+from localctx.kernels import quant, sketch
+from localctx.kernels import reference as attention_reference
+from localctx.kernels.cpu import selection as selection_cpu
 from localctx.kernels.device import has_triton
 from localctx.kv.cache import Cache
 from localctx.kv.codecs import make_codec
@@ -102,7 +104,7 @@ def made_inputs(pages: int, shape: LayerShape, heads: int, device: torch.device)
 
 def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> Iterator[Measured]:
     """Yield every kernel, over ``pages`` pages in random order."""
-    from localctx.kernels.rotation_triton import rotate
+    from localctx.kernels.triton.rotation import rotate
 
     given = made_inputs(pages, shape, heads, device)
     for name in CODECS:
@@ -114,7 +116,9 @@ def kernels(pages: int, shape: LayerShape, heads: int, device: torch.device) -> 
 
 def kernels_of_codec(given: Inputs, name: str) -> Generator[Measured, None, sketch.Sketch]:
     """Yield the kernels that read or write records of a codec. Returns the sketch of the keys in them."""
-    from localctx.kernels import attention_triton, pages_triton, sketch_triton
+    from localctx.kernels.triton import attention as attention_triton
+    from localctx.kernels.triton import pages as pages_triton
+    from localctx.kernels.triton import sketch as sketch_triton
 
     shape, k, v, q, kinds, device = given.shape, given.k, given.v, given.q, given.kinds, given.device
     pages, tails = len(kinds), attention_triton.TritonOpenPages(*_open_page(shape, device))
@@ -167,8 +171,8 @@ def kernels_of_codec(given: Inputs, name: str) -> Generator[Measured, None, sket
 
 def kernels_of_selection(given: Inputs, sketches: sketch.Sketch) -> Iterator[Measured]:
     """Yield the kernels that choose pages by their sketches, a quarter of them."""
-    from localctx.kernels import selection_triton
-    from localctx.kernels.sketch_triton import best_scores
+    from localctx.kernels.triton import selection as selection_triton
+    from localctx.kernels.triton.sketch import best_scores
 
     pages, scale, device = len(given.kinds), given.shape.k_dim**-0.5, given.device
     queries = given.q.view(given.shape.kv_heads, -1, given.shape.k_dim)
@@ -198,7 +202,7 @@ def kernels_of_selection(given: Inputs, sketches: sketch.Sketch) -> Iterator[Mea
 
 def pages_in_parts(parts: np.ndarray, rows: int, addresses: torch.Tensor, kinds: torch.Tensor):
     """``TritonPages`` of so many rows, whose ``parts`` [S, 4] are on the processor."""
-    from localctx.kernels.attention_triton import TritonPages, bounds_of
+    from localctx.kernels.triton.attention import TritonPages, bounds_of
 
     return TritonPages(
         *(torch.from_numpy(x).to(kinds.device) for x in (parts, bounds_of(parts, rows))), addresses, kinds
@@ -260,7 +264,7 @@ kept: list[list[torch.Tensor]] = []
 
 
 def _layout(name: str, shape: LayerShape, device: torch.device):
-    from localctx.kernels.records_triton import TritonLayerLayout
+    from localctx.kernels.triton.records import TritonLayerLayout
 
     f, y = make_codec(name, shape).format, record_layout(shape, name)
     offsets = torch.tensor([[y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero]] * 2, device=device)

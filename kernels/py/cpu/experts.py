@@ -1,6 +1,6 @@
 """Matrices of many experts for processors: rows are multiplied by those of the expert that each row chose.
 
-The matrices are in the blocks of ``localctx.kernels.linear_cpu``; those that no row chose are not read.
+The matrices are in the blocks of ``localctx.kernels.cpu.linear``; those that no row chose are not read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,8 +10,7 @@ import numpy as np
 from numba import njit, prange
 from torch import Tensor
 
-from localctx.kernels.integer_product import rounded
-from localctx.kernels.linear_cpu import (
+from localctx.kernels.cpu.linear import (
     STRIP,
     Blocks,
     exact_blocks,
@@ -21,8 +20,9 @@ from localctx.kernels.linear_cpu import (
     multiply_rounded,
     narrowest,
 )
-from localctx.kernels.vector_math import NIBBLES, SIGNED
-from localctx.kernels.weight_groups import WIDTH
+from localctx.kernels.llvm.integer_product import rounded
+from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
+from localctx.kernels.llvm.weight_groups import WIDTH
 
 
 class ExpertBlocks(NamedTuple):

@@ -12,10 +12,10 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
-from localctx.kernels.integer_product import add_block, rounded
-from localctx.kernels.processor import WIDEST
-from localctx.kernels.simd import HEIGHT, block_product, tiles_product
-from localctx.kernels.vector_math import (
+from localctx.kernels.llvm.integer_product import add_block, rounded
+from localctx.kernels.llvm.processor import WIDEST
+from localctx.kernels.llvm.simd import HEIGHT, block_product, tiles_product
+from localctx.kernels.llvm.vector_math import (
     BFLOAT,
     FLOAT,
     HALF,
@@ -28,7 +28,7 @@ from localctx.kernels.vector_math import (
     widen,
     widen_bfloats,
 )
-from localctx.kernels.weight_groups import WIDTH, Groups, int4_groups, int8_groups, pack, unpack
+from localctx.kernels.llvm.weight_groups import WIDTH, Groups, int4_groups, int8_groups, pack, unpack
 
 ALONE = 4  # rows whose sums stay in a core's cache wherever they are
 MANY = 12  # rows; for more of them weights are not what takes time

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from localctx.kernels.records_triton import launching
+from localctx.kernels.triton.records import launching
 
 PROGRAMS = 32  # few, so that other kernels have room beside: they wait for the bus most of the time
 _WORDS = tl.constexpr(2048)  # of 8 bytes, that a program reads at once

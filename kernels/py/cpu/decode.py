@@ -10,9 +10,8 @@ import numba
 import numpy as np
 from numba import carray, njit, prange
 
-from localctx.kernels.quant import PAGE
-from localctx.kernels.simd import product
-from localctx.kernels.vector_math import (
+from localctx.kernels.llvm.simd import product
+from localctx.kernels.llvm.vector_math import (
     INLINED,
     INNER,
     LANES,
@@ -28,6 +27,7 @@ from localctx.kernels.vector_math import (
     value_of_code,
     widen,
 )
+from localctx.kernels.quant import PAGE
 
 HIDDEN = np.float32(-1e30)  # the score of a hidden key
 SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads

@@ -1,8 +1,8 @@
 """Attention of new tokens over page records in a GPU's memory (Triton).
 
-On a processor ``decode_cpu`` and ``decode_batch_cpu`` compute the same. Records and open pages are given by address:
+On a processor ``cpu.decode`` and ``cpu.decode_batch`` compute the same. Records and open pages are given by address:
 they may lie in any mix of allocations, and must outlive the call. A record begins at a multiple of 16 bytes. The
-reference is ``attention_reference.attend_reference`` over what records decode to.
+reference is ``reference.attend_reference`` over what records decode to.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from localctx.kernels.records_triton import (
+from localctx.kernels.triton.records import (
     PAGE,
     TritonLayerLayout,
     block_of,
@@ -22,7 +22,7 @@ from localctx.kernels.records_triton import (
     launching,
     load_half,
 )
-from localctx.kernels.rotation_triton import rotate
+from localctx.kernels.triton.rotation import rotate
 
 _HIDDEN = tl.constexpr(-1e30)
 _RESOURCES: dict[int, dict[str, int]] = {  # by width of a head
@@ -89,9 +89,9 @@ def attend_rows(
     """Row i's token, q [n, Hq, D] with its own k [n, H, D] and v [n, H, Dv], over its pages, its open page and itself.
 
     Returns out [n, Hq, Dv] in q's precision and, where ``masses`` are asked for, what share of its row's attention
-    every page got [Hq, pages]. The rest is as in ``decode_batch_cpu.attend_rows``: ``rotated`` pages hold what
+    every page got [Hq, pages]. The rest is as in ``cpu.decode_batch.attend_rows``: ``rotated`` pages hold what
     ``quant.rotate`` rotated, ``extra`` [Hq, pages * 64] is added to the scaled scores, ``softcap`` and ``sinks`` [Hq]
-    are as in ``attention_reference``.
+    are as in ``reference``.
     """
     out, lse, each = _attend(q, (k, v, tails), pages, layout, scale, softcap, sinks, extra, rotated, masses)
     if each is None:
@@ -285,7 +285,7 @@ def _merge(  # type: ignore[no-untyped-def]
     out, tops, totals, bounds, sinks, result, out_rotated, lse, count, heads,
     TAIL: tl.constexpr, V_DIM: tl.constexpr, V_BLOCK: tl.constexpr, MERGED: tl.constexpr,
 ):  # fmt: skip
-    """Merge the parts of a row for a query head, as ``attention_reference.merge``. With ``out_rotated``, what the pages
+    """Merge the parts of a row for a query head, as ``reference.merge``. With ``out_rotated``, what the pages
     gave is stored there by itself, because it must be rotated back.
     """
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)

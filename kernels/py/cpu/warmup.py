@@ -2,7 +2,7 @@
 second.
 
 Numba compiles in one thread. Where there are two cores, another process compiles those of attention meanwhile
-(``python -m localctx.kernels.warmup``), and this one loads them from the files that numba caches.
+(``python -m localctx.kernels.cpu.warmup``), and this one loads them from the files that numba caches.
 """
 
 import os
@@ -16,11 +16,11 @@ import torch
 from numba import get_num_threads, threading_layer
 
 from localctx.kernels import CACHE
-from localctx.kernels.adapter_cpu import NO_CHANGE, NO_ROWS
-from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_pages, attend_rows
-from localctx.kernels.decode_cpu import PAGE, LayerLayout, unpack_pages
-from localctx.kernels.decode_layers_cpu import NO_SELECTION, LayerPages, arguments_of, decode_layers
-from localctx.kernels.decoder_layer_cpu import (
+from localctx.kernels.cpu.adapter import NO_CHANGE, NO_ROWS
+from localctx.kernels.cpu.decode import PAGE, LayerLayout, unpack_pages
+from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_pages, attend_rows
+from localctx.kernels.cpu.decode_layers import NO_SELECTION, LayerPages, arguments_of, decode_layers
+from localctx.kernels.cpu.decoder_layer import (
     EntryWeights,
     ExitWeights,
     LayerChanges,
@@ -30,12 +30,12 @@ from localctx.kernels.decoder_layer_cpu import (
     leave_chunk,
     normalize,
 )
-from localctx.kernels.experts_cpu import exact_expert_blocks, multiply_experts
-from localctx.kernels.linear_cpu import exact_blocks, multiply
-from localctx.kernels.prefill_cpu import attend_chunk
-from localctx.kernels.selection_cpu import choose
+from localctx.kernels.cpu.experts import exact_expert_blocks, multiply_experts
+from localctx.kernels.cpu.linear import exact_blocks, multiply
+from localctx.kernels.cpu.prefill import attend_chunk
+from localctx.kernels.cpu.selection import choose
+from localctx.kernels.cpu.sparse_prefill import attend_chunk_sparsely
 from localctx.kernels.sketch import make_sketch
-from localctx.kernels.sparse_prefill_cpu import attend_chunk_sparsely
 
 _DIM = 8
 _RECORD, _OPEN = np.zeros(2 * _DIM * PAGE, np.float32), np.zeros((2, _DIM * PAGE), np.float32)
@@ -44,7 +44,7 @@ _LAYOUT = LayerLayout(1, _DIM, _DIM, np.array([[32, 32, 0, 0, 0, _DIM * PAGE * 4
 
 def compiled() -> bool:
     """Returns whether an earlier run has compiled these kernels: ``decode_layers``, which needs others, is the last."""
-    return any(CACHE.rglob(f"decode_layers_cpu.decode_layers-*.py{sys.version_info[0]}{sys.version_info[1]}.nbi"))
+    return any(CACHE.rglob(f"decode_layers.decode_layers-*.py{sys.version_info[0]}{sys.version_info[1]}.nbi"))
 
 
 def warm() -> None:
@@ -69,7 +69,7 @@ def _start_helper() -> "subprocess.Popen[bytes] | None":
         return None
     flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-    command = [sys.executable, "-P", "-m", "localctx.kernels.warmup"]  # -P: no modules of the folder it is run in
+    command = [sys.executable, "-P", "-m", "localctx.kernels.cpu.warmup"]  # -P: no modules of the folder it is run in
     try:
         return subprocess.Popen(command, stdin=pipe, stdout=nothing, stderr=nothing, creationflags=flags)
     except OSError:

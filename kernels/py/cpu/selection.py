@@ -5,11 +5,11 @@ import torch
 from numba import njit, prange
 from torch import Tensor
 
+from localctx.kernels.llvm.ranking import kth_greatest, take_greatest
+from localctx.kernels.llvm.sketch_scores import LEVELS, STEP, add_channel, score_keys, spread_codes
+from localctx.kernels.llvm.vector_math import INNER, LANES, MATH, address_of, dots_of_halves, exp_below, fetch, greatest
 from localctx.kernels.quant import PAGE
-from localctx.kernels.ranking import kth_greatest, take_greatest
 from localctx.kernels.sketch import LEAST, Score, Sketch, best_scores
-from localctx.kernels.sketch_scores import LEVELS, STEP, add_channel, score_keys, spread_codes
-from localctx.kernels.vector_math import INNER, LANES, MATH, address_of, dots_of_halves, exp_below, fetch, greatest
 
 TASK = 16  # pages
 PROMISING = 2  # candidates per chosen page

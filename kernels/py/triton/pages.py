@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from localctx.kernels.records_triton import (
+from localctx.kernels.triton.records import (
     MOST,
     PAGE,
     TritonLayerLayout,
@@ -17,7 +17,7 @@ from localctx.kernels.records_triton import (
     numbers_of,
     range_of,
 )
-from localctx.kernels.rotation_triton import rotate
+from localctx.kernels.triton.rotation import rotate
 
 _TOKENS = PAGE.value
 _ROTATED_PAGES = 32  # rotated at a time

@@ -13,8 +13,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from localctx.kernels.processor import WIDEST
-from localctx.kernels.vector_math import (
+from localctx.kernels.llvm.processor import WIDEST
+from localctx.kernels.llvm.vector_math import (
     BFLOAT,
     F32,
     FLOAT,

@@ -7,9 +7,9 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from localctx.kernels.linear_cpu import Blocks, exact_blocks, multiply_block, multiply_blocks, multiply_in_bf16
-from localctx.kernels.vector_math import copy_into
-from localctx.kernels.weight_groups import WIDTH
+from localctx.kernels.cpu.linear import Blocks, exact_blocks, multiply_block, multiply_blocks, multiply_in_bf16
+from localctx.kernels.llvm.vector_math import copy_into
+from localctx.kernels.llvm.weight_groups import WIDTH
 
 FEW = 16  # rows for which threads would cost more than the products of these small matrices
 
@@ -17,7 +17,7 @@ _NOTHING = np.empty((0, 0, 0), np.uint8)
 
 
 class Change(NamedTuple):
-    """A change of a weight [out, in] by ``up`` [out, r] times ``down`` [r, in]: both as ``linear_cpu.Blocks`` have
+    """A change of a weight [out, in] by ``up`` [out, r] times ``down`` [r, in]: both as ``cpu.linear.Blocks`` have
     their codes, with the kind of their numbers. ``down_codes`` are empty where nothing changes.
     """
 

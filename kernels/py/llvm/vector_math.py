@@ -15,7 +15,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from localctx.kernels.processor import WIDEST
+from localctx.kernels.llvm.processor import WIDEST
 
 MATH = {"reassoc", "contract", "arcp", "nsz", "afn"}  # fast, but infinities keep their meaning
 INNER: dict[str, Any] = {"fastmath": MATH, "_nrt": False}

@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from localctx.kernels.records_triton import block_of, half_of, launching
+from localctx.kernels.triton.records import block_of, half_of, launching
 
 
 @launching

@@ -4,10 +4,10 @@ import numpy as np
 from numba import njit, prange
 from torch import Tensor
 
-from localctx.kernels.decode_cpu import HIDDEN, PAGE, LayerLayout, finish_scores, load_k, load_v
-from localctx.kernels.prefill_cpu import attend_page, compute_chunk, divide_rows, visible_keys
-from localctx.kernels.simd import product
-from localctx.kernels.vector_math import INNER, LANES, MATH, address_of, aligned_floats, exp_below, greatest
+from localctx.kernels.cpu.decode import HIDDEN, PAGE, LayerLayout, finish_scores, load_k, load_v
+from localctx.kernels.cpu.prefill import attend_page, compute_chunk, divide_rows, visible_keys
+from localctx.kernels.llvm.simd import product
+from localctx.kernels.llvm.vector_math import INNER, LANES, MATH, address_of, aligned_floats, exp_below, greatest
 
 SAMPLES = 8  # queries of a page that choose for all 64; the last one of every eighth
 _LEAST = 4  # sealed pages that are worth choosing from
@@ -36,7 +36,7 @@ def attend_chunk_sparsely(
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _attend(q, keys, values, addresses, formats, lay, tokens, before, softcap, out, tops, totals, loss):  # type: ignore[no-untyped-def]
-    """As ``prefill_cpu``'s. A task is a KV head and the tokens of one page."""
+    """As ``cpu.prefill``'s. A task is a KV head and the tokens of one page."""
     group, start = q.shape[1] // tokens, before % PAGE
     blocks = (start + tokens + PAGE - 1) // PAGE
     for task in prange(lay.heads * blocks):

@@ -9,9 +9,9 @@ from numba import njit, prange
 from torch import Tensor
 from torch.nn import functional
 
-from localctx.kernels.decode_cpu import HIDDEN, PAGE, LayerLayout, finish_scores, load_k, load_v
-from localctx.kernels.simd import product
-from localctx.kernels.vector_math import INNER, MATH, address_of, aligned_floats, exp_below
+from localctx.kernels.cpu.decode import HIDDEN, PAGE, LayerLayout, finish_scores, load_k, load_v
+from localctx.kernels.llvm.simd import product
+from localctx.kernels.llvm.vector_math import INNER, MATH, address_of, aligned_floats, exp_below
 
 ROWS = 96  # queries of a task, which share a decoded page; their scores stay in the cache beside it
 

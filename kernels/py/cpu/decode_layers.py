@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import carray, njit
 
-from localctx.kernels.adapter_cpu import Change
-from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_plainly
-from localctx.kernels.decode_cpu import LayerLayout
-from localctx.kernels.decoder_layer_cpu import EntryWeights, ExitWeights, LayerChanges, enter, leave
-from localctx.kernels.linear_cpu import Blocks
-from localctx.kernels.selection_cpu import choose_plainly
-from localctx.kernels.vector_math import as_pointer
+from localctx.kernels.cpu.adapter import Change
+from localctx.kernels.cpu.decode import LayerLayout
+from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_plainly
+from localctx.kernels.cpu.decoder_layer import EntryWeights, ExitWeights, LayerChanges, enter, leave
+from localctx.kernels.cpu.linear import Blocks
+from localctx.kernels.cpu.selection import choose_plainly
+from localctx.kernels.llvm.vector_math import as_pointer
 
 
 class PageSelection(NamedTuple):

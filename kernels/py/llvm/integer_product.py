@@ -13,9 +13,9 @@ from numba import njit, prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from localctx.kernels.integer_dot import SIGNED as SIGNED_CODES
-from localctx.kernels.integer_dot import SMALL, WAY, bytes_at, dot, four_everywhere
-from localctx.kernels.vector_math import (
+from localctx.kernels.llvm.integer_dot import SIGNED as SIGNED_CODES
+from localctx.kernels.llvm.integer_dot import SMALL, WAY, bytes_at, dot, four_everywhere
+from localctx.kernels.llvm.vector_math import (
     F32,
     I32,
     I64,
@@ -36,7 +36,7 @@ from localctx.kernels.vector_math import (
     nearest,
     step_of_codes,
 )
-from localctx.kernels.weight_groups import GROUP, RECORD, WIDTH
+from localctx.kernels.llvm.weight_groups import GROUP, RECORD, WIDTH
 
 ROW_GROUP = GROUP + 16
 """Bytes of a group of a rounded row: int8 codes, then the scale, scale * sum of the codes (float32), and the sum."""

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 from numba.core import cgutils
 
-from localctx.kernels.processor import FEATURES, WIDEST
-from localctx.kernels.vector_math import I32, everywhere
+from localctx.kernels.llvm.processor import FEATURES, WIDEST
+from localctx.kernels.llvm.vector_math import I32, everywhere
 
 I8, I16 = ir.IntType(8), ir.IntType(16)
 SMALL, SIGNED = "small", "signed"

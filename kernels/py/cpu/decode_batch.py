@@ -8,8 +8,8 @@ import torch
 from numba import carray, njit, prange
 
 from localctx.kernels import quant
-from localctx.kernels.decode_cpu import HIDDEN, MATH, PAGE, SPLIT, LayerLayout, attend_part
-from localctx.kernels.vector_math import address_of, as_pointer, bits_of_float, copy_into, exp_below, float_of_bits
+from localctx.kernels.cpu.decode import HIDDEN, MATH, PAGE, SPLIT, LayerLayout, attend_part
+from localctx.kernels.llvm.vector_math import address_of, as_pointer, bits_of_float, copy_into, exp_below, float_of_bits
 
 
 class BatchPages(NamedTuple):
@@ -207,7 +207,7 @@ def _tail(address, bits, head, end, dim):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, fastmath=MATH, cache=True)
 def _merge(parts, out, tops, totals, sinks, masses, result):  # type: ignore[no-untyped-def]
-    """Merge the parts of each row and its open page, as ``attention_reference.merge``; ``masses`` change from lse to
+    """Merge the parts of each row and its open page, as ``reference.merge``; ``masses`` change from lse to
     shares.
     """
     for row in prange(len(result)):

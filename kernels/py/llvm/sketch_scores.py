@@ -11,10 +11,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from localctx.kernels.integer_dot import I8, SMALL, WAY, bytes_at, dot, four_everywhere
-from localctx.kernels.quant import PAGE
-from localctx.kernels.sketch import BITS
-from localctx.kernels.vector_math import (
+from localctx.kernels.llvm.integer_dot import I8, SMALL, WAY, bytes_at, dot, four_everywhere
+from localctx.kernels.llvm.vector_math import (
     F32,
     HALF,
     I32,
@@ -32,6 +30,8 @@ from localctx.kernels.vector_math import (
     vector_at,
     widened,
 )
+from localctx.kernels.quant import PAGE
+from localctx.kernels.sketch import BITS
 
 LEVELS = (1 << BITS) - 1
 STEP = PAGE * BITS // 8

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from numba import njit, prange
 
-from localctx.kernels.adapter_cpu import NO_CHANGE, Change, add_change, add_change_in_bf16
-from localctx.kernels.decode_cpu import MATH
-from localctx.kernels.linear_cpu import Blocks, multiply_blocks, multiply_in_bf16
-from localctx.kernels.vector_math import gate
-from localctx.kernels.weight_groups import WIDTH
+from localctx.kernels.cpu.adapter import NO_CHANGE, Change, add_change, add_change_in_bf16
+from localctx.kernels.cpu.decode import MATH
+from localctx.kernels.cpu.linear import Blocks, multiply_blocks, multiply_in_bf16
+from localctx.kernels.llvm.vector_math import gate
+from localctx.kernels.llvm.weight_groups import WIDTH
 
 FEW = 16  # rows that one thread finishes before other threads have started
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from localctx.kernels.vector_math import NIBBLES, SIGNED
+from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
 
 WIDTH = 32  # outputs of a block
 GROUP = 32  # inputs that share a scale

@@ -5,7 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from localctx.kernels.records_triton import (
+from localctx.kernels.sketch import BITS, Sketch
+from localctx.kernels.triton.records import (
     MOST,
     PAGE,
     TritonLayerLayout,
@@ -17,7 +18,6 @@ from localctx.kernels.records_triton import (
     numbers_of,
     range_of,
 )
-from localctx.kernels.sketch import BITS, Sketch
 
 
 @launching

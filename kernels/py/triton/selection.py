@@ -9,9 +9,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from localctx.kernels.records_triton import block_of, launching
 from localctx.kernels.sketch import LEAST
-from localctx.kernels.sketch_triton import sketch_scores
+from localctx.kernels.triton.records import block_of, launching
+from localctx.kernels.triton.sketch import sketch_scores
 
 MAX_PAGES = 8192
 """Pages of a sequence that one program has in its registers."""

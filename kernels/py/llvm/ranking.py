@@ -6,7 +6,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from localctx.kernels.vector_math import (
+from localctx.kernels.llvm.vector_math import (
     I32,
     I64,
     INNER,
