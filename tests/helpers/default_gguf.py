@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from localctx.models.peer_llama_gguf import write_gguf
+from localctx.models.peers.llama_gguf import write_gguf
 
 
 def write_with_vocabulary(folder: Path, path: Path) -> Path:

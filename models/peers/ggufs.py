@@ -11,9 +11,9 @@ from localctx.models.catalog import load_catalog
 from localctx.models.convert import ProgressCallback
 from localctx.models.fingerprint import hash_file
 from localctx.models.llama_library import llama_cpp_is_installed
-from localctx.models.peer_llama_cpp import PUBLISHED
-from localctx.models.peer_llama_gguf import quantize_gguf, write_gguf
-from localctx.models.peer_published import fetch_published, published_file
+from localctx.models.peers.llama_cpp import PUBLISHED
+from localctx.models.peers.llama_gguf import quantize_gguf, write_gguf
+from localctx.models.peers.published import fetch_published, published_file
 from localctx.models.resolve import resolve_gguf, resolve_model
 from localctx.settings import Settings
 
