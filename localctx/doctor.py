@@ -96,7 +96,7 @@ def _versions() -> dict[str, str | None]:
 def _device(settings: Settings, problems: list[str]) -> dict[str, Any]:
     import torch
 
-    from localctx.kernels.processor import INSTRUCTIONS, WIDEST
+    from localctx.kernels.llvm.processor import INSTRUCTIONS, WIDEST
     from localctx.models.bitsandbytes_layers import bitsandbytes_options
     from localctx.models.device_choice import pick_device, pick_dtype
     from localctx.models.weight_formats import precision_name, refuse_weights

@@ -1,18 +1,18 @@
-"""Linear layers and experts for the CPU, with weights in the blocks of ``localctx.kernels.linear_cpu``."""
+"""Linear layers and experts for the CPU, with weights in the blocks of ``localctx.kernels.cpu.linear``."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from localctx.kernels.experts_cpu import (
+from localctx.kernels.cpu.experts import (
     ExpertBlocks,
     exact_expert_blocks,
     int4_expert_blocks,
     int8_expert_blocks,
     multiply_experts,
 )
-from localctx.kernels.linear_cpu import Blocks, exact_blocks, int4_blocks, int8_blocks, multiply, multiply_in_bf16
+from localctx.kernels.cpu.linear import Blocks, exact_blocks, int4_blocks, int8_blocks, multiply, multiply_in_bf16
 from localctx.models.bitsandbytes_layers import scale_bytes, weights_in
 from localctx.models.fused_experts import ExpertWeights, PackExperts, pack_experts, packed_experts
 

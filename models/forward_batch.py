@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from localctx.errors import Cancelled
-from localctx.kernels.decode_layers_cpu import LayerPages
+from localctx.kernels.cpu.decode_layers import LayerPages
 from localctx.kv.attention import Expand, attend_cache
 from localctx.kv.batching import make_decode_batch
 from localctx.kv.cache import Cache

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from localctx.kernels.attention_reference import FLASH_WIDTH
+from localctx.kernels.reference import FLASH_WIDTH
 from localctx.kv.attention import MAX_PARTS
 from localctx.kv.block_table import RUN, WIDE_RUN
 from localctx.shape import PAGE, KVShape, LayerKind, LayerShape
@@ -125,7 +125,7 @@ class Geometry:
 
         ``itemsize`` is the bytes of an element of the model's precision. The parts are summed although they do not all
         exist at once; with ``SLACK`` the estimate is between the measured peak and 1.5 times that. Where a GPU
-        needs no memory for scores, it is nearer (tests/measure_gpu_budget.py compares).
+        needs no memory for scores, it is nearer (tests/measure/measure_gpu_budget.py compares).
         """
         if not device.startswith("cpu") and self._in_kernels(itemsize):
             return self._kernel_bytes(chunk, context, itemsize)

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from localctx.kernels import decode_cpu
-from localctx.kernels.warmup import warm, warm_experts
+from localctx.kernels.cpu.decode import set_threads
+from localctx.kernels.cpu.warmup import warm, warm_experts
 from localctx.models.bitsandbytes_layers import bitsandbytes_options, is_packed
 from localctx.models.blocked_linear import block_linears
 from localctx.models.chat_tokenizer import ChatTokenizer
@@ -52,7 +52,7 @@ def load_model(
     packed = is_packed(weights, torch_device)
     if threads:
         torch.set_num_threads(threads)
-        decode_cpu.set_threads(threads)
+        set_threads(threads)
     with ThreadPoolExecutor() as pool:  # in the background, while this thread imports or blocks weights
         warmed, hashes = pool.submit(warm), pool.submit(hash_weights, folder)
         if not packed and (native := _native_parts(folder, torch_device, precision)):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from localctx.kernels.linear_cpu import exact_blocks
+from localctx.kernels.cpu.linear import exact_blocks
 from localctx.models.adapter import Adapter, LowRank, does_not_fit
 from localctx.models.blocked_linear import BlockedLinear, RowByRow
 from localctx.models.forward_batch import AdaptedRows

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from localctx.kernels.adapter_cpu import NO_CHANGE, Change, change_of
-from localctx.kernels.decode_layers_cpu import arguments_of
-from localctx.kernels.decoder_layer_cpu import LayerChanges
+from localctx.kernels.cpu.adapter import NO_CHANGE, Change, change_of
+from localctx.kernels.cpu.decode_layers import arguments_of
+from localctx.kernels.cpu.decoder_layer import LayerChanges
 from localctx.models.adapter import Adapter, does_not_fit
 from localctx.models.decoder_config import DecoderConfig
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels.adapter_cpu import NO_ROWS
-from localctx.kernels.decode_layers_cpu import LayerPages, arguments_of, decode_layers
-from localctx.kernels.decoder_layer_cpu import (
+from localctx.kernels.cpu.adapter import NO_ROWS
+from localctx.kernels.cpu.decode_layers import LayerPages, arguments_of, decode_layers
+from localctx.kernels.cpu.decoder_layer import (
     EntryWeights,
     ExitWeights,
     LayerChanges,
@@ -23,9 +23,9 @@ from localctx.kernels.decoder_layer_cpu import (
     leave_chunk,
     normalize,
 )
-from localctx.kernels.linear_cpu import Blocks, exact_blocks, gather_rows, grouped_blocks, multiply
-from localctx.kernels.vector_math import NIBBLES, SIGNED
-from localctx.kernels.weight_groups import Groups, int4_groups, int8_groups
+from localctx.kernels.cpu.linear import Blocks, exact_blocks, gather_rows, grouped_blocks, multiply
+from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
+from localctx.kernels.llvm.weight_groups import Groups, int4_groups, int8_groups
 from localctx.kv.backend import MAX_DECODE_TOKENS
 from localctx.models.adapter import Adapter
 from localctx.models.chat_tokenizer import ChatTokenizer

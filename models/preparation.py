@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from threading import Thread
 
-from localctx.kernels.warmup import compiled, warm
+from localctx.kernels.cpu.warmup import compiled, warm
 
 _SECOND = 1.0  # between two reports, so that a terminal shows the seconds that passed
 

@@ -18,8 +18,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from localctx.kernels.vector_math import NIBBLES, SIGNED
-from localctx.kernels.weight_groups import GROUP, Groups
+from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
+from localctx.kernels.llvm.weight_groups import GROUP, Groups
 from localctx.models.fingerprint import hash_file
 from localctx.models.gguf_header import GgufHeader, GgufTensor
 from localctx.models.safetensors_files import open_weights

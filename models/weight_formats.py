@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from localctx.errors import ModelError
-from localctx.kernels.vector_math import NIBBLES, SIGNED
-from localctx.kernels.weight_groups import BITS as GROUP_BITS
-from localctx.kernels.weight_groups import group_bytes
+from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
+from localctx.kernels.llvm.weight_groups import BITS as GROUP_BITS
+from localctx.kernels.llvm.weight_groups import group_bytes
 from localctx.models.bitsandbytes_layers import DEVICES, is_packed
 from localctx.models.blocked_linear import output_layer
 from localctx.models.decoder_config import NATIVE_PRECISIONS

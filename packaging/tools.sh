@@ -41,7 +41,7 @@ larger() { "$venv/bin/python" "$root/packaging/larger.py" "$@"; }
 
 # --- The browser of the tests
 
-# Succeeds with the system's browser (tests/browser.py has the same names), or with Playwright's if its libraries exist.
+# Succeeds with the system's browser (tests/helpers/browser.py has the same names), or with Playwright's if its libraries exist.
 has_chromium() {
     for name in chromium chromium-browser google-chrome google-chrome-stable; do
         command -v "$name" >/dev/null && return

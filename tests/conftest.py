@@ -42,10 +42,10 @@ SLOW = ("test_processes_that_keep_the_same_documents_at_once_all_succeed", "test
 
 # What both processes would compile first, each for itself, while tests wait.
 COMPILED = (
-    "from localctx.kernels.warmup import warm_prefill as warm; warm()",
-    "from localctx.kernels.warmup import warm_experts as warm; warm()",
-    "from localctx.kernels.warmup import warm_decoding as warm; warm()",
-    "import torch; from localctx.kernels.sketch import choose, make_sketch\n"
+    "from localctx.kernels.cpu.warmup import warm_prefill as warm; warm()",
+    "from localctx.kernels.cpu.warmup import warm_experts as warm; warm()",
+    "from localctx.kernels.cpu.warmup import warm_decoding as warm; warm()",
+    "import torch; from localctx.kernels.cpu.selection import choose; from localctx.kernels.sketch import make_sketch\n"
     "choose(torch.zeros(1, 1, 8), make_sketch(torch.zeros(2, 1, 8, 64)), 2, 1)",
 )
 

@@ -15,7 +15,7 @@ def compiled_in(sources: Path, cache: Path) -> Path:
     """The folder where numba caches what it compiled from exactly these ``sources``. Numba checks whether the file of a
     function has changed, but not the files of the functions that it calls: it would reuse outdated code.
     """
-    digest = sha256(b"\0".join(path.read_bytes() for path in sorted(sources.glob("*.py"))))
+    digest = sha256(b"\0".join(path.read_bytes() for path in sorted(sources.rglob("*.py"))))
     return cache / f"localctx-{digest.hexdigest()[:16]}"
 
 

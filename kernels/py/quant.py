@@ -5,6 +5,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+PAGE = 64  # tokens
 _STEP = 2.0**-24  # between the smallest float16 numbers: a constant channel must not divide by zero
 _MAX = 65_000  # float16 ends at 65,504
 _E4M3, _E4M3_MAX = 256 + 8, 448.0  # the number kind of 8-bit floats with 4 exponent and 3 mantissa bits; the greatest

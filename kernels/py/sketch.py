@@ -5,20 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numba import njit, prange
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.kernels.decode_cpu import PAGE
-from localctx.kernels.ranking import kth_greatest, take_greatest
-from localctx.kernels.sketch_scores import BITS, LEVELS, STEP, add_channel, score_keys, spread_codes
-from localctx.kernels.vector_math import INNER, LANES, MATH, address_of, dots_of_halves, exp_below, fetch, greatest
+from localctx.kernels.quant import PAGE
 
-TASK = 16  # pages
+BITS = 2
 LEAST = np.float32(1e-37)  # that a weight is divided by: quotients stay finite
-PROMISING = 2  # candidates per chosen page
-CANDIDATES = 64  # at least, by KV head: bounds tell little, and lose a fact where few are compared
-FEW = 128  # pages of which all are candidates
 
 
 class Sketch(NamedTuple):
@@ -49,143 +42,8 @@ def make_sketch(keys: Tensor) -> Sketch:
 Score = Callable[[Tensor, Sketch, Tensor | None], Tensor]
 
 
-def choose(
-    q: Tensor, sketch: Sketch, count: int, sinks: int, extra: Tensor | None = None, score: Score | None = None
-) -> Tensor:
-    """The ``count`` pages that promise the most attention, ascending: [H, count] int64 from the scaled queries
-    q [H, Q, D]. The first ``sinks`` pages and the last are always among them; of equal ones the first.
-
-    A page's weight with a query is exp of its approximately greatest q . key. What it promises is its weight over the
-    ``count``-th greatest of that query, added over the Q queries. (By the greatest scores, queries with large scores
-    would choose for all; by parts of a softmax, pages that a query would choose first in a flat one count for little
-    beside any in a peaked one.) Of more than FEW pages, the sketches of those that promise little by their keys'
-    bounds (Quest, arXiv:2406.10774) are not read. A query is rounded to int8 for each page whose sketch is read.
-    ``extra`` [H, Q, n * 64] is added to the scores of single keys; then all sketches are read. ``score``, and devices
-    other than a processor, read all sketches and round no query.
-    """
-    if score or q.device.type != "cpu":
-        weights = (score or best_scores)(q, sketch, extra).softmax(-1)
-        each = (weights / weights.topk(count, -1).values[..., -1:].clamp_min(float(LEAST))).sum(1)
-        each[:, :sinks] = each[:, -1] = float("inf")
-        return each.sort(dim=-1, descending=True, stable=True).indices[:, :count].sort(-1).values
-    pages = sketch.codes.shape[1]
-    ranges, lows = (part.numpy().view(np.uint16) for part in (sketch.scale, sketch.zero))
-    more = np.empty((*q.shape[:2], 0), np.float32) if extra is None else extra.contiguous().numpy()
-    max_pages = num_candidates(pages, count) if extra is None else pages
-    out = np.empty((len(q), count), np.int64)
-    queries = q.float().contiguous().numpy()
-    _choose(queries, sketch.codes.numpy(), ranges, lows, more, max_pages, sinks, out)
-    return torch.from_numpy(out)
-
-
-def num_candidates(pages: int, count: int) -> int:
-    """The number of pages whose sketches are read to choose ``count`` of them."""
-    return pages if pages <= FEW else min(pages, max(CANDIDATES, PROMISING * count))
-
-
 def best_scores(q: Tensor, sketch: Sketch, extra: Tensor | None = None) -> Tensor:
     """The approximately greatest q . key of each page: [H, Q, n] float32 from q [H, Q, D]. Reference, on any device."""
     keys = quant.dequantize(quant.unpack(sketch.codes, BITS), sketch.scale, sketch.zero, 3)  # [H, n, D, 64]
     scores = torch.einsum("hqd,hndt->hqnt", q.float(), keys)
     return (scores if extra is None else scores + extra.unflatten(2, (-1, PAGE))).amax(-1)
-
-
-@njit
-def choose_plainly(q, codes, scale, zero, max_pages, sinks, out):  # type: ignore[no-untyped-def]
-    """``choose`` for compiled code, without its options: into ``out`` [H, count]. ``scale`` and ``zero`` as uint16."""
-    none = np.empty((len(q), q.shape[1], 0), np.float32)
-    _choose(q, codes, scale, zero, none, max_pages, sinks, out)
-
-
-@njit(parallel=True, fastmath=MATH, cache=True)
-def _choose(q, codes, scale, zero, extra, max_pages, sinks, out):  # type: ignore[no-untyped-def]
-    """``choose``, compiled: the sketches of ``max_pages`` pages of each head are read. Only the loops are here:
-    variables assigned here would be shared by threads.
-    """
-    (heads, pages), (queries, dim) = scale.shape[:2], q.shape[1:]
-    count, bounds, places = out.shape[1], _scores(heads, queries, pages), _all_pages(heads, max_pages)
-    tasks, rising = ((pages + TASK - 1) // TASK, _rising(q)) if max_pages < pages else (0, q)
-    for task in prange(heads * tasks):
-        _bound_some(q, rising, scale, zero, task // tasks, task % tasks * TASK, bounds)
-    for head in prange(heads if tasks else 0):
-        take_greatest(_promises(bounds[head], pages, count, sinks), places[head])
-    found, tasks = _scores(heads, queries, max_pages), (max_pages + TASK - 1) // TASK
-    for task in prange(heads * tasks):
-        room = np.empty((dim, PAGE), np.uint8), np.empty(5 * dim, np.uint8), np.empty(PAGE, np.float32)
-        _best_of_some(q, codes, scale, zero, extra, places, task // tasks, task % tasks * TASK, room, found)
-    for head in prange(heads):
-        take_greatest(_promises(found[head], max_pages, count, sinks), out[head])
-        for i in range(count):
-            out[head, i] = places[head, out[head, i]]
-
-
-@njit
-def _scores(heads, queries, pages):  # type: ignore[no-untyped-def]
-    """Room for scores of pages, in whole vectors; those of no page are no greater than any other."""
-    return np.full((heads, queries, (pages + LANES - 1) // LANES * LANES), np.float32(-np.inf))
-
-
-@njit
-def _rising(q):  # type: ignore[no-untyped-def]
-    """The part of queries q whose product with a key grows with its codes, times the greatest code."""
-    return np.maximum(q, np.float32(0)) * np.float32(LEVELS)
-
-
-@njit
-def _all_pages(heads, pages):  # type: ignore[no-untyped-def]
-    """The indices of all pages, [H, n]."""
-    places = np.empty((heads, pages), np.int64)
-    for head in range(heads):
-        for page in range(pages):
-            places[head, page] = page
-    return places
-
-
-@njit(**INNER)
-def _bound_some(q, rising, scale, zero, head, first, out):  # type: ignore[no-untyped-def]
-    """Set ``out`` [H, Q, n], for some pages of a head, to an upper bound of the product of any key with the queries
-    q [H, Q, D]. ``rising`` is the part of q whose product grows with a code, times the greatest code.
-    """
-    pages = scale.shape[1]
-    for page in range(first, min(pages, first + TASK)):
-        scales, zeros = address_of(scale[head, page]), address_of(zero[head, page])
-        for j in range(q.shape[1]):
-            out[head, j, page] = dots_of_halves(rising[head, j], q[head, j], scales, zeros)
-
-
-@njit(**INNER)
-def _best_of_some(q, codes, scale, zero, extra, places, head, first, room, out):  # type: ignore[no-untyped-def]
-    """Set ``out`` [H, Q, m], for some of the pages ``places`` [H, m], to the greatest product of a key with the
-    queries q [H, Q, D]. ``room`` is scratch memory: bytes [D, 64], [5 * D] and float32 [64].
-    """
-    (queries, dim), max_pages, (spread, rounded, scores) = q.shape[1:], places.shape[1], room
-    whole, score_at = dim // LANES * LANES, address_of(scores)
-    for i in range(first, min(max_pages, first + TASK)):
-        page = places[head, i]
-        fetch(address_of(codes[head, places[head, min(i + 1, max_pages - 1)]]), dim * STEP)
-        spread_codes(address_of(codes[head, page]), whole, address_of(spread))
-        scales, zeros = address_of(scale[head, page]), address_of(zero[head, page])
-        for j in range(queries):
-            score_keys(address_of(q[head, j]), whole, address_of(spread), scales, zeros, address_of(rounded), score_at)
-            for d in range(whole, dim):
-                add_channel(q[head, j, d], codes[head, page, d], scale[head, page, d], zero[head, page, d], scores)
-            for t in range(min(PAGE, extra.shape[2])):
-                scores[t] += extra[head, j, page * PAGE + t]
-            out[head, j, i] = greatest(score_at, PAGE)
-
-
-@njit(fastmath=MATH)
-def _promises(scores, pages, count, sinks):  # type: ignore[no-untyped-def]
-    """exp of the ``scores`` [Q, n] over the ``count``-th greatest of each query, added over the queries: [n], 0 from
-    ``pages`` on, which are never chosen before a page. Those always chosen are infinite.
-    """
-    added = np.zeros(scores.shape[1], np.float32)
-    for row in scores:
-        at = address_of(row)
-        exp_below(at, greatest(at, len(row)), len(row))
-        part = np.float32(1) / max(LEAST, kth_greatest(at, len(row), count))
-        for i in range(len(row)):
-            added[i] += row[i] * part
-    added[pages:] = 0
-    added[:sinks] = added[pages - 1] = np.inf
-    return added

@@ -18,9 +18,9 @@ from localctx.engine.plan import refuse_sparse_reading
 from localctx.errors import Cancelled, UserError
 from localctx.models.base import Model, PagedModel
 from localctx.models.llama_model import LlamaModel
-from localctx.models.peer_ggufs import PeerGgufs
-from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, PUBLISHED, LlamaCppOptions, LlamaCppPeer
-from localctx.models.peer_transformers import PeerReader, TransformersCachePeer, installed_peers, load_stock
+from localctx.models.peers.ggufs import PeerGgufs
+from localctx.models.peers.llama_cpp import LLAMA_CPP_VARIANTS, PUBLISHED, LlamaCppOptions, LlamaCppPeer
+from localctx.models.peers.transformers import PeerReader, TransformersCachePeer, installed_peers, load_stock
 from localctx.models.resolve import resolve_model
 from localctx.settings import Settings, prefill_loss
 

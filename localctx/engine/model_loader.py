@@ -10,7 +10,7 @@ from localctx.engine.cache_plan import PoolSet
 from localctx.engine.events import PREPARING, Progress
 from localctx.engine.llama_settings import refuse_for_gguf
 from localctx.engine.plan import refuse_big_gguf, refuse_sparse_reading, refuse_too_big
-from localctx.kernels.warmup import warm_sparse_prefill
+from localctx.kernels.cpu.warmup import warm_sparse_prefill
 from localctx.models.base import ForwardRequest, Model
 from localctx.models.engine_choice import choose_engine
 from localctx.models.llama_model import load_llama_model

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels.attention_reference import Part, attend, attend_reference, flash_runs, merge
+from localctx.kernels.reference import Part, attend, attend_reference, flash_runs, merge
 from localctx.kv.backend import PageAddresses
 from localctx.kv.block_table import RUN, WIDE_RUN
 from localctx.kv.cache import Cache
@@ -78,7 +78,7 @@ def attend_cache(
     """Causal attention of q [Hq, T, D] at positions position..position+T over the cache and the new k, v [H, T, D].
 
     ``window`` hides keys ``window`` or more positions back; ``softcap`` and ``sinks`` [Hq] as in
-    ``localctx.kernels.attention_reference``. ``expand`` makes keys and values of what a latent layer keeps (MLA); the
+    ``localctx.kernels.reference``. ``expand`` makes keys and values of what a latent layer keeps (MLA); the
     new k, v are already expanded. ``shared``: another layer of the model has attended over this one in this step.
     Returns [Hq, T, Dv]. The cache is read, not extended; its keeper observes, and its attention mass is recorded.
     """

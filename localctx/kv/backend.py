@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels.attention_reference import Part
+from localctx.kernels.reference import Part
 from localctx.kernels.sketch import Score, Sketch
 from localctx.kv.page_format import PageFormat
 
@@ -121,7 +121,7 @@ _NOT_IN_PLACE = "the torch backend reads nothing in place: pages are fetched and
 
 
 class TorchBackend:
-    """See ``Backend``. Seals by the codec; reads nothing in place, so that dispatch never asks it to attend."""
+    """Seals by the codec; reads nothing in place, so that dispatch never asks it to attend."""
 
     name = "torch"
     in_place = mixes_kinds = prefill_kernel = gathers = False
@@ -132,38 +132,30 @@ class TorchBackend:
         self._format, self._device = page_format, device
 
     def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
-        """See ``Backend``."""
         return self.in_place
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
-        """See ``Backend``."""
         return self.in_place
 
     @torch.inference_mode()  # a page sealed while the model ran may only be written so
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
-        """See ``Backend``."""
         span = self._format.record_span(kind, layer)
         for payload, record in zip(payloads, self._format.codecs[kind][layer].encode(k, v), strict=True):
             payload[span].copy_(record)
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """See ``Backend``."""
         raise AssertionError(_NOT_IN_PLACE)
 
     def unpacks(self, on_device: np.ndarray) -> bool:
-        """See ``Backend``."""
         return self.in_place
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """See ``Backend``."""
         return self._format.codecs[kind][layer].decode(records, dtype)
 
     def gather(self, addresses: np.ndarray, out: Tensor, rows: np.ndarray) -> None:
-        """See ``Backend``."""
         raise AssertionError("the torch backend has no kernel that copies: records are copied one by one")
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
-        """See ``Backend``."""
         return PageAddresses(bases, kinds)
 
     def attend(
@@ -179,7 +171,6 @@ class TorchBackend:
         extra: Tensor | None = None,
         page_lse: bool = False,
     ) -> PageAttention:
-        """See ``Backend``."""
         raise AssertionError(_NOT_IN_PLACE)
 
     def prefill(
@@ -193,9 +184,7 @@ class TorchBackend:
         softcap: float,
         loss: float = 0,
     ) -> Part:
-        """See ``Backend``."""
         raise AssertionError(_NOT_IN_PLACE)
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
-        """See ``Backend``."""
         return None

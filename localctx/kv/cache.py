@@ -291,8 +291,8 @@ class Cache:
         return twin
 
     def trimmable(self, length: int) -> int:
-        """See ``SequenceCache``: a sealed page that is reopened is not what was prefilled, states are not known after
-        every token, and sliding layers have kept the last window alone.
+        """Less than the length where a sealed page would be reopened, which is not what was prefilled: states are not
+        known after every token, and sliding layers have kept the last window alone.
         """
         whole = length if length >= self.num_pages * PAGE else length // PAGE * PAGE
         known = self.states.restorable(whole, self.length)

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels.decode_batch_cpu import BatchOpenPages, BatchPages, attend_rows
-from localctx.kernels.decode_cpu import SPLIT
-from localctx.kernels.decode_layers_cpu import NO_SELECTION, LayerPages, PageSelection
-from localctx.kernels.sketch import num_candidates
+from localctx.kernels.cpu.decode import SPLIT
+from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_rows
+from localctx.kernels.cpu.decode_layers import NO_SELECTION, LayerPages, PageSelection
+from localctx.kernels.cpu.selection import num_candidates
 from localctx.kv.cache import Cache
 from localctx.kv.dispatch import BATCH_DTYPES, records_attention, selects_pages
 from localctx.kv.graph_inputs import CapturableBatch

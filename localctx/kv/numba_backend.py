@@ -5,24 +5,25 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from localctx.kernels import decode_batch_cpu, decode_cpu, quant
-from localctx.kernels.attention_reference import Part
-from localctx.kernels.prefill_cpu import attend_chunk
-from localctx.kernels.sparse_prefill_cpu import attend_chunk_sparsely
+from localctx.kernels import quant
+from localctx.kernels.cpu.decode import unpack_pages
+from localctx.kernels.cpu.decode_batch import attend_pages
+from localctx.kernels.cpu.prefill import attend_chunk
+from localctx.kernels.cpu.sparse_prefill import attend_chunk_sparsely
+from localctx.kernels.reference import Part
 from localctx.kv.backend import MAX_DECODE_TOKENS, PageAddresses, PageAttention, TorchBackend
 
 
 class NumbaBackend(TorchBackend):
-    """See ``Backend``."""
+    """Attends by numba's kernels, over pages in any tier."""
 
     name = "numba"
     in_place = prefill_kernel = True
     max_batch_tokens = MAX_DECODE_TOKENS
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """See ``Backend``."""
         bases, kinds, _ = self._records(layer, pages)
-        k, v = map(torch.from_numpy, decode_cpu.unpack_pages(bases, kinds, self._format.layouts[layer]))
+        k, v = map(torch.from_numpy, unpack_pages(bases, kinds, self._format.layouts[layer]))
         return self._rotated(k).to(dtype), self._rotated(v).to(dtype)
 
     def attend(
@@ -38,13 +39,12 @@ class NumbaBackend(TorchBackend):
         extra: Tensor | None = None,
         page_lse: bool = False,
     ) -> PageAttention:
-        """See ``Backend``."""
         bases, kinds, _ = self._records(layer, pages)
         tokens, outs, lses, last = q.shape[1], list[Tensor](), list[Tensor](), None
         for t, own in enumerate(indices.unflatten(-1, (tokens, -1)).unbind(-2)):
             more = None if extra is None else extra.unflatten(1, (tokens, -1))[:, t].contiguous().numpy()
             wanted, at = page_lse and t == tokens - 1, own.numpy()
-            out, lse, each = decode_batch_cpu.attend_pages(
+            out, lse, each = attend_pages(
                 self._rotated(q[:, t].float()).numpy(),
                 bases[at],
                 kinds[at],
@@ -71,7 +71,7 @@ class NumbaBackend(TorchBackend):
         softcap: float,
         loss: float = 0,
     ) -> Part:
-        """See ``Backend``. Computed in float32: a processor that multiplies bf16 is faster by torch, if nothing is
+        """Computed in float32: a processor that multiplies bf16 is faster by torch, if nothing is
         skipped.
         """
         dtype = q.dtype

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from localctx.kernels import decode_cpu
+from localctx.kernels.cpu.decode import LayerLayout
 from localctx.kv.codecs import Codec, make_codec
 from localctx.shape import FORMATS, FULL, SINK_PAGES, SLIDING, KVShape
 
@@ -47,7 +47,7 @@ def _codecs(shape: KVShape, codec: str, rotated: bool, sinks: bool) -> list[Code
     return [make_codec(f, s, rotated) for f, s in zip(shape.formats(codec, sinks), shape.layers, strict=True)]
 
 
-def layout_of(ordinary: Codec, sink: Codec) -> decode_cpu.LayerLayout:
+def layout_of(ordinary: Codec, sink: Codec) -> LayerLayout:
     """The records of both kinds of one layer, as the CPU kernels want them described."""
     rows = []
     for c in (ordinary, sink):
@@ -55,4 +55,4 @@ def layout_of(ordinary: Codec, sink: Codec) -> decode_cpu.LayerLayout:
         offsets = (y.k_codes, y.k_scale, y.k_zero, y.v_codes, y.v_scale, y.v_zero)
         rows.append([c.format.k_kind, c.format.v_kind, *offsets])
     s = ordinary.shape
-    return decode_cpu.LayerLayout(s.kv_heads, s.k_dim, s.v_dim, np.array(rows, np.int64))
+    return LayerLayout(s.kv_heads, s.k_dim, s.v_dim, np.array(rows, np.int64))

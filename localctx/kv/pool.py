@@ -237,16 +237,14 @@ class Pool:
 
     @property
     def device_limit(self) -> int | None:
-        """See ``SequenceMemory``."""
         return self.device_tier.limit
 
     @property
     def bytes_of_page(self) -> int:
-        """See ``SequenceMemory``."""
         return self.shape.page_bytes(self.codec)
 
     def bytes_needed(self, requests: Sequence[tuple[Any, int]]) -> int:
-        """See ``SequenceMemory``: pages that forks share count once."""
+        """Pages that forks share count once."""
         pages = np.concatenate([cache.table.ids for cache, _ in requests])
         repeated = self.bytes_of(pages) - self.bytes_of(np.unique(pages))
         return sum(cache.bytes_with(tokens) for cache, tokens in requests) - repeated

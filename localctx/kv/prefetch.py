@@ -49,27 +49,23 @@ class Streams(Protocol):
 
 
 class CudaStreams:
-    """See ``Streams``."""
+    """The streams of a CUDA device."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._beside = device, torch.cuda.Stream(device)
 
     def mark(self) -> Any:
-        """See ``Streams``."""
         return torch.cuda.current_stream(self._device).record_event()
 
     def wait(self, mark: Any) -> None:
-        """See ``Streams``."""
         torch.cuda.current_stream(self._device).wait_event(mark)
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """See ``Streams``."""
         with torch.cuda.stream(self._beside):
             yield
 
     def empty(self, nbytes: int) -> Tensor:
-        """See ``Streams``."""
         memory = torch.empty(nbytes, dtype=torch.uint8, device=self._device)
         memory.record_stream(self._beside)
         return memory

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from localctx.kernels import quant
-from localctx.kernels.sketch import choose
+from localctx.kernels.cpu.selection import choose
 from localctx.kv.cache import Cache
 from localctx.kv.page_format import ORDINARY
 from localctx.shape import PAGE, SINK_PAGES

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from localctx.kernels.decode_layers_cpu import arguments_of
+from localctx.kernels.cpu.decode_layers import arguments_of
 from localctx.kernels.sketch import Sketch, make_sketch
 from localctx.kv.backend import PageAddresses
 from localctx.kv.block_table import RUN, BlockTable

@@ -62,7 +62,6 @@ class _PagesById:
         self.nbytes = 0
 
     def get(self, page: int) -> Tensor:
-        """See ``Tier``."""
         return self._pages[page]
 
     def __contains__(self, page: int) -> bool:
@@ -94,11 +93,9 @@ class MemoryTier(_PagesById):
 
     @torch.inference_mode()  # a page sealed while the model ran may only be written so
     def put(self, page: int, payload: Tensor) -> None:
-        """See ``Tier``."""
         self.new(page, len(payload)).copy_(payload)
 
     def drop(self, page: int) -> None:
-        """See ``Tier``."""
         payload = self._pages.pop(page)
         self.nbytes -= len(payload)
         self._free.setdefault(len(payload), []).append(payload)
@@ -151,7 +148,6 @@ class DiskTier(_PagesById):
         self.mapped_bytes += len(payload)
 
     def put(self, page: int, payload: Tensor) -> None:
-        """See ``Tier``."""
         file, slot = self._slot(len(payload))
         self._pages[page] = file.write(slot, payload)
         self._slots[page] = file, slot
@@ -159,7 +155,6 @@ class DiskTier(_PagesById):
         self.bytes_written += len(payload)
 
     def drop(self, page: int) -> None:
-        """See ``Tier``."""
         payload = self._pages.pop(page)
         if page in self._slots:
             self._free.setdefault(len(payload), []).append(self._slots.pop(page))

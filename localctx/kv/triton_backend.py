@@ -6,15 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from localctx.kernels import (
-    attention_triton,
-    pages_triton,
-    record_copy_triton,
-    records_triton,
-    selection_triton,
-    sketch_triton,
-)
 from localctx.kernels.sketch import Sketch
+from localctx.kernels.triton import attention as attention_triton
+from localctx.kernels.triton import pages as pages_triton
+from localctx.kernels.triton import record_copy as record_copy_triton
+from localctx.kernels.triton import records as records_triton
+from localctx.kernels.triton import selection as selection_triton
+from localctx.kernels.triton import sketch as sketch_triton
 from localctx.kv.backend import PageAddresses, PageAttention, TorchBackend
 from localctx.kv.page_format import ORDINARY, PageFormat
 from localctx.kv.row_parts import split_rows_evenly
@@ -24,7 +22,7 @@ _layouts = dict[tuple[KVShape, str, torch.device], list[records_triton.TritonLay
 
 
 class TritonBackend(TorchBackend):
-    """See ``Backend``. Attention of models that are not bf16 is left to torch."""
+    """Attends by Triton's kernels, over pages in the GPU's memory; models that are not bf16 attend by torch."""
 
     name = "triton"
     mixes_kinds = gathers = True
@@ -36,38 +34,33 @@ class TritonBackend(TorchBackend):
         self.layouts = _shared_layouts(page_format, device)
 
     def selects_in_batch(self, pages: int, unbiased: bool) -> bool:
-        """See ``Backend``. The bias's scores are computed by torch, from positions that the processor knows."""
+        """The bias's scores are computed by torch, from positions that the processor knows."""
         return pages <= selection_triton.MAX_PAGES and not unbiased
 
     def reads(self, on_device: np.ndarray, dtype: torch.dtype) -> bool:
-        """See ``Backend``."""
         return dtype == torch.bfloat16 and bool(on_device.all())
 
     def seal(self, layer: int, kind: int, payloads: Sequence[Tensor], k: Tensor, v: Tensor) -> None:
-        """See ``Backend``."""
         at = torch.tensor([payload.data_ptr() for payload in payloads], device=self._device)
         pages_triton.seal(k, v, at, self.layouts[layer], kind, self._format.rotated)
 
     def unpacks(self, on_device: np.ndarray) -> bool:
-        """See ``Backend``."""
         return bool(on_device.all())
 
     def unpack(self, layer: int, pages: PageAddresses, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """See ``Backend``."""
         return pages_triton.unseal(pages.bases, pages.kinds, self.layouts[layer], dtype, self._format.rotated)
 
     def decode(self, layer: int, kind: int, records: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """See ``Backend``. The records are read as if each lay in a page of its own."""
+        """The records are read as if each lay in a page of its own."""
         first = records.data_ptr() - int(self._format.offsets[kind, layer])
         bases = first + records.shape[1] * torch.arange(len(records), device=records.device)
         return self.unpack(layer, PageAddresses(bases, torch.full_like(bases, kind, dtype=torch.uint8)), dtype)
 
     def gather(self, addresses: np.ndarray, out: Tensor, rows: np.ndarray) -> None:
-        """See ``Backend``."""
         record_copy_triton.gather(out, self._sent(addresses), self._sent(rows))
 
     def place(self, bases: np.ndarray, kinds: np.ndarray) -> PageAddresses:
-        """See ``Backend``. Copies them to the device."""
+        """Copies them to the device."""
         return PageAddresses(self._sent(bases), self._sent(kinds), mixed=bool((kinds[1:] != ORDINARY).any()))
 
     def attend(
@@ -83,7 +76,6 @@ class TritonBackend(TorchBackend):
         extra: Tensor | None = None,
         page_lse: bool = False,
     ) -> PageAttention:
-        """See ``Backend``."""
         tokens, count = q.shape[1], indices.shape[-1] // q.shape[1]
         kinds = pages.kinds[indices]
         known = kinds.cpu().numpy() if pages.mixed else np.tile(np.arange(count) == 0, tokens)
@@ -104,7 +96,6 @@ class TritonBackend(TorchBackend):
         return PageAttention(out.transpose(0, 1), lse.T, None if each is None else each[:, -count:])
 
     def make_sketch(self, layer: int, pages: PageAddresses) -> Sketch | None:
-        """See ``Backend``."""
         return sketch_triton.make_sketch(pages.bases, pages.kinds, self.layouts[layer])
 
     def _sent(self, numbers: np.ndarray) -> Tensor:

@@ -7,7 +7,9 @@ import numpy as np
 from torch import Tensor
 from torch.nn.functional import pad
 
-from localctx.kernels import attention_triton, rotation_triton, selection_triton
+from localctx.kernels.triton import attention as attention_triton
+from localctx.kernels.triton import rotation as rotation_triton
+from localctx.kernels.triton import selection as selection_triton
 from localctx.kv.cache import Cache
 from localctx.kv.decode_batch import DecodeBatch
 from localctx.kv.dispatch import selects_pages
@@ -44,18 +46,17 @@ class TritonDecodeBatch(DecodeBatch):
         self._inputs = inputs
 
     def capturable(self) -> CapturableBatch | None:
-        """See ``DecodeBatch``. None where a page is filled, or attention reads something in the processor's memory."""
+        """None where a page is filled, or attention reads something in the processor's memory."""
         unique = (self._filled == PAGE - 1).any() or self._pool.has_unbiased
         return None if unique else self
 
     @property
     def graph_key(self) -> object:
-        """See ``CapturableBatch``."""
         return self._pool.codec, len(self._caches), self._recording, tuple(self._views[0])
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """See ``CapturableBatch``. ``mass`` is an output: what pages received. What one sequence selects is in
+        """``mass`` is an output: what pages received. What one sequence selects is in
         ``numbers`` and ``sketches``, as ``TritonSketch`` has it.
         """
         arrays = {"mass": pad_to_power_of_two(np.zeros_like(self._mass))}
@@ -89,7 +90,6 @@ class TritonDecodeBatch(DecodeBatch):
         sinks: Tensor | None = None,
         shared: bool = False,
     ) -> Tensor:
-        """See ``DecodeBatch``."""
         inputs, i = self.graph_inputs, self._views[0][layer]
         assert window == self._pool.shape.layers[layer].window
         open_pages = attention_triton.TritonOpenPages(
@@ -150,20 +150,18 @@ class TritonDecodeBatch(DecodeBatch):
         return spread.scatter_add_(1, indices, by_head).sum(0)
 
     def report_attention(self) -> None:
-        """See ``DecodeBatch``."""
         if not self._recording:
             return
         self._mass = self.graph_inputs["mass"][: len(self._mass)].cpu().numpy()
         super().report_attention()
 
     def _split(self, part: int, seen: Sequence[tuple[int, int]]) -> np.ndarray:
-        """See ``DecodeBatch``."""
         wanted = attention_triton.parts_wanted(self._layouts[0].heads)
         return split_rows_evenly(self._starts, seen, wanted, self._kinds[part])
 
     @cached_property
     def _selected_parts(self) -> np.ndarray:
-        """See ``DecodeBatch``. Sinks, which are always selected, are the only pages of another kind."""
+        """Sinks, which are always selected, are the only pages of another kind."""
         kinds, count = self._kinds[FULL], self._caches[0].keeper.pages_seen(len(self._kinds[FULL]))
         assert (kinds[SINK_PAGES:] == ORDINARY).all()
         wanted = attention_triton.parts_wanted(self._layouts[0].heads)

@@ -8,7 +8,7 @@ from typing import Any
 
 from localctx.engine.events import Progress
 from localctx.models.base import PagedModel
-from localctx.models.peer_transformers import PEERS, PeerReader, TransformersCachePeer, installed_peers, load_stock
+from localctx.models.peers.transformers import PEERS, PeerReader, TransformersCachePeer, installed_peers, load_stock
 from localctx.quality.compare import Divergence
 from localctx.quality.gate import QualityGate
 

@@ -13,8 +13,8 @@ from localctx.engine.events import Progress
 from localctx.engine.model_loader import ModelLoader
 from localctx.errors import UserError
 from localctx.models.base import PagedModel
-from localctx.models.peer_ggufs import PeerGgufs
-from localctx.models.peer_llama_cpp import LLAMA_CPP_WEIGHTS, LlamaCppOptions, LlamaCppPeer
+from localctx.models.peers.ggufs import PeerGgufs
+from localctx.models.peers.llama_cpp import LLAMA_CPP_WEIGHTS, LlamaCppOptions, LlamaCppPeer
 from localctx.quality.compare import Divergence
 from localctx.quality.gate import QualityGate
 from localctx.quality.variants import REFERENCE, Variant, make_setup

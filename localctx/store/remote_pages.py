@@ -34,13 +34,12 @@ class RemotePages:
         self._place: tuple[Any, str] | None = None  # fsspec's file system, and the folder in it
 
     def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
-        """See ``PageStore``."""
         for key, payload in pages:
             if not self.has(key[0]):
                 self._wait(partial(self._write, self._cipher.object_id(key[0]), key, payload))
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
-        """See ``PageStore``. Downloads ahead of the caller, more at a time the longer the pages go on."""
+        """Downloads ahead of the caller, more at a time the longer the pages go on."""
         ahead, waiting = iter(keys), deque[Future[OpenedPage]]()
         for number, _ in enumerate(keys):
             while len(waiting) < min(2**number, READ_AHEAD) and (key := next(ahead, None)):
@@ -48,23 +47,20 @@ class RemotePages:
             yield self._result(waiting.popleft())
 
     def unlink(self, names: Iterable[bytes]) -> None:
-        """See ``PageStore``."""
         for name in names:
             self._wait(partial(self._remove, self._cipher.object_id(name)))
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[bytes]:
-        """See ``PageStore``. Returns the name of the object where it cannot be decrypted: its page is unknown."""
+        """Returns the name of the object where it cannot be decrypted: its page is unknown."""
         objects = self._wait(self._list)
         damaged = [bytes.fromhex(o) for o in objects if self._wait(partial(self._check, o)).fault]
         on_progress(len(objects), len(objects))
         return damaged
 
     def has(self, name: bytes) -> bool:
-        """See ``RemotePageStore``."""
         return self._wait(partial(self._exists, self._cipher.object_id(name)))
 
     def has_our_key(self, write: bool) -> bool:
-        """See ``RemotePageStore``."""
         page = self._wait(partial(self._read, _CHECK_ID, _CHECK_KEY))
         if write and page.payload is None and not page.fault:
             with suppress(PermissionError):  # it may still be read

@@ -45,14 +45,14 @@ class StoredPages:
         activation: Activation | None = None,
         shape: KVShape | None = None,
     ) -> PrefixMatch:
-        """See ``page_store.longest_prefix``. Removes the damaged pages it meets."""
+        """As ``page_store.longest_prefix``. Removes the damaged pages it meets."""
         match = longest_prefix(self, fingerprint, tokens, activation, shape)
         if match.damaged:
             self.unlink(match.damaged)
         return match
 
     def append(self, pages: Sequence[tuple[PageKey, np.ndarray]]) -> None:
-        """See ``PageStore``. A page that no cache is given goes with the next clean-up."""
+        """A page that no cache is given goes with the next clean-up."""
         new = [(key, payload) for key, payload in pages if not is_stored(self._db, key[0])]
         if not new:
             return
@@ -68,13 +68,12 @@ class StoredPages:
             file.close(named)
 
     def open(self, keys: Sequence[PageKey]) -> Iterator[OpenedPage]:
-        """See ``PageStore``: the bytes are mapped."""
+        """The bytes are mapped."""
         reader = PageReader(self._folder)
         for name, tokens in keys:
             yield self._open(name, tokens, reader)
 
     def unlink(self, names: Iterable[bytes]) -> None:
-        """See ``PageStore``."""
         with self._db.atomic():
             for name in names:
                 self._db.execute("DELETE FROM pages WHERE name = ?", [name])
@@ -82,7 +81,6 @@ class StoredPages:
         self.unlink_files(empty)
 
     def verify(self, on_progress: Callable[[int, int], None] = lambda done, total: None) -> list[bytes]:
-        """See ``PageStore``."""
         damaged, reader, done = list[bytes](), PageReader(self._folder), 0
         rows = list(self._db.query(f"{SELECT_PAGES} ORDER BY segment"))  # at once: an open query would stop writers
         total = sum(row["bytes"] for row in rows)

@@ -23,8 +23,8 @@ from localctx.bench.peer_state import PersistablePeer
 from localctx.bench.store_and_spill import drop_pages
 from localctx.errors import ModelError
 from localctx.models.llama_library import llama_cpp_is_installed
-from localctx.models.peer_llama_cpp import LLAMA_CPP_VARIANTS, LlamaCppPeer
-from localctx.models.peer_llama_gguf import write_gguf
+from localctx.models.peers.llama_cpp import LLAMA_CPP_VARIANTS, LlamaCppPeer
+from localctx.models.peers.llama_gguf import write_gguf
 
 # Engines
 

@@ -19,12 +19,12 @@ from localctx.bench.measure import Bench, extra_tokens
 from localctx.bench.parallel import SEQUENCES, _text, parallel
 from localctx.bench.run_bench import run as run_bench
 from localctx.errors import Cancelled, ModelError
-from localctx.models import peer_ggufs
 from localctx.models.catalog import FALLBACK
 from localctx.models.convert import ProgressCallback
-from localctx.models.peer_ggufs import PeerGgufs
-from localctx.models.peer_llama_cpp import LLAMA_CPP_WEIGHTS, PUBLISHED
-from localctx.models.peer_llama_gguf import GGUF_WEIGHTS, quantize_gguf, write_gguf
+from localctx.models.peers import ggufs as peer_ggufs
+from localctx.models.peers.ggufs import PeerGgufs
+from localctx.models.peers.llama_cpp import LLAMA_CPP_WEIGHTS, PUBLISHED
+from localctx.models.peers.llama_gguf import GGUF_WEIGHTS, quantize_gguf, write_gguf
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ PRODUCT = """
 import sys, torch
 from numba.core.codegen import get_host_cpu_features
 from numba.core.config import CPU_FEATURES
-from localctx.kernels.linear_cpu import exact_blocks, int4_blocks, int8_blocks, multiply
+from localctx.kernels.cpu.linear import exact_blocks, int4_blocks, int8_blocks, multiply
 features = (CPU_FEATURES or get_host_cpu_features()).replace("-avx512", "")
 print(torch.backends.cpu.get_cpu_capability(), "avx512" in features)
 torch.manual_seed(0)

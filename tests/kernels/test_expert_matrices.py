@@ -5,10 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localctx.kernels.experts_cpu import exact_expert_blocks, int8_expert_blocks, multiply_experts
-from localctx.kernels.integer_product import rounded
-from localctx.kernels.linear_cpu import dense
-from localctx.kernels.weight_groups import GROUP
+from localctx.kernels.cpu.experts import exact_expert_blocks, int8_expert_blocks, multiply_experts
+from localctx.kernels.cpu.linear import dense
+from localctx.kernels.llvm.integer_product import rounded
+from localctx.kernels.llvm.weight_groups import GROUP
 
 BLOCKS = [exact_expert_blocks, int8_expert_blocks]
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import binding, ir
 
-from localctx.kernels.integer_dot import SIGNED, SMALL, WAY, Way, bytes_at, dot, four_everywhere, way_of
-from localctx.kernels.processor import FEATURES
+from localctx.kernels.llvm.integer_dot import SIGNED, SMALL, WAY, Way, bytes_at, dot, four_everywhere, way_of
+from localctx.kernels.llvm.processor import FEATURES
 
 QUADS = 8
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"

@@ -8,10 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localctx.kernels import attention_reference as A
-from localctx.kernels import decode_batch_cpu, decode_cpu, quant
-from localctx.kernels.integer_attention import USED
-from localctx.kernels.prefill_cpu import attend_chunk
+from localctx.kernels import quant
+from localctx.kernels import reference as A
+from localctx.kernels.cpu import decode as decode_cpu
+from localctx.kernels.cpu import decode_batch as decode_batch_cpu
+from localctx.kernels.cpu.prefill import attend_chunk
 from localctx.kv.codecs import make_codec
 from localctx.kv.page_format import layout_of
 from localctx.shape import FORMATS, PAGE, LayerShape
@@ -28,10 +29,7 @@ def rand(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-def near(codec_name):
-    """How near attention must be: integers of 15 bits round more than float32."""
-    by_integers = USED and FORMATS[codec_name].k_kind == 8
-    return {"atol": 5e-4, "rtol": 1e-3} if by_integers else {"atol": 2e-5, "rtol": 1e-4}
+NEAR = {"atol": 2e-5, "rtol": 1e-4}  # how near attention must be
 
 
 @pytest.fixture(params=SHAPES)
@@ -60,8 +58,8 @@ def test_attend_pages_is_attention_over_decoded_pages(codec_name, pages, case):
     q = rand(heads, 1, shape.k_dim)
     out, lse, _ = decode_batch_cpu.attend_pages(q[:, 0].numpy(), *where, 0.2)
     expected, expected_lse = A.attend_reference(q, k, v, 0.2)
-    torch.testing.assert_close(torch.from_numpy(out), expected[:, 0], **near(codec_name))
-    torch.testing.assert_close(torch.from_numpy(lse), expected_lse[:, 0], **near(codec_name))
+    torch.testing.assert_close(torch.from_numpy(out), expected[:, 0], **NEAR)
+    torch.testing.assert_close(torch.from_numpy(lse), expected_lse[:, 0], **NEAR)
 
 
 @pytest.mark.parametrize("softcap", [0, 3.0])
@@ -72,8 +70,8 @@ def test_attend_pages_hides_what_a_window_hides_and_caps_scores(skip, softcap):
     q, mask = rand(heads, 1, shape.k_dim), torch.arange(3 * PAGE)[None] >= skip
     out, lse, _ = decode_batch_cpu.attend_pages(q[:, 0].numpy(), *where, 0.2, skip, softcap)
     expected, expected_lse = A.attend_reference(q, k, v, 0.2, mask=mask, softcap=softcap)
-    torch.testing.assert_close(torch.from_numpy(out), expected[:, 0], **near("int8"))
-    torch.testing.assert_close(torch.from_numpy(lse), expected_lse[:, 0], **near("int8"))
+    torch.testing.assert_close(torch.from_numpy(out), expected[:, 0], **NEAR)
+    torch.testing.assert_close(torch.from_numpy(lse), expected_lse[:, 0], **NEAR)
 
 
 def test_attend_pages_takes_pages_of_its_own_for_each_head_of_two_kinds_with_extra_scores():

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from localctx import kernels
-from localctx.kernels.integer_product import ROW_GROUP, rounded
-from localctx.kernels.linear_cpu import (
+from localctx.kernels.cpu.linear import (
     dense,
     exact_blocks,
     gather_rows,
@@ -19,7 +18,8 @@ from localctx.kernels.linear_cpu import (
     multiply,
     multiply_blocks,
 )
-from localctx.kernels.weight_groups import BITS, GROUP, group_bytes, int4_groups, int8_groups, pack, unpack
+from localctx.kernels.llvm.integer_product import ROW_GROUP, rounded
+from localctx.kernels.llvm.weight_groups import BITS, GROUP, group_bytes, int4_groups, int8_groups, pack, unpack
 from localctx.models.blocked_linear import BlockedLinear, block_linears, weight_bytes
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -141,11 +141,12 @@ def test_a_module_keeps_no_other_copy():
 
 def test_what_was_compiled_is_used_for_just_these_sources(tmp_path):
     """numba looks at the file of a function alone, not at those of the functions that it calls."""
-    for name in ("a.py", "b.py"):
+    (tmp_path / "below").mkdir()
+    for name in ("a.py", "below/b.py"):
         (tmp_path / name).write_text("x = 1")
     first = kernels.compiled_in(tmp_path, tmp_path)
     assert kernels.compiled_in(tmp_path, tmp_path) == first
-    (tmp_path / "b.py").write_text("x = 2")
+    (tmp_path / "below" / "b.py").write_text("x = 2")
     assert kernels.compiled_in(tmp_path, tmp_path) != first
     mine = kernels.compiled_in(Path(kernels.__file__).parent, Path())
     assert mine.name in Path(multiply_blocks.stats.cache_path).parts

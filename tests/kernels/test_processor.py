@@ -7,9 +7,9 @@ import sys
 import pytest
 from older_processor import AVX2
 
-from localctx.kernels.processor import lanes_of, vector_instructions
-from localctx.kernels.simd import Tile
-from localctx.kernels.vector_math import CRUMBS, FLOAT, NIBBLES
+from localctx.kernels.llvm.processor import lanes_of, vector_instructions
+from localctx.kernels.llvm.simd import Tile
+from localctx.kernels.llvm.vector_math import CRUMBS, FLOAT, NIBBLES
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,6 @@ def test_a_tile_takes_fewer_bytes_of_what_is_packed() -> None:
 
 
 def test_an_older_processor_gets_narrower_vectors() -> None:
-    code = "from localctx.kernels.processor import WIDEST; print(WIDEST)"
+    code = "from localctx.kernels.llvm.processor import WIDEST; print(WIDEST)"
     found = subprocess.run([sys.executable, "-c", code], env={**os.environ, **AVX2}, capture_output=True, text=True)
     assert found.stdout.split() == ["8"], found.stderr

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
 
-from localctx.kernels.ranking import kth_greatest, take_greatest
-from localctx.kernels.vector_math import address_of
+from localctx.kernels.llvm.ranking import kth_greatest, take_greatest
+from localctx.kernels.llvm.vector_math import address_of
 
 pytestmark = pytest.mark.quick
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from localctx.kernels import quant
-from localctx.kernels.sketch import BITS, FEW, LEAST, Sketch, best_scores, choose, make_sketch, num_candidates
+from localctx.kernels.cpu.selection import FEW, choose, num_candidates
+from localctx.kernels.sketch import BITS, LEAST, Sketch, best_scores, make_sketch
 from localctx.shape import PAGE
 
 pytestmark = pytest.mark.quick

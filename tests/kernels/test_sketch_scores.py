@@ -6,9 +6,9 @@ import torch
 from numba import njit
 
 from localctx.kernels import quant
+from localctx.kernels.llvm.sketch_scores import BITS, add_channel, score_keys, spread_codes
+from localctx.kernels.llvm.vector_math import address_of
 from localctx.kernels.sketch import make_sketch
-from localctx.kernels.sketch_scores import BITS, add_channel, score_keys, spread_codes
-from localctx.kernels.vector_math import address_of
 from localctx.shape import PAGE
 
 pytestmark = pytest.mark.quick

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from localctx.kernels.prefill_cpu import attend_chunk
-from localctx.kernels.sparse_prefill_cpu import SAMPLES, attend_chunk_sparsely
+from localctx.kernels.cpu.prefill import attend_chunk
+from localctx.kernels.cpu.sparse_prefill import SAMPLES, attend_chunk_sparsely
 from localctx.kv.codecs import make_codec
 from localctx.kv.page_format import layout_of
 from localctx.shape import PAGE, LayerShape

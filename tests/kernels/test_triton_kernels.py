@@ -13,19 +13,17 @@ from repository import ROOT
 from triton_device import DEVICE, GPU, triton
 
 from localctx.budget import TierLimits
-from localctx.kernels import attention_reference as A
-from localctx.kernels import (
-    attention_triton,
-    pages_triton,
-    quant,
-    record_copy_triton,
-    records_triton,
-    rotation_triton,
-    selection_triton,
-    sketch,
-    sketch_triton,
-)
+from localctx.kernels import quant, sketch
+from localctx.kernels import reference as A
+from localctx.kernels.cpu import selection as selection_cpu
 from localctx.kernels.device import has_triton
+from localctx.kernels.triton import attention as attention_triton
+from localctx.kernels.triton import pages as pages_triton
+from localctx.kernels.triton import record_copy as record_copy_triton
+from localctx.kernels.triton import records as records_triton
+from localctx.kernels.triton import rotation as rotation_triton
+from localctx.kernels.triton import selection as selection_triton
+from localctx.kernels.triton import sketch as sketch_triton
 from localctx.kv.attention import attend_cache
 from localctx.kv.batching import make_decode_batch
 from localctx.kv.cache import Cache
@@ -244,7 +242,7 @@ def test_pages_are_chosen_as_by_torch(heads, queries, dim, pages, count):
     at, kinds = 7 * torch.arange(most, device=DEVICE), (torch.arange(most, device=DEVICE) % 2).to(torch.uint8)
     found = selection_triton.choose(q, 0.3, sketch_at, at, kinds, 1, room)
     first = sketch.Sketch(*(part[:, :pages] for part in whole))
-    expected = sketch.choose(q.float() * 0.3, first, count, 1, None, sketch_triton.best_scores)
+    expected = selection_cpu.choose(q.float() * 0.3, first, count, 1, None, sketch_triton.best_scores)
     assert torch.equal(found.indices[:, :count], expected)
     assert not found.indices[:, count:].any()
     assert torch.equal(found.addresses[:, :count], 7 * expected)
@@ -261,7 +259,7 @@ def test_many_pages_are_chosen_by_the_same_scores(queries, pages, count, monkeyp
     sketch_at = selection_triton.TritonSketch(on_device(0, 0, 0, 0), on_device(pages, count))
     at, kinds = torch.arange(most, device=DEVICE), torch.zeros(most, dtype=torch.uint8, device=DEVICE)
     found = selection_triton.choose(q, 1.0, sketch_at, at, kinds, 1, count)
-    assert torch.equal(found.indices, sketch.choose(q, made, count, 1, None, lambda *_: scores[..., :pages]))
+    assert torch.equal(found.indices, selection_cpu.choose(q, made, count, 1, None, lambda *_: scores[..., :pages]))
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN")
@@ -277,7 +275,7 @@ def test_of_pages_that_promise_the_same_the_first_are_chosen(scale):
     at, kinds = torch.zeros(32, dtype=torch.int64, device=DEVICE), kinds_of(*[0] * 32)
     found = selection_triton.choose(q, scale, sketch_at, at, kinds, 1, 12).indices
     if scale == scale:
-        expected = sketch.choose(q * scale, made, 12, 1, None, sketch_triton.best_scores)
+        expected = selection_cpu.choose(q * scale, made, 12, 1, None, sketch_triton.best_scores)
         assert torch.equal(found, expected)
     assert len(found.unique()) == 12
     assert {0, 29} <= {*found[0].tolist()}
@@ -544,7 +542,7 @@ def test_the_script_says_what_it_needs():
 def test_every_kernel_compiles_for_two_generations_within_their_limits(tmp_path):
     """What ``compile_gpu.py`` prints: a row a kernel. Shared memory fits sm_86's 99 KiB too; little spills."""
     environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
-    script = ROOT / "tests" / "compile_gpu.py"
+    script = ROOT / "tests" / "measure" / "compile_gpu.py"
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines()[2:]]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from localctx.kernels.vector_math import address_of, dots_of_halves, exp_below, gate, greatest
+from localctx.kernels.llvm.vector_math import address_of, dots_of_halves, exp_below, gate, greatest
 
 pytestmark = pytest.mark.quick
 

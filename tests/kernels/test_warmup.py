@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 from processes import opened
 
-from localctx.kernels import warmup
+from localctx.kernels.cpu import warmup
 
 PARTS = "warm_layer", "warm_selection", "warm_prefill", "warm_decoding"
 
@@ -53,9 +53,9 @@ def test_nothing_is_helped_where_all_was_compiled(done, empty_cache, started):
     empty_cache.mkdir()
     assert not warmup.compiled()
     python = "".join(map(str, sys.version_info[:2]))
-    (empty_cache / "decode_layers_cpu.decode_layers-69.py2.nbi").touch()
+    (empty_cache / "decode_layers.decode_layers-69.py2.nbi").touch()
     assert not warmup.compiled(), "by another Python"
-    (empty_cache / f"decode_layers_cpu.decode_layers-69.py{python}.nbi").touch()
+    (empty_cache / f"decode_layers.decode_layers-69.py{python}.nbi").touch()
     assert warmup.compiled()
     warmup.warm()
     assert done == ["warm_prefill", "warm_decoding"]
@@ -65,7 +65,7 @@ def test_nothing_is_helped_where_all_was_compiled(done, empty_cache, started):
 @pytest.mark.usefixtures("empty_cache")
 def test_a_helper_is_this_interpreter(started):
     warmup._start_helper()
-    assert started == [[sys.executable, "-P", "-m", "localctx.kernels.warmup"]]
+    assert started == [[sys.executable, "-P", "-m", "localctx.kernels.cpu.warmup"]]
 
 
 def test_without_a_second_thread_or_files_or_an_interpreter_there_is_no_helper(monkeypatch, empty_cache, started):
@@ -92,7 +92,7 @@ def test_a_helper_that_does_not_start_is_done_without(monkeypatch, done, started
 
 def test_a_helper_ends_with_the_process_that_started_it(tmp_path):
     """Closing its standard input, as the end of that process does, ends it long before it has compiled anything."""
-    helper = [sys.executable, "-c", "from localctx.kernels.warmup import help_parent as run; run()"]
+    helper = [sys.executable, "-c", "from localctx.kernels.cpu.warmup import help_parent as run; run()"]
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     with opened(helper, stdin=subprocess.PIPE, env=environment) as process:
         process.communicate(timeout=60)

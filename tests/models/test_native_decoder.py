@@ -13,7 +13,7 @@ from native_models import SIZES, build, config_in, plain
 from safetensors.torch import load_file, save_file
 
 from localctx.errors import ModelError
-from localctx.kernels.decoder_layer_cpu import FEW
+from localctx.kernels.cpu.decoder_layer import FEW
 from localctx.kv.cache import Cache
 from localctx.kv.keepers.select import DENSE_LAYERS, Select
 from localctx.kv.pool import Pool

@@ -10,7 +10,7 @@ from tiny_family_configs import tiny_config
 from tiny_models import make_tokenizer
 
 from localctx.errors import ModelError
-from localctx.kernels.linear_cpu import dense
+from localctx.kernels.cpu.linear import dense
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models import bitsandbytes_layers, dequantized_experts, packing_quantizers

@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from tiny_gguf import HEADS, LAYERS, tensors, tiny_llama, write_gguf
 
-from localctx.kernels.linear_cpu import dense, multiply
-from localctx.kernels.vector_math import NIBBLES, SIGNED
+from localctx.kernels.cpu.linear import dense, multiply
+from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
 from localctx.models.convert import convert_gguf
 from localctx.models.load import load_model
 from localctx.models.published_blocks import FILE_NAME, PublishedBlocks, groups_of

@@ -8,10 +8,10 @@ from fake_sources import silent, stop_at, write_wheel
 from tiny_gguf import write_gguf
 
 from localctx.errors import ModelError
-from localctx.models import peer_published
 from localctx.models.catalog import FALLBACK, CatalogEntry, HubSource, PipSource, WheelFile, load_catalog
 from localctx.models.download import sha256
-from localctx.models.peer_published import fetch_published, published_file
+from localctx.models.peers import published as peer_published
+from localctx.models.peers.published import fetch_published, published_file
 
 
 @pytest.fixture

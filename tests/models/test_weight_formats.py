@@ -11,7 +11,7 @@ from tiny_models import save_tiny_model
 
 from localctx.engine.model_loader import same_model
 from localctx.errors import ModelError
-from localctx.kernels.vector_math import NIBBLES, SIGNED
+from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
 from localctx.kv.cache import Cache
 from localctx.kv.pool import Pool
 from localctx.models.load import load_model, loading_bytes

@@ -9,13 +9,13 @@ from architecture import PAGE, from_a_run, from_imports, made_parts, order_of_fi
 from import_graph import import_graph, sources
 from repository import ROOT
 
-WRITE = "python tests/architecture.py --write brings the page up to date"
+WRITE = "python tests/helpers/architecture.py --write brings the page up to date"
 
 
 @pytest.fixture(scope="module")
 def paths_of_a_model() -> dict[str, dict]:
     """What ``measure_layers`` says, in a process of its own: it hooks into every call of a function."""
-    command = [sys.executable, ROOT / "tests" / "measure_layers.py", "--json"]
+    command = [sys.executable, ROOT / "tests" / "measure" / "measure_layers.py", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

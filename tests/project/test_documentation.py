@@ -29,7 +29,7 @@ ENDS = {"|", "||", "&", "&&", ";", ">", ">>", "<", "(", ")"}  # of one command o
 
 DATE = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 PROCESSOR = re.compile(r"\bAVX|\bcores\b|\bEPYC\b|\bXeon\b|\bRyzen\b|\bApple M\d|\bNVIDIA\b")
-COMMAND = re.compile(r"\b(localctx (bench|quality|ask)|python -m pytest|python tests/\w+\.py)\b")
+COMMAND = re.compile(r"\b(localctx (bench|quality|ask)|python -m pytest|python tests/[\w/]+\.py)\b")
 
 
 def prose(text: str) -> str:

@@ -51,6 +51,13 @@ def test_files_of_the_kernels_that_their_readme_names_exist():
     assert [name for name in named if not (ROOT / "kernels" / name).is_file()] == []
 
 
+def test_every_measurement_has_its_question():
+    folder = ROOT / "tests" / "measure"
+    scripts = {path.name for path in folder.glob("*.py")} - {"with_helpers.py"}
+    asked = re.findall(r"^\| `(\w+\.py)` \| .+\?.* \|$", (folder / "README.md").read_text(), re.MULTILINE)
+    assert sorted(asked) == sorted(scripts)
+
+
 def test_a_file_that_does_not_exist_is_found():
     text = "`localctx/kv/cache.py` and localctx/kv/rows.py, models/step.py. reports/models/x.py tests/nothing.py#L3"
     assert absent(text) == ["localctx/kv/rows.py", "models/step.py", "tests/nothing.py"]
@@ -66,31 +73,3 @@ def test_what_contributors_look_for_is_there():
 
 def test_security_names_no_mail_address():
     assert "@" not in Path(ROOT / ".github" / "SECURITY.md").read_text()
-
-
-RENAMED = re.compile(r"^\| `([^`]+)`(?:: `(\w+)`)? \| `([^`]+)`(?:: `(\w+)`)? \|$", re.MULTILINE)
-
-
-def renames() -> list[tuple[str, str, str, str]]:
-    """The rows of the table of renames: old file, old name, new file, new name; a name is empty for a whole file."""
-    return RENAMED.findall((ROOT / ".github" / "RENAMES.md").read_text())
-
-
-def test_the_table_of_renames_leads_to_what_there_is():
-    found = renames()
-    assert len(found) > 200
-    text = (ROOT / ".github" / "RENAMES.md").read_text()
-    files = {file for line in re.findall(r"^\| .* \| (.+) \|$", text, re.MULTILINE) for file in FILE.findall(line)}
-    assert [file for file in files if not (ROOT / file).is_file()] == []
-    definition = r"^(?:class |def |async def )?{}\b(?:\(|:| =)"
-    lost = [
-        f"{file}: {name}"
-        for _, _, file, name in found
-        if name and not re.search(definition.format(name), (ROOT / file).read_text(), re.MULTILINE)
-    ]
-    assert lost == []
-
-
-def test_the_table_of_renames_has_each_old_name_once():
-    old = [(file, name) for file, name, _, _ in renames() if name]
-    assert len(set(old)) == len(old)

@@ -11,7 +11,16 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from import_graph import circles, import_graph, imported, levels, modules, package_folders, sources
+from import_graph import (
+    between_sub_packages,
+    circles,
+    import_graph,
+    imported,
+    levels,
+    modules,
+    package_folders,
+    sources,
+)
 from repository import FORMAT, LINT, ROOT
 
 # Imports go strictly down, or stay in their room. A name stands for everything below it that is not named itself.
@@ -190,7 +199,7 @@ def test_the_command_imports_nothing_of_ours_until_it_must():
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("localctx.kernels.attention_reference", "import localctx.errors"),
+        ("localctx.kernels.reference", "import localctx.errors"),
         ("localctx.kernels", "from localctx import shape"),
         ("localctx.shape", "from localctx.errors import UserError"),
         ("localctx.settings", "from localctx.budget import measure"),
@@ -256,6 +265,18 @@ def test_no_modules_import_each_other():
     """At file level in the whole tree. Imports inside functions and under TYPE_CHECKING count."""
     found = circles(import_graph(sources()))
     assert not found, "\n".join(" <-> ".join(circle) for circle in found)
+
+
+def test_no_sub_packages_import_each_other():
+    found = circles(between_sub_packages(import_graph(sources())))
+    assert not found, "\n".join(" <-> ".join(circle) for circle in found)
+
+
+def test_sub_packages_that_import_each_other_are_found():
+    cpu, sketch = "localctx.kernels.cpu", "localctx.kernels.sketch"
+    graph = {f"{cpu}.decode": {"localctx.kernels.llvm.simd"}, f"{cpu}.linear": {sketch}, sketch: set[str]()}
+    graph |= {"localctx.kernels.llvm.simd": set(), "localctx.kernels.llvm.ranking": {f"{cpu}.linear"}}
+    assert circles(between_sub_packages(graph)) == [[cpu, "localctx.kernels.llvm"]]
 
 
 @pytest.mark.parametrize(

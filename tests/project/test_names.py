@@ -38,13 +38,6 @@ def test_class_names_are_unique_in_the_project():
     assert not found, "\n".join(found)
 
 
-def test_module_names_are_unique_in_the_project():
-    """But for those of localctx/cli, which are named after their commands."""
-    plain = [name for name, path in modules().items() if path.stem not in ("__init__", "__main__")]
-    found = used_twice({name: [name.rpartition(".")[2]] for name in plain if not name.startswith("localctx.cli.")})
-    assert not found, "\n".join(found)
-
-
 def test_a_name_that_two_modules_have_is_found():
     texts = {
         "a": "class Gate: pass\nPair = tuple[int, int]\nT = TypeVar('T')\nItem = TypeVar('Item')\nLIMIT = 3",

@@ -124,7 +124,7 @@ ALWAYS = ("click", "filelock", "jinja2", "numpy", "platformdirs", "psutil", "sql
 
 
 def on_windows(code: str, home: Path, *libraries: str) -> subprocess.CompletedProcess[str]:
-    start = USE.format(tests=str(ROOT / "tests"), root=str(ROOT), libraries=(*ALWAYS, *libraries))
+    start = USE.format(tests=str(ROOT / "tests" / "helpers"), root=str(ROOT), libraries=(*ALWAYS, *libraries))
     environment = {
         "LOCALCTX_OFFLINE": "on",
         "LOCALCTX_HOME": str(home),

@@ -7,7 +7,7 @@ import quality_fixtures
 from required_extras import needs_llama
 
 from localctx.errors import ModelError
-from localctx.models.peer_llama_gguf import GGUF_WEIGHTS
+from localctx.models.peers.llama_gguf import GGUF_WEIGHTS
 from localctx.quality import weights_quality
 from localctx.quality.gate import QualityGate, first_tokens
 from localctx.quality.variants import Setup, Variant
@@ -65,7 +65,7 @@ def test_all_weights_of_the_settings_are_tried(compared):
 
 @needs_llama
 def test_a_file_that_llama_cpp_does_not_make_costs_no_other(compared, model, tiny_model, tmp_path, monkeypatch):
-    from localctx.models import peer_ggufs
+    from localctx.models.peers import ggufs as peer_ggufs
 
     def fail(gguf, path, weights: str, threads: int) -> None:
         raise ModelError(f"no {weights}", "another")

@@ -8,7 +8,7 @@ from measure_disconnects import hang_up_at_random, served
 
 
 def test_chats_at_once_with_random_disconnects_never_cross(home, sharp_model):
-    """``python tests/measure_disconnects.py`` has more clients, for longer."""
+    """``python tests/measure/measure_disconnects.py`` has more clients, for longer."""
     with served(home, sharp_model) as address:
         counts = hang_up_at_random(address, 12, 0, 1, least=3)
         before = threading.active_count()

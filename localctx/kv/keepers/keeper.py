@@ -106,7 +106,7 @@ class TokenBudget(Keeper):
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """See ``Keeper``; at least four pages."""
+        """At least four pages."""
         part = 2048.0 if budget is None else budget
         return cls(tokens=max(4 * PAGE, math.ceil(part * tokens) if part <= 1 else int(part)))
 
@@ -130,7 +130,6 @@ class PromptCompressor(TokenBudget):
         return sequence.num_pages
 
     def score(self, history: AttentionHistory, layer: int, keys: Tensor) -> Tensor:
-        """See ``TokenScore``."""
         raise NotImplementedError
 
 

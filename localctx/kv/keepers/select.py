@@ -21,7 +21,7 @@ class Select(Keeper):
 
     @classmethod
     def from_budget(cls, budget: float | None, tokens: int) -> Self:
-        """See ``Keeper``; a quarter of the pages where no budget is given."""
+        """A quarter of the pages where no budget is given."""
         part = 0.25 if budget is None else budget
         return cls(part=part if part <= 1 else part / max(part, tokens))
 

@@ -1,0 +1,80 @@
+"""Low-rank changes of linear layers (LoRA, arXiv:2106.09685) for some of the rows, on a processor."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import njit
+from torch import Tensor
+
+from localctx.kernels.cpu.linear import Blocks, exact_blocks, multiply_block, multiply_blocks, multiply_in_bf16
+from localctx.kernels.llvm.vector_math import copy_into
+from localctx.kernels.llvm.weight_groups import WIDTH
+
+FEW = 16  # rows for which threads would cost more than the products of these small matrices
+
+_NOTHING = np.empty((0, 0, 0), np.uint8)
+
+
+class Change(NamedTuple):
+    """A change of a weight [out, in] by ``up`` [out, r] times ``down`` [r, in]: both as ``cpu.linear.Blocks`` have
+    their codes, with the kind of their numbers. ``down_codes`` are empty where nothing changes.
+    """
+
+    down_kind: int
+    down_codes: np.ndarray
+    up_kind: int
+    up_codes: np.ndarray
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both matrices."""
+        return self.down_codes.nbytes + self.up_codes.nbytes
+
+
+NO_CHANGE = Change(0, _NOTHING, 0, _NOTHING)
+NO_ROWS = np.empty(0, np.int64)
+
+
+def change_of(down: Tensor, up: Tensor) -> Change:
+    """The change by ``down`` [r, in] and ``up`` [out, r]."""
+    a, b = exact_blocks(down), exact_blocks(up)
+    return Change(a.kind, a.codes, b.kind, b.codes)
+
+
+@njit
+def add_change(out, x, change, rows):  # type: ignore[no-untyped-def]
+    """Add to these ``rows`` of out [n, >= out] what ``change`` makes of the same rows of x [n, in]. The result of a row
+    does not depend on the others.
+    """
+    if len(rows) == 0 or len(change.down_codes) == 0:
+        return
+    rank, some = change.up_codes.shape[1], np.empty((len(rows), x.shape[1]), np.float32)
+    for i in range(len(rows)):
+        copy_into(some[i], x[rows[i]])
+    reduced = _product(some, change.down_kind, change.down_codes)
+    added = _product(np.ascontiguousarray(reduced[:, :rank]), change.up_kind, change.up_codes)
+    for i in range(len(rows)):
+        for column in range(added.shape[1]):
+            out[rows[i], column] += added[i, column]
+
+
+def add_change_in_bf16(out: np.ndarray, x: np.ndarray, change: Change, rows: np.ndarray) -> None:
+    """``add_change`` for the many rows of a chunk, with its products in bf16. The order of sums is the library's."""
+    if not len(rows) or not len(change.down_codes):
+        return
+    down = Blocks(change.down_kind, change.down_codes, x.shape[1], change.up_codes.shape[1])
+    up = Blocks(change.up_kind, change.up_codes, down.outputs, out.shape[1])
+    out[rows] += multiply_in_bf16(multiply_in_bf16(torch.from_numpy(x[rows]), down), up).float().numpy()
+
+
+@njit
+def _product(x, kind, codes):  # type: ignore[no-untyped-def]
+    """x [n, in] by the weight with these codes [blocks, in, 32 * size]: [n, blocks * 32]."""
+    out = np.empty((len(x), len(codes) * WIDTH), np.float32)
+    if len(x) > FEW:
+        multiply_blocks(x, kind, codes, out)
+        return out
+    for block in range(len(codes)):
+        multiply_block(x, kind, codes[block], out[:, block * WIDTH : block * WIDTH + WIDTH])
+    return out

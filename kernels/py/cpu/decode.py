@@ -1,0 +1,239 @@
+"""Attention and unpacking straight over page records in memory, for CPUs (numba, any vector width).
+
+Records are given by address: they may lie in any mix of allocations and mapped files, and must outlive the call.
+"""
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from numba import carray, njit, prange
+
+from localctx.kernels.llvm.simd import product
+from localctx.kernels.llvm.vector_math import (
+    INLINED,
+    INNER,
+    LANES,
+    MATH,
+    address_of,
+    as_pointer,
+    exp_below,
+    fetch,
+    float_of_bits,
+    float_of_half,
+    greatest,
+    scale_bytes,
+    value_of_code,
+    widen,
+)
+from localctx.kernels.quant import PAGE
+
+HIDDEN = np.float32(-1e30)  # the score of a hidden key
+SPLIT = 16  # pages one task reads; fixed, so that results do not depend on the number of threads
+_STARTED_WITH = numba.get_num_threads()
+
+
+class LayerLayout(NamedTuple):
+    """One layer's heads and widths, and a row for each record format: the number kinds of K and V (see
+    ``vector_math.RECORD_KINDS``), then the byte offsets of K's codes, scales, zeros and V's codes, scales, zeros.
+    ``table`` is [formats, 8] int64.
+    """
+
+    heads: int
+    k_dim: int
+    v_dim: int
+    table: np.ndarray
+
+
+@njit(fastmath=MATH)
+def _load(address, kind, codes, scale, zero, head, rows, cols, out):  # type: ignore[no-untyped-def]
+    """Decode one head's [rows, cols] block of a record into ``out``; below 16 bits a row has one scale, zero pair."""
+    n, bits = rows * cols, kind & 255
+    flat = out.reshape(n)
+    if kind == 32:
+        f = carray(as_pointer(address + codes + head * n * 4), (n,), np.float32)
+        for i in range(n):
+            flat[i] = f[i]
+        return
+    if kind == 16:
+        h = carray(as_pointer(address + codes + head * n * 2), (n,), np.uint16)
+        for i in range(n):
+            flat[i] = float_of_bits(np.int32(h[i]) << np.int32(16))
+        return
+    s = carray(as_pointer(address + scale + head * rows * 2), (rows,), np.uint16)
+    z = carray(as_pointer(address + zero + head * rows * 2), (rows,), np.uint16)
+    width = cols * bits // 8
+    if kind == 8 and width % LANES == 0:
+        at, target = address + codes + head * rows * width, address_of(out)
+        for r in range(rows):
+            scale_bytes(at + r * width, float_of_half(s[r]), float_of_half(z[r]), target + r * cols * 4, width)
+        return
+    c = carray(as_pointer(address + codes + head * rows * width), (rows * width,), np.uint8)
+    mask = np.uint8((1 << bits) - 1)
+    for r in range(rows):
+        a, b = float_of_half(s[r]), float_of_half(z[r])
+        row, packed = flat[r * cols : r * cols + cols], c[r * width : r * width + width]
+        if bits == 8:
+            for i in range(width):
+                row[i] = value_of_code(kind, packed[i]) * a + b
+        else:
+            for part in range(8 // bits):
+                shift = np.uint8(part * bits)
+                some = row[part * width : part * width + width]
+                for i in range(width):
+                    some[i] = value_of_code(kind, (packed[i] >> shift) & mask) * a + b
+
+
+@njit(fastmath=MATH)
+def load_k(address, lay, row, head, out):  # type: ignore[no-untyped-def]
+    """A head's keys of the record at ``address``, whose format is the ``row`` of the table, into ``out`` [D, 64]."""
+    t = lay.table[row]
+    _load(address, t[0], t[2], t[3], t[4], head, lay.k_dim, PAGE, out)
+
+
+@njit(fastmath=MATH)
+def load_v(address, lay, row, head, out):  # type: ignore[no-untyped-def]
+    """As ``load_k``: its values into ``out`` [64, Dv]."""
+    t = lay.table[row]
+    _load(address, t[1], t[5], t[6], t[7], head, PAGE, lay.v_dim, out)
+
+
+@njit(**INNER)
+def _by_block(x, address, ahead, kind, codes, scale, zero, head, columns, scaled, wide, out):  # type: ignore[no-untyped-def]
+    """out += x [n, rows] by a head's block [rows, columns] of a record, which is not decoded: the scale of a row is
+    multiplied into x, its zero is the same for all columns. ``scaled`` and ``wide`` are scratch memory for ``_fold``;
+    the next record is ``ahead`` bytes on.
+    """
+    rows, bits = x.shape[1], kind & 255
+    at = address + codes + head * rows * columns * bits // 8
+    if bits >= 16:
+        product(kind, at, columns, ahead, x, out)
+        return
+    scales, zeros = address + scale + head * rows * 2, address + zero + head * rows * 2
+    fetch(scales + ahead, rows * 2)
+    fetch(zeros + ahead, rows * 2)
+    _fold(x, scales, zeros, scaled, wide, out)
+    product(kind, at, columns, ahead, scaled, out)
+
+
+@njit(**INLINED)
+def _fold(x, scale, zero, scaled, wide, out):  # type: ignore[no-untyped-def]
+    """Fold scales and zeros of rows into x, so that codes need not be decoded: sets ``scaled`` [n, rows] to x times the
+    scale of each row, and adds x times its zero to out [n, columns]. ``scale`` and ``zero`` are addresses of float16;
+    ``wide`` [2, >= rows] is scratch memory.
+    """
+    n, rows = x.shape
+    widen(scale, wide[0, :rows])
+    widen(zero, wide[1, :rows])
+    for i in range(n):
+        base = np.float32(0)
+        for r in range(rows):
+            scaled[i, r] = x[i, r] * wide[0, r]
+            base += x[i, r] * wide[1, r]
+        for c in range(out.shape[1]):
+            out[i, c] += base
+
+
+@njit(**INLINED)
+def finish_scores(s, extra, softcap, first, stop):  # type: ignore[no-untyped-def]
+    """Add ``extra`` to the scores [64] of a page's tokens, cap them and hide all but ``first..stop``, in place. Returns
+    the greatest.
+    """
+    for t in range(len(extra)):
+        s[t] += extra[t]
+    if softcap > 0:
+        for t in range(PAGE):
+            s[t] = softcap * math.tanh(s[t] / softcap)
+    for t in range(first):
+        s[t] = HIDDEN
+    for t in range(stop, PAGE):
+        s[t] = HIDDEN
+    return greatest(address_of(s), PAGE)
+
+
+@njit(**INNER)
+def _attend_part(q, part, head, addresses, formats, lay, softcap, extra, room, out, tops, totals, masses):  # type: ignore[no-untyped-def]
+    """A KV head's queries q [group, D] over the pages of one part, into ``out`` [group, Dv], ``tops`` and ``totals``
+    [group]; ``extra`` and ``masses`` of these queries. ``room`` is for a page: two [group, 64], [group, D] and what
+    ``_fold`` needs.
+    """
+    group, (_, first, stop, skip) = len(q), part
+    scores, p, scaled, wide = room
+    for page in range(first, stop):
+        address, t = addresses[page], lay.table[formats[page]]
+        ahead = addresses[min(page + 1, len(addresses) - 1)] - address
+        scores[:] = np.float32(0)
+        _by_block(q, address, ahead, t[0], t[2], t[3], t[4], head, np.int64(PAGE), scaled, wide, scores)
+        for g in range(group):
+            more = extra[g, page * PAGE : page * PAGE + PAGE]
+            top = finish_scores(scores[g], more, softcap, skip if page == first else 0, PAGE)
+            if top > tops[g]:
+                shrink = np.float32(math.exp(tops[g] - top))
+                tops[g] = top
+                totals[g] *= shrink
+                for d in range(lay.v_dim):
+                    out[g, d] *= shrink
+            mass = exp_below(address_of(scores[g]), tops[g], PAGE)
+            totals[g] += mass
+            if masses.shape[1] > 0:
+                masses[g, page] = tops[g] + math.log(mass)
+        _by_block(scores, address, ahead, t[1], t[5], t[6], t[7], head, lay.v_dim, p, wide, out)
+
+
+@njit(fastmath=MATH)
+def attend_part(q, part, head, addresses, formats, lay, softcap, extra, out, tops, totals, masses):  # type: ignore[no-untyped-def]
+    """The scaled queries of one KV ``head`` in q [n, Hq, D] over the pages of one ``part``: which query, the first page
+    it sees and the first it does not, and how many tokens of the first are hidden. ``addresses`` and ``formats``
+    [1 or H, pages].
+
+    Fills ``out`` [Hq, Dv] with weighted sums, ``totals`` [Hq] with the weights' sums, both relative to ``tops``; all of
+    them begin as zero or ``HIDDEN``. ``extra`` [Hq, pages * 64] and ``masses`` [Hq, pages] may be empty.
+    """
+    group, own = q.shape[1] // lay.heads, head % len(addresses)
+    some = slice(head * group, head * group + group)
+    scores, p = np.empty((group, PAGE), np.float32), np.empty((group, PAGE), np.float32)
+    wide = np.empty((2, max(PAGE, lay.k_dim)), np.float32)
+    room = scores, p, np.empty((group, lay.k_dim), np.float32), wide
+    _attend_part(
+        q[part[0], some],
+        part,
+        head,
+        addresses[own],
+        formats[own],
+        lay,
+        softcap,
+        extra[some],
+        room,
+        out[some],
+        tops[some],
+        totals[some],
+        masses[some],
+    )
+
+
+@njit(parallel=True, fastmath=MATH, cache=True)
+def _unpack(addresses, formats, lay, k_out, v_out):  # type: ignore[no-untyped-def]
+    for task in prange(len(addresses) * lay.heads):
+        page, head = task // lay.heads, task % lay.heads
+        k = np.empty((lay.k_dim, PAGE), np.float32)
+        load_k(addresses[page], lay, formats[page], head, k)
+        rows = k_out[head, page * PAGE : page * PAGE + PAGE]
+        for t in range(PAGE):
+            for d in range(lay.k_dim):
+                rows[t, d] = k[d, t]
+        load_v(addresses[page], lay, formats[page], head, v_out[head, page * PAGE : page * PAGE + PAGE])
+
+
+def unpack_pages(addresses: np.ndarray, formats: np.ndarray, layout: LayerLayout) -> tuple[np.ndarray, np.ndarray]:
+    """The keys [H, n * 64, D] and values [H, n * 64, Dv] of n records, float32, as the records hold them."""
+    tokens = len(addresses) * PAGE
+    k = np.empty((layout.heads, tokens, layout.k_dim), np.float32)
+    v = np.empty((layout.heads, tokens, layout.v_dim), np.float32)
+    _unpack(addresses, formats, layout, k, v)
+    return k, v
+
+
+def set_threads(n: int) -> None:
+    """Let kernels use ``n`` threads, at most as many as numba started with."""
+    numba.set_num_threads(max(1, min(n, _STARTED_WITH)))

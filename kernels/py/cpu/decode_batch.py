@@ -1,0 +1,245 @@
+"""Attention of a few new tokens of one sequence or several in one call, which shares the overhead of calls."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import carray, njit, prange
+
+from localctx.kernels import quant
+from localctx.kernels.cpu.decode import HIDDEN, MATH, PAGE, SPLIT, LayerLayout, attend_part
+from localctx.kernels.llvm.vector_math import address_of, as_pointer, bits_of_float, copy_into, exp_below, float_of_bits
+
+
+class BatchPages(NamedTuple):
+    """Sealed pages of all rows, one row's after another's: ``parts`` [S, 4] as ``attend_part`` takes them, in the order
+    of rows, ``addresses`` and ``formats`` [1 or H, pages].
+    """
+
+    parts: np.ndarray
+    addresses: np.ndarray
+    formats: np.ndarray
+
+
+class BatchOpenPages(NamedTuple):
+    """Open pages: ``addresses`` [n, 2] of k and v [H, 64, D] of ``bits`` (32, or 16: bf16), each with ``filled`` tokens
+    of which ``hidden`` are not seen. The new token is written behind them: the next may be of the same sequence.
+    """
+
+    addresses: np.ndarray
+    bits: int
+    filled: np.ndarray
+    hidden: np.ndarray
+
+
+def attend_rows(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    pages: BatchPages,
+    tails: BatchOpenPages,
+    layout: LayerLayout,
+    scale: float,
+    *,
+    softcap: float = 0,
+    sinks: np.ndarray | None = None,
+    extra: np.ndarray | None = None,
+    rotated: bool = False,
+    masses: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Row i's token, q [n, Hq, D] with its own k [n, H, D] and v [n, H, Dv], over its pages, its open page and itself.
+
+    Returns out [n, Hq, Dv] and, where ``masses`` are asked for, what share of its row's attention every page got
+    [Hq, pages] (else empty); all is float32. ``rotated``: pages hold what ``quant.rotate`` rotated. ``extra``
+    [Hq, pages * 64] is added to the scaled scores of pages, ``softcap`` and ``sinks`` [Hq] are as in ``attend`` and
+    ``merge``. A row's result does not depend on the others. Split over the context as Flash-Decoding does, all rows of
+    a layer in one call as vLLM's PagedAttention (arXiv:2309.06180).
+    """
+    n, heads = q.shape[:2]
+    q, cap = q * np.float32(scale), np.float32(softcap)
+    each = np.empty((heads, pages.addresses.shape[1] if masses else 0), np.float32)
+    more = np.empty((heads, 0), np.float32) if extra is None else extra
+    out, tops, totals = _attend(q, _rotate(q) if rotated else q, k, v, *pages, *tails, layout, cap, more, each)
+    if rotated:
+        out[: len(pages.parts)] = _rotate(out[: len(pages.parts)])
+    learned = _NO_SINKS if sinks is None else sinks
+    result = np.empty((n, heads, layout.v_dim), np.float32)
+    _merge(pages.parts, out, tops, totals, learned, each, result)
+    return result, each
+
+
+def attend_pages(
+    q: np.ndarray,
+    addresses: np.ndarray,
+    formats: np.ndarray,
+    layout: LayerLayout,
+    scale: float,
+    skip: int = 0,
+    softcap: float = 0,
+    extra: np.ndarray | None = None,
+    masses: bool = False,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One query token over sealed pages: q [Hq, D] float32 gives (out [Hq, Dv], lse [Hq], masses), all float32.
+
+    ``addresses`` int64 and ``formats`` uint8 (rows of the layout's table) are [n >= 1], or [H, n] where each KV head
+    has pages of its own; the first ``skip`` (< 64) tokens of the first page are not seen. ``extra`` [Hq, n * 64] is
+    added to the scaled scores. ``masses`` [Hq, n] is each page's own lse, empty where not asked for.
+    Split over the context as Flash-Decoding does; each page is decoded once for all query heads of a KV head.
+    """
+    heads, pages = q.shape[0], addresses.shape[-1]
+    # copied: numba compiles anew for arrays that are read-only
+    addresses, formats = (np.array(np.atleast_2d(a), order="C") for a in (addresses, formats))
+    parts = np.array([(0, at, min(pages, at + SPLIT), 0) for at in range(0, pages, SPLIT)], np.int64)
+    parts[0, 3], q = skip, q[None] * np.float32(scale)
+    each = np.empty((heads, pages if masses else 0), np.float32)
+    more = np.empty((heads, 0), np.float32) if extra is None else extra
+    k, v = (np.empty((0, layout.heads, width), np.float32) for width in (layout.k_dim, layout.v_dim))
+    none, cap = np.empty(0, np.int64), np.float32(softcap)
+    out, tops, totals = _attend(
+        q, q, k, v, parts, addresses, formats, none.reshape(0, 2), 32, none, none, layout, cap, more, each
+    )
+    top = tops.max(0)
+    weights = np.exp(tops - top)
+    total = (weights * totals).sum(0)
+    return np.einsum("si,sid->id", weights / total, out), top + np.log(total), each
+
+
+@njit
+def attend_plainly(q, k, v, pages, tails, layout, scale, result):  # type: ignore[no-untyped-def]
+    """``attend_rows`` for compiled code, without its options: into ``result`` [n, Hq, Dv]."""
+    heads = q.shape[1]
+    scaled, none = q * np.float32(scale), np.empty((heads, 0), np.float32)
+    no_sinks, cap = np.empty(0, np.float32), np.float32(0)
+    parts, addresses, formats = pages
+    at, bits, filled, hidden = tails
+    out, tops, totals = _attend(
+        scaled, scaled, k, v, parts, addresses, formats, at, bits, filled, hidden, layout, cap, none, none
+    )
+    _merge(parts, out, tops, totals, no_sinks, none, result)
+
+
+_NO_SINKS = np.empty(0, np.float32)
+
+
+def _rotate(x: np.ndarray) -> np.ndarray:
+    return quant.rotate(torch.from_numpy(x)).numpy()
+
+
+@njit(parallel=True, fastmath=MATH, cache=True)
+def _attend(q, q_pages, k, v, parts, addresses, formats, tails, bits, filled, hidden, lay, cap, extra, masses):  # type: ignore[no-untyped-def]
+    """Attend to every part of pages, by ``q_pages``, and then to every open page with its new token, by ``q``.
+
+    Returns their outputs [S + n, Hq, Dv], and the tops and totals [S + n, Hq] of their weights.
+    """
+    count, group = len(parts), q.shape[1] // lay.heads
+    all_of = count + len(tails)
+    out = np.zeros((all_of, q.shape[1], lay.v_dim), np.float32)
+    tops, totals = np.full((all_of, q.shape[1]), HIDDEN), np.zeros((all_of, q.shape[1]), np.float32)
+    for row in range(len(tails)):
+        for head in range(lay.heads):
+            _write(tails[row, 0], bits, head, filled[row], k[row, head])
+            _write(tails[row, 1], bits, head, filled[row], v[row, head])
+    for task in prange(all_of * lay.heads):
+        head, i = task // all_of, task % all_of
+        if i < count:
+            attend_part(
+                q_pages, parts[i], head, addresses, formats, lay, cap, extra, out[i], tops[i], totals[i], masses
+            )
+        else:
+            row, some = i - count, slice(head * group, head * group + group)
+            places = hidden[row], filled[row] + 1
+            _attend_tail(
+                q[row, some], tails[row], bits, head, places, lay, cap, out[i, some], tops[i, some], totals[i, some]
+            )
+    return out, tops, totals
+
+
+@njit(fastmath=MATH)
+def _attend_tail(q, addresses, bits, head, places, lay, softcap, out, tops, totals):  # type: ignore[no-untyped-def]
+    """A KV head's queries q [group, D] over the tokens at ``places`` (first, end) of an open page."""
+    first, end = places
+    keys = _tail(addresses[0], bits, head, end, lay.k_dim)
+    values = _tail(addresses[1], bits, head, end, lay.v_dim)
+    s = np.empty(PAGE, np.float32)
+    for i in range(len(q)):
+        s[:] = HIDDEN
+        top = HIDDEN
+        for t in range(first, end):
+            score = np.float32(0)
+            for d in range(lay.k_dim):
+                score += q[i, d] * keys[t, d]
+            s[t] = softcap * math.tanh(score / softcap) if softcap > 0 else score
+            top = max(top, s[t])
+        tops[i] = top
+        totals[i] = exp_below(address_of(s), top, PAGE)
+        for t in range(first, end):
+            for d in range(lay.v_dim):
+                out[i, d] += s[t] * values[t, d]
+
+
+@njit(fastmath=MATH)
+def _write(address, bits, head, place, new):  # type: ignore[no-untyped-def]
+    """Put a token's row of one head into an open page."""
+    at = (head * PAGE + place) * len(new)
+    if bits == 32:
+        f = carray(as_pointer(address + at * 4), (len(new),), np.float32)
+        copy_into(f, new)
+    else:
+        h = carray(as_pointer(address + at * 2), (len(new),), np.uint16)
+        for d in range(len(new)):
+            h[d] = np.uint16(bits_of_float(new[d]) >> np.int32(16))  # nothing is lost: it came as bf16
+
+
+@njit(fastmath=MATH)
+def _tail(address, bits, head, end, dim):  # type: ignore[no-untyped-def]
+    """The first ``end`` rows of one head of an open page."""
+    n = PAGE * dim
+    if bits == 32:
+        return carray(as_pointer(address + head * n * 4), (end, dim), np.float32)
+    h = carray(as_pointer(address + head * n * 2), (end, dim), np.uint16)
+    out = np.empty((end, dim), np.float32)
+    for t in range(end):
+        for d in range(dim):
+            out[t, d] = float_of_bits(np.int32(h[t, d]) << np.int32(16))
+    return out
+
+
+@njit(parallel=True, fastmath=MATH, cache=True)
+def _merge(parts, out, tops, totals, sinks, masses, result):  # type: ignore[no-untyped-def]
+    """Merge the parts of each row and its open page, as ``reference.merge``; ``masses`` change from lse to
+    shares.
+    """
+    for row in prange(len(result)):
+        _merge_row(row, parts, out, tops, totals, sinks, masses, result[row])
+
+
+@njit(fastmath=MATH)
+def _merge_row(row, parts, out, tops, totals, sinks, masses, result):  # type: ignore[no-untyped-def]
+    count = len(parts)
+    first = 0
+    while first < count and parts[first, 0] < row:
+        first += 1
+    stop = first
+    while stop < count and parts[stop, 0] == row:
+        stop += 1
+    for i in range(len(result)):
+        top = tops[count + row, i]
+        for part in range(first, stop):
+            top = max(top, tops[part, i])
+        total = totals[count + row, i] * math.exp(tops[count + row, i] - top)
+        for part in range(first, stop):
+            total += totals[part, i] * math.exp(tops[part, i] - top)
+        if len(sinks) > 0:
+            total += math.exp(sinks[i] - top)
+        weight = np.float32(math.exp(tops[count + row, i] - top) / total)
+        for d in range(result.shape[1]):
+            result[i, d] = out[count + row, i, d] * weight
+        for part in range(first, stop):
+            weight = np.float32(math.exp(tops[part, i] - top) / total)
+            for d in range(result.shape[1]):
+                result[i, d] += out[part, i, d] * weight
+        if masses.shape[1] > 0 and first < stop:
+            lse = top + math.log(total)
+            for page in range(parts[first, 1], parts[stop - 1, 2]):
+                masses[i, page] = math.exp(masses[i, page] - lse)

@@ -1,0 +1,159 @@
+"""All layers of a plain decoder for a few new tokens, in one call: from Python, the calls of each layer would take as
+long as the arithmetic of a short context.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import carray, njit
+
+from localctx.kernels.cpu.adapter import Change
+from localctx.kernels.cpu.decode import LayerLayout
+from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_plainly
+from localctx.kernels.cpu.decoder_layer import EntryWeights, ExitWeights, LayerChanges, enter, leave
+from localctx.kernels.cpu.linear import Blocks
+from localctx.kernels.cpu.selection import choose_plainly
+from localctx.kernels.llvm.vector_math import as_pointer
+
+
+class PageSelection(NamedTuple):
+    """How the only row selects pages in the layers from ``dense`` on: ``selected`` of them by KV head, ``sinks``
+    always, in ``parts`` as those of ``BatchPages``. ``sketches`` are the ``arguments_of`` the Sketch of each of these
+    layers, of which ``candidates`` pages are read.
+    """
+
+    dense: int
+    selected: int
+    sinks: int
+    candidates: int
+    parts: np.ndarray
+    sketches: np.ndarray
+
+
+class LayerPages(NamedTuple):
+    """What the rows of a batch attend to in all layers: ``sealed`` pages with addresses and formats [layers, pages],
+    open pages (``tails``) with addresses [layers, n, 2], and their ``layout``, whose table is [layers, formats, 8] and
+    whose heads and widths are the same in every layer. ``selection`` is NO_SELECTION where all pages are seen.
+    """
+
+    sealed: BatchPages
+    tails: BatchOpenPages
+    layout: LayerLayout
+    selection: PageSelection
+
+
+_EVERY = 1 << 30  # more layers than a model has
+NO_SELECTION = PageSelection(_EVERY, 0, 0, 0, np.empty((0, 4), np.int64), np.empty((0, 13), np.int64))
+
+
+def arguments_of(layers: Sequence[tuple[Any, ...]]) -> np.ndarray:
+    """The numbers, and the addresses and shapes of arrays, in each layer's (nested) tuples, in order: [layers, n]
+    int64. Compiled code takes these at once; numba would look at the type of each array. The arrays must outlive it.
+    """
+    return np.array([list(_numbers(layer)) for layer in layers], np.int64)
+
+
+def _numbers(part: Any) -> Iterator[int]:
+    if isinstance(part, tuple):
+        for each in part:
+            yield from _numbers(each)
+    elif isinstance(part, np.ndarray):
+        assert part.flags.c_contiguous, "compiled code is told only the shape"
+        yield part.ctypes.data
+        yield from part.shape
+    else:
+        yield int(part)
+
+
+@njit(cache=True)
+def decode_layers(x, queries, weights, changes, changed, eps, cos, sin, scale, pages):  # type: ignore[no-untyped-def]
+    """Change the rows x [n, hidden] of one new token each by all layers, as ``enter``, ``attend_rows`` and ``leave``
+    one after another do. ``weights`` are the ``arguments_of`` EntryWeights and ExitWeights, ``changes`` those of
+    LayerChanges, which apply to the rows ``changed``; there are ``queries`` heads of queries.
+
+    Returns the new keys [layers, n, H, D] and values [layers, n, H, Dv], which are also in the open pages, and the
+    indices of the pages that were selected [selecting layers, H, count].
+    """
+    layers, n = len(weights), len(x)
+    sealed, tails, y, selection = pages
+    chosen = np.empty((max(0, layers - selection.dense), y.heads, selection.selected), np.int64)
+    keys = np.empty((layers, n, y.heads, y.k_dim), np.float32)
+    values = np.empty((layers, n, y.heads, y.v_dim), np.float32)
+    q = np.empty((n, queries, y.k_dim), np.float32)
+    attended = np.empty((n, queries, y.v_dim), np.float32)
+    for i in range(layers):
+        change = _changes_at(changes[i])
+        enter(x, _entry_at(weights[i]), change.qkv, changed, eps, cos, sin, q, keys[i], values[i])
+        own_sealed = BatchPages(sealed.parts, sealed.addresses[i : i + 1], sealed.formats[i : i + 1])
+        if i >= selection.dense:
+            own = i - selection.dense
+            _select(q[0] * np.float32(scale), selection, selection.sketches[own], chosen[own])
+            own_sealed = _pages_at(chosen[own], selection.parts, sealed.addresses[i], sealed.formats[i])
+        own_tails = BatchOpenPages(tails.addresses[i], tails.bits, tails.filled, tails.hidden)
+        layout = LayerLayout(y.heads, y.k_dim, y.v_dim, y.table[i])
+        attend_plainly(q, keys[i], values[i], own_sealed, own_tails, layout, scale, attended)
+        leave(x, attended.reshape(n, queries * y.v_dim), _exit_at(weights[i]), change, changed, eps)
+    return keys, values, chosen
+
+
+@njit
+def _select(q, selection, sketch, chosen):  # type: ignore[no-untyped-def]
+    """Set ``chosen`` [H, count] to the pages that the scaled queries q [Hq, D] select by a ``sketch``."""
+    heads = len(chosen)
+    queries = q.reshape(heads, len(q) // heads, q.shape[1])
+    codes = carray(as_pointer(sketch[0]), (sketch[1], sketch[2], sketch[3], sketch[4]), np.uint8)
+    choose_plainly(
+        queries, codes, _halves(sketch, 5), _halves(sketch, 9), selection.candidates, selection.sinks, chosen
+    )
+
+
+@njit
+def _pages_at(chosen, parts, addresses, formats):  # type: ignore[no-untyped-def]
+    """The pages ``chosen`` [H, count] of a layer whose ``addresses`` and ``formats`` are [pages]."""
+    own_addresses, own_formats = np.empty(chosen.shape, np.int64), np.empty(chosen.shape, np.uint8)
+    for head in range(chosen.shape[0]):
+        for i in range(chosen.shape[1]):
+            own_addresses[head, i] = addresses[chosen[head, i]]
+            own_formats[head, i] = formats[chosen[head, i]]
+    return BatchPages(parts, own_addresses, own_formats)
+
+
+@njit
+def _entry_at(row):  # type: ignore[no-untyped-def]
+    return EntryWeights(_floats(row, 0), _blocks(row, 2), _floats(row, 9), _floats(row, 11), _floats(row, 13))
+
+
+@njit
+def _exit_at(row):  # type: ignore[no-untyped-def]
+    return ExitWeights(_blocks(row, 15), _floats(row, 22), _blocks(row, 24), _blocks(row, 31))
+
+
+@njit
+def _changes_at(row):  # type: ignore[no-untyped-def]
+    return LayerChanges(_change(row, 0), _change(row, 10), _change(row, 20), _change(row, 30))
+
+
+@njit
+def _change(row, at):  # type: ignore[no-untyped-def]
+    return Change(row[at], _codes(row, at + 1), row[at + 5], _codes(row, at + 6))
+
+
+@njit
+def _blocks(row, at):  # type: ignore[no-untyped-def]
+    return Blocks(row[at], _codes(row, at + 1), row[at + 5], row[at + 6])
+
+
+@njit
+def _codes(row, at):  # type: ignore[no-untyped-def]
+    return carray(as_pointer(row[at]), (row[at + 1], row[at + 2], row[at + 3]), np.uint8)
+
+
+@njit
+def _halves(row, at):  # type: ignore[no-untyped-def]
+    return carray(as_pointer(row[at]), (row[at + 1], row[at + 2], row[at + 3]), np.uint16)
+
+
+@njit
+def _floats(row, at):  # type: ignore[no-untyped-def]
+    return carray(as_pointer(row[at]), (row[at + 1],), np.float32)

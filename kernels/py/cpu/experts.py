@@ -1,0 +1,110 @@
+"""Matrices of many experts for processors: rows are multiplied by those of the expert that each row chose.
+
+The matrices are in the blocks of ``localctx.kernels.cpu.linear``; those that no row chose are not read.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from torch import Tensor
+
+from localctx.kernels.cpu.linear import (
+    STRIP,
+    Blocks,
+    exact_blocks,
+    int4_blocks,
+    int8_blocks,
+    multiply_block,
+    multiply_rounded,
+    narrowest,
+)
+from localctx.kernels.llvm.integer_product import rounded
+from localctx.kernels.llvm.vector_math import NIBBLES, SIGNED
+from localctx.kernels.llvm.weight_groups import WIDTH
+
+
+class ExpertBlocks(NamedTuple):
+    """Weights [experts, out, in]: as ``Blocks``, whose codes have one more dimension, the first, for the expert."""
+
+    kind: int
+    codes: np.ndarray
+    inputs: int
+    outputs: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weights."""
+        return self.codes.nbytes
+
+    @property
+    def size(self) -> int:
+        """The number of elements of the weights."""
+        return len(self.codes) * self.outputs * self.inputs
+
+    @property
+    def exact(self) -> bool:
+        """True if nothing was rounded."""
+        return self.of(0).exact
+
+    def of(self, expert: int) -> Blocks:
+        """The weight of one expert."""
+        return Blocks(self.kind, self.codes[expert], self.inputs, self.outputs)
+
+
+def exact_expert_blocks(weights: Tensor) -> ExpertBlocks:
+    """``weights`` [experts, out, in], float32 or 16 bits, as they are: in 16 bits where none of them needs more."""
+    dtype = narrowest(*weights)
+    return _stacked(len(weights), (exact_blocks(weight, dtype) for weight in weights))
+
+
+def int8_expert_blocks(weights: Tensor) -> ExpertBlocks:
+    """``weights`` [experts, out, in] at 8 bits, as of ``int8_blocks``."""
+    return _stacked(len(weights), map(int8_blocks, weights))
+
+
+def int4_expert_blocks(weights: Tensor) -> ExpertBlocks:
+    """``weights`` [experts, out, in] at 4 bits, as of ``int4_blocks``."""
+    return _stacked(len(weights), map(int4_blocks, weights))
+
+
+def _stacked(count: int, matrices: Iterable[Blocks]) -> ExpertBlocks:
+    """The weights of ``count`` experts, which are blocked one after another: no two exist beside the result."""
+    stack = np.empty(0)
+    for expert, blocks in enumerate(matrices):
+        if expert == 0:
+            stack = np.empty((count, *blocks.codes.shape), blocks.codes.dtype)
+        stack[expert] = blocks.codes
+    return ExpertBlocks(blocks.kind, stack, blocks.inputs, blocks.outputs)
+
+
+def multiply_experts(x: Tensor, experts: Sequence[int], ends: Sequence[int], blocks: ExpertBlocks) -> Tensor:
+    """x [n, in] float32, its rows sorted by expert, times each row's own weight: [n, out] float32.
+
+    Rows from ``ends[i - 1]`` (0 for the first) to ``ends[i]`` are of expert ``experts[i]``. The result of a row does
+    not depend on the other rows.
+    """
+    assert x.shape[1] == blocks.inputs, "another number of inputs"
+    assert all(0 <= expert < len(blocks.codes) for expert in experts), "an expert that is not there"
+    out = x.new_empty(len(x), blocks.codes.shape[1] * WIDTH)
+    chosen, until = np.array(experts, np.int64), np.array(ends, np.int64)
+    multiply_chosen(x.contiguous().numpy(), chosen, until, blocks.kind, blocks.codes, out.numpy())
+    return out[:, : blocks.outputs]
+
+
+@njit(parallel=True, cache=True)
+def multiply_chosen(x, experts, ends, kind, codes, out):  # type: ignore[no-untyped-def]
+    """``multiply_experts`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
+    blocks, by_integers = codes.shape[1], kind in (SIGNED, NIBBLES)
+    small = rounded(x if by_integers else x[:0])
+    for task in prange(len(experts) * blocks):
+        group, block = task // blocks, task % blocks
+        first, column = ends[group - 1] if group else 0, block * WIDTH
+        for row in range(first, ends[group], STRIP):
+            end = min(row + STRIP, ends[group])
+            some = out[row:end, column : column + WIDTH]
+            if by_integers:
+                multiply_rounded(small, row, kind, codes[experts[group], block], some)
+            else:
+                multiply_block(x[row:end], kind, codes[experts[group], block], some)

@@ -1,0 +1,256 @@
+"""Linear layers for processors: weights in blocks that a vector unit reads in order, multiplied in float32.
+
+They are kept in the narrowest format that loses nothing, or at 8 or 4 bits, by which rows of bytes are multiplied
+(``integer_product``). One token costs reading the weights once; the result of a row does not depend on how many rows
+there are: every output is one chain of multiply-adds along the inputs.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numba import njit, prange
+from torch import Tensor
+
+from localctx.kernels.llvm.integer_product import add_block, rounded
+from localctx.kernels.llvm.processor import WIDEST
+from localctx.kernels.llvm.simd import HEIGHT, block_product, tiles_product
+from localctx.kernels.llvm.vector_math import (
+    BFLOAT,
+    FLOAT,
+    HALF,
+    INNER,
+    NIBBLES,
+    SIGNED,
+    address_of,
+    aligned_floats,
+    copy_into,
+    widen,
+    widen_bfloats,
+)
+from localctx.kernels.llvm.weight_groups import WIDTH, Groups, int4_groups, int8_groups, pack, unpack
+
+ALONE = 4  # rows whose sums stay in a core's cache wherever they are
+MANY = 12  # rows; for more of them weights are not what takes time
+AHEAD = 16384  # bytes of weights that are prefetched: some processors' own prefetchers stop at the end of every page
+STRIP = 48  # rows of a task: their inputs stay in a core's cache while blocks pass
+TALL = 96  # those of transposed rows
+PART = 512  # inputs of a tile that are transposed at a time: they stay in a core's first cache
+TRANSPOSED = WIDEST == 16  # whether many rows are transposed in tiles; lower tiles of narrower vectors gain nothing
+
+_NARROW = torch.bfloat16, torch.float16
+_STORED = {torch.bfloat16: BFLOAT, torch.float16: HALF, torch.float32: FLOAT}
+
+
+class Blocks(NamedTuple):
+    """A weight [out, in]: the ``kind`` of its numbers, their bytes [blocks, in, 32 * size], or the records of
+    ``weight_groups`` [blocks, groups, bytes], and how many inputs and outputs there are: the last block is filled up.
+    """
+
+    kind: int
+    codes: np.ndarray
+    inputs: int
+    outputs: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the weight."""
+        return self.codes.nbytes
+
+    @property
+    def size(self) -> int:
+        """The number of elements of the weight."""
+        return self.outputs * self.inputs
+
+    @property
+    def exact(self) -> bool:
+        """True if nothing was rounded: its numbers are floats."""
+        return self.kind in _STORED.values()
+
+
+def exact_blocks(weight: Tensor, dtype: torch.dtype | None = None) -> Blocks:
+    """``weight`` [out, in], float32 or 16 bits, as it is: in ``dtype``, or in 16 bits where no number of it needs
+    more.
+    """
+    numbers = weight.to(dtype or narrowest(weight))
+    stored = _blocked(numbers).view(torch.uint8).numpy()
+    return Blocks(_STORED[numbers.dtype], stored, weight.shape[1], len(weight))
+
+
+def narrowest(*weights: Tensor) -> torch.dtype:
+    """The narrowest type that loses nothing of ``weights``, which are of one type."""
+    dtype = weights[0].dtype
+    if dtype != torch.float32:
+        return dtype
+    return next((d for d in _NARROW if all(torch.equal(w.to(d).float(), w) for w in weights)), dtype)
+
+
+def grouped_blocks(groups: Groups) -> Blocks:
+    """A weight that is quantized in groups of 32 inputs."""
+    return Blocks(groups.kind, pack(groups).numpy(), groups.inputs, len(groups.codes))
+
+
+def int8_blocks(weight: Tensor) -> Blocks:
+    """``weight`` [out, in] at 8 bits, symmetric, a scale for every 32 inputs of an output."""
+    return grouped_blocks(int8_groups(weight))
+
+
+def int4_blocks(weight: Tensor) -> Blocks:
+    """``weight`` [out, in] at 4 bits, a scale and a minimum for every 32 inputs of an output."""
+    return grouped_blocks(int4_groups(weight))
+
+
+def dense(blocks: Blocks) -> Tensor:
+    """The weight [out, in] float32."""
+    if blocks.exact:
+        return _stored(blocks).float().transpose(1, 2).flatten(0, 1)[: blocks.outputs].contiguous()
+    weight = unpack(blocks.kind, torch.from_numpy(blocks.codes))
+    return weight[: blocks.outputs, : blocks.inputs].contiguous()
+
+
+def gather_rows(blocks: Blocks, rows: Tensor) -> Tensor:
+    """The ``rows`` [n] of an exact weight, [n, in] float32: what an embedding gives."""
+    return _stored(blocks)[rows // WIDTH, :, rows % WIDTH].float()
+
+
+def multiply(x: Tensor, blocks: Blocks) -> Tensor:
+    """x [n, in] float32 times the weight: [n, out] float32. Where the weight is at 8 or 4 bits, x is rounded to int8 in
+    groups of 32 inputs, too.
+    """
+    assert x.shape[1] == blocks.inputs, "another number of inputs"
+    out = x.new_empty(len(x), len(blocks.codes) * WIDTH)
+    multiply_blocks(x.detach().contiguous().numpy(), blocks.kind, blocks.codes, out.numpy())
+    return out[:, : blocks.outputs]
+
+
+def multiply_in_bf16(x: Tensor, blocks: Blocks) -> Tensor:
+    """x [n, in] times an exact weight, both rounded to bf16 and summed in float32: [n, out] bf16.
+
+    A processor with bf16 instructions does this several times as fast as ``multiply`` where rows are many. The order of
+    the sums is the library's choice and depends on the number of rows.
+    """
+    weight = _stored(blocks).to(torch.bfloat16).transpose(1, 2).reshape(-1, x.shape[1])[: blocks.outputs]
+    return torch.nn.functional.linear(x.to(torch.bfloat16), weight)
+
+
+def _stored(blocks: Blocks) -> Tensor:
+    """[blocks, in, 32] of an exact weight, of the type its numbers are kept in."""
+    dtype = next(dtype for dtype, kind in _STORED.items() if kind == blocks.kind)
+    return torch.from_numpy(blocks.codes).view(dtype)
+
+
+def _blocked(x: Tensor) -> Tensor:
+    """[out, in] as [blocks, in, 32]."""
+    if missing := -len(x) % WIDTH:  # padding by nothing would still copy
+        x = torch.nn.functional.pad(x, (0, 0, 0, missing))
+    return x.unflatten(0, (-1, WIDTH)).transpose(1, 2).contiguous()
+
+
+@njit(parallel=True, cache=True)
+def multiply_blocks(x, kind, codes, out):  # type: ignore[no-untyped-def]
+    """``multiply`` for compiled code: x [n, in], contiguous, into out [n, blocks * 32]."""
+    rows, blocks = len(x), len(codes)
+    if kind in (SIGNED, NIBBLES):
+        small, (strips, strip) = rounded(x), _strips(rows, STRIP)
+        for task in prange(strips * blocks):
+            block, row = task % blocks, task // blocks * strip
+            block_out = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
+            multiply_rounded(small, row, kind, codes[block], block_out)
+        return
+    if TRANSPOSED and rows > MANY:
+        tiles = transposed(x)
+        strips, strip = _strips(len(tiles), TALL // HEIGHT)
+        for task in prange(strips * blocks):
+            block, tile = task % blocks, task // blocks * strip
+            some = slice(tile * HEIGHT, min(rows, (tile + strip) * HEIGHT))
+            block_out = out[some, block * WIDTH : block * WIDTH + WIDTH]
+            multiply_tiles(tiles[tile : tile + strip], kind, codes[block], block_out)
+        return
+    strips, strip = _strips(rows, STRIP)
+    for task in prange(strips * blocks):
+        block, row = task % blocks, task // blocks * strip
+        block_out = out[row : row + strip, block * WIDTH : block * WIDTH + WIDTH]
+        multiply_block(x[row : row + strip], kind, codes[block], block_out)
+
+
+@njit
+def _strips(count, most):  # type: ignore[no-untyped-def]
+    """Returns how many strips there are and their length, at most ``most``: about equal, for fair shares."""
+    strips = (count + most - 1) // most
+    return strips, (count + strips - 1) // max(1, strips)
+
+
+@njit(parallel=True)
+def transposed(x):  # type: ignore[no-untyped-def]
+    """Returns the rows x [n, in] in tiles for ``multiply_tiles``: [tiles, in, HEIGHT], the last padded with zeros."""
+    rows, inputs = x.shape
+    tiles = np.empty(((rows + HEIGHT - 1) // HEIGHT, inputs, HEIGHT), np.float32)
+    if rows % HEIGHT:
+        tiles[-1] = np.float32(0)
+    for tile in prange(len(tiles)):
+        first = tile * HEIGHT
+        for start in range(0, inputs, PART):
+            _transpose(x[first : first + HEIGHT, start : start + PART], tiles[tile, start : start + PART])
+    return tiles
+
+
+@njit(**INNER)
+def _transpose(x, out):  # type: ignore[no-untyped-def]
+    for row in range(len(x)):
+        numbers, column = x[row], out[:, row]
+        for i in range(len(numbers)):
+            column[i] = numbers[i]
+
+
+@njit
+def multiply_tiles(tiles, kind, codes, out):  # type: ignore[no-untyped-def]
+    """Multiply ``transposed`` rows [tiles, in, HEIGHT] by one block of an exact weight, like ``multiply_block``: into
+    out [n, 32]. The weights become float32 once for all rows.
+    """
+    if kind == FLOAT:
+        _multiply_floats(tiles, codes.view(np.float32), out)
+        return
+    weights = aligned_floats(tiles.shape[1], WIDTH)
+    if kind == BFLOAT:
+        widen_bfloats(address_of(codes), address_of(weights), weights.size)
+    else:
+        widen(address_of(codes), weights.reshape(weights.size))
+    _multiply_floats(tiles, weights, out)
+
+
+@njit
+def _multiply_floats(tiles, weights, out):  # type: ignore[no-untyped-def]
+    """``multiply_tiles`` by weights [in, 32]."""
+    inputs, whole, source = tiles.shape[1], len(out) // HEIGHT, address_of(weights)
+    tiles_product(source, address_of(tiles), whole, inputs, address_of(out), out.strides[0] // 4)
+    if whole < len(tiles):
+        last = aligned_floats(HEIGHT, WIDTH)
+        tiles_product(source, address_of(tiles[whole]), 1, inputs, address_of(last), WIDTH)
+        for row in range(whole * HEIGHT, len(out)):
+            copy_into(out[row], last[row - whole * HEIGHT])
+
+
+@njit
+def multiply_block(x, kind, codes, out):  # type: ignore[no-untyped-def]
+    """``multiply_blocks`` for one block of an exact weight, whose codes are [in, 32 * size]: into out [n, 32]."""
+    (rows, inputs), width = x.shape, codes.shape[1]
+    out[:] = np.float32(0)
+    source, target, step = address_of(x), address_of(out), out.strides[0] // 4
+    ahead = AHEAD if rows <= MANY else 0
+    block_product(kind, address_of(codes), width, ahead, source, inputs, rows, inputs, target, step, np.int64(WIDTH))
+
+
+@njit
+def multiply_rounded(x, first, kind, codes, out):  # type: ignore[no-untyped-def]
+    """``multiply_blocks`` for one block at 8 or 4 bits, whose records are [groups, bytes], by ``rounded`` rows from
+    ``first`` on: into out [n, 32].
+    """
+    if len(out) <= ALONE:
+        out[:] = np.float32(0)
+        add_block(x, first, len(out), kind, codes, out)
+        return
+    sums = aligned_floats(len(out), WIDTH)  # rows of ``out`` may be a multiple of 4 KiB apart: a cache holds few such
+    sums[:] = np.float32(0)
+    add_block(x, first, len(out), kind, codes, sums)
+    for row in range(len(out)):
+        copy_into(out[row], sums[row])

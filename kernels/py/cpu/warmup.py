@@ -1,0 +1,203 @@
+"""Compiles the CPU kernels: on the first run on a machine, which takes two minutes; then they load in tenths of a
+second.
+
+Numba compiles in one thread. Where there are two cores, another process compiles those of attention meanwhile
+(``python -m localctx.kernels.cpu.warmup``), and this one loads them from the files that numba caches.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import torch
+from numba import get_num_threads, threading_layer
+
+from localctx.kernels import CACHE
+from localctx.kernels.cpu.adapter import NO_CHANGE, NO_ROWS
+from localctx.kernels.cpu.decode import PAGE, LayerLayout, unpack_pages
+from localctx.kernels.cpu.decode_batch import BatchOpenPages, BatchPages, attend_pages, attend_rows
+from localctx.kernels.cpu.decode_layers import NO_SELECTION, LayerPages, arguments_of, decode_layers
+from localctx.kernels.cpu.decoder_layer import (
+    EntryWeights,
+    ExitWeights,
+    LayerChanges,
+    enter,
+    enter_chunk,
+    leave,
+    leave_chunk,
+    normalize,
+)
+from localctx.kernels.cpu.experts import exact_expert_blocks, multiply_experts
+from localctx.kernels.cpu.linear import exact_blocks, multiply
+from localctx.kernels.cpu.prefill import attend_chunk
+from localctx.kernels.cpu.selection import choose
+from localctx.kernels.cpu.sparse_prefill import attend_chunk_sparsely
+from localctx.kernels.sketch import make_sketch
+
+_DIM = 8
+_RECORD, _OPEN = np.zeros(2 * _DIM * PAGE, np.float32), np.zeros((2, _DIM * PAGE), np.float32)
+_LAYOUT = LayerLayout(1, _DIM, _DIM, np.array([[32, 32, 0, 0, 0, _DIM * PAGE * 4, 0, 0]], np.int64))
+
+
+def compiled() -> bool:
+    """Returns whether an earlier run has compiled these kernels: ``decode_layers``, which needs others, is the last."""
+    return any(CACHE.rglob(f"decode_layers.decode_layers-*.py{sys.version_info[0]}{sys.version_info[1]}.nbi"))
+
+
+def warm() -> None:
+    """Compile the kernels, or load them compiled: then those of decoding follow in a thread, where numba allows that,
+    and a decode step that comes earlier waits for them.
+    """
+    first = not compiled()  # then whoever waits is told why: for the kernels of decoding, too
+    if helper := _start_helper() if first else None:
+        warm_layer()
+        warm_selection()
+        helper.wait()  # what it has not compiled, for whatever reason, is compiled here
+    warm_prefill()
+    later = Thread(target=warm_decoding, daemon=False)  # a process that ends has compiled them for the next
+    later.start()
+    if first or threading_layer() == "workqueue":  # it ends the process where two threads compute at once
+        later.join()
+
+
+def _start_helper() -> "subprocess.Popen[bytes] | None":
+    """Returns a process that compiles attention, which ends with this one; None where that gains nothing."""
+    if getattr(sys, "frozen", False) or not sys.executable or get_num_threads() < 2 or not _writable(CACHE):
+        return None
+    flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    command = [sys.executable, "-P", "-m", "localctx.kernels.cpu.warmup"]  # -P: no modules of the folder it is run in
+    try:
+        return subprocess.Popen(command, stdin=pipe, stdout=nothing, stderr=nothing, creationflags=flags)
+    except OSError:
+        return None
+
+
+def _writable(folder: Path) -> bool:
+    """Returns whether another process finds what numba writes in ``folder``, which it makes if needed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+def help_parent() -> None:
+    """Compile attention for the process that has started this one, unless that ends, which closes standard input."""
+    Thread(target=_end_with_parent, daemon=True).start()
+    warm_attention()
+
+
+def _end_with_parent() -> None:
+    os.read(0, 1)
+    os._exit(1)
+
+
+def warm_prefill() -> None:
+    """Compile the kernels that a chunk of a prompt needs."""
+    warm_layer()
+    _attend_chunk()
+
+
+def warm_layer() -> None:
+    """Compile a decoder layer without attention: of 8 numbers, one head and 16 gates."""
+    (entry, exits), angles = _layer(), _zeros(1, _DIM // 2)
+    heads = [_zeros(1, 1, _DIM) for _ in range(3)]
+    for enters, leaves in ((enter, leave), (enter_chunk, leave_chunk)):
+        enters(_zeros(1, _DIM), entry, NO_CHANGE, NO_ROWS, 1e-5, angles, angles, *heads)
+        leaves(_zeros(1, _DIM), _zeros(1, _DIM), exits, LayerChanges(), NO_ROWS, 1e-5)
+    normalize(_zeros(1, _DIM), entry.norm, 1e-5)
+    multiply(_tensor(1, _DIM), exits.output)
+
+
+def warm_attention() -> None:
+    """Compile the attention of a chunk and of single tokens, which share much."""
+    _attend_chunk()
+    _attend_rows(*_pages())
+
+
+def warm_selection() -> None:
+    """Compile the selection of pages by their sketches."""
+    choose(_tensor(1, 1, _DIM), make_sketch(_tensor(2, 1, _DIM, PAGE)), 2, 1)
+
+
+def warm_decoding() -> None:
+    """Compile a token over a page; first through all layers, which is what most models need."""
+    sealed, open_pages = _pages()
+    _decode(sealed, open_pages)
+    _attend_rows(sealed, open_pages)
+
+
+def _attend_chunk() -> None:
+    """Two tokens over a record of one head."""
+    unpack_pages(*_records(), _LAYOUT)
+    new = _tensor(1, 2, _DIM)
+    attend_chunk(new, new, new, *_records(), _LAYOUT, 1.0)
+
+
+def _attend_rows(sealed: BatchPages, open_pages: BatchOpenPages) -> None:
+    """A token over these pages, and over a record."""
+    row = _zeros(1, 1, _DIM)
+    attend_rows(row, row, row, sealed, open_pages, _LAYOUT, 1.0)
+    attend_pages(_zeros(1, _DIM), *_records(), _LAYOUT, 1.0)
+
+
+def _pages() -> tuple[BatchPages, BatchOpenPages]:
+    """A sealed page and an open one."""
+    addresses, formats = _records()
+    tails = np.array([[_OPEN[0].ctypes.data, _OPEN[1].ctypes.data]], np.int64)
+    nothing = np.zeros(1, np.int64)
+    sealed = BatchPages(np.array([[0, 0, 1, 0]], np.int64), addresses[None], formats[None])
+    return sealed, BatchOpenPages(tails, 32, nothing, nothing)
+
+
+def _decode(sealed: BatchPages, tails: BatchOpenPages) -> None:
+    """A token through one layer over these pages."""
+    pages = LayerPages(
+        sealed,
+        tails._replace(addresses=tails.addresses[None]),
+        _LAYOUT._replace(table=_LAYOUT.table[None]),
+        NO_SELECTION,
+    )
+    layer, change, angles = _layer(), LayerChanges(), _zeros(1, _DIM // 2)
+    weights, changes = arguments_of([layer]), arguments_of([change])
+    decode_layers(_zeros(1, _DIM), 1, weights, changes, NO_ROWS, 1e-5, angles, angles, 1.0, pages)
+
+
+def _layer() -> tuple[EntryWeights, ExitWeights]:
+    """A decoder layer of zeros."""
+    norm, nothing = _zeros(_DIM), np.empty(0, np.float32)
+    qkv, output, both, down = (exact_blocks(_tensor(n, width)) for n, width in ((24, 8), (8, 8), (32, 8), (8, 16)))
+    return EntryWeights(norm, qkv, nothing, nothing, nothing), ExitWeights(output, norm, both, down)
+
+
+def warm_sparse_prefill() -> None:
+    """A chunk over the record of one head, sparsely."""
+    new = _tensor(1, 2, _DIM)
+    attend_chunk_sparsely(new, new, new, *_records(), _LAYOUT, 1.0, 0.0, 0.5)
+
+
+def warm_experts() -> None:
+    """A row by one expert."""
+    multiply_experts(_tensor(1, _DIM), [0], [1], exact_expert_blocks(_tensor(1, _DIM, _DIM)))
+
+
+def _records() -> tuple[np.ndarray, np.ndarray]:
+    """The address of one record of zeros, and its format."""
+    return np.array([_RECORD.ctypes.data], np.int64), np.zeros(1, np.uint8)
+
+
+def _tensor(*shape: int) -> torch.Tensor:
+    """Zeros in float32, whatever default type transformers, which loads meanwhile, has set."""
+    return torch.zeros(shape, dtype=torch.float32)
+
+
+def _zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+if __name__ == "__main__":
+    help_parent()

@@ -1,0 +1,1 @@
+"""Vectors and integer products written for LLVM, from which the kernels for a processor are made."""

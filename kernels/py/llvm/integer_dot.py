@@ -1,0 +1,157 @@
+"""Dot products of bytes, four terms to a lane, by the instruction that the processor has for them.
+
+All ways give the same integers. To use them in an intrinsic of your own, whose lanes are int32::
+
+    way = WAY                                    # that of this processor, with ``way.lanes`` int32 in a vector
+    x = four_everywhere(b, way, address)         # the same four int8 in every lane
+    codes = bytes_at(b, way, address)            # four bytes for each lane
+    sums = dot(b, way, SMALL, [(codes, x), ...]) # int32 of each lane
+
+``SMALL`` is for codes 0 to 15, of which at most 16 pairs may be given. ``SIGNED`` is for codes -128 to 127; where
+``way.offset`` is not 0, ``dot`` sums (code + offset) * x, because the instruction multiplies unsigned codes: begin the
+sums with -offset times the sum of x (the argument ``start``). Codes 0 to 255 are signed ones plus 128 (flip the highest
+bit). The numbers x are int8 from -127 to 127, not -128.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from localctx.kernels.llvm.processor import FEATURES, WIDEST
+from localctx.kernels.llvm.vector_math import I32, everywhere
+
+I8, I16 = ir.IntType(8), ir.IntType(16)
+SMALL, SIGNED = "small", "signed"
+_CHAINS = 4  # sums that an instruction with a long latency adds to in turns
+_SLOW = "vnni", "sdot"
+
+
+class Way(NamedTuple):
+    """How bytes are multiplied: by ``vnni`` (AVX-512 VNNI or AVX-VNNI), ``avx2``, ``sdot`` (NEON) or plain code; with
+    so many int32 ``lanes`` in a vector.
+    """
+
+    name: str
+    lanes: int
+
+    @property
+    def offset(self) -> int:
+        """What is added to signed codes, see above."""
+        return 128 if self.name == "vnni" else 0
+
+
+def way_of(features: str, lanes: int) -> Way:
+    """Returns the way for a processor with LLVM's ``features`` (``+avx2,-sse4a``) and vectors of ``lanes`` float32."""
+    there = set(features.split(","))
+    if {"+avx512vnni", "+avx512vl"} <= there:
+        return Way("vnni", lanes)
+    if "+avxvnni" in there:
+        return Way("vnni", 8)
+    if "+avx2" in there:
+        return Way("avx2", 8)
+    return Way("sdot" if "+dotprod" in there else "plain", 8)
+
+
+WAY = way_of(FEATURES, WIDEST)
+
+
+def bytes_at(b: Any, way: Way, address: Any) -> Any:
+    """Generates code that loads four bytes for each lane."""
+    return b.load(b.inttoptr(address, _bytes(way.lanes).as_pointer()), align=1)
+
+
+def four_everywhere(b: Any, way: Way, address: Any) -> Any:
+    """Generates code that loads four bytes into every lane."""
+    four = b.load(b.inttoptr(address, I32.as_pointer()), align=1)
+    return b.bitcast(everywhere(b, four, _words(way.lanes)), _bytes(way.lanes))
+
+
+def dot(b: Any, way: Way, codes_are: str, pairs: Sequence[tuple[Any, Any]], start: Any = None) -> Any:
+    """Generates the sum of ``start`` (int32 lanes; None is 0) and of all products of ``pairs`` of codes and x."""
+    assert codes_are != SMALL or len(pairs) <= 16, "sums of 16 bits would overflow"
+    if way.name == "avx2" and codes_are == SMALL:
+        return _add(b, start, _in_sixteen_bits(b, pairs))
+    make = {"vnni": _by_vnni, "avx2": _by_signs, "sdot": _by_sdot, "plain": _plainly}[way.name]
+    none = _words(way.lanes)([0] * way.lanes)
+    sums = [none if start is None else start] + [none] * (_CHAINS - 1 if way.name in _SLOW else 0)
+    for i, (codes, x) in enumerate(pairs):
+        sums[i % len(sums)] = make(b, way.lanes, sums[i % len(sums)], codes, x, codes_are)
+    while len(sums) > 1:
+        sums = [b.add(*pair) for pair in zip(sums[::2], sums[1::2], strict=True)]
+    return sums[0]
+
+
+def _in_sixteen_bits(b: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
+    """Two terms are at most 2 * 15 * 127, so 16 bits have room for eight of these."""
+    halves = []
+    for some in (pairs[:8], pairs[8:]):
+        parts = [_call(b, "llvm.x86.avx2.pmadd.ub.sw", _shorts(16), codes, x) for codes, x in some]
+        if parts:
+            total = parts[0]
+            for part in parts[1:]:
+                total = b.add(total, part)
+            halves.append(_call(b, "llvm.x86.avx2.pmadd.wd", _words(8), total, _shorts(16)([1] * 16)))
+    return halves[0] if len(halves) == 1 else b.add(*halves)
+
+
+def _by_signs(b: Any, lanes: int, sums: Any, codes: Any, x: Any, codes_are: str) -> Any:
+    """|codes| are unsigned, their signs go to x: two terms are at most 2 * 128 * 127, which 16 bits hold."""
+    positive = b.select(b.icmp_signed("<", codes, _same(lanes, 0)), b.sub(_same(lanes, 0), codes), codes)
+    signed = _call(b, "llvm.x86.avx2.psign.b", _bytes(8), x, codes)
+    pairs = _call(b, "llvm.x86.avx2.pmadd.ub.sw", _shorts(16), positive, signed)
+    return b.add(sums, _call(b, "llvm.x86.avx2.pmadd.wd", _words(8), pairs, _shorts(16)([1] * 16)))
+
+
+def _by_vnni(b: Any, lanes: int, sums: Any, codes: Any, x: Any, codes_are: str) -> Any:
+    if codes_are == SIGNED:
+        codes = b.xor(codes, _same(lanes, -128))
+    words = _words(lanes)
+    name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
+    return _call(b, name, words, sums, b.bitcast(codes, words), b.bitcast(x, words))
+
+
+def _by_sdot(b: Any, lanes: int, sums: Any, codes: Any, x: Any, codes_are: str) -> Any:
+    parts = []
+    for first in range(0, lanes, 4):
+        some = [_part(b, v, first * n, 4 * n) for v, n in ((sums, 1), (codes, 4), (x, 4))]
+        parts.append(_call(b, "llvm.aarch64.neon.sdot.v4i32.v16i8", _words(4), *some))
+    return b.shuffle_vector(*parts, _words(lanes)(list(range(lanes))))
+
+
+def _plainly(b: Any, lanes: int, sums: Any, codes: Any, x: Any, codes_are: str) -> Any:
+    for term in range(4):
+        every = _words(lanes)(list(range(term, 4 * lanes, 4)))
+        wide = [b.sext(b.shuffle_vector(v, v, every), _words(lanes)) for v in (codes, x)]
+        sums = b.add(sums, b.mul(*wide))
+    return sums
+
+
+def _part(b: Any, vector: Any, first: int, count: int) -> Any:
+    return b.shuffle_vector(vector, vector, _words(count)(list(range(first, first + count))))
+
+
+def _add(b: Any, start: Any, sums: Any) -> Any:
+    return sums if start is None else b.add(start, sums)
+
+
+def _call(b: Any, name: str, result: Any, *args: Any) -> Any:
+    kind = ir.FunctionType(result, [arg.type for arg in args])
+    return b.call(cgutils.get_or_insert_function(b.module, kind, name), args)
+
+
+def _same(lanes: int, number: int) -> Any:
+    return _bytes(lanes)([number] * (4 * lanes))
+
+
+def _bytes(lanes: int) -> ir.VectorType:
+    return ir.VectorType(I8, 4 * lanes)
+
+
+def _shorts(count: int) -> ir.VectorType:
+    return ir.VectorType(I16, count)
+
+
+def _words(count: int) -> ir.VectorType:
+    return ir.VectorType(I32, count)

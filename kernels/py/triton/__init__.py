@@ -1,0 +1,1 @@
+"""Kernels for NVIDIA GPUs, by Triton. Imported only where they run."""

@@ -1,0 +1,1 @@
+"""Other engines and their files, with which `bench` and `quality` compare localctx."""

@@ -1,0 +1,130 @@
+"""How true the numbers after sentences are: ``python measure_support.py [squad.json] [--questions 50] ...``.
+
+Questions of half A of SQuAD's development set, the same in every run, are asked about their article, or with
+--paragraph about their own paragraph. Of the sentences of all answers it prints how many were numbered, dimmed and left
+as they are, and the share of the numbered ones whose passage really holds the words.
+
+A passage holds a sentence if every content word (whatever is not an article, a pronoun, a preposition, an auxiliary or
+the like) and every number of the sentence stands in the passage, up to inflection: the two words are the same but for
+case, a plural or possessive s, -ed, -ing, -er, -en, or a common beginning of at least four letters with at most three
+other letters after it. This is decided here, by other code than that of localctx. Numbered sentences whose passage
+misses a word are printed with it, and with --all every sentence. With --ask the question is put in other words, for
+example --ask "Explain in two sentences: {}".
+"""
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from measure_answers import ask
+from measure_reading import DATA, SETS, sample
+
+from localctx.session import Session
+from localctx.settings import load_settings, with_changes
+
+COMMON = frozenset(
+    re.findall(
+        r"\w+",
+        "a about above after again against all also although always am among an and any are as at be because "
+        "been before being below between both but by can could did do does doing done down during each either "
+        "ever every for from had has have having he her here hers him his how however i if in into is it its "
+        "itself just like many may me might more most much must my no nor not of off on once one only or "
+        "other our out over own per same shall she should since so some such than that the their theirs them "
+        "then there therefore these they this those though through thus to too under until up upon us very "
+        "was we well were what when where whether which while who whom whose why will with within without "
+        "would yes yet you your s t ",
+    )
+)
+NUMBERS = re.findall(r"\w+", "zero one two three four five six seven eight nine ten eleven twelve")
+
+
+def main() -> None:
+    """Print the misses and the figures, or the reason why nothing can be measured."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?", type=Path, default=DATA / SETS["half A"])
+    parser.add_argument("--questions", type=int, default=50)
+    parser.add_argument("--paragraph", action="store_true", help="ask about the paragraph, not the whole article")
+    parser.add_argument("--ask", default="{}", help="the words of a question, {} stands for the question itself")
+    parser.add_argument("--all", action="store_true", help="print every sentence")
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="settings of the session")
+    given = parser.parse_args()
+    if not given.file.exists():
+        sys.exit(f"{given.file} is absent: nothing to measure")
+    changes = dict(setting.split("=", 1) for setting in given.set)
+    counts = Counter[str]()
+    articles = {one["title"]: one for one in json.loads(given.file.read_text(encoding="utf-8"))}
+    with tempfile.TemporaryDirectory() as folder, Session(with_changes(load_settings(), changes)) as session:
+        for one in sample(given.file, given.questions):
+            file = Path(folder) / f"{one.article}.txt"
+            whole = "\n\n".join(p["text"] for p in articles[one.article]["paragraphs"])
+            file.write_text(one.paragraph if given.paragraph else whole, encoding="utf-8")
+            counts += judge(ask(session, file, given.ask.format(one.question)), one.question, given.all)
+    report(counts)
+
+
+def judge(answer: dict[str, Any], question: str, print_all: bool) -> Counter[str]:
+    """Count an answer's sentences by what is said of them; print those whose passage lacks a word, or all."""
+    counts = Counter(answers=1, **{"withheld answers": answer["stopped"] == "unanswered"})
+    for sentence in answer["sentences"]:
+        words = answer["answer"][sentence["start"] : sentence["end"]]
+        counts[sentence["support"]] += 1
+        missing = missing_words(words, sentence["source"]["quote"]) if sentence["source"] else []
+        counts["held"] += bool(sentence["source"]) and not missing
+        if missing or print_all:
+            said = f"[{sentence['number']}]" if sentence["source"] else sentence["support"]
+            print(f"{question}\n  {said} {' '.join(words.split())}")
+            if sentence["source"]:
+                print(f"  passage: {' '.join(sentence['source']['quote'].split())}")
+            if missing:
+                print(f"  MISSING: {', '.join(missing)}")
+            sys.stdout.flush()
+    return counts
+
+
+def report(counts: Counter[str]) -> None:
+    """Print the figures."""
+    print(f"answers: {counts['answers']}, of them withheld because nothing answers: {counts['withheld answers']}")
+    numbered = counts["supported"]
+    kinds = f"dimmed {counts['unsupported']}, left as they are {counts['unchecked']}"
+    print(f"sentences: numbered {numbered}, {kinds}")
+    print(f"numbered sentences whose passage holds every word: {counts['held'] / max(1, numbered):.3f} of {numbered}")
+
+
+def missing_words(sentence: str, passage: str) -> list[str]:
+    """Return the content words and numbers of a sentence that a passage does not have, up to inflection."""
+    there = words_of(passage)
+    return [word for word in words_of(sentence) if word not in COMMON and not any(alike(word, w) for w in there)]
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case, and its numbers as digits without separators of thousands."""
+    text = re.sub(r"(?<=\d),(?=\d{3})", "", text.casefold()).replace("’", "'")  # noqa: RUF001
+    words = re.findall(r"\d+(?:\.\d+)?|[^\W\d_]+", text)
+    return [str(NUMBERS.index(word)) if word in NUMBERS and word != "one" else word for word in words]
+
+
+def alike(word: str, other: str) -> bool:
+    """Return True if two words are the same up to inflection; numbers only if they are the same."""
+    if word == other or word[0].isdigit() or other[0].isdigit():
+        return word == other
+    ends = r"(?:'?s|es|d|ed|ing|er|en|e|y|ies|ied)?"
+    same = sum(1 for _ in zip_same(word, other))
+    near = same >= 4 and max(len(word), len(other)) - same <= 3
+    return near or bool(re.fullmatch(re.escape(word) + ends, other) or re.fullmatch(re.escape(other) + ends, word))
+
+
+def zip_same(word: str, other: str) -> list[str]:
+    """Return the letters that two words begin with."""
+    for i, (a, b) in enumerate(zip(word, other, strict=False)):
+        if a != b:
+            return list(word[:i])
+    return list(min(word, other, key=len))
+
+
+if __name__ == "__main__":
+    main()
