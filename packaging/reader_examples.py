@@ -18,7 +18,7 @@ import numpy as np
 from localctx.engine.prompt_wording import NOT_SAID
 
 HELD_OUT = 60  # of so many articles' paragraphs and stories one is not trained on
-LENGTHS = {0: 12, 200: 5, 400: 4, 700: 4, 1_400: 3, 2_800: 2, 5_600: 1}
+LENGTHS = {0: 12, 200: 5, 400: 5, 700: 4, 1_400: 2, 2_800: 1, 5_600: 1}
 """The words of an example's documents (0: one paragraph), and how often each length is drawn."""
 MAX_QUESTIONS = 20  # of one example, besides those that it does not answer
 UNANSWERABLE = 0.4  # questions without an answer, for each one that has an answer

@@ -120,11 +120,15 @@ class DocumentReader:
 
 
 class Trainer:
-    """Trains the adapters of a decoder for ``hours``; ``work`` is the folder where it saves where it is."""
+    """Trains the adapters of a decoder for so many ``steps`` (0: for ``hours``); ``work`` is the folder where it saves
+    where it is.
+    """
 
-    def __init__(self, decoder: LoraDecoder, reader: DocumentReader, work: Path, *, hours: float, rate: float) -> None:
+    def __init__(
+        self, decoder: LoraDecoder, reader: DocumentReader, work: Path, *, steps: int, hours: float, rate: float
+    ) -> None:
         self.decoder, self.reader, self._state = decoder, reader, work / "state.pt"
-        self._hours, self._rate = hours, rate
+        self._steps, self._hours, self._rate = steps, hours, rate
         self.parameters = [p for p in decoder.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(self.parameters, lr=rate, weight_decay=0.01, betas=(0.9, 0.98))
         self.step, self._seconds, self._resumed = 0, 0.0, time.monotonic()
@@ -150,7 +154,9 @@ class Trainer:
 
     @property
     def done(self) -> float:
-        """The share of the time that is over."""
+        """The share of the steps, or of the time, that is over."""
+        if self._steps:
+            return self.step / self._steps
         return (self._seconds + time.monotonic() - self._resumed) / (3600 * self._hours)
 
     def train(self, examples: Sequence[Packed]) -> float:
@@ -203,6 +209,7 @@ def main() -> None:
     parser.add_argument("output", type=Path)
     parser.add_argument("--model", default="qwen2.5-coder-0.5b-instruct", help="a plain decoder")
     parser.add_argument("--hours", type=float, default=2.0)
+    parser.add_argument("--steps", type=int, default=0, help="train for so many steps instead")
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--rate", type=float, default=4e-4, help="learning rate (4e-4)")
     parser.add_argument("--questions", type=int, default=28, help="questions of a step, at least (28)")
@@ -225,7 +232,7 @@ def run(given: argparse.Namespace, work: Path) -> None:
     decoder = LoraDecoder(folder, given.rank, 2.0 * given.rank)
     packer = Packer(model.tokenizer)
     data = ReaderData(given.data)
-    trainer = Trainer(decoder, DocumentReader(model), work, hours=given.hours, rate=given.rate)
+    trainer = Trainer(decoder, DocumentReader(model), work, steps=given.steps, hours=given.hours, rate=given.rate)
     if not trainer.resume() and (given.output / WEIGHTS).exists():
         decoder.load(given.output)
     held_out = [packer.pack(example) for example in ReaderData(given.data, held_out=True).epoch(1)[:REPORTED]]
@@ -251,7 +258,7 @@ def loop(
     given: argparse.Namespace,
     packer: Packer,
 ) -> None:
-    """Train until the time is over; report often, and save every few minutes."""
+    """Train to the end; report often, and save every few minutes."""
     saved = began = time.monotonic()
     losses, tokens = list[float](), 0
     while True:

@@ -12,6 +12,7 @@ from localctx.engine.llama_settings import refuse_for_gguf
 from localctx.engine.plan import refuse_big_gguf, refuse_sparse_reading, refuse_too_big
 from localctx.kernels.cpu.warmup import warm_sparse_prefill
 from localctx.models.base import ForwardRequest, Model
+from localctx.models.default_model import choose_model
 from localctx.models.engine_choice import choose_engine
 from localctx.models.llama_model import load_llama_model
 from localctx.models.load import load_model
@@ -38,7 +39,7 @@ class ModelLoader:
 
         Raises ModelError.
         """
-        start = time.perf_counter()
+        start, settings = time.perf_counter(), choose_model(settings)
         if self._model is None or self._settings is None or not same_model(self._settings, settings):
             if self._model:  # free its memory first; garbage in cycles would be frozen with what is loaded next
                 self._model, self.pools = None, PoolSet()

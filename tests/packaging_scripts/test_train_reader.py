@@ -9,7 +9,9 @@ import pytest
 import torch
 from repository import ROOT
 
+from localctx.engine.model_loader import ModelLoader
 from localctx.engine.prompt_wording import NOT_SAID
+from localctx.settings import load_settings
 
 sys.path.insert(0, str(ROOT / "packaging"))
 import train_reader
@@ -48,9 +50,10 @@ def short_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train_reader, "WARMUP", 2)
 
 
-def train(data: Path, tied: Path, output: Path, epochs: float = 2.0) -> torch.Tensor:
-    """Train for some epochs; returns the adapters as one row."""
-    options = {"model": str(tied), "rank": 2, "rate": 2e-2, "batch": 2, "seed": 3, "epochs": epochs}
+def train(data: Path, tied: Path, output: Path, steps: int = 16) -> torch.Tensor:
+    """Train for some steps; returns the adapters as one row."""
+    options = {"model": str(tied), "rank": 2, "rate": 2e-2, "questions": 4, "seed": 3, "steps": steps, "hours": 0}
+    options |= {"threads": 0}
     train_reader.run(Namespace(data=data, output=output, **options), output.with_suffix(".training"))
     state = torch.load(output.with_suffix(".training") / "state.pt", weights_only=True)
     return torch.cat([p.flatten() for p in state["parameters"]])
@@ -121,15 +124,15 @@ def test_peft_computes_the_same(data: Path, tied: Path, tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     from transformers import AutoModelForCausalLM
 
-    train(data, tied, tmp_path / "reader", epochs=1.0)
+    train(data, tied, tmp_path / "reader", steps=8)
     decoder = LoraDecoder(tied, 2, 4.0)
-    trainer = train_reader.Trainer(decoder, tmp_path / "reader.training", steps=1, rate=0.0)
-    trainer.resume()
-    tokenizer = train_reader.load_tokenizer(str(tied))
+    decoder.load(tmp_path / "reader")
+    tokenizer = ModelLoader().load(load_settings(model=str(tied)), lambda progress: None)[0].tokenizer
     packed = train_reader.Packer(tokenizer).pack(Example(["House 1 is red."], [[("What is red?", "House 1")]]))
-    prefix = train_reader.read_documents(decoder, [packed.prefix])[0]
-    whole = slice(0, len(packed.tokens))
+    before, whole = slice(0, len(packed.prefix)), slice(0, len(packed.tokens))
     with torch.no_grad():
+        read = torch.tensor(packed.prefix), torch.arange(len(packed.prefix)), [Rows(before)]
+        prefix = decoder(*read, adapted=False)[1][0]
         rows = [Rows(whole, packed.segments, prefix)]
         hidden, _ = decoder(torch.tensor(packed.tokens), torch.tensor(packed.positions), rows, adapted=True)
         mine = decoder.logits(hidden)

@@ -49,7 +49,7 @@ def test_the_readme_has_at_most_200_lines():
     [
         "licence of localctx is Apache-2.0",
         "Python 3.11 or newer",
-        "about 2 GB of disk",
+        "5 GB of disk",
         "listens on 127.0.0.1:7860",
         "default model has 135 million parameters",
         "its download is 93 MB",
