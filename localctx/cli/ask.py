@@ -227,9 +227,12 @@ def print_notes(report: dict[str, Any], max_tokens: int, terminal: "Terminal") -
     for line in _eviction_notes(report):
         terminal.say(line)
     everywhere = report["mode"] == "everywhere"  # which names the places in its text
-    numbered = _numbered(report["sentences"]) if terminal.numbers else []
+    sources = _numbered(report["sentences"])
+    numbered = sources if terminal.numbers else []
     for number, source in numbered:
         terminal.hint(f"[{number}] {format_citation(source, MAX_QUOTE)}")
+    if not numbered and sources:
+        terminal.quote_below(sources[0][1])
     shown = [source for _, source in numbered] + [terminal.quoted]
     others = [c for c in report["citations"] if not everywhere and not any(_is_part(c, one) for one in shown)]
     for citation in others:

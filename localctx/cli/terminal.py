@@ -134,6 +134,14 @@ class Terminal:
         self.quoted = quoted.citation
         print_text(f"{format_citation(quoted.citation, MAX_QUOTE)}\n")
 
+    def quote_below(self, citation: dict[str, Any]) -> None:
+        """Print what supports an answer below it, where nothing was quoted above it and sentences have no numbers."""
+        if self.quoted or self._quiet or self._json or self._several:
+            return
+        self.end_answer()
+        self.quoted = citation
+        print_text(f"\n{format_citation(citation, MAX_QUOTE)}")
+
     def _nearest(self, nearest: NearestPassage) -> None:
         """Print, below an answer that says that nothing answers, what comes nearest."""
         self.end_answer()
