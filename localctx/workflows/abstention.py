@@ -10,10 +10,11 @@ from localctx.engine.confidence import Calibration, Evidence, calibrations
 from localctx.engine.coroutine import EngineCoroutine, map_events
 from localctx.engine.events import Event, Quoted, Token
 from localctx.engine.prompt import make_prompt
-from localctx.engine.prompt_wording import RANKING
+from localctx.engine.prompt_wording import NOT_SAID, RANKING
 from localctx.engine.request import Request
 from localctx.engine.run_request import emit_text, prefill_request, rank_request
 from localctx.engine.span_search import likelihood_of
+from localctx.library.no_answer import no_answer
 from localctx.workflows.answer_case import AnswerCase
 from localctx.workflows.nearest_passage import AROUND, is_not_said
 from localctx.workflows.question_likelihood import is_likelier, question_gain
@@ -52,7 +53,8 @@ def say_nothing_answers(case: AnswerCase) -> EngineCoroutine[None]:
     """Say that nothing answers the question."""
     request = case.request
     request.seconds["first_token"] = time.perf_counter() - request.started
-    yield from emit_text(request, request.not_said)
+    own = request.not_said != NOT_SAID  # an adapter with words of its own
+    yield from emit_text(request, request.not_said if own else no_answer(case.question))
     request.stopped = "unanswered"
 
 

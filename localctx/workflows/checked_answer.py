@@ -9,6 +9,7 @@ from localctx.library.sentences import sentences
 from localctx.library.source_index import DocumentRange, SourceText
 from localctx.library.support import AnswerSentence, SupportFinder, check_quotes
 from localctx.workflows.answer_case import AnswerCase
+from localctx.workflows.nearest_passage import is_not_said
 
 
 def check_sentences(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineCoroutine[None]:
@@ -51,7 +52,7 @@ class _Checker:
     def all_sentences(self) -> list[AnswerSentence]:
         """Returns the sentences of the request's answer; none claims anything where the documents answer nothing."""
         request, answer = self._request, self._request.texts[0]
-        if answer == request.not_said.strip():
+        if is_not_said(request):
             return [AnswerSentence(*of, "unchecked") for of in sentences(answer, 0, len(answer))]
         if request.decoding == "quote" and request.citations:
             return check_quotes(answer, request.citations)

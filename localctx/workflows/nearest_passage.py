@@ -5,6 +5,7 @@ from localctx.engine.coroutine import EngineCoroutine
 from localctx.engine.events import NearestPassage
 from localctx.engine.request import Request
 from localctx.library.cite import cite_passages, nearest_sentence
+from localctx.library.no_answer import NO_ANSWER
 from localctx.workflows.answer_case import AnswerCase
 
 AROUND = ' ."'  # what may stand around an answer
@@ -24,8 +25,8 @@ def offer_nearest(case: AnswerCase, answering: EngineCoroutine[None]) -> EngineC
 
 
 def is_not_said(request: Request) -> bool:
-    """True if the answer so far is that nothing answers the question."""
-    return request.texts[0].strip(AROUND) == request.not_said.strip(AROUND)
+    """True if the answer so far is that nothing answers the question, in any language that it is told in."""
+    return request.texts[0].strip(AROUND) in {said.strip(AROUND) for said in (request.not_said, *NO_ANSWER.values())}
 
 
 def _nearest(request: Request, question: str) -> Citation | None:

@@ -1,0 +1,49 @@
+"""Says in the question's language that a document does not answer it."""
+
+import re
+
+NO_ANSWER = {
+    "en": "The document does not say.",
+    "de": "Das Dokument sagt das nicht.",
+    "es": "El documento no lo dice.",
+    "fr": "Le document ne le dit pas.",
+    "it": "Il documento non lo dice.",
+    "nl": "Het document zegt dat niet.",
+    "pt": "O documento não o diz.",
+    "ja": "文書には書かれていません。",
+    "ko": "문서에 나와 있지 않습니다.",
+    "zh": "文档没有说明。",
+}
+"""The sentence, by the ISO 639-1 code of its language."""
+
+_COMMON = {
+    "en": "what who when where how which why whose is are was were did does do the of to may can must i my in for at",
+    "de": "wie was wer wann wo welche welcher welches warum wem wen wessen ist sind war darf kann muss ich der "
+    "die das den dem des ein eine einen im am zu von für mit wird werden gibt es hat mein meine nicht und "
+    "viel lange",
+    "es": "qué quién cuándo dónde cómo cuál cuánto cuántos cuánta cuántas por es son está el la los las de del "
+    "un una se puedo en que para tiene hay mi",
+    "fr": "que quoi qui quand où comment quel quelle quels quelles combien pourquoi est sont le la les l d du "
+    "des un une se puis je peut faut il y a au aux en pour ce mon qu",
+    "it": "che chi quando dove come quale quali quanto quanti perché è sono il lo la gli le di del della un una "
+    "posso in si per mio",
+    "nl": "wat wie wanneer waar hoe welke welk waarom is zijn de het een van mag kan ik moet er in voor mijn op worden",
+    "pt": "que quem quando onde como qual quais quanto quantos porquê é são o os as de do da um uma posso em se "
+    "para meu há",
+}
+_WORDS = {language: frozenset(words.split()) for language, words in _COMMON.items()}
+_SCRIPTS = (("ja", "\u3040-\u30ff"), ("ko", "\uac00-\ud7af"), ("zh", "\u3400-\u9fff"))
+
+
+def no_answer(question: str) -> str:
+    """Returns the sentence in the language of ``question``; in English where that is not known."""
+    return NO_ANSWER[_language_of_question(question)]
+
+
+def _language_of_question(question: str) -> str:
+    """Returns the language by script or common words: a question is too short for statistics of letters."""
+    for language, characters in _SCRIPTS:
+        if re.search(f"[{characters}]", question):
+            return language
+    words = re.findall(r"[^\W\d_]+", question.lower())
+    return max(_WORDS, key=lambda language: sum(word in _WORDS[language] for word in words))
