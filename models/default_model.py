@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.metadata import version
 
-import psutil
-
+from localctx.budget import measure_ram
 from localctx.models.catalog import DEFAULT, FALLBACK, CatalogEntry, load_catalog
 from localctx.models.installed import folder_name, is_complete
 from localctx.settings import Settings, is_on
@@ -33,14 +32,14 @@ def _choose_name(settings: Settings) -> str:
     known, installed = load_catalog(), list(_installed(settings))
     large = [entry for entry in installed if entry.comparable_parameters >= known[DEFAULT].comparable_parameters]
     best = max(large, key=lambda entry: entry.comparable_parameters, default=known[DEFAULT])
-    little = best.name == DEFAULT and psutil.virtual_memory().available < LITTLE_MEMORY
+    little = best.name == DEFAULT and measure_ram().free < LITTLE_MEMORY
     only_fallback = is_on(settings.offline) and best not in installed and known[FALLBACK] in installed
     return FALLBACK if little or only_fallback else best.name
 
 
 def _installed(settings: Settings) -> Iterator[CatalogEntry]:
     """Yields the installed chat models that fit into memory."""
-    memory = psutil.virtual_memory().total
+    memory = measure_ram().total
     for entry in load_catalog().values():
         fits = entry.kind == "chat" and entry.bytes <= ROOM * memory
         if fits and is_complete(settings.models / folder_name(entry.name)):

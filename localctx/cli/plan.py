@@ -34,10 +34,11 @@ def plan(config: str | None, context: int | None, device_memory: str | None, as_
         raise UsageError("--model and --config both say which model", "give one of them")
     if context is not None and context < 1:
         raise UsageError(f"--context {context} is not a length", "give it in tokens, 1 or more")
-    settings = settings_from(flags)
+    from localctx.settings import load_settings, parse_size
+
+    settings = settings_from(flags) if config is None else load_settings(**flags)
     from localctx.cli.terminal import print_json
     from localctx.engine.plan_memory import plan_memory
-    from localctx.settings import parse_size
 
     memory = None if device_memory is None else parse_size(device_memory, "device-memory")
     if memory is not None and settings.weights == "nf4" and settings.device == "auto":

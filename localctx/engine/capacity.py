@@ -13,6 +13,7 @@ from localctx.engine.cache_plan import choose_codec
 from localctx.errors import UsageError
 from localctx.models.adapter_folders import adapter_bytes, find_adapter
 from localctx.models.catalog import ContextWindow, load_catalog
+from localctx.models.default_model import choose_model
 from localctx.models.device_choice import pick_device, pick_dtype
 from localctx.models.rope import parse_rope
 from localctx.models.sizing import Sizing, find_config, sizing_of
@@ -73,6 +74,7 @@ def capacity(
     The model is ``settings.model``, or that of the file ``config``. ``device_memory`` replaces the free memory that
     would be measured. ``passed`` tells which codecs passed the quality gate. Raises UserError.
     """
+    settings = _with_weights(settings, config)
     device = _device(settings.device, device_memory)
     dtype = pick_dtype(settings.dtype, device)
     refuse_weights(settings.weights, device, dtype)
@@ -115,6 +117,13 @@ def capacity(
         limits=vars(limits(tokens)),
         unfit=model.unfit,
     )
+
+
+def _with_weights(settings: Settings, config: Path | None) -> Settings:
+    """Returns settings that name the weights; of a model that is known by its ``config`` alone they are ``full``."""
+    if config and settings.weights == "auto":
+        return replace(settings, weights="full")
+    return choose_model(settings)
 
 
 def largest_context(

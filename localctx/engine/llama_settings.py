@@ -9,7 +9,7 @@ def refuse_for_gguf(settings: Settings) -> None:
     """Raises UsageError for other weights than the file's own, sparse reading, and an adapter; ModelError for one that
     is not there.
     """
-    if settings.weights != "full":
+    if settings.weights not in ("auto", "full"):
         raise UsageError(
             f"llama.cpp computes a GGUF as it is quantized, not with {settings.weights} weights",
             "use --weights full, take another GGUF, or use --engine torch",

@@ -18,7 +18,7 @@ def plan_memory(
     passed: Callable[[str], bool | None] = lambda codec: None,
 ) -> Capacity:
     """See ``capacity``; of a GGUF that llama.cpp computes, ``llama_capacity``. Raises UserError."""
-    settings = choose_model(settings)
+    settings = settings if config else choose_model(settings)
     if config is None and choose_engine(settings.model, settings.engine) == "llama.cpp":
         return llama_capacity(settings, context, device_memory)
     return capacity(settings, config, context, device_memory, passed)

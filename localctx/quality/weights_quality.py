@@ -13,6 +13,7 @@ from localctx.engine.events import Progress
 from localctx.engine.model_loader import ModelLoader
 from localctx.errors import UserError
 from localctx.models.base import PagedModel
+from localctx.models.default_model import choose_model
 from localctx.models.peers.ggufs import PeerGgufs
 from localctx.models.peers.llama_cpp import LLAMA_CPP_WEIGHTS, LlamaCppOptions, LlamaCppPeer
 from localctx.quality.compare import Divergence
@@ -55,7 +56,7 @@ class WeightsComparison:
         Raises whatever ``on_progress`` raises.
         """
         for weights in WEIGHTS[1:]:  # without auto
-            if weights != self.settings.weights:
+            if weights != choose_model(self.settings).weights:
                 yield from self._own(weights)
         threads = self.settings.threads or torch.get_num_threads()
         show = lambda phase, done, total: self.on_progress(Progress(phase, done, total))  # noqa: E731

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from localctx.engine.events import Event, InUse
 from localctx.error_log import log_error
 from localctx.errors import Cancelled
+from localctx.models.default_model import choose_model
 from localctx.serving.last_reports import LastReports
 from localctx.settings import Settings
 from localctx.store.process_locks import at_work
@@ -114,7 +115,7 @@ class EngineWorker:
     """Runs up to ``max_parallel`` jobs at a time in a thread of its own. Each has its session; all share one model."""
 
     def __init__(self, settings: Settings, name: str = "engine", max_parallel: int = 1) -> None:
-        self._settings, self._max_parallel = settings, max_parallel
+        self._settings, self._max_parallel = choose_model(settings), max_parallel
         self._queue = deque[EventStream]()
         self._running = dict["Sequence", _Slot]()
         self._slots = list[_Slot]()
@@ -202,7 +203,7 @@ class EngineWorker:
     def change_settings(self, settings: Settings) -> None:
         """Run jobs that have not started yet under other settings."""
         with self._changed:
-            self._settings = settings
+            self._settings = choose_model(settings)
 
     def close(self) -> None:
         """Cancel all jobs, running or queued, and end the thread."""

@@ -4,12 +4,12 @@ import hashlib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from fake_sources import silent, stop_at
 from tiny_gguf import write_gguf
 
+from localctx.budget import Measured
 from localctx.errors import ModelError
 from localctx.models import default_model, resolve
 from localctx.models.catalog import (
@@ -34,8 +34,7 @@ def memory(monkeypatch) -> Callable[[int, int], None]:
     """A function that sets the free and the whole memory of the machine, in bytes: 8 and 16 GB at first."""
 
     def set_memory(free: int, total: int) -> None:
-        measured = SimpleNamespace(available=free, total=total)
-        monkeypatch.setattr(default_model.psutil, "virtual_memory", lambda: measured)
+        monkeypatch.setattr(default_model, "measure_ram", lambda: Measured(free, total))
 
     set_memory(8 * GB, 16 * GB)
     return set_memory

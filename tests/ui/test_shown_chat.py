@@ -64,7 +64,8 @@ def test_what_no_chat_got_is_back_in_the_box(page, tmp_path):
     assert shown[page.question]["value"] == {"text": "Why?", "files": [missing]}
 
 
-def test_an_unknown_model_is_not_saved(window, tmp_path):
+def test_an_unknown_model_is_not_saved(window, tmp_path, monkeypatch):
+    monkeypatch.delenv("LOCALCTX_MODEL")
     before = window.settings
     (tmp_path / "notes.txt").write_text("no model")
     for name in ("smolm2", "owner/name", str(tmp_path), str(tmp_path / "notes.txt")):

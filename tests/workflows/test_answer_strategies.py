@@ -6,12 +6,12 @@ import pytest
 
 from localctx.settings import load_settings
 from localctx.workflows.answer_case import AnswerCase
-from localctx.workflows.answer_strategies import CHECK, CONFIDENT, LIKELIER, QUOTE, STRATEGIES, choose_strategy
+from localctx.workflows.answer_strategies import CHECK, CONFIDENT, LIKELIER, NEAREST, QUOTE, STRATEGIES, choose_strategy
 
 ADAPTER = SimpleNamespace(measured={"answers": "quote"})
 WHOLE = {"documents": ["d"]}
 PASSAGES = WHOLE | {"passages": ["p"]}
-NAMES = {CHECK: "check", LIKELIER: "likelier", CONFIDENT: "confident", QUOTE: "quote"}
+NAMES = {CHECK: "check", NEAREST: "nearest", LIKELIER: "likelier", CONFIDENT: "confident", QUOTE: "quote"}
 
 
 def case_of(question: str, request: dict, **settings) -> AnswerCase:
@@ -23,20 +23,20 @@ def case_of(question: str, request: dict, **settings) -> AnswerCase:
 @pytest.mark.parametrize(
     ("question", "request_", "settings", "strategy", "stages"),
     [
-        ("Why?", WHOLE, {}, "free", "check"),
-        ("Why?", PASSAGES, {}, "free", "check likelier quote"),
-        ("Why?", PASSAGES, {"careful": "off"}, "free", "check quote"),
-        ("Why?", PASSAGES | {"continues": True}, {}, "free", "check quote"),
-        ("Summarize it.", PASSAGES, {}, "free", "check quote"),
+        ("Why?", WHOLE, {}, "free", "check nearest"),
+        ("Why?", PASSAGES, {}, "free", "check nearest likelier quote"),
+        ("Why?", PASSAGES, {"careful": "off"}, "free", "check nearest quote"),
+        ("Why?", PASSAGES | {"continues": True}, {}, "free", "check nearest quote"),
+        ("Summarize it.", PASSAGES, {}, "free", "check nearest quote"),
         ("Why?", {}, {"answers": "quote"}, "free", ""),
-        ("Why?", WHOLE | {"adapter": ADAPTER}, {}, "quoted", "check confident"),
-        ("Why?", PASSAGES | {"adapter": ADAPTER}, {}, "quoted", "check confident"),
-        ("Why?", PASSAGES | {"adapter": ADAPTER}, {"temperature": 1.0}, "free", "check likelier quote"),
-        ("Why?", WHOLE | {"adapter": ADAPTER}, {"answers": "free"}, "free", "check confident"),
-        ("Explain it.", WHOLE | {"adapter": ADAPTER}, {}, "free", "check confident"),
-        ("Why?", WHOLE | {"adapter": ADAPTER, "continues": True}, {}, "quoted", "check"),
-        ("Why?", PASSAGES, {"answers": "quote"}, "quoted", "check likelier"),
-        ("Why?", PASSAGES, {"answers": "quote", "n": 2, "temperature": 1.0}, "free", "check likelier quote"),
+        ("Why?", WHOLE | {"adapter": ADAPTER}, {}, "quoted", "check nearest confident"),
+        ("Why?", PASSAGES | {"adapter": ADAPTER}, {}, "quoted", "check nearest confident"),
+        ("Why?", PASSAGES | {"adapter": ADAPTER}, {"temperature": 1.0}, "free", "check nearest likelier quote"),
+        ("Why?", WHOLE | {"adapter": ADAPTER}, {"answers": "free"}, "free", "check nearest confident"),
+        ("Explain it.", WHOLE | {"adapter": ADAPTER}, {}, "free", "check nearest confident"),
+        ("Why?", WHOLE | {"adapter": ADAPTER, "continues": True}, {}, "quoted", "check nearest"),
+        ("Why?", PASSAGES, {"answers": "quote"}, "quoted", "check nearest likelier"),
+        ("Why?", PASSAGES, {"answers": "quote", "n": 2, "temperature": 1.0}, "free", "check nearest likelier quote"),
         ("Why?", PASSAGES | {"begun": "Because", "adapter": ADAPTER}, {}, "continued", "check"),
         ("Why?", PASSAGES | {"everywhere": object(), "adapter": ADAPTER}, {}, "everywhere", ""),
     ],

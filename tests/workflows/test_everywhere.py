@@ -327,8 +327,8 @@ def test_an_adapter_answers_where_it_does_not_say_that_nothing_does(open_session
     assert report["everywhere"]["reused_answers"] == 0, "the adapter is part of what an answer depends on"
     assert report["everywhere"]["tokens"]["reused"] > 12 * 128, "pages are the same with and without"
     if answers == "quote":
-        quotes = {" ".join(c["quote"].split()) for c in report["citations"]}
-        assert {g["answer"] for g in report["everywhere"]["groups"]} <= quotes
+        quotes = [" ".join(c["quote"].split()) for c in report["citations"]]
+        assert all(any(g["answer"] in quote for quote in quotes) for g in report["everywhere"]["groups"])
 
 
 def test_passages_of_which_an_adapter_says_that_they_do_not_say_are_dropped(open_session, lands, adapter, monkeypatch):
