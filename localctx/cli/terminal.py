@@ -125,7 +125,7 @@ class Terminal:
         print_text(shown, end="")
 
     def _number(self, sentence: dict[str, Any]) -> None:
-        """Print the number of a sentence's source after it, on a terminal; a pipe gets the answer alone."""
+        """Print the number of a sentence's source after it, on a terminal; a pipe gets no numbers."""
         if self.numbers and sentence["source"] and self._wrote:
             print_text(f" [{sentence['number']}]", end="")
 
