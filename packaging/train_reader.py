@@ -113,7 +113,8 @@ class DocumentReader:
 
     @staticmethod
     def _layer(cache: Cache, layer: int) -> tuple[Tensor, Tensor]:
-        parts = [cache.read(layer, 0, cache.num_pages, torch.bfloat16)] if cache.num_pages else []
+        runs = cache.table.runs(layer, 0, max(1, cache.num_pages))
+        parts = [cache.read(layer, start, stop, torch.bfloat16) for start, stop in runs]
         parts.append(cache.open_tail(layer))
         key, value = (torch.cat([part.bfloat16() for part in some], 1)[None] for some in zip(*parts, strict=True))
         return key.clone(), value.clone()  # not inference tensors

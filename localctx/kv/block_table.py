@@ -190,6 +190,7 @@ class BlockTable:
         """The keys and values [kv_heads, tokens, dim] of the pages ``first..stop``, which are a run, decoded."""
         column, backend = self._column(layer), self.pool.backend
         kind, unbiased = column.kinds[first], self.pool.unbiased(layer)
+        assert not unbiased or (column.kinds[first:stop] == kind).all(), "the bias is added to pages of one kind"
         wide = torch.float32 if unbiased else dtype
         if backend.unpacks(column.on_device[first:stop]):
             assert column.bases[first:stop].all(), "no layer sees these pages any longer"

@@ -140,3 +140,22 @@ def test_peft_computes_the_same(data: Path, tied: Path, tmp_path: Path) -> None:
         adapted = peft.PeftModel.from_pretrained(reference, tmp_path / "reader")
         theirs = adapted(torch.tensor([packed.prefix + packed.tokens])).logits[0, len(packed.prefix) :].float()
     assert (mine - theirs).abs().max() < 0.05 * theirs.abs().max()
+
+
+def test_documents_keep_the_bias_of_their_keys(tmp_path: Path) -> None:
+    """Pages of int8 have no bias, but their first one does: every key that is trained on has it."""
+    from tiny_models import make_tokenizer
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=260, num_key_value_heads=2, max_position_embeddings=512, **shape))
+    for layer in model.model.layers:
+        torch.nn.init.normal_(layer.self_attn.k_proj.bias, std=20.0)
+    model.bfloat16().save_pretrained(tmp_path)
+    make_tokenizer().save_pretrained(tmp_path)
+    loaded = ModelLoader().load(load_settings(model=str(tmp_path)), lambda progress: None)[0]
+    tokens = [i % 250 for i in range(200)]
+    rounded, exact = (train_reader.DocumentReader(loaded, codec).read(tokens) for codec in ("int8", "bf16"))
+    for (key, _), (expected, _) in zip(rounded, exact, strict=True):
+        error = (key.float() - expected.float()).norm(dim=(1, 3)) / expected.float().norm(dim=(1, 3))
+        assert error.max() < 0.05
